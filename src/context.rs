@@ -1,0 +1,110 @@
+//! An agent's context: the conversation, the view of it that is sent, and the edits between them.
+//!
+//! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Json, Usage};
+use crate::policy::BreakerState;
+
+/// A change of the view. Message numbers count the conversation from 0 and never shift.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Edit {
+    /// The content of some tool results is replaced by a short text each.
+    ClearResults {
+        /// What is replaced.
+        results: Vec<ClearedResult>,
+    },
+    /// A range of messages is replaced by other messages.
+    Replace {
+        /// The first message covered.
+        from: u64,
+        /// The first message after the range.
+        to: u64,
+        /// What stands in its place, in Anthropic form.
+        with: Vec<Json>,
+    },
+}
+
+/// A tool result that was cleared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClearedResult {
+    /// The message that holds it.
+    pub message: u64,
+    /// The call that it answers.
+    pub tool_use_id: String,
+    /// What the model reads instead.
+    pub text: String,
+}
+
+/// `context.edited`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextEdited {
+    /// The layer that did it.
+    pub layer: String,
+    /// The change.
+    pub edit: Edit,
+    /// Estimated tokens of the view before.
+    pub before_tokens: u64,
+    /// Estimated tokens of the view after.
+    pub after_tokens: u64,
+}
+
+/// Why a summary was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompactionTrigger {
+    /// The view was over the threshold.
+    Auto,
+    /// The agent or a person asked.
+    Manual,
+    /// The provider refused the request as too long.
+    Reactive,
+}
+
+/// `compaction.requested`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionRequested {
+    /// Why.
+    pub trigger: CompactionTrigger,
+    /// The first message that the summary covers.
+    pub from: u64,
+    /// The first message that it does not cover.
+    pub to: u64,
+    /// What to preserve, if somebody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub focus: Option<String>,
+}
+
+/// `compaction.finished`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompactionFinished {
+    /// The layer that did it.
+    pub layer: String,
+    /// The change: a [`Edit::Replace`] whose messages hold the summary.
+    pub edit: Edit,
+    /// Estimated tokens of the view before.
+    pub before_tokens: u64,
+    /// Estimated tokens of the view after.
+    pub after_tokens: u64,
+    /// Tokens of the summary call.
+    pub usage: Usage,
+    /// What it cost; absent when the model has no price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+/// `compaction.failed`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionFailed {
+    /// Why, for a person.
+    pub reason: String,
+}
+
+/// `compaction.breaker`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionBreaker {
+    /// The new state.
+    pub state: BreakerState,
+}

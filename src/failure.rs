@@ -1,0 +1,129 @@
+//! Failures: the recorded reasons why a task, an agent or a call did not succeed.
+//!
+//! A failure is data, never a text that another task could take for an answer. Owns the closed
+//! list of kinds and which exit code class each belongs to.
+
+use serde::{Deserialize, Serialize};
+
+/// The kind of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The provider said to slow down (429).
+    RateLimit,
+    /// The provider has no capacity (529).
+    Overloaded,
+    /// A time limit passed.
+    Timeout,
+    /// Nothing arrived for too long.
+    IdleTimeout,
+    /// The provider could not be reached or the connection broke.
+    Connection,
+    /// The provider failed (5xx).
+    ServerError,
+    /// The provider refused the key.
+    Auth,
+    /// The provider refused the request.
+    InvalidRequest,
+    /// The request does not fit the context window.
+    ContextOverflow,
+    /// The request does not fit the provider's byte limit.
+    RequestTooLarge,
+    /// The model refused to answer.
+    Refusal,
+    /// The model answered nothing.
+    EmptyAnswer,
+    /// The answer was cut at the output limit and could not be continued.
+    OutputTruncated,
+    /// The answer is not what the task's `output` asks for.
+    OutputFormat,
+    /// A command ended with an exit code other than zero.
+    CommandFailed,
+    /// A tool failed in a way that no result can express.
+    ToolError,
+    /// A permission rule forbade the work.
+    PermissionDenied,
+    /// The agent used up its turns.
+    MaxTurns,
+    /// The delegation limits leave no room.
+    LimitReached,
+    /// The agent crashed more often than its restart policy forgives.
+    Crashed,
+    /// A template could not be rendered.
+    Template,
+    /// It was cancelled.
+    Cancelled,
+    /// A bug.
+    Internal,
+}
+
+impl FailureKind {
+    /// The kinds that may pass by themselves.
+    pub const TRANSIENT: [Self; 6] = [
+        Self::RateLimit,
+        Self::Overloaded,
+        Self::Timeout,
+        Self::IdleTimeout,
+        Self::Connection,
+        Self::ServerError,
+    ];
+
+    /// The kind as it is written in records and configuration.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RateLimit => "rate_limit",
+            Self::Overloaded => "overloaded",
+            Self::Timeout => "timeout",
+            Self::IdleTimeout => "idle_timeout",
+            Self::Connection => "connection",
+            Self::ServerError => "server_error",
+            Self::Auth => "auth",
+            Self::InvalidRequest => "invalid_request",
+            Self::ContextOverflow => "context_overflow",
+            Self::RequestTooLarge => "request_too_large",
+            Self::Refusal => "refusal",
+            Self::EmptyAnswer => "empty_answer",
+            Self::OutputTruncated => "output_truncated",
+            Self::OutputFormat => "output_format",
+            Self::CommandFailed => "command_failed",
+            Self::ToolError => "tool_error",
+            Self::PermissionDenied => "permission_denied",
+            Self::MaxTurns => "max_turns",
+            Self::LimitReached => "limit_reached",
+            Self::Crashed => "crashed",
+            Self::Template => "template",
+            Self::Cancelled => "cancelled",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+impl std::fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why something failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind of failure it is.
+    pub kind: FailureKind,
+    /// What happened, for a person: a lower-case fragment without a full stop.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure of this kind with this message.
+    #[must_use]
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)
+    }
+}

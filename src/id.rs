@@ -1,0 +1,225 @@
+//! Identifiers and names: what a run, a task, an agent and a tool call are called.
+//!
+//! Owns their validity rules and their text forms. Knows nothing of what they identify.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The identity of a run: a UUIDv7, so that ids sort by the time the run was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunId(Uuid);
+
+impl RunId {
+    /// Makes a new id from the current time and random bits.
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(Uuid::now_v7())
+    }
+
+    /// Reads an id from its hyphenated or simple text form.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Uuid::try_parse(text).ok().map(Self)
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+/// The name of an agent definition, task, model, provider or tool: one or more of `[a-z0-9_-]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(Arc<str>);
+
+/// A text that is not a valid [`Name`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a name: use one or more of a-z, 0-9, `_` and `-`")]
+pub struct BadName(pub String);
+
+impl Name {
+    /// Checks the characters of `text`.
+    ///
+    /// # Errors
+    /// When `text` is empty or holds anything but `[a-z0-9_-]`.
+    pub fn new(text: &str) -> Result<Self, BadName> {
+        let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+        if text.is_empty() || !text.bytes().all(fits) {
+            return Err(BadName(text.to_owned()));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = BadName;
+    fn try_from(text: String) -> Result<Self, BadName> {
+        Self::new(&text)
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0.as_ref().to_owned()
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::borrow::Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// An agent at work, named after its task: `review`, `review[3]`, `review/helper-2`, `review~2`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AgentId(Arc<str>);
+
+impl AgentId {
+    /// The main agent of a task's attempt; attempts count from 1 and only later ones are marked.
+    #[must_use]
+    pub fn main(task: &Name, attempt: u32) -> Self {
+        if attempt <= 1 {
+            return Self(task.as_str().into());
+        }
+        Self(format!("{task}~{attempt}").into())
+    }
+
+    /// The `ordinal`-th child (from 1) that this agent started from the definition `agent`.
+    #[must_use]
+    pub fn child(&self, agent: &Name, ordinal: u32) -> Self {
+        Self(format!("{}/{agent}-{ordinal}", self.0).into())
+    }
+
+    /// Takes a text as an id without a check: ids come from our own journal or the command line.
+    #[must_use]
+    pub fn from_text(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The stem of this agent's files: `agents/` is flat, so `/` becomes `.`.
+    #[must_use]
+    pub fn file_stem(&self) -> String {
+        self.0.replace('/', ".")
+    }
+}
+
+impl fmt::Display for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The idempotency key of one tool call: 26 characters, the same after a crash and a resume.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallKey(Arc<str>);
+
+/// RFC 4648 base32 in lower case: safe in file names and environment variables.
+const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+impl CallKey {
+    /// Derives the key of a call from what makes it this call: the run, the agent, the turn, the
+    /// call's place in the turn, the tool and its arguments as canonical JSON text.
+    #[must_use]
+    pub fn derive(
+        run: RunId,
+        agent: &AgentId,
+        turn: u32,
+        index: u32,
+        tool: &str,
+        arguments: &str,
+    ) -> Self {
+        let text = format!("{run}|{agent}|{turn}|{index}|{tool}|{arguments}");
+        let digest = blake3::hash(text.as_bytes());
+        // 26 characters of 5 bits are 130 bits: no collision within anything one run can make.
+        let mut key = String::with_capacity(26);
+        let (mut bits, mut held) = (0u32, 0u32);
+        for byte in digest.as_bytes() {
+            bits = (bits << 8) | u32::from(*byte);
+            held += 8;
+            while held >= 5 && key.len() < 26 {
+                held -= 5;
+                key.push(char::from(BASE32[((bits >> held) & 31) as usize]));
+            }
+        }
+        Self(key.into())
+    }
+
+    /// The key as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CallKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        for good in ["a", "review-2", "x_y", "0"] {
+            assert_eq!(Name::new(good).map(|n| n.to_string()), Ok(good.to_owned()));
+        }
+        for bad in ["", "A", "a b", "a/b", "ä", "a."] {
+            assert!(Name::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn agents_are_named_after_their_task() {
+        let task = Name::new("review").expect("a name");
+        let helper = Name::new("helper").expect("a name");
+        assert_eq!(AgentId::main(&task, 1).as_str(), "review");
+        assert_eq!(AgentId::main(&task, 2).as_str(), "review~2");
+        let child = AgentId::main(&task, 1).child(&helper, 2);
+        assert_eq!(child.as_str(), "review/helper-2");
+        assert_eq!(child.file_stem(), "review.helper-2");
+    }
+
+    #[test]
+    fn a_key_depends_on_every_part() {
+        let run = RunId::generate();
+        let agent = AgentId::from_text("a");
+        let key = |turn, index, tool, arguments| {
+            CallKey::derive(run, &agent, turn, index, tool, arguments)
+        };
+        let base = key(1, 0, "bash", "{}");
+        assert_eq!(base.as_str().len(), 26);
+        assert_eq!(base, key(1, 0, "bash", "{}"));
+        for other in [key(2, 0, "bash", "{}"), key(1, 1, "bash", "{}"), key(1, 0, "grep", "{}")] {
+            assert_ne!(base, other);
+        }
+    }
+}

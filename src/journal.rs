@@ -1,0 +1,1 @@
+//! The port to the journal: the ordered, durable events of a run.

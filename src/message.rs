@@ -1,0 +1,450 @@
+//! Messages, their blocks and what a model's reply carries, in the Anthropic block form.
+//!
+//! Owns the text form of a conversation: every transcript, journal record and wire rendering
+//! starts from it. Knows nothing of providers, turns or context windows.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A JSON document kept as the exact text it was read or written as; cloning shares the text.
+#[derive(Clone)]
+pub struct Json(Arc<RawValue>);
+
+impl Json {
+    /// Checks that `text` is one JSON document and keeps it.
+    ///
+    /// # Errors
+    /// When `text` is not valid JSON.
+    pub fn parse(text: String) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text).map(|raw| Self(raw.into()))
+    }
+
+    /// Encodes a value whose serialisation cannot fail: our own plain data with string keys.
+    #[must_use]
+    pub fn encode<T: Serialize + ?Sized>(value: &T) -> Self {
+        let raw = serde_json::value::to_raw_value(value);
+        Self(raw.expect("plain data with string keys always encodes").into())
+    }
+
+    /// The document as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Decodes the document into a type.
+    ///
+    /// # Errors
+    /// When the document does not have the shape of `T`.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.as_str())
+    }
+
+    /// The document as a value tree.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        self.decode().unwrap_or(Value::Null)
+    }
+
+    /// The document as bytes that share this allocation.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        Bytes::from_owner(self.clone())
+    }
+}
+
+impl AsRef<[u8]> for Json {
+    fn as_ref(&self) -> &[u8] {
+        self.as_str().as_bytes()
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Json {}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
+    }
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The task, tool results and mail.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// The word used on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+/// A model's request to run a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The provider's id, which joins the result to the call.
+    pub id: String,
+    /// The tool's name as the model wrote it; it need not exist.
+    pub name: String,
+    /// The arguments: a JSON object, as the model wrote it.
+    pub input: Json,
+}
+
+/// The answer to a tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolResult {
+    /// The id of the call that this answers.
+    pub tool_use_id: String,
+    /// What the model reads.
+    pub content: ResultContent,
+    /// Whether the call failed; the model is told so.
+    pub is_error: bool,
+}
+
+/// The content of a tool result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResultContent {
+    /// Plain text: all that the built-in tools make.
+    Text(String),
+    /// A list of blocks (text, images, ...), kept verbatim.
+    Blocks(Json),
+}
+
+impl Serialize for ResultContent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => text.serialize(serializer),
+            Self::Blocks(blocks) => blocks.serialize(serializer),
+        }
+    }
+}
+
+/// One block of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// Text.
+    Text(String),
+    /// A request to run a tool.
+    ToolUse(ToolCall),
+    /// The answer to one.
+    ToolResult(ToolResult),
+    /// Anything else (thinking, images, blocks of a later API version), kept verbatim.
+    Other(Json),
+}
+
+/// The keys of the known blocks, in the order in which they are written.
+#[derive(Serialize)]
+struct BlockOut<'a> {
+    r#type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<&'a Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_use_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a ResultContent>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_error: bool,
+}
+
+impl<'a> BlockOut<'a> {
+    fn of(kind: &'a str) -> Self {
+        Self {
+            r#type: kind,
+            text: None,
+            id: None,
+            name: None,
+            input: None,
+            tool_use_id: None,
+            content: None,
+            is_error: false,
+        }
+    }
+}
+
+impl Serialize for Block {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => BlockOut { text: Some(text), ..BlockOut::of("text") },
+            Self::ToolUse(call) => BlockOut {
+                id: Some(&call.id),
+                name: Some(&call.name),
+                input: Some(&call.input),
+                ..BlockOut::of("tool_use")
+            },
+            Self::ToolResult(result) => BlockOut {
+                tool_use_id: Some(&result.tool_use_id),
+                content: Some(&result.content),
+                is_error: result.is_error,
+                ..BlockOut::of("tool_result")
+            },
+            Self::Other(raw) => return raw.serialize(serializer),
+        }
+        .serialize(serializer)
+    }
+}
+
+#[derive(Deserialize)]
+struct BlockIn {
+    r#type: String,
+    text: Option<String>,
+    id: Option<String>,
+    name: Option<String>,
+    input: Option<Json>,
+    tool_use_id: Option<String>,
+    content: Option<Json>,
+    is_error: Option<bool>,
+}
+
+impl<'de> Deserialize<'de> for Block {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Json::deserialize(deserializer)?;
+        // An unknown block may use our keys with other types, so a mismatch keeps it verbatim.
+        let Ok(block) = raw.decode::<BlockIn>() else { return Ok(Self::Other(raw)) };
+        let kind = block.r#type.clone();
+        Ok(match (kind.as_str(), block) {
+            ("text", BlockIn { text: Some(text), .. }) => Self::Text(text),
+            ("tool_use", BlockIn { id: Some(id), name: Some(name), input, .. }) => {
+                let input = input.unwrap_or_else(|| Json::encode(&serde_json::Map::new()));
+                Self::ToolUse(ToolCall { id, name, input })
+            }
+            ("tool_result", BlockIn { tool_use_id: Some(tool_use_id), content, is_error, .. }) => {
+                let content = match content {
+                    None => ResultContent::Text(String::new()),
+                    Some(json) => match json.decode::<String>() {
+                        Ok(text) => ResultContent::Text(text),
+                        Err(_) => ResultContent::Blocks(json),
+                    },
+                };
+                let is_error = is_error.unwrap_or(false);
+                Self::ToolResult(ToolResult { tool_use_id, content, is_error })
+            }
+            _ => Self::Other(raw),
+        })
+    }
+}
+
+/// One message of a conversation: a role and its blocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in order.
+    pub content: Vec<Block>,
+}
+
+impl Message {
+    /// A user message of one text block.
+    #[must_use]
+    pub fn user(text: impl Into<String>) -> Self {
+        Self { role: Role::User, content: vec![Block::Text(text.into())] }
+    }
+
+    /// An assistant message of one text block.
+    #[must_use]
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self { role: Role::Assistant, content: vec![Block::Text(text.into())] }
+    }
+
+    /// The text blocks, joined by a newline.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts = self.content.iter().filter_map(|block| match block {
+            Block::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The tool calls, in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.content.iter().filter_map(|block| match block {
+            Block::ToolUse(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// The tool results, in order.
+    pub fn tool_results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.content.iter().filter_map(|block| match block {
+            Block::ToolResult(result) => Some(result),
+            _ => None,
+        })
+    }
+}
+
+impl ToolResult {
+    /// What the model reads, as text: blocks are given by their text parts.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match &self.content {
+            ResultContent::Text(text) => text.clone(),
+            ResultContent::Blocks(json) => match json.decode::<Vec<Block>>() {
+                Ok(content) => Message { role: Role::User, content }.text(),
+                Err(_) => String::new(),
+            },
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct In {
+            role: Role,
+            content: Json,
+        }
+        let In { role, content } = In::deserialize(deserializer)?;
+        let blocks = match content.decode::<String>() {
+            Ok(text) => vec![Block::Text(text)],
+            Err(_) => content.decode::<Vec<Block>>().map_err(D::Error::custom)?,
+        };
+        Ok(Self { role, content: blocks })
+    }
+}
+
+/// Tokens of one or more model calls. `input` is the uncached remainder only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Input tokens read at the full price.
+    pub input: u64,
+    /// Tokens generated.
+    pub output: u64,
+    /// Input tokens read from the provider's cache.
+    pub cache_read: u64,
+    /// Input tokens written to the provider's cache.
+    pub cache_write: u64,
+}
+
+impl Usage {
+    /// The size of the request that was measured: cached and uncached input.
+    #[must_use]
+    pub fn context(&self) -> u64 {
+        self.input + self.cache_read + self.cache_write
+    }
+
+    /// Everything that was read or written.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.context() + self.output
+    }
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input += other.input;
+        self.output += other.output;
+        self.cache_read += other.cache_read;
+        self.cache_write += other.cache_write;
+    }
+}
+
+impl std::iter::Sum for Usage {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |mut sum, part| {
+            sum += part;
+            sum
+        })
+    }
+}
+
+/// Why the model stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It had finished.
+    EndTurn,
+    /// It wants tools to be run.
+    ToolUse,
+    /// It reached its output limit.
+    MaxTokens,
+    /// It wrote a stop sequence.
+    StopSequence,
+    /// A server-side tool wants the message back unchanged.
+    PauseTurn,
+    /// It refused, with the provider's explanation if there is one.
+    Refusal(Option<String>),
+    /// The context window was full.
+    ContextWindowExceeded,
+    /// The stream broke after something had completed; only what completed is kept.
+    Interrupted(String),
+    /// A reason this version does not know.
+    Other(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(text: &str) {
+        let message: Message = serde_json::from_str(text).expect("a message");
+        assert_eq!(serde_json::to_string(&message).expect("encodes"), text);
+    }
+
+    #[test]
+    fn known_and_unknown_blocks_survive_unchanged() {
+        round_trip(r#"{"role":"user","content":[{"type":"text","text":"é \n"}]}"#);
+        round_trip(
+            r#"{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"tool_use","id":"1","name":"bash","input":{"b":1,  "a":[]}}]}"#,
+        );
+        round_trip(
+            r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"x","is_error":true},{"type":"later","text":7}]}"#,
+        );
+        round_trip(
+            r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"image"}]}]}"#,
+        );
+    }
+
+    #[test]
+    fn a_string_content_is_one_text_block() {
+        let message: Message =
+            serde_json::from_str(r#"{"role":"user","content":"hi"}"#).expect("a message");
+        assert_eq!(message, Message::user("hi"));
+    }
+
+    #[test]
+    fn what_is_not_a_message_is_refused() {
+        for bad in [r#"{"role":"system","content":"x"}"#, r#"{"role":"user","content":3}"#, "[]"] {
+            assert!(serde_json::from_str::<Message>(bad).is_err(), "{bad}");
+        }
+    }
+}

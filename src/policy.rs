@@ -1,0 +1,261 @@
+//! Arithmetic of retries, restarts and breakers.
+//!
+//! Pure: time comes in as a duration since any fixed moment, chance as a number from 0 to 1.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::FailureKind;
+
+/// How often something that failed is tried again, and after what pause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RetryPolicy {
+    /// Attempts in all, the first included.
+    pub max_attempts: u32,
+    /// The ceiling of the first pause.
+    pub initial_interval: Duration,
+    /// By what the ceiling grows from pause to pause.
+    pub backoff_factor: f64,
+    /// The highest ceiling.
+    pub max_interval: Duration,
+    /// Whether a pause is drawn evenly from zero to its ceiling ("full jitter").
+    pub jitter: bool,
+    /// The failures that are worth another attempt.
+    pub retry_on: Vec<FailureKind>,
+}
+
+impl RetryPolicy {
+    /// No second attempt.
+    #[must_use]
+    pub fn never() -> Self {
+        Self { max_attempts: 1, ..Self::default() }
+    }
+
+    /// The pause before the attempt that follows attempt number `attempt` (from 1); `chance` is a
+    /// number from 0 to 1. `None`: no attempt is left or the failure is not worth one.
+    #[must_use]
+    pub fn pause(&self, attempt: u32, kind: FailureKind, chance: f64) -> Option<Duration> {
+        if attempt >= self.max_attempts || !self.retry_on.contains(&kind) {
+            return None;
+        }
+        let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
+        let ceiling = self.initial_interval.as_secs_f64() * self.backoff_factor.powi(exponent);
+        let ceiling = ceiling.min(self.max_interval.as_secs_f64());
+        Some(Duration::from_secs_f64(if self.jitter { ceiling * chance } else { ceiling }))
+    }
+}
+
+impl Default for RetryPolicy {
+    /// The numbers of `[defaults.retry]` in the documented configuration.
+    fn default() -> Self {
+        Self {
+            max_attempts: 3,
+            initial_interval: Duration::from_secs(1),
+            backoff_factor: 2.0,
+            max_interval: Duration::from_secs(60),
+            jitter: true,
+            retry_on: FailureKind::TRANSIENT.to_vec(),
+        }
+    }
+}
+
+/// When an agent that ended is started again. The words are those of Erlang/OTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RestartStrategy {
+    /// After a crash. A normal end stands, so for an agent this is `transient` too.
+    Permanent,
+    /// After a crash.
+    #[default]
+    Transient,
+    /// Never.
+    Temporary,
+}
+
+/// How many crashes of one agent are forgiven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestartPolicy {
+    /// When to restart at all.
+    pub strategy: RestartStrategy,
+    /// The most restarts within `window`.
+    pub max_restarts: u32,
+    /// The time over which restarts are counted.
+    pub window: Duration,
+}
+
+impl Default for RestartPolicy {
+    /// Three within a minute: the numbers of the documented configuration.
+    fn default() -> Self {
+        Self {
+            strategy: RestartStrategy::Transient,
+            max_restarts: 3,
+            window: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The restarts of one agent that still count.
+#[derive(Clone, Debug, Default)]
+pub struct RestartWindow {
+    restarts: VecDeque<Duration>,
+}
+
+impl RestartWindow {
+    /// Asks for a restart at the moment `now`; counts it and says yes, or says no.
+    pub fn admit(&mut self, policy: &RestartPolicy, now: Duration) -> bool {
+        if policy.strategy == RestartStrategy::Temporary {
+            return false;
+        }
+        while self.restarts.front().is_some_and(|at| now.saturating_sub(*at) > policy.window) {
+            self.restarts.pop_front();
+        }
+        if self.restarts.len() >= policy.max_restarts as usize {
+            return false;
+        }
+        self.restarts.push_back(now);
+        true
+    }
+}
+
+/// The state of a [`Breaker`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerState {
+    /// Calls pass.
+    Closed,
+    /// Calls are refused until the pause is over.
+    Open,
+    /// One probe is under way; its end decides.
+    HalfOpen,
+}
+
+/// Stops calls that keep failing, and lets one probe through after a pause.
+#[derive(Clone, Debug)]
+pub struct Breaker {
+    threshold: u32,
+    cooldown: Duration,
+    failures: u32,
+    opened_at: Option<Duration>,
+    probing: bool,
+}
+
+impl Breaker {
+    /// Opens after `threshold` failures in a row and half-opens `cooldown` later.
+    #[must_use]
+    pub fn new(threshold: u32, cooldown: Duration) -> Self {
+        Self { threshold: threshold.max(1), cooldown, failures: 0, opened_at: None, probing: false }
+    }
+
+    /// The state now.
+    #[must_use]
+    pub fn state(&self) -> BreakerState {
+        match (self.opened_at, self.probing) {
+            (None, _) => BreakerState::Closed,
+            (Some(_), true) => BreakerState::HalfOpen,
+            (Some(_), false) => BreakerState::Open,
+        }
+    }
+
+    /// Whether a call may start now. Half open, the first one that asks is the probe.
+    pub fn admit(&mut self, now: Duration) -> bool {
+        let Some(opened_at) = self.opened_at else { return true };
+        if self.probing || now.saturating_sub(opened_at) < self.cooldown {
+            return false;
+        }
+        self.probing = true;
+        true
+    }
+
+    /// How long until a probe may start; zero when one may start now.
+    #[must_use]
+    pub fn wait(&self, now: Duration) -> Duration {
+        let opened_at = self.opened_at.unwrap_or_default();
+        (opened_at + self.cooldown).saturating_sub(now)
+    }
+
+    /// A call succeeded: closes. True when the state changed.
+    pub fn succeed(&mut self) -> bool {
+        let was = self.state();
+        self.failures = 0;
+        self.opened_at = None;
+        self.probing = false;
+        was != BreakerState::Closed
+    }
+
+    /// A call failed: counts, and opens at the threshold or when it was the probe. True when the
+    /// state changed.
+    pub fn fail(&mut self, now: Duration) -> bool {
+        let was = self.state();
+        self.failures = self.failures.saturating_add(1);
+        if self.probing || self.failures >= self.threshold {
+            self.opened_at = Some(now);
+            self.probing = false;
+        }
+        was != self.state()
+    }
+
+    /// A probe ended without a verdict (it was cancelled): another may start.
+    pub fn abandon(&mut self) {
+        self.probing = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn pauses_grow_to_the_ceiling_and_end() {
+        let policy = RetryPolicy {
+            max_attempts: 5,
+            initial_interval: S,
+            backoff_factor: 2.0,
+            max_interval: 3 * S,
+            jitter: false,
+            retry_on: vec![FailureKind::RateLimit],
+        };
+        let pause = |attempt| policy.pause(attempt, FailureKind::RateLimit, 1.0);
+        assert_eq!(
+            [pause(1), pause(2), pause(3), pause(4), pause(5)],
+            [Some(S), Some(2 * S), Some(3 * S), Some(3 * S), None]
+        );
+        assert_eq!(policy.pause(1, FailureKind::Auth, 1.0), None);
+        let jittered = RetryPolicy { jitter: true, ..policy };
+        assert_eq!(jittered.pause(2, FailureKind::RateLimit, 0.25), Some(S / 2));
+    }
+
+    #[test]
+    fn restarts_are_counted_within_the_window() {
+        let policy = RestartPolicy::default();
+        let mut window = RestartWindow::default();
+        assert!(window.admit(&policy, S));
+        assert!(window.admit(&policy, 2 * S));
+        assert!(window.admit(&policy, 3 * S));
+        assert!(!window.admit(&policy, 4 * S));
+        assert!(window.admit(&policy, 62 * S));
+        let never = RestartPolicy { strategy: RestartStrategy::Temporary, ..policy };
+        assert!(!RestartWindow::default().admit(&never, S));
+    }
+
+    #[test]
+    fn the_breaker_opens_probes_and_closes() {
+        let mut breaker = Breaker::new(3, 10 * S);
+        assert!(!breaker.fail(S) && !breaker.fail(S));
+        assert!(breaker.fail(S));
+        assert!(!breaker.admit(5 * S));
+        assert_eq!(breaker.wait(5 * S), 6 * S);
+        assert!(breaker.admit(11 * S));
+        assert_eq!(breaker.state(), BreakerState::HalfOpen);
+        assert!(!breaker.admit(11 * S), "one probe only");
+        breaker.fail(11 * S);
+        assert!(!breaker.admit(12 * S));
+        assert!(breaker.admit(21 * S));
+        assert!(breaker.succeed());
+        assert!(breaker.admit(21 * S));
+        assert_eq!(breaker.state(), BreakerState::Closed);
+    }
+}

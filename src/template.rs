@@ -1,0 +1,172 @@
+//! The template language: MiniJinja with strict undefined, behind one module.
+//!
+//! Owns the filters that callsheet adds. A template sees only the values it is given: no files, no
+//! clock, no environment.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use minijinja::value::{Serde, Value as Cell};
+use minijinja::{Environment, ErrorKind, UndefinedBehavior};
+use regex::Regex;
+use serde_json::Value;
+
+/// The most instructions that one rendering may take: stops an endless loop in a template within
+/// about a second.
+const FUEL: u64 = 5_000_000;
+
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    let syntax = minijinja::syntax::SyntaxConfig::builder().keep_trailing_newline(true).build();
+    environment.set_syntax(syntax.expect("the default delimiters are valid"));
+    environment.set_fuel(Some(FUEL));
+    environment.add_filter("find", find);
+    environment.add_filter("find_all", find_all);
+    environment.add_filter("from_json", from_json);
+    environment
+});
+
+/// A template or an expression that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TemplateError {
+    /// What is wrong, as a lower-case fragment.
+    pub message: String,
+    /// The line within the template, from 1.
+    pub line: usize,
+    /// The bytes of the template that are meant, if the parser says.
+    pub range: Option<std::ops::Range<usize>>,
+}
+
+impl From<minijinja::Error> for TemplateError {
+    fn from(error: minijinja::Error) -> Self {
+        let message = match error.detail() {
+            Some(detail) => format!("{}: {detail}", error.kind()),
+            None => error.kind().to_string(),
+        };
+        Self { message, line: error.line().unwrap_or(1), range: error.range() }
+    }
+}
+
+/// Renders a template over the values of an object.
+///
+/// # Errors
+/// When the template cannot be parsed or names something that is not there.
+pub fn render(template: &str, values: &Value) -> Result<String, TemplateError> {
+    Ok(ENVIRONMENT.render_str(template, Cell::from(Serde(values)))?)
+}
+
+/// Evaluates an expression (without braces) over the values of an object.
+///
+/// # Errors
+/// When the expression cannot be parsed or names something that is not there.
+pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError> {
+    let compiled = ENVIRONMENT.compile_expression(expression)?;
+    let value = compiled.eval(Cell::from(Serde(values)))?;
+    if value.is_undefined() {
+        let message = format!("undefined value: `{}`", expression.trim());
+        return Err(TemplateError { message, line: 1, range: None });
+    }
+    serde_json::to_value(&value).map_err(|error| TemplateError {
+        message: error.to_string(),
+        line: 1,
+        range: None,
+    })
+}
+
+/// Evaluates an expression for its truth, by the rules of the template language: empty texts,
+/// empty lists, zero and none are false.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn is_true(expression: &str, values: &Value) -> Result<bool, TemplateError> {
+    let compiled = ENVIRONMENT.compile_expression(expression)?;
+    Ok(compiled.eval(Cell::from(Serde(values)))?.is_true())
+}
+
+/// The dotted names that a template takes from outside: `inputs.path`, `tasks.survey.output`.
+///
+/// # Errors
+/// When the template cannot be parsed.
+pub fn names_in_template(template: &str) -> Result<BTreeSet<String>, TemplateError> {
+    let parsed = ENVIRONMENT.template_from_str(template)?;
+    Ok(parsed.undeclared_variables(true).into_iter().collect())
+}
+
+/// The dotted names that an expression takes from outside.
+///
+/// # Errors
+/// When the expression cannot be parsed.
+pub fn names_in_expression(expression: &str) -> Result<BTreeSet<String>, TemplateError> {
+    let parsed = ENVIRONMENT.compile_expression(expression)?;
+    Ok(parsed.undeclared_variables(true).into_iter().collect())
+}
+
+fn pattern(text: &str) -> Result<Regex, minijinja::Error> {
+    Regex::new(text)
+        .map_err(|error| minijinja::Error::new(ErrorKind::InvalidOperation, error.to_string()))
+}
+
+/// `text | find(regex)`: the first match (its first group, if it has one), or none.
+fn find(text: &str, regex: &str) -> Result<Option<String>, minijinja::Error> {
+    let found = pattern(regex)?.captures(text);
+    Ok(found.and_then(|c| c.get(1).or_else(|| c.get(0)).map(|m| m.as_str().to_owned())))
+}
+
+/// `text | find_all(regex)`: every match (its first group, if it has one), in order.
+fn find_all(text: &str, regex: &str) -> Result<Vec<String>, minijinja::Error> {
+    let regex = pattern(regex)?;
+    let all = regex.captures_iter(text);
+    Ok(all.filter_map(|c| c.get(1).or_else(|| c.get(0)).map(|m| m.as_str().to_owned())).collect())
+}
+
+/// `text | from_json`: the value that a JSON text holds.
+fn from_json(text: &str) -> Result<Cell, minijinja::Error> {
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| minijinja::Error::new(ErrorKind::BadSerialization, error.to_string()))?;
+    Ok(Cell::from(Serde(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn renders_and_refuses_what_is_not_there() {
+        let values = json!({"inputs": {"path": "src"}, "n": 2});
+        assert_eq!(render("Read {{ inputs.path }}\n", &values), Ok("Read src\n".to_owned()));
+        assert!(render("{{ inputs.paht }}", &values).is_err());
+        assert!(render("{{ nobody }}", &values).is_err());
+        let error = render("a\n{{ x", &values).expect_err("not closed");
+        assert_eq!(error.line, 2);
+    }
+
+    #[test]
+    fn expressions_keep_their_type() {
+        let values = json!({"files": ["a", "b"], "text": "12 files, 7 lines"});
+        assert_eq!(evaluate("files | length", &values), Ok(json!(2)));
+        assert_eq!(evaluate("text | find('([0-9]+) lines')", &values), Ok(json!("7")));
+        assert_eq!(evaluate("text | find_all('[0-9]+')", &values), Ok(json!(["12", "7"])));
+        assert_eq!(is_true("files | length > 2", &values), Ok(false));
+        assert!(evaluate("nobody", &values).is_err());
+    }
+
+    #[test]
+    fn outside_names_are_listed() {
+        let names =
+            names_in_template("{% for x in tasks.a.outputs %}{{ x.k }}{{ inputs.b }}{% endfor %}");
+        let want = ["inputs.b", "tasks.a.outputs"].map(str::to_owned);
+        assert_eq!(names, Ok(BTreeSet::from(want)));
+    }
+
+    #[test]
+    fn an_endless_template_ends() {
+        let endless =
+            "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}";
+        assert!(render(endless, &json!({})).is_err());
+    }
+}

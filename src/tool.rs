@@ -1,0 +1,191 @@
+//! The port to tools: what a tool declares, what a call gets, what it gives back.
+//!
+//! Implementations live in `tool/`. A tool never imports an actor or the journal; tools that need
+//! the agent's own state (`delegate`, `compact`, `todo_write`) are steps of the agent, and only
+//! their specs live here.
+
+pub mod bash;
+pub mod files;
+pub mod search;
+pub mod skills;
+pub mod spool;
+pub mod steps;
+pub mod workspace;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::id::{CallKey, Name};
+use crate::message::Json;
+use crate::model::BoxFuture;
+use crate::output::Stored;
+use crate::tool::spool::Spool;
+use crate::tool::workspace::Workspace;
+use crate::turn::Effect;
+
+/// What a model is told of a tool, and what callsheet must know of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: Name,
+    /// What it does, for the model.
+    pub description: String,
+    /// Its arguments: a JSON Schema of type `object`.
+    pub input_schema: Json,
+    /// What a repeated call would do.
+    #[serde(skip)]
+    pub effect: Effect,
+    /// Whether a call changes nothing: such calls of one turn run in parallel.
+    #[serde(skip)]
+    pub reads_only: bool,
+}
+
+/// What a call may use.
+#[derive(Clone, Debug)]
+pub struct ToolContext {
+    /// The files it may touch.
+    pub workspace: Arc<Workspace>,
+    /// Where its full output goes.
+    pub spool: Arc<Spool>,
+    /// The identity of the call.
+    pub key: CallKey,
+    /// Environment variables for processes.
+    pub env: Arc<BTreeMap<String, String>>,
+    /// Skill folders that this agent may load.
+    pub skills: Arc<[String]>,
+    /// The longest the call may take.
+    pub timeout: Duration,
+    /// How long a process may take to end after the polite signal.
+    pub grace_period: Duration,
+    /// Fires when the call is to end.
+    pub cancel: CancellationToken,
+}
+
+/// What a call gives back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// What the model reads: the whole output, or a preview that names where the whole is.
+    pub text: String,
+    /// Whether the model is told that the call failed.
+    pub is_error: bool,
+    /// The stored whole, when `text` is a preview.
+    pub stored: Option<Stored>,
+    /// The exit code of a process.
+    pub exit_code: Option<i32>,
+}
+
+impl ToolOutput {
+    /// A successful output that is given whole.
+    #[must_use]
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// A failed output that is given whole.
+    #[must_use]
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_error: true, ..Self::default() }
+    }
+}
+
+/// A call that could not do its work; the model reads the text as an error result.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// The arguments are not what the schema asks for.
+    #[error("bad arguments: {0}")]
+    Arguments(String),
+    /// The path leads out of the workspace.
+    #[error("`{0}` is outside the workspace")]
+    Outside(String),
+    /// The operating system refused.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done to what.
+        what: String,
+        /// Why it did not work.
+        source: std::io::Error,
+    },
+    /// The call took longer than it may.
+    #[error("timed out after {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// The call was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// Anything else that the model can act on.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A tool.
+pub trait Tool: Send + Sync {
+    /// What the model is told, and what callsheet must know.
+    fn spec(&self) -> &ToolSpec;
+
+    /// The texts by which permission rules may name a call: a command, a path.
+    fn permission_arguments(&self, _input: &Json) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Does the work. The input is a JSON object but is not checked against the schema yet.
+    ///
+    /// # Errors
+    /// When the work could not be done; the model reads the error.
+    fn call(
+        &self,
+        input: Json,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
+}
+
+/// Decodes a call's arguments, and says what is wrong with them.
+///
+/// # Errors
+/// [`ToolError::Arguments`] with the place and the reason.
+pub fn arguments<T: serde::de::DeserializeOwned>(input: &Json) -> Result<T, ToolError> {
+    input.decode().map_err(|error| ToolError::Arguments(error.to_string()))
+}
+
+/// The tools of a run, by name.
+#[derive(Clone, Default)]
+pub struct Toolbox {
+    tools: BTreeMap<Name, Arc<dyn Tool>>,
+}
+
+impl Toolbox {
+    /// The built-in tools that do work outside the agent.
+    #[must_use]
+    pub fn built_in() -> Self {
+        let mut tools = Self::default();
+        let all = bash::tools().into_iter().chain(files::tools()).chain(search::tools());
+        for tool in all.chain(skills::tools()) {
+            tools.insert(tool);
+        }
+        tools
+    }
+
+    /// Adds a tool, or replaces the one of that name.
+    pub fn insert(&mut self, tool: Arc<dyn Tool>) {
+        self.tools.insert(tool.spec().name.clone(), tool);
+    }
+
+    /// The tool of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(name)
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
+        self.tools.keys()
+    }
+}
+
+impl std::fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.tools.keys()).finish()
+    }
+}

@@ -1,0 +1,4 @@
+//! The files that tools may touch.
+/// Roots.
+#[derive(Debug)]
+pub struct Workspace;

@@ -1,0 +1,1 @@
+//! Reads the sources and checks the rules of ARCHITECTURE.md.

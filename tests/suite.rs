@@ -1,0 +1,3 @@
+//! The integration tests: one binary, so that everything is linked once.
+
+mod architecture;
