@@ -2,8 +2,13 @@
 //!
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
+pub mod pipeline;
+pub mod preset;
+pub mod view;
+
 use serde::{Deserialize, Serialize};
 
+use crate::id::Name;
 use crate::message::{Json, Usage};
 use crate::policy::BreakerState;
 
@@ -88,6 +93,8 @@ pub struct CompactionFinished {
     pub before_tokens: u64,
     /// Estimated tokens of the view after.
     pub after_tokens: u64,
+    /// The model that wrote the summary.
+    pub model: Name,
     /// Tokens of the summary call.
     pub usage: Usage,
     /// What it cost; absent when the model has no price.

@@ -10,6 +10,7 @@ pub mod failure;
 pub mod permission;
 pub mod plan;
 pub mod policy;
+pub mod run_state;
 pub mod spec;
 pub mod template;
 pub mod turn;

@@ -2,11 +2,197 @@
 //!
 //! Pure. Owns the payloads of the `task.*` events.
 
+use std::collections::{BTreeSet, HashMap};
+
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::id::{AgentId, Name};
 use crate::output::Output;
+use crate::spec::{Join, TaskSpec};
+
+/// The tasks of a run and what each waits for. Once built it has no unknown names and no cycles.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    tasks: Vec<TaskSpec>,
+    places: HashMap<Name, usize>,
+}
+
+/// Tasks that do not make a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Two tasks have one name.
+    #[error("task `{0}` is defined twice")]
+    Duplicate(Name),
+    /// A task waits for one that does not exist.
+    #[error("task `{task}` depends on `{dependency}`, which does not exist")]
+    UnknownDependency {
+        /// The task that waits.
+        task: Name,
+        /// What it waits for.
+        dependency: Name,
+    },
+    /// Tasks wait for each other; the first is named again at the end.
+    #[error("tasks wait for each other: {}", .0.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> "))]
+    Cycle(Vec<Name>),
+    /// A task was asked for that does not exist.
+    #[error("there is no task `{0}`")]
+    UnknownTask(String),
+}
+
+impl Plan {
+    /// Checks the tasks and keeps them in their order.
+    ///
+    /// # Errors
+    /// Every duplicate and unknown name, or else the first cycle.
+    pub fn new(tasks: Vec<TaskSpec>) -> Result<Self, Vec<PlanError>> {
+        let mut problems = Vec::new();
+        let mut places = HashMap::new();
+        for (place, task) in tasks.iter().enumerate() {
+            if places.insert(task.name.clone(), place).is_some() {
+                problems.push(PlanError::Duplicate(task.name.clone()));
+            }
+        }
+        for task in &tasks {
+            for dependency in task.depends_on.iter().filter(|name| !places.contains_key(*name)) {
+                let (task, dependency) = (task.name.clone(), dependency.clone());
+                problems.push(PlanError::UnknownDependency { task, dependency });
+            }
+        }
+        let plan = Self { tasks, places };
+        if problems.is_empty() {
+            problems.extend(plan.cycle().map(PlanError::Cycle));
+        }
+        if problems.is_empty() { Ok(plan) } else { Err(problems) }
+    }
+
+    /// The tasks, in the order of the configuration.
+    #[must_use]
+    pub fn tasks(&self) -> &[TaskSpec] {
+        &self.tasks
+    }
+
+    /// The task of that name.
+    #[must_use]
+    pub fn task(&self, name: &Name) -> Option<&TaskSpec> {
+        self.places.get(name).and_then(|place| self.tasks.get(*place))
+    }
+
+    /// The plan of the named tasks and all that they need.
+    ///
+    /// # Errors
+    /// When a name is not that of a task.
+    pub fn only(&self, targets: &[String]) -> Result<Self, PlanError> {
+        let mut wanted = BTreeSet::new();
+        let mut open = Vec::new();
+        for target in targets {
+            let place = self.places.get(target.as_str());
+            open.push(*place.ok_or_else(|| PlanError::UnknownTask(target.clone()))?);
+        }
+        while let Some(place) = open.pop() {
+            if wanted.insert(place) {
+                open.extend(self.tasks[place].depends_on.iter().filter_map(|n| self.places.get(n)));
+            }
+        }
+        let tasks: Vec<_> = wanted.into_iter().map(|place| self.tasks[place].clone()).collect();
+        let places = tasks.iter().enumerate().map(|(at, task)| (task.name.clone(), at)).collect();
+        Ok(Self { tasks, places })
+    }
+
+    /// Whether a task may start, given how its dependencies stand.
+    pub fn readiness(&self, task: &TaskSpec, standing: impl Fn(&Name) -> Standing) -> Readiness {
+        let standings: Vec<_> = task.depends_on.iter().map(|name| (name, standing(name))).collect();
+        let first = |wanted: &[Standing]| {
+            standings.iter().find(|(_, s)| wanted.contains(s)).map(|(name, _)| (*name).clone())
+        };
+        let bad = match task.join {
+            Join::AllSuccess => first(&[Standing::Failed, Standing::SkippedByFailure]),
+            Join::NoneFailed => first(&[Standing::Failed]),
+            Join::AllDone | Join::AnySuccess => None,
+        };
+        if let Some(because) = bad {
+            return Readiness::Skip { because };
+        }
+        if first(&[Standing::Open]).is_some() {
+            return Readiness::Wait;
+        }
+        if task.join == Join::AnySuccess && first(&[Standing::Done]).is_none() {
+            let because = first(&[Standing::Failed, Standing::SkippedByFailure]);
+            if let Some(because) = because {
+                return Readiness::Skip { because };
+            }
+        }
+        Readiness::Ready
+    }
+
+    /// Some cycle, its first task named again at the end.
+    fn cycle(&self) -> Option<Vec<Name>> {
+        /// How far the search has come with a task.
+        #[derive(Clone, Copy, PartialEq)]
+        enum Mark {
+            New,
+            OnPath,
+            Done,
+        }
+        let mut marks = vec![Mark::New; self.tasks.len()];
+        for start in 0..self.tasks.len() {
+            // The path as (task, how many of its dependencies were followed): no recursion, so
+            // that a chain of any length fits.
+            let mut path = vec![(start, 0usize)];
+            while let Some((place, followed)) = path.last_mut() {
+                if marks[*place] == Mark::Done {
+                    path.pop();
+                    continue;
+                }
+                marks[*place] = Mark::OnPath;
+                let next = self.tasks[*place].depends_on.get(*followed);
+                *followed += 1;
+                let Some(next) = next.and_then(|name| self.places.get(name)).copied() else {
+                    marks[*place] = Mark::Done;
+                    path.pop();
+                    continue;
+                };
+                match marks[next] {
+                    Mark::New => path.push((next, 0)),
+                    Mark::Done => {}
+                    Mark::OnPath => {
+                        let from = path.iter().position(|(at, _)| *at == next)?;
+                        let cycle = path[from..].iter().map(|(at, _)| *at).chain([next]);
+                        return Some(cycle.map(|at| self.tasks[at].name.clone()).collect());
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// How a dependency stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has not ended.
+    Open,
+    /// It completed, or was skipped by its own `when`.
+    Done,
+    /// It failed or was cancelled.
+    Failed,
+    /// It was skipped because something before it failed.
+    SkippedByFailure,
+}
+
+/// Whether a task may start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Not yet.
+    Wait,
+    /// Now.
+    Ready,
+    /// Never: this dependency did not succeed.
+    Skip {
+        /// The dependency.
+        because: Name,
+    },
+}
 
 /// The state of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +217,33 @@ pub enum TaskState {
     Cancelled,
     /// Its output was taken from an earlier run.
     Reused,
+}
+
+impl TaskState {
+    /// The state as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+            Self::Reused => "reused",
+        }
+    }
+
+    /// Whether it is final.
+    #[must_use]
+    pub fn is_end(self) -> bool {
+        match self {
+            Self::Pending | Self::Ready | Self::Running | Self::Waiting => false,
+            Self::Completed | Self::Failed | Self::Skipped | Self::Cancelled | Self::Reused => true,
+        }
+    }
 }
 
 /// `task.ready`.
@@ -90,4 +303,101 @@ pub struct TaskSkipped {
 pub struct TaskCancelled {
     /// Why.
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::policy::RetryPolicy;
+    use crate::spec::{OutputFormat, Work};
+
+    fn task(name: &str, depends_on: &[&str], join: Join) -> TaskSpec {
+        let name_of = |text: &str| Name::new(text).expect("a name");
+        TaskSpec {
+            name: name_of(name),
+            work: Work::Command { run: "true".to_owned() },
+            depends_on: depends_on.iter().map(|name| name_of(name)).collect(),
+            join,
+            when: None,
+            timeout: None,
+            retry: RetryPolicy::never(),
+            output: OutputFormat::Text,
+            output_file: None,
+            env: BTreeMap::new(),
+        }
+    }
+
+    fn plan(tasks: &[(&str, &[&str])]) -> Result<Plan, Vec<PlanError>> {
+        Plan::new(tasks.iter().map(|(n, d)| task(n, d, Join::AllSuccess)).collect())
+    }
+
+    #[test]
+    fn cycles_unknown_names_and_duplicates_are_found() {
+        assert!(plan(&[("a", &[]), ("b", &["a"]), ("c", &["a", "b"])]).is_ok());
+        let texts = |result: Result<Plan, Vec<PlanError>>| {
+            let problems = result.expect_err("a problem");
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            texts(plan(&[("a", &["c"]), ("b", &["a"]), ("c", &["b"])])),
+            ["tasks wait for each other: a -> c -> b -> a"]
+        );
+        assert_eq!(texts(plan(&[("a", &["a"])])), ["tasks wait for each other: a -> a"]);
+        assert_eq!(
+            texts(plan(&[("a", &["x"]), ("a", &[])])),
+            ["task `a` is defined twice", "task `a` depends on `x`, which does not exist"]
+        );
+    }
+
+    #[test]
+    fn a_long_chain_is_no_problem() {
+        let names: Vec<String> = (0..20_000).map(|n| format!("t{n}")).collect();
+        let tasks = names.iter().enumerate().map(|(at, name)| {
+            let before = names.get(at + 1).map(String::as_str);
+            task(name, before.as_slice(), Join::AllSuccess)
+        });
+        assert!(Plan::new(tasks.collect()).is_ok());
+    }
+
+    #[test]
+    fn a_part_of_the_plan_holds_what_it_needs() {
+        let whole = plan(&[("a", &[]), ("b", &["a"]), ("c", &["b"]), ("d", &[])]).expect("a plan");
+        let part = whole.only(&["b".to_owned()]).expect("a part");
+        let names: Vec<_> = part.tasks().iter().map(|task| task.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert!(whole.only(&["x".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn joins_decide_by_the_table() {
+        use Standing::{Done, Failed, Open, SkippedByFailure as Skipped};
+        let ready = Some(true);
+        let (skip, wait) = (Some(false), None);
+        let table = [
+            (Join::AllSuccess, [Done, Done], ready),
+            (Join::AllSuccess, [Done, Open], wait),
+            (Join::AllSuccess, [Failed, Open], skip),
+            (Join::AllSuccess, [Done, Skipped], skip),
+            (Join::AllDone, [Failed, Skipped], ready),
+            (Join::AllDone, [Failed, Open], wait),
+            (Join::NoneFailed, [Done, Skipped], ready),
+            (Join::NoneFailed, [Failed, Open], skip),
+            (Join::AnySuccess, [Done, Failed], ready),
+            (Join::AnySuccess, [Done, Open], wait),
+            (Join::AnySuccess, [Failed, Skipped], skip),
+        ];
+        for (join, standings, want) in table {
+            let plan = plan(&[("a", &[]), ("b", &[])]).expect("a plan");
+            let last = task("c", &["a", "b"], join);
+            let got = plan.readiness(&last, |name| standings[usize::from(name.as_str() == "b")]);
+            let got = match got {
+                Readiness::Wait => None,
+                Readiness::Ready => Some(true),
+                Readiness::Skip { .. } => Some(false),
+            };
+            assert_eq!(got, want, "{join:?} {standings:?}");
+        }
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! Pure. Owns the payloads of the `agent.*`, `turn.*`, `model.*` and `tool.*` events.
 
+pub mod machine;
+
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -107,6 +109,9 @@ pub struct AgentEnded {
 pub struct TurnStarted {
     /// Which turn of the agent, from 1; never restarts within one agent.
     pub turn: u32,
+    /// A user message in Anthropic form that joins the conversation first, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Json>,
 }
 
 /// `model.requested`.

@@ -1,0 +1,537 @@
+//! The state of a run: the fold of its journal.
+//!
+//! Pure, and the same code while the run lives and when its directory is read. The supervisor
+//! decides by it; `ps`, `show`, `graph` and `cost` print it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+use crate::event::{Event, Record, RunCompleted, RunCreated, RunStatus, TaskEnd};
+use crate::failure::{Failure, FailureKind};
+use crate::id::{AgentId, CallKey, Name};
+use crate::message::Usage;
+use crate::output::Output;
+use crate::plan::{Standing, TaskState};
+use crate::turn::{Outcome, Program};
+
+/// A task as the journal tells it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskStatus {
+    /// Its state.
+    pub state: TaskState,
+    /// Its attempts so far.
+    pub attempt: u32,
+    /// The agent of the latest attempt.
+    pub agent: Option<AgentId>,
+    /// Its output, once it completed.
+    pub output: Option<Output>,
+    /// Why it failed, or why its latest attempt did.
+    pub failure: Option<Failure>,
+    /// Why it was skipped or cancelled.
+    pub reason: Option<String>,
+    /// The task whose failure skipped it.
+    pub because: Option<Name>,
+    /// When its first attempt began, in milliseconds since the Unix epoch.
+    pub started_ms: Option<i64>,
+    /// When it ended.
+    pub ended_ms: Option<i64>,
+}
+
+/// What an agent is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doing {
+    /// It is about to act.
+    Starting,
+    /// A model call is under way.
+    Model,
+    /// These tools are running.
+    Tools(Vec<String>),
+    /// Its children are at work.
+    Children,
+    /// A summary is being written.
+    Compaction,
+    /// It has ended.
+    Nothing,
+}
+
+/// An agent as the journal tells it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentStatus {
+    /// The task it works for.
+    pub task: Name,
+    /// The agent definition; absent for a command.
+    pub definition: Option<Name>,
+    /// The agent that delegated to it.
+    pub parent: Option<AgentId>,
+    /// The call that asked for it.
+    pub call: Option<CallKey>,
+    /// Its delegation depth.
+    pub depth: u32,
+    /// What it is doing.
+    pub doing: Doing,
+    /// Its current turn.
+    pub turn: u32,
+    /// Its own tokens.
+    pub usage: Usage,
+    /// What they cost, as far as the models have a price.
+    pub cost_usd: Option<f64>,
+    /// Its model calls by model: tokens and cost.
+    pub by_model: BTreeMap<Name, (Usage, Option<f64>)>,
+    /// How often it was restarted.
+    pub restarts: u32,
+    /// How many children it started, by definition.
+    pub children: BTreeMap<Name, u32>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// When its latest event was, in milliseconds since the Unix epoch.
+    pub last_ms: i64,
+}
+
+/// How the run as a whole stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunPhase {
+    /// It can go on.
+    #[default]
+    Open,
+    /// It stopped before its end.
+    Paused,
+    /// It ended.
+    Completed(RunStatus),
+}
+
+/// A run as its journal tells it.
+#[derive(Clone, Debug, Default)]
+pub struct RunState {
+    created: Option<RunCreated>,
+    phase: RunPhase,
+    order: Vec<Name>,
+    tasks: HashMap<Name, TaskStatus>,
+    agents: BTreeMap<AgentId, AgentStatus>,
+    by_call: HashMap<CallKey, AgentId>,
+    paused_reason: Option<String>,
+    completed: Option<RunCompleted>,
+    last_seq: u64,
+    last_ms: i64,
+}
+
+/// An event that cannot follow what was recorded before it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record {seq} ({kind}) cannot follow what stands before it: {reason}")]
+pub struct IllegalRecord {
+    /// The record's number.
+    pub seq: u64,
+    /// Its type.
+    pub kind: &'static str,
+    /// Why it cannot follow.
+    pub reason: String,
+}
+
+impl RunState {
+    /// How the run was created, once it is known.
+    #[must_use]
+    pub fn created(&self) -> Option<&RunCreated> {
+        self.created.as_ref()
+    }
+
+    /// How the run stands.
+    #[must_use]
+    pub fn phase(&self) -> RunPhase {
+        self.phase
+    }
+
+    /// The result, once there is one.
+    #[must_use]
+    pub fn completed(&self) -> Option<&RunCompleted> {
+        self.completed.as_ref()
+    }
+
+    /// Why the run is paused, if it is.
+    #[must_use]
+    pub fn paused_reason(&self) -> Option<&str> {
+        self.paused_reason.as_deref()
+    }
+
+    /// The tasks in the order of the plan.
+    pub fn tasks(&self) -> impl Iterator<Item = (&Name, &TaskStatus)> {
+        self.order.iter().filter_map(|name| self.tasks.get_key_value(name))
+    }
+
+    /// The task of that name.
+    #[must_use]
+    pub fn task(&self, name: &Name) -> Option<&TaskStatus> {
+        self.tasks.get(name)
+    }
+
+    /// The agents by id.
+    #[must_use]
+    pub fn agents(&self) -> &BTreeMap<AgentId, AgentStatus> {
+        &self.agents
+    }
+
+    /// The child that a call asked for.
+    #[must_use]
+    pub fn child_of_call(&self, call: &CallKey) -> Option<&AgentId> {
+        self.by_call.get(call)
+    }
+
+    /// The latest record taken in.
+    #[must_use]
+    pub fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    /// When the latest record was made, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn last_ms(&self) -> i64 {
+        self.last_ms
+    }
+
+    /// How a task stands as a dependency.
+    #[must_use]
+    pub fn standing(&self, name: &Name) -> Standing {
+        let Some(task) = self.tasks.get(name) else { return Standing::Open };
+        match task.state {
+            TaskState::Pending | TaskState::Ready | TaskState::Running | TaskState::Waiting => {
+                Standing::Open
+            }
+            TaskState::Completed | TaskState::Reused => Standing::Done,
+            TaskState::Failed | TaskState::Cancelled => Standing::Failed,
+            TaskState::Skipped if task.because.is_none() => Standing::Done,
+            TaskState::Skipped => Standing::SkippedByFailure,
+        }
+    }
+
+    /// Tokens of all agents.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.agents.values().map(|agent| agent.usage).sum()
+    }
+
+    /// What all agents cost; `None` when some call had no price.
+    #[must_use]
+    pub fn cost_usd(&self) -> Option<f64> {
+        self.agents.values().map(|agent| agent.cost_usd).sum()
+    }
+
+    /// The agent and its children, and theirs: tokens and cost.
+    #[must_use]
+    pub fn inclusive(&self, agent: &AgentId) -> (Usage, Option<f64>) {
+        let prefix = format!("{agent}/");
+        let tree = self
+            .agents
+            .iter()
+            .filter(|(id, _)| *id == agent || id.as_str().starts_with(prefix.as_str()));
+        let mut usage = Usage::default();
+        let mut cost = Some(0.0);
+        for (_, status) in tree {
+            usage += status.usage;
+            cost = cost.zip(status.cost_usd).map(|(a, b)| a + b);
+        }
+        (usage, cost)
+    }
+
+    /// Whether any task stands in this state.
+    #[must_use]
+    pub fn any(&self, state: TaskState) -> bool {
+        self.tasks.values().any(|task| task.state == state)
+    }
+
+    /// The result that `run.completed` records, from the tasks' states; `mixed` is the status of a
+    /// run in which some tasks completed and some did not.
+    #[must_use]
+    pub fn result(&self, mixed: RunStatus) -> RunCompleted {
+        let count = |wanted: &[Standing]| {
+            self.order.iter().filter(|name| wanted.contains(&self.standing(name))).count()
+        };
+        let done = self.tasks.values().filter(|task| task.state == TaskState::Completed).count();
+        let status = if count(&[Standing::Done]) == self.order.len() {
+            RunStatus::Completed
+        } else if mixed == RunStatus::Cancelled || done > 0 {
+            mixed
+        } else {
+            RunStatus::Failed
+        };
+        let ends = self.tasks().map(|(name, task)| {
+            let end = TaskEnd {
+                state: task.state,
+                output: task.output.as_ref().map(|output| output.text.clone()),
+                error: task.failure.clone().filter(|_| task.state == TaskState::Failed),
+            };
+            (name.to_string(), serde_json::to_value(end).unwrap_or_default())
+        });
+        RunCompleted {
+            status,
+            tasks: ends.collect(),
+            usage: self.usage(),
+            cost_usd: self.cost_usd(),
+        }
+    }
+
+    /// Takes a record in.
+    ///
+    /// # Errors
+    /// When it cannot follow what was recorded before it.
+    pub fn apply(&mut self, record: &Record) -> Result<(), IllegalRecord> {
+        let outcome = match (&record.task, &record.agent, &record.event) {
+            (_, Some(id), event) => self.apply_agent(record, id, event),
+            (Some(task), None, event) => self.apply_task(record, task, event),
+            (None, None, event) => self.apply_run(event),
+        };
+        outcome.map_err(|reason| {
+            let (seq, kind) = (record.seq, record.event.kind());
+            IllegalRecord { seq, kind, reason }
+        })?;
+        self.last_seq = record.seq;
+        self.last_ms = record.ts_ms;
+        Ok(())
+    }
+
+    fn apply_run(&mut self, event: &Event) -> Result<(), String> {
+        match event {
+            Event::RunCreated(created) => {
+                if self.created.is_some() {
+                    return Err("the run exists already".to_owned());
+                }
+                self.order = created.tasks.iter().map(|task| task.name.clone()).collect();
+                let fresh = self.order.iter().map(|name| (name.clone(), TaskStatus::default()));
+                self.tasks = fresh.collect();
+                self.created = Some(created.clone());
+            }
+            Event::RunOpened(_) => self.phase = RunPhase::Open,
+            Event::RunPaused(paused) => {
+                self.phase = RunPhase::Paused;
+                self.paused_reason = Some(paused.reason.clone());
+            }
+            Event::RunCompleted(completed) => {
+                self.phase = RunPhase::Completed(completed.status);
+                self.completed = Some(completed.clone());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn apply_task(&mut self, record: &Record, name: &Name, event: &Event) -> Result<(), String> {
+        let task = self.tasks.get_mut(name).ok_or_else(|| format!("there is no task `{name}`"))?;
+        let next = match event {
+            Event::TaskReady(_) => TaskState::Ready,
+            Event::TaskStarted(_) => TaskState::Running,
+            Event::TaskRetrying(_) => TaskState::Waiting,
+            Event::TaskCompleted(_) => TaskState::Completed,
+            Event::TaskFailed(_) => TaskState::Failed,
+            Event::TaskSkipped(_) => TaskState::Skipped,
+            Event::TaskCancelled(_) => TaskState::Cancelled,
+            _ => return Ok(()),
+        };
+        if !may_follow(task.state, next) {
+            return Err(format!("the task is {} already", task.state.as_str()));
+        }
+        task.state = next;
+        if next.is_end() {
+            task.ended_ms = Some(record.ts_ms);
+        }
+        match event {
+            Event::TaskStarted(started) => {
+                task.attempt = started.attempt;
+                task.agent = Some(started.agent.clone());
+                task.started_ms.get_or_insert(record.ts_ms);
+            }
+            Event::TaskRetrying(retrying) => task.failure = Some(retrying.failure.clone()),
+            Event::TaskCompleted(completed) => {
+                task.output = Some(completed.output.clone());
+                task.failure = None;
+            }
+            Event::TaskFailed(failed) => task.failure = Some(failed.failure.clone()),
+            Event::TaskSkipped(skipped) => {
+                task.reason = Some(skipped.reason.clone());
+                task.because = skipped.because.clone();
+            }
+            Event::TaskCancelled(cancelled) => task.reason = Some(cancelled.reason.clone()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn apply_agent(&mut self, record: &Record, id: &AgentId, event: &Event) -> Result<(), String> {
+        if let Event::AgentSpawned(spawned) = event {
+            return self.spawned(record, id, spawned);
+        }
+        let agent = self.agents.get_mut(id).ok_or_else(|| format!("there is no agent `{id}`"))?;
+        if agent.outcome.is_some() {
+            return Err("the agent has ended".to_owned());
+        }
+        agent.last_ms = record.ts_ms;
+        match event {
+            Event::AgentRestarted(restarted) => {
+                agent.restarts = restarted.restart;
+                agent.doing = Doing::Starting;
+            }
+            Event::AgentEnded(ended) => {
+                agent.doing = Doing::Nothing;
+                agent.outcome = Some(ended.outcome.clone());
+            }
+            Event::TurnStarted(started) => agent.turn = started.turn,
+            Event::ModelRequested(_) => agent.doing = Doing::Model,
+            Event::ModelResponded(reply) => {
+                agent.doing = Doing::Starting;
+                agent.settle(&reply.model, reply.usage, reply.cost_usd);
+            }
+            Event::ToolIntended(intended) => agent.tool_begins(&intended.name),
+            Event::ToolFinished(finished) => agent.tool_ends(&finished.name),
+            Event::CompactionRequested(_) => agent.doing = Doing::Compaction,
+            Event::CompactionFinished(finished) => {
+                agent.doing = Doing::Starting;
+                agent.settle(&finished.model, finished.usage, finished.cost_usd);
+            }
+            Event::CompactionFailed(_) => agent.doing = Doing::Starting,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn spawned(
+        &mut self,
+        record: &Record,
+        id: &AgentId,
+        spawned: &crate::turn::AgentSpawned,
+    ) -> Result<(), String> {
+        let task = record.task.clone().ok_or("an agent works for a task")?;
+        if self.agents.contains_key(id) {
+            return Err("the agent exists already".to_owned());
+        }
+        let definition = match &spawned.program {
+            Program::Model { agent, .. } => Some(agent.clone()),
+            Program::Command { .. } => None,
+        };
+        if let Some(parent) = &spawned.parent {
+            let parent = self.agents.get_mut(parent).ok_or("its parent does not exist")?;
+            if let Some(definition) = &definition {
+                *parent.children.entry(definition.clone()).or_default() += 1;
+            }
+        }
+        if let Some(call) = &spawned.call {
+            self.by_call.insert(call.clone(), id.clone());
+        }
+        let status = AgentStatus {
+            task,
+            definition,
+            parent: spawned.parent.clone(),
+            call: spawned.call.clone(),
+            depth: spawned.depth,
+            doing: Doing::Starting,
+            turn: 0,
+            usage: Usage::default(),
+            cost_usd: Some(0.0),
+            by_model: BTreeMap::new(),
+            restarts: 0,
+            children: BTreeMap::new(),
+            outcome: None,
+            last_ms: record.ts_ms,
+        };
+        self.agents.insert(id.clone(), status);
+        Ok(())
+    }
+}
+
+impl AgentStatus {
+    fn settle(&mut self, model: &Name, usage: Usage, cost_usd: Option<f64>) {
+        let add = |sum: Option<f64>| sum.zip(cost_usd).map(|(a, b)| a + b);
+        self.usage += usage;
+        self.cost_usd = add(self.cost_usd);
+        let (tokens, cost) =
+            self.by_model.entry(model.clone()).or_insert((Usage::default(), Some(0.0)));
+        *tokens += usage;
+        *cost = add(*cost);
+    }
+
+    fn tool_begins(&mut self, tool: &str) {
+        if let Doing::Tools(tools) = &mut self.doing {
+            tools.push(tool.to_owned());
+        } else {
+            self.doing = Doing::Tools(vec![tool.to_owned()]);
+        }
+    }
+
+    fn tool_ends(&mut self, tool: &str) {
+        if let Doing::Tools(tools) = &mut self.doing {
+            if let Some(place) = tools.iter().position(|name| name == tool) {
+                tools.remove(place);
+            }
+            if tools.is_empty() {
+                self.doing = Doing::Starting;
+            }
+        }
+    }
+
+    /// What it waits for, for a person; nothing once it has ended.
+    #[must_use]
+    pub fn waiting_for(&self) -> Option<String> {
+        match &self.doing {
+            Doing::Starting | Doing::Nothing => None,
+            Doing::Model => Some("model".to_owned()),
+            Doing::Compaction => Some("summary".to_owned()),
+            Doing::Children => Some("children".to_owned()),
+            Doing::Tools(tools) if tools.iter().all(|tool| tool == "delegate") => {
+                Some(format!("{} children", tools.len()))
+            }
+            Doing::Tools(tools) => Some(tools.join(", ")),
+        }
+    }
+
+    /// Its state in one word.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match &self.outcome {
+            None if matches!(&self.doing, Doing::Tools(t) if t.iter().all(|t| t == "delegate")) => {
+                "waiting"
+            }
+            None => "running",
+            Some(Outcome::Completed { .. }) => "completed",
+            Some(Outcome::Failed { .. }) => "failed",
+            Some(Outcome::Cancelled { .. }) => "cancelled",
+        }
+    }
+}
+
+/// The one table of which task state may follow which.
+fn may_follow(now: TaskState, next: TaskState) -> bool {
+    use TaskState::{
+        Cancelled, Completed, Failed, Pending, Ready, Reused, Running, Skipped, Waiting,
+    };
+    match now {
+        Pending => matches!(next, Ready | Skipped | Cancelled | Failed | Reused),
+        Ready => matches!(next, Running | Skipped | Cancelled | Failed),
+        Running => matches!(next, Completed | Failed | Cancelled | Waiting),
+        Waiting => matches!(next, Running | Completed | Failed | Cancelled | Skipped),
+        Completed | Failed | Skipped | Cancelled | Reused => false,
+    }
+}
+
+/// The failures of a run's tasks by kind: what the exit code is made from.
+#[must_use]
+pub fn failure_kinds(completed: &RunCompleted) -> Vec<FailureKind> {
+    let ends = completed.tasks.values().filter_map(|end| {
+        serde_json::from_value::<TaskEnd>(end.clone()).ok()?.error.map(|failure| failure.kind)
+    });
+    ends.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_end_is_followed_and_every_task_can_end() {
+        use TaskState::{
+            Cancelled, Completed, Failed, Pending, Ready, Reused, Running, Skipped, Waiting,
+        };
+        let all = [Pending, Ready, Running, Waiting, Completed, Failed, Skipped, Cancelled, Reused];
+        for now in all {
+            let followers = all.iter().filter(|next| may_follow(now, **next)).count();
+            assert_eq!(followers == 0, now.is_end(), "{now:?}");
+            assert!(!may_follow(now, Pending), "{now:?}");
+        }
+    }
+}

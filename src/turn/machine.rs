@@ -1,0 +1,725 @@
+//! The turn machine: the fold of one agent's events, and the step that follows from it.
+//!
+//! Pure: no clock, no I/O. The same fold runs while the agent works and when it is rebuilt from
+//! the journal, so an agent that was interrupted goes on where its records end.
+
+use super::{
+    AgentEnded, AgentSpawned, Effect, ModelResponded, Outcome, Program, ResultSource, ToolFinished,
+    ToolIntended, ToolStatus,
+};
+use crate::context::CompactionTrigger;
+use crate::context::view::View;
+use crate::event::Event;
+use crate::failure::{Failure, FailureKind};
+use crate::id::CallKey;
+use crate::message::{
+    Block, Json, Message, ResultContent, StopReason, ToolCall, ToolResult, Usage,
+};
+use crate::output::Output;
+
+/// How often in a row an answer that was cut is continued: enough for an answer of several
+/// times the output limit, few enough that a model which never ends is stopped.
+const MAX_CONTINUATIONS: u32 = 4;
+
+/// What a model is told after its answer was cut at the output limit.
+const CONTINUE: &str = "Continue from the previous response. Do not repeat completed work.";
+
+/// What a model is told of a call that was interrupted and may have taken effect.
+const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
+    effect; it was not run again. Inspect the state before you repeat it.";
+
+/// What an agent must do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Call the model: begin this turn, with this user message first if there is one.
+    CallModel {
+        /// The turn's number.
+        turn: u32,
+        /// A message that joins the conversation first.
+        message: Option<Json>,
+    },
+    /// Run these calls, which have no result yet.
+    RunTools(Vec<PendingCall>),
+    /// Run the agent's command.
+    RunCommand,
+    /// Replace the older part of the view by a summary.
+    Compact {
+        /// Why.
+        trigger: CompactionTrigger,
+        /// What to preserve.
+        focus: Option<String>,
+    },
+    /// Record the end.
+    Finish(Outcome),
+    /// Nothing: the end is recorded, or a call is under way.
+    Rest,
+}
+
+/// A tool call of the current turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PendingCall {
+    /// Its idempotency key.
+    pub key: CallKey,
+    /// Its place in the turn, from 0.
+    pub index: u32,
+    /// What the model asked for.
+    pub call: ToolCall,
+    /// What a repeated call would do.
+    pub effect: Effect,
+}
+
+#[derive(Clone, Debug)]
+struct CallState {
+    call: ToolCall,
+    intended: Option<(CallKey, Effect)>,
+    result: Option<Json>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// The history is complete: the model is next.
+    Ready,
+    /// A model call was announced and has no reply.
+    Calling,
+    /// Tool calls of the last reply are open.
+    Working,
+    /// The outcome is known and not yet recorded.
+    Ending(Outcome),
+    /// The outcome is recorded.
+    Ended,
+}
+
+/// An event that cannot follow what was recorded before it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{event} cannot follow here: {reason}")]
+pub struct IllegalEvent {
+    /// The event's type.
+    pub event: &'static str,
+    /// Why it cannot.
+    pub reason: String,
+}
+
+/// One agent as its events tell it.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    spawned: AgentSpawned,
+    max_turns: u32,
+    view: View,
+    phase: Phase,
+    turn: u32,
+    replies: u32,
+    calls: Vec<CallState>,
+    continuation: Option<Json>,
+    continuations: u32,
+    answer: String,
+    compact: Option<(CompactionTrigger, Option<String>)>,
+    compacted_in_turn: Option<u32>,
+    /// A request was refused as too long, was answered by a summary, and none succeeded since.
+    reacted: bool,
+    todos: Option<Json>,
+    usage: Usage,
+}
+
+impl Machine {
+    /// The agent that `spawned` announces; it may call its model `max_turns` times.
+    #[must_use]
+    pub fn new(spawned: AgentSpawned, max_turns: u32) -> Self {
+        let mut view = View::default();
+        if let Program::Model { prompt, .. } = &spawned.program {
+            let pushed = view.push(Json::encode(&Message::user(prompt.as_str())));
+            debug_assert!(pushed.is_ok(), "our own message decodes");
+        }
+        Self {
+            spawned,
+            max_turns,
+            view,
+            phase: Phase::Ready,
+            turn: 0,
+            replies: 0,
+            calls: Vec::new(),
+            continuation: None,
+            continuations: 0,
+            answer: String::new(),
+            compact: None,
+            compacted_in_turn: None,
+            reacted: false,
+            todos: None,
+            usage: Usage::default(),
+        }
+    }
+
+    /// What the agent was started for.
+    #[must_use]
+    pub fn spawned(&self) -> &AgentSpawned {
+        &self.spawned
+    }
+
+    /// The view of the conversation.
+    #[must_use]
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The view, for layers: what they change they must record.
+    pub fn view_mut(&mut self) -> &mut View {
+        &mut self.view
+    }
+
+    /// The current turn, from 1; 0 before the first.
+    #[must_use]
+    pub fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    /// Model calls that gave a reply.
+    #[must_use]
+    pub fn replies(&self) -> u32 {
+        self.replies
+    }
+
+    /// The agent's own tokens.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// The todo list as the agent last wrote it.
+    #[must_use]
+    pub fn todos(&self) -> Option<&Json> {
+        self.todos.as_ref()
+    }
+
+    /// What the agent has said in its latest answer.
+    #[must_use]
+    pub fn answer(&self) -> &str {
+        &self.answer
+    }
+
+    /// Whether the outcome is recorded.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    /// What follows from what was recorded.
+    #[must_use]
+    pub fn next(&self) -> Step {
+        match &self.phase {
+            Phase::Ended => Step::Rest,
+            Phase::Ending(outcome) => Step::Finish(outcome.clone()),
+            Phase::Working => Step::RunTools(self.open_calls()),
+            Phase::Ready | Phase::Calling => match &self.spawned.program {
+                Program::Command { .. } => Step::RunCommand,
+                Program::Model { .. } => self.next_model_step(),
+            },
+        }
+    }
+
+    fn next_model_step(&self) -> Step {
+        if let Some((trigger, focus)) = &self.compact {
+            return Step::Compact { trigger: *trigger, focus: focus.clone() };
+        }
+        if self.replies >= self.max_turns {
+            let limit = self.max_turns;
+            let message = format!("no final answer within {limit} turns");
+            return Step::Finish(self.failed(FailureKind::MaxTurns, message));
+        }
+        Step::CallModel { turn: self.turn + 1, message: self.continuation.clone() }
+    }
+
+    fn open_calls(&self) -> Vec<PendingCall> {
+        let open = self.calls.iter().enumerate().filter(|(_, call)| call.result.is_none());
+        let pending = open.filter_map(|(index, state)| {
+            let (key, effect) = state.intended.clone()?;
+            let index = u32::try_from(index).ok()?;
+            Some(PendingCall { key, index, call: state.call.clone(), effect })
+        });
+        pending.collect()
+    }
+
+    /// The results that answer the calls which an interruption left open and which must not be
+    /// run again.
+    #[must_use]
+    pub fn repairs(&self) -> Vec<ToolFinished> {
+        let again = |effect| matches!(effect, Effect::Pure | Effect::Keyed);
+        let lost = self.open_calls().into_iter().filter(|call| !again(call.effect));
+        let results = lost.map(|pending| {
+            let result = ToolResult {
+                tool_use_id: pending.call.id,
+                content: ResultContent::Text(OUTCOME_UNKNOWN.to_owned()),
+                is_error: true,
+            };
+            ToolFinished {
+                key: pending.key,
+                turn: self.turn,
+                index: pending.index,
+                name: pending.call.name,
+                status: ToolStatus::Unknown,
+                source: ResultSource::Recovered,
+                block: Json::encode(&Block::ToolResult(result)),
+                stored: None,
+                exit_code: None,
+                took_ms: 0,
+            }
+        });
+        results.collect()
+    }
+
+    /// A failure with what the agent had said by then.
+    #[must_use]
+    pub fn failed(&self, kind: FailureKind, message: impl Into<String>) -> Outcome {
+        let partial = (!self.answer.is_empty()).then(|| Output::whole(self.answer.as_str()));
+        Outcome::Failed { failure: Failure::new(kind, message), partial }
+    }
+
+    /// Takes a recorded event in.
+    ///
+    /// # Errors
+    /// When it cannot follow what was recorded before.
+    pub fn apply(&mut self, event: &Event) -> Result<(), IllegalEvent> {
+        let illegal =
+            |reason: &str| IllegalEvent { event: event.kind(), reason: reason.to_owned() };
+        if self.is_ended() && !matches!(event, Event::AgentEnded(_)) {
+            return Err(illegal("the agent has ended"));
+        }
+        match event {
+            Event::TurnStarted(started) => {
+                if started.turn <= self.turn {
+                    return Err(illegal("turn numbers only grow"));
+                }
+                self.turn = started.turn;
+                self.phase = Phase::Calling;
+                self.continuation = None;
+                if let Some(message) = &started.message {
+                    self.push(message.clone(), event)?;
+                }
+            }
+            Event::ModelResponded(responded) => self.responded(responded, event)?,
+            Event::ModelFailed(failed) if failed.retry_in_ms.is_none() => {
+                self.model_failed(&failed.failure);
+            }
+            Event::ToolIntended(intended) => self.intended(intended, event)?,
+            Event::ToolFinished(finished) => self.finished(finished, event)?,
+            Event::ContextEdited(edited) => {
+                let applied = self.view.apply(&edited.edit);
+                applied.map_err(|error| illegal(&error.to_string()))?;
+            }
+            Event::CompactionFinished(finished) => {
+                let applied = self.view.apply(&finished.edit);
+                applied.map_err(|error| illegal(&error.to_string()))?;
+                self.usage += finished.usage;
+                self.settle_compaction();
+            }
+            Event::CompactionFailed(_) => self.settle_compaction(),
+            Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
+            // What concerns others, or is only of interest to people.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a summary was tried in the current turn: one a turn is enough, so that a summariser
+    /// which fails or frees nothing cannot hold the agent up.
+    #[must_use]
+    pub fn compacted_this_turn(&self) -> bool {
+        self.compacted_in_turn == Some(self.turn)
+    }
+
+    /// Asks for a summary at the next turn boundary.
+    pub fn ask_to_compact(&mut self, trigger: CompactionTrigger, focus: Option<String>) {
+        self.compact = Some((trigger, focus));
+    }
+
+    fn settle_compaction(&mut self) {
+        self.compact = None;
+        self.compacted_in_turn = Some(self.turn);
+    }
+
+    fn push(&mut self, json: Json, event: &Event) -> Result<(), IllegalEvent> {
+        let pushed = self.view.push(json);
+        pushed.map_err(|error| IllegalEvent { event: event.kind(), reason: error.to_string() })
+    }
+
+    fn model_failed(&mut self, failure: &Failure) {
+        // A request that is too long is worth one summary; then it is a failure.
+        if failure.kind == FailureKind::ContextOverflow && !self.reacted {
+            self.reacted = true;
+            self.ask_to_compact(CompactionTrigger::Reactive, None);
+            self.phase = Phase::Ready;
+            return;
+        }
+        self.phase = Phase::Ending(self.failed(failure.kind, failure.message.as_str()));
+    }
+
+    fn responded(&mut self, reply: &ModelResponded, event: &Event) -> Result<(), IllegalEvent> {
+        let illegal = |reason: String| IllegalEvent { event: event.kind(), reason };
+        if !matches!(self.phase, Phase::Calling) {
+            return Err(illegal("no model call is under way".to_owned()));
+        }
+        let message: Message = reply.message.decode().map_err(|e| illegal(e.to_string()))?;
+        self.usage += reply.usage;
+        self.replies += 1;
+        self.reacted = false;
+        if !message.content.is_empty() {
+            self.push(reply.message.clone(), event)?;
+        }
+        if self.continuations == 0 {
+            self.answer.clear();
+        }
+        self.answer.push_str(&message.text());
+        let calls: Vec<_> = message.tool_calls().cloned().collect();
+        if !calls.is_empty() {
+            let open = |call| CallState { call, intended: None, result: None };
+            self.calls = calls.into_iter().map(open).collect();
+            self.continuations = 0;
+            self.phase = Phase::Working;
+            return Ok(());
+        }
+        self.phase = self.judge(&reply.stop, message.content.is_empty());
+        Ok(())
+    }
+
+    /// What a reply without tool calls means.
+    fn judge(&mut self, stop: &StopReason, is_empty: bool) -> Phase {
+        let no_text = self.answer.trim().is_empty();
+        match stop {
+            StopReason::Refusal(explanation) => {
+                let said = explanation.clone().unwrap_or_else(|| self.answer.trim().to_owned());
+                let said = if said.is_empty() { "no reason was given".to_owned() } else { said };
+                let message = format!("the model refused: {said}");
+                Phase::Ending(self.failed(FailureKind::Refusal, message))
+            }
+            StopReason::PauseTurn if !is_empty => Phase::Ready,
+            StopReason::ContextWindowExceeded => {
+                if self.compacted_this_turn() {
+                    let message = "the context window was full and a summary did not help";
+                    return Phase::Ending(self.failed(FailureKind::ContextOverflow, message));
+                }
+                self.ask_to_compact(CompactionTrigger::Reactive, None);
+                self.go_on()
+            }
+            StopReason::MaxTokens | StopReason::Interrupted(_) => self.go_on(),
+            StopReason::EndTurn
+            | StopReason::ToolUse
+            | StopReason::StopSequence
+            | StopReason::PauseTurn
+            | StopReason::Other(_) => {
+                if no_text {
+                    let message = "the model answered nothing";
+                    return Phase::Ending(self.failed(FailureKind::EmptyAnswer, message));
+                }
+                let output = Output::whole(self.answer.trim());
+                Phase::Ending(Outcome::Completed { output })
+            }
+        }
+    }
+
+    /// Asks the model to continue an answer that was cut, a bounded number of times.
+    fn go_on(&mut self) -> Phase {
+        if self.continuations >= MAX_CONTINUATIONS {
+            let message =
+                format!("the answer was still cut after {MAX_CONTINUATIONS} continuations");
+            return Phase::Ending(self.failed(FailureKind::OutputTruncated, message));
+        }
+        self.continuations += 1;
+        // After an assistant message only a user message may follow; after none (the reply had no
+        // complete block) the history still ends with one.
+        let ends_with_user = self
+            .view
+            .slots()
+            .next_back()
+            .is_none_or(|slot| slot.entry.role == crate::message::Role::User);
+        if !ends_with_user {
+            self.continuation = Some(Json::encode(&Message::user(CONTINUE)));
+        }
+        Phase::Ready
+    }
+
+    fn intended(&mut self, intended: &ToolIntended, event: &Event) -> Result<(), IllegalEvent> {
+        if let Program::Command { .. } = self.spawned.program {
+            let call = ToolCall {
+                id: intended.id.clone(),
+                name: intended.name.clone(),
+                input: intended.input.clone(),
+            };
+            self.turn = intended.turn;
+            self.calls = vec![CallState { call, intended: None, result: None }];
+            self.phase = Phase::Working;
+        }
+        let state = self.calls.get_mut(intended.index as usize).ok_or(IllegalEvent {
+            event: event.kind(),
+            reason: "the reply has no such call".to_owned(),
+        })?;
+        state.intended = Some((intended.key.clone(), intended.effect));
+        Ok(())
+    }
+
+    fn finished(&mut self, finished: &ToolFinished, event: &Event) -> Result<(), IllegalEvent> {
+        let illegal =
+            |reason: &str| IllegalEvent { event: event.kind(), reason: reason.to_owned() };
+        let state = self.calls.get_mut(finished.index as usize);
+        let state = state.ok_or_else(|| illegal("the turn has no such call"))?;
+        if state.intended.as_ref().is_none_or(|(key, _)| *key != finished.key) {
+            return Err(illegal("the call was not intended"));
+        }
+        if state.result.is_some() {
+            return Err(illegal("the call already has a result"));
+        }
+        state.result = Some(finished.block.clone());
+        let (name, input) = (state.call.name.clone(), state.call.input.clone());
+        if finished.status == ToolStatus::Ok {
+            self.take_effect(&name, &input);
+        }
+        if self.calls.iter().any(|call| call.result.is_none()) {
+            return Ok(());
+        }
+        if let Program::Command { .. } = self.spawned.program {
+            self.phase = Phase::Ending(self.command_outcome(finished));
+            return Ok(());
+        }
+        let calls = std::mem::take(&mut self.calls);
+        let blocks: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
+        self.phase = Phase::Ready;
+        self.push(results_message(&blocks), event)
+    }
+
+    /// What a step tool changes in the agent itself.
+    fn take_effect(&mut self, tool: &str, input: &Json) {
+        match tool {
+            "compact" => {
+                let focus = input.to_value()["focus"].as_str().map(str::to_owned);
+                self.ask_to_compact(CompactionTrigger::Manual, focus);
+            }
+            "todo_write" => self.todos = Some(input.clone()),
+            _ => {}
+        }
+    }
+
+    fn command_outcome(&self, finished: &ToolFinished) -> Outcome {
+        let text = match finished.block.decode::<Block>() {
+            Ok(Block::ToolResult(result)) => result.text(),
+            _ => String::new(),
+        };
+        let output = Output { text, stored: finished.stored.clone() };
+        match finished.status {
+            ToolStatus::Ok => Outcome::Completed { output },
+            ToolStatus::Error | ToolStatus::Unknown => {
+                let message = match (finished.status, finished.exit_code) {
+                    (ToolStatus::Unknown, _) => "the command was interrupted".to_owned(),
+                    (_, Some(code)) => format!("the command ended with exit code {code}"),
+                    (_, None) => output.text.lines().next().unwrap_or("no result").to_owned(),
+                };
+                let failure = Failure::new(FailureKind::CommandFailed, message);
+                Outcome::Failed { failure, partial: Some(output) }
+            }
+        }
+    }
+}
+
+/// The user message that carries the results of one turn, joined from their encoded blocks.
+fn results_message(blocks: &[Json]) -> Json {
+    let blocks: Vec<_> = blocks.iter().map(Json::as_str).collect();
+    let text = format!("{{\"role\":\"user\",\"content\":[{}]}}", blocks.join(","));
+    Json::parse(text).expect("JSON blocks joined by commas are a JSON list")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Name;
+    use crate::turn::{ModelFailed, TurnStarted};
+
+    fn machine() -> Machine {
+        let agent = Name::new("reader").expect("a name");
+        let program = Program::Model { agent, prompt: "go".to_owned() };
+        Machine::new(AgentSpawned { program, depth: 0, parent: None, call: None }, 10)
+    }
+
+    fn reply(machine: &mut Machine, content: Vec<Block>, stop: StopReason) {
+        let Step::CallModel { turn, message } = machine.next() else {
+            panic!("{:?}", machine.next())
+        };
+        machine.apply(&TurnStarted { turn, message }.into()).expect("legal");
+        let message = Message { role: crate::message::Role::Assistant, content };
+        let responded = ModelResponded {
+            turn,
+            model: Name::new("m").expect("a name"),
+            message: Json::encode(&message),
+            stop,
+            usage: Usage { input: 1, output: 1, ..Usage::default() },
+            cost_usd: None,
+        };
+        machine.apply(&responded.into()).expect("legal");
+    }
+
+    fn text(text: &str) -> Vec<Block> {
+        vec![Block::Text(text.to_owned())]
+    }
+
+    fn call(id: &str, name: &str) -> Block {
+        let input = Json::encode(&serde_json::json!({"focus": "x"}));
+        Block::ToolUse(ToolCall { id: id.to_owned(), name: name.to_owned(), input })
+    }
+
+    fn intend(machine: &mut Machine, index: u32, name: &str, effect: Effect) -> CallKey {
+        let run = crate::id::RunId::generate();
+        let agent = crate::id::AgentId::from_text("a");
+        let key = CallKey::derive(run, &agent, machine.turn(), index, name, "{}");
+        let intended = ToolIntended {
+            key: key.clone(),
+            turn: machine.turn(),
+            index,
+            id: format!("c{index}"),
+            name: name.to_owned(),
+            input: Json::encode(&serde_json::json!({})),
+            effect,
+        };
+        machine.apply(&intended.into()).expect("legal");
+        key
+    }
+
+    fn finish(machine: &mut Machine, key: &CallKey, index: u32) -> Result<(), IllegalEvent> {
+        let result = ToolResult {
+            tool_use_id: format!("c{index}"),
+            content: ResultContent::Text("done".to_owned()),
+            is_error: false,
+        };
+        let finished = ToolFinished {
+            key: key.clone(),
+            turn: machine.turn(),
+            index,
+            name: "x".to_owned(),
+            status: ToolStatus::Ok,
+            source: ResultSource::Live,
+            block: Json::encode(&Block::ToolResult(result)),
+            stored: None,
+            exit_code: None,
+            took_ms: 1,
+        };
+        machine.apply(&finished.into())
+    }
+
+    fn failure_kind(machine: &Machine) -> FailureKind {
+        match machine.next() {
+            Step::Finish(Outcome::Failed { failure, .. }) => failure.kind,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_answer_ends_the_agent() {
+        let mut machine = machine();
+        reply(&mut machine, text("  the answer \n"), StopReason::EndTurn);
+        let output = Output::whole("the answer");
+        assert_eq!(machine.next(), Step::Finish(Outcome::Completed { output }));
+    }
+
+    #[test]
+    fn refusal_silence_and_too_many_turns_are_failures_of_their_own_kind() {
+        let mut refused = machine();
+        reply(&mut refused, text("I cannot"), StopReason::Refusal(None));
+        assert_eq!(failure_kind(&refused), FailureKind::Refusal);
+        let mut silent = machine();
+        reply(&mut silent, vec![], StopReason::EndTurn);
+        assert_eq!(failure_kind(&silent), FailureKind::EmptyAnswer);
+        let mut endless = machine();
+        for turn in 0..10 {
+            reply(&mut endless, vec![call("c0", "bash")], StopReason::ToolUse);
+            let key = intend(&mut endless, 0, "bash", Effect::Once);
+            finish(&mut endless, &key, 0).expect("legal");
+            assert_eq!(endless.turn(), turn + 1);
+        }
+        assert_eq!(failure_kind(&endless), FailureKind::MaxTurns);
+    }
+
+    #[test]
+    fn results_return_in_call_order_whatever_their_order_of_arrival() {
+        let mut machine = machine();
+        reply(&mut machine, vec![call("c0", "grep"), call("c1", "grep")], StopReason::ToolUse);
+        let first = intend(&mut machine, 0, "grep", Effect::Pure);
+        let second = intend(&mut machine, 1, "grep", Effect::Pure);
+        finish(&mut machine, &second, 1).expect("legal");
+        assert!(matches!(machine.next(), Step::RunTools(open) if open.len() == 1));
+        assert!(finish(&mut machine, &second, 1).is_err(), "one result a call");
+        finish(&mut machine, &first, 0).expect("legal");
+        let last = machine.view().slots().last().expect("a message").entry.clone();
+        assert_eq!(*last.answers, ["c0".to_owned(), "c1".to_owned()]);
+        assert!(matches!(machine.next(), Step::CallModel { turn: 2, .. }));
+    }
+
+    #[test]
+    fn a_cut_answer_is_continued_and_joined_a_bounded_number_of_times() {
+        let mut machine = machine();
+        reply(&mut machine, text("one "), StopReason::MaxTokens);
+        reply(&mut machine, text("two"), StopReason::EndTurn);
+        let output = Output::whole("one two");
+        assert_eq!(machine.next(), Step::Finish(Outcome::Completed { output }));
+        let mut endless = self::machine();
+        for _ in 0..=MAX_CONTINUATIONS {
+            reply(&mut endless, text("more"), StopReason::Interrupted("cut".to_owned()));
+        }
+        assert_eq!(failure_kind(&endless), FailureKind::OutputTruncated);
+    }
+
+    #[test]
+    fn interrupted_calls_are_answered_by_their_effect() {
+        let mut machine = machine();
+        reply(&mut machine, vec![call("c0", "bash"), call("c1", "grep")], StopReason::ToolUse);
+        intend(&mut machine, 0, "bash", Effect::Once);
+        let pure = intend(&mut machine, 1, "grep", Effect::Pure);
+        let repairs = machine.repairs();
+        assert_eq!(repairs.len(), 1);
+        assert_eq!(repairs[0].status, ToolStatus::Unknown);
+        machine.apply(&repairs[0].clone().into()).expect("legal");
+        assert!(machine.repairs().is_empty(), "repaired once");
+        finish(&mut machine, &pure, 1).expect("legal");
+        assert!(matches!(machine.next(), Step::CallModel { .. }));
+    }
+
+    #[test]
+    fn a_request_that_is_too_long_is_summarised_once() {
+        let mut machine = machine();
+        let too_long = |turn| {
+            let failure = Failure::new(FailureKind::ContextOverflow, "too long");
+            Event::from(ModelFailed { turn, attempt: 1, failure, retry_in_ms: None })
+        };
+        machine.apply(&TurnStarted { turn: 1, message: None }.into()).expect("legal");
+        machine.apply(&too_long(1)).expect("legal");
+        assert!(matches!(machine.next(), Step::Compact { .. }));
+        let failed = crate::context::CompactionFailed { reason: "no".to_owned() };
+        machine.apply(&failed.into()).expect("legal");
+        assert!(matches!(machine.next(), Step::CallModel { turn: 2, .. }));
+        machine.apply(&TurnStarted { turn: 2, message: None }.into()).expect("legal");
+        machine.apply(&too_long(2)).expect("legal");
+        assert_eq!(failure_kind(&machine), FailureKind::ContextOverflow);
+    }
+
+    #[test]
+    fn the_compact_tool_takes_effect_after_its_turn() {
+        let mut machine = machine();
+        reply(&mut machine, vec![call("c0", "compact"), call("c1", "grep")], StopReason::ToolUse);
+        let first = intend(&mut machine, 0, "compact", Effect::Pure);
+        let second = intend(&mut machine, 1, "grep", Effect::Pure);
+        finish(&mut machine, &first, 0).expect("legal");
+        assert!(matches!(machine.next(), Step::RunTools(_)));
+        finish(&mut machine, &second, 1).expect("legal");
+        assert!(matches!(machine.next(), Step::Compact { focus: Some(f), .. } if f == "x"));
+    }
+
+    #[test]
+    fn illegal_events_are_refused() {
+        let mut machine = machine();
+        let key = CallKey::derive(
+            crate::id::RunId::generate(),
+            &crate::id::AgentId::from_text("a"),
+            1,
+            0,
+            "x",
+            "",
+        );
+        assert!(finish(&mut machine, &key, 0).is_err());
+        let started = |turn| Event::from(TurnStarted { turn, message: None });
+        machine.apply(&started(3)).expect("legal");
+        assert!(machine.apply(&started(3)).is_err());
+    }
+}
