@@ -1,0 +1,142 @@
+//! The actors of a run and what they share.
+//!
+//! `Supervisor` owns the run; `Agent` owns one conversation; `Compactor`, `TranscriptWriter` and
+//! `Gateway` serve them. Everything between actors is a message. The maps here hold addresses,
+//! never a decision.
+//!
+//! Mailboxes are unbounded in ractor, so each kind of mail has a bound of its own:
+//! - an agent has one step under way and each step mails one result: two messages an agent;
+//! - a step waits for the reply of each request it makes (permit, summary, child, slot), so at
+//!   most as many requests are open as there are steps and children (`max_concurrency`,
+//!   `max_descendants`);
+//! - the journal's writer holds a permit for each record that it forwards to the supervisor
+//!   ([`supervisor::FORWARD_PERMITS`]).
+
+pub mod agent;
+pub mod agent_steps;
+pub mod compactor;
+pub mod gateway;
+pub mod model_call;
+pub mod slots;
+pub mod supervisor;
+pub mod tool_run;
+pub mod transcript_writer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use dashmap::DashMap;
+use ractor::ActorRef;
+
+use crate::context::preset::Preset;
+use crate::id::{AgentId, Name, RunId};
+use crate::journal::JournalHandle;
+use crate::model::Model;
+use crate::policy::RetryPolicy;
+use crate::spec::{AgentSpec, Limits, ModelSpec};
+use crate::tool::Toolbox;
+use crate::tool::spool::Spool;
+use crate::tool::workspace::Workspace;
+
+/// A model with everything that a call of it needs.
+#[derive(Clone)]
+pub struct ModelService {
+    /// What it is.
+    pub spec: ModelSpec,
+    /// How it is called.
+    pub model: Arc<dyn Model>,
+    /// How often a call is tried.
+    pub retry: RetryPolicy,
+}
+
+impl std::fmt::Debug for ModelService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModelService").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+/// How summaries are made.
+#[derive(Clone, Debug)]
+pub struct Compaction {
+    /// The layers and their constants.
+    pub preset: Preset,
+    /// The model that writes summaries; absent: the agent's own.
+    pub model: Option<Name>,
+    /// Summaries written at once.
+    pub max_concurrency: usize,
+    /// Failures in a row that open the breaker.
+    pub failure_threshold: u32,
+    /// How long it stays open before one probe.
+    pub cooldown: std::time::Duration,
+}
+
+/// The addresses of the actors that serve the whole run. A restarted actor replaces its entry.
+#[derive(Debug, Default)]
+pub struct Addresses {
+    /// The agents at work.
+    pub agents: DashMap<AgentId, ActorRef<agent::AgentMsg>>,
+    /// The gateways, by provider.
+    pub gateways: DashMap<Name, ActorRef<gateway::GatewayMsg>>,
+    /// The compactor: one entry, under its own name.
+    pub compactor: DashMap<&'static str, ActorRef<compactor::CompactorMsg>>,
+    /// The supervisor, which is never replaced.
+    pub supervisor: OnceLock<ActorRef<supervisor::SupervisorMsg>>,
+}
+
+/// What the actors of one run share: values, and handles to send mail by.
+#[derive(Debug)]
+pub struct Services {
+    /// The run.
+    pub run: RunId,
+    /// The workflow's name.
+    pub workflow: String,
+    /// The run's inputs.
+    pub inputs: serde_json::Map<String, serde_json::Value>,
+    /// The agent definitions.
+    pub agents: BTreeMap<Name, AgentSpec>,
+    /// The models.
+    pub models: HashMap<Name, Arc<ModelService>>,
+    /// The tools that do work outside the agents.
+    pub tools: Toolbox,
+    /// The files that tools may touch.
+    pub workspace: Arc<Workspace>,
+    /// Where large outputs go.
+    pub spool: Arc<Spool>,
+    /// Environment variables for processes.
+    pub env: BTreeMap<String, String>,
+    /// The ceilings.
+    pub limits: Limits,
+    /// How summaries are made.
+    pub compaction: Compaction,
+    /// The journal.
+    pub journal: JournalHandle,
+    /// The folder of the transcripts, as markers name it.
+    pub transcripts: PathBuf,
+    /// Who answers a permission question; absent when nobody is at a terminal.
+    pub asker: Option<Arc<dyn Asker>>,
+    /// Who is where.
+    pub addresses: Addresses,
+}
+
+/// Asks a person whether a tool call may run.
+pub trait Asker: Send + Sync + std::fmt::Debug {
+    /// Asks, and waits for the answer. `what` names the tool and its argument.
+    fn ask(&self, agent: &AgentId, what: &str) -> crate::model::BoxFuture<'_, bool>;
+}
+
+impl Services {
+    /// The transcript of an agent.
+    #[must_use]
+    pub fn transcript(&self, agent: &AgentId) -> PathBuf {
+        self.transcripts.join(format!("{}.jsonl", agent.file_stem()))
+    }
+
+    /// Mails the supervisor. It outlives whoever calls this, so a refusal only means that the run
+    /// is over.
+    pub(crate) fn tell_supervisor(&self, message: supervisor::SupervisorMsg) {
+        if let Some(supervisor) = self.addresses.supervisor.get() {
+            let _ = supervisor.send_message(message);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The steps of an agent: what runs off its mailbox, from announcement to record.
+//!
+//! Each step follows the write-ahead order: what it is about to do is durable before it does it,
+//! and its result is durable before the agent hears of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio_util::sync::CancellationToken;
+
+use super::agent::{Edits, effect_of};
+use super::compactor::{self, SummaryError};
+use super::model_call::{self, CallError, Caller};
+use super::{Services, tool_run};
+use crate::context::pipeline::{self, SummaryRequest};
+use crate::context::view::View;
+use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested};
+use crate::event::{Draft, Event, SharedRecord};
+use crate::id::{AgentId, CallKey, Name};
+use crate::journal::JournalError;
+use crate::message::{Block, Json, ResultContent, ToolResult, Usage};
+use crate::model::Request;
+use crate::output::Output;
+use crate::spec::AgentSpec;
+use crate::tool::{ToolOutput, ToolSpec};
+use crate::turn::machine::PendingCall;
+use crate::turn::{
+    AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ResultSource,
+    ToolFinished, ToolIntended, ToolStatus, TurnStarted,
+};
+
+/// The largest output that stands in a record; a larger one is stored beside the journal and named
+/// by its hash (the limit of the journal's format).
+const INLINE_OUTPUT_BYTES: usize = 64 * 1024;
+
+/// A step that did not come to its end.
+#[derive(Debug)]
+pub enum StepError {
+    /// The agent was told to end.
+    Cancelled,
+    /// The step panicked: the text says how.
+    Crashed(String),
+    /// The journal failed.
+    Journal(JournalError),
+}
+
+impl From<JournalError> for StepError {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+/// What a step knows of its agent.
+#[derive(Clone, Debug)]
+pub struct StepContext {
+    /// What the run's actors share.
+    pub services: Arc<Services>,
+    /// The task.
+    pub task: Name,
+    /// The agent.
+    pub agent: AgentId,
+    /// The agent's current turn.
+    pub turn: u32,
+    /// The agent's delegation depth.
+    pub depth: u32,
+    /// The agent's definition; absent for a command.
+    pub spec: Option<Arc<AgentSpec>>,
+    /// The tools that the agent was offered.
+    pub tools: Arc<[ToolSpec]>,
+    /// Fires when the agent is to end.
+    pub cancel: CancellationToken,
+}
+
+impl StepContext {
+    /// Records events of this agent as one batch; returns when they are durable.
+    pub(super) async fn record<E: Into<Event>>(
+        &self,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<SharedRecord>, JournalError> {
+        let drafts = events.into_iter().map(|event| Draft::agent(&self.task, &self.agent, event));
+        self.services.journal.append(drafts.collect()).await
+    }
+}
+
+type StepResult = Result<Vec<SharedRecord>, StepError>;
+
+/// Records events and does nothing else.
+pub async fn record<E: Into<Event>>(context: StepContext, events: Vec<E>) -> StepResult {
+    Ok(context.record(events).await?)
+}
+
+/// A model call that is to be made.
+#[derive(Debug)]
+pub struct ModelTurn {
+    /// The turn it begins.
+    pub turn: u32,
+    /// A user message that joins the conversation first.
+    pub message: Option<Json>,
+    /// The edits that shaped the view it sends.
+    pub edits: Edits,
+    /// The request.
+    pub request: Request,
+    /// The tools that were offered.
+    pub tools: Arc<[ToolSpec]>,
+}
+
+/// Announces a turn, calls the model, and records its reply with the calls that follow from it.
+pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
+    let ModelTurn { turn, message, edits, request, tools } = call;
+    let Some(spec) = &context.spec else { return Ok(Vec::new()) };
+    let service = context.services.models.get(&spec.model).cloned();
+    let Some(service) = service else { return Ok(Vec::new()) };
+    let mut before: Vec<Event> = edits.into_iter().map(Event::from).collect();
+    before.push(TurnStarted { turn, message }.into());
+    let bytes = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
+    let (model, messages) = (service.spec.name.clone(), request.pieces.len());
+    before.push(ModelRequested { turn, model: model.clone(), messages, bytes }.into());
+    let mut records = context.record(before).await?;
+
+    let caller = Caller { task: context.task.clone(), agent: context.agent.clone(), turn };
+    let reply =
+        model_call::call(&context.services, &service, request, Some(&caller), &context.cancel)
+            .await;
+    let reply = match reply {
+        Ok(reply) => reply,
+        Err(CallError::Cancelled) => return Err(StepError::Cancelled),
+        Err(CallError::Journal(error)) => return Err(error.into()),
+        Err(CallError::Model { record, .. }) => {
+            records.extend(record);
+            return Ok(records);
+        }
+    };
+    let calls: Vec<_> = reply.message.tool_calls().cloned().collect();
+    let responded = ModelResponded {
+        turn,
+        model,
+        message: Json::encode(&reply.message),
+        stop: reply.stop,
+        usage: reply.usage,
+        cost_usd: service.spec.price.map(|price| price.cost(&reply.usage)),
+    };
+    let mut after: Vec<Event> = vec![responded.into()];
+    for (index, call) in (0..).zip(calls) {
+        let key = CallKey::derive(
+            context.services.run,
+            &context.agent,
+            turn,
+            index,
+            &call.name,
+            call.input.as_str(),
+        );
+        let effect = effect_of(&tools, &call.name);
+        let (id, name, input) = (call.id, call.name, call.input);
+        after.push(ToolIntended { key, turn, index, id, name, input, effect }.into());
+    }
+    records.extend(context.record(after).await?);
+    Ok(records)
+}
+
+/// Runs the open calls of a turn.
+pub async fn run_tools(context: StepContext, calls: Vec<PendingCall>) -> StepResult {
+    tool_run::run(&context, calls).await
+}
+
+/// Announces and runs the command of a `run` task.
+pub async fn run_command(context: StepContext, program: Program) -> StepResult {
+    let Program::Command { run, env } = program else { return Ok(Vec::new()) };
+    let input = Json::encode(&serde_json::json!({ "command": run }));
+    let (turn, index, name) = (1, 0, "run".to_owned());
+    let key =
+        CallKey::derive(context.services.run, &context.agent, turn, index, &name, input.as_str());
+    let id = "run".to_owned();
+    let intended = ToolIntended {
+        key: key.clone(),
+        turn,
+        index,
+        id: id.clone(),
+        name: name.clone(),
+        input,
+        effect: Effect::Once,
+    };
+    let mut records = context.record([intended]).await?;
+    let began = Instant::now();
+    let mut tool_context = tool_run::tool_context(&context, key.clone());
+    let mut all = context.services.env.clone();
+    all.extend(env);
+    tool_context.env = Arc::new(all);
+    let result = crate::tool::bash::run_command(&run, &tool_context).await;
+    let output = result.unwrap_or_else(|error| ToolOutput::error(error.to_string()));
+    let call = PendingCall {
+        key,
+        index,
+        call: crate::message::ToolCall { id, name, input: Json::encode(&serde_json::json!({})) },
+        effect: Effect::Once,
+    };
+    let finished = finished(turn, &call, output, began.elapsed());
+    records.extend(context.record([finished]).await?);
+    Ok(records)
+}
+
+/// The record of a call's end.
+pub(super) fn finished(
+    turn: u32,
+    call: &PendingCall,
+    output: ToolOutput,
+    took: std::time::Duration,
+) -> ToolFinished {
+    let result = ToolResult {
+        tool_use_id: call.call.id.clone(),
+        content: ResultContent::Text(output.text),
+        is_error: output.is_error,
+    };
+    ToolFinished {
+        key: call.key.clone(),
+        turn,
+        index: call.index,
+        name: call.call.name.clone(),
+        status: if output.is_error { ToolStatus::Error } else { ToolStatus::Ok },
+        source: ResultSource::Live,
+        block: Json::encode(&Block::ToolResult(result)),
+        stored: output.stored,
+        exit_code: output.exit_code,
+        took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Asks the compactor for a summary and records the edit that it makes, or why there is none.
+pub async fn compact(
+    context: StepContext,
+    due: SummaryRequest,
+    view: View,
+    model: Name,
+) -> StepResult {
+    let (trigger, from, to) = (due.trigger, due.from, due.to);
+    let requested = CompactionRequested { trigger, from, to, focus: due.focus.clone() };
+    let mut records = context.record([requested]).await?;
+    let asked = compactor::summarise(&context.services, context.agent.clone(), due, model);
+    let answer = tokio::select! {
+        () = context.cancel.cancelled() => return Err(StepError::Cancelled),
+        answer = asked => answer,
+    };
+    let event: Event = match answer {
+        Ok(summary) => {
+            let path = context.services.transcript(&context.agent);
+            let path = path.to_string_lossy();
+            let edit = pipeline::summary_edit(&view, from, to, &path, &summary.text);
+            let mut after = view.clone();
+            match after.apply(&edit) {
+                Ok(()) if after.chars() < view.chars() => CompactionFinished {
+                    layer: pipeline::SUMMARY_LAYER.to_owned(),
+                    edit,
+                    before_tokens: view.tokens(),
+                    after_tokens: after.tokens(),
+                    model: summary.model,
+                    usage: summary.usage,
+                    cost_usd: summary.cost_usd,
+                }
+                .into(),
+                Ok(()) => failed("the summary is no shorter than what it replaces"),
+                Err(error) => failed(&error.to_string()),
+            }
+        }
+        Err(SummaryError::Journal(error)) => return Err(error.into()),
+        Err(error) => failed(&error.to_string()),
+    };
+    records.extend(context.record([event]).await?);
+    Ok(records)
+}
+
+fn failed(reason: &str) -> Event {
+    CompactionFailed { reason: reason.to_owned() }.into()
+}
+
+/// Records the agent's end.
+pub async fn finish(
+    context: StepContext,
+    outcome: Outcome,
+    turns: u32,
+    usage: Usage,
+) -> StepResult {
+    let outcome = match outcome {
+        Outcome::Completed { output } => Outcome::Completed { output: bounded(&context, output).await },
+        Outcome::Failed { failure, partial } => {
+            let partial = match partial {
+                Some(output) => Some(bounded(&context, output).await),
+                None => None,
+            };
+            Outcome::Failed { failure, partial }
+        }
+        Outcome::Cancelled { reason } => Outcome::Cancelled { reason },
+    };
+    Ok(context.record([AgentEnded { outcome, turns, usage }]).await?)
+}
+
+/// Stores an output that is too large for a record and keeps its beginning.
+async fn bounded(context: &StepContext, output: Output) -> Output {
+    if output.stored.is_some() || output.text.len() <= INLINE_OUTPUT_BYTES {
+        return output;
+    }
+    match context.services.spool.store(output.text.as_bytes()).await {
+        Ok(stored) => {
+            let end = output.text.floor_char_boundary(INLINE_OUTPUT_BYTES);
+            Output { text: output.text[..end].to_owned(), stored: Some(stored) }
+        }
+        Err(error) => {
+            // The whole text in the record is large but loses nothing.
+            tracing::warn!(%error, "an output could not be stored");
+            output
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The compactor: writes summaries for all agents of a run.
+//!
+//! Owns the queue of requests, the workers and the breaker. It never touches a context: it gives
+//! back a text, and the agent applies it or not.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::agent::panic_text;
+use super::model_call::{self, CallError};
+use super::{ModelService, Services};
+use crate::context::CompactionBreaker;
+use crate::context::pipeline::SummaryRequest;
+use crate::event::Draft;
+use crate::id::{AgentId, Name};
+use crate::journal::JournalError;
+use crate::message::{Json, Message, StopReason, Usage};
+use crate::model::{Reply, Request};
+use crate::policy::Breaker;
+
+/// The name under which the compactor's address is kept.
+pub const ADDRESS: &str = "compactor";
+
+/// The least time that a summary may take.
+const BASE_DEADLINE: Duration = Duration::from_secs(60);
+
+/// What the deadline grows by for each thousand characters of input: a summariser that reads
+/// slowly (500 characters a second) still comes to its end.
+const DEADLINE_PER_1000_CHARS: Duration = Duration::from_secs(2);
+
+/// What the compactor is told.
+#[derive(Debug)]
+pub enum CompactorMsg {
+    /// Write a summary.
+    Summarise(Box<Job>),
+    /// A worker has ended.
+    Done {
+        /// The model that was used.
+        model: Name,
+        /// Whether there is a summary; `None` when nobody waits for it any more.
+        success: Option<bool>,
+    },
+}
+
+/// A summary that somebody waits for.
+#[derive(Debug)]
+pub struct Job {
+    agent: AgentId,
+    due: SummaryRequest,
+    service: Arc<ModelService>,
+    reply: oneshot::Sender<Result<Summary, SummaryError>>,
+}
+
+/// A summary.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The text.
+    pub text: String,
+    /// The model that wrote it.
+    pub model: Name,
+    /// Its tokens.
+    pub usage: Usage,
+    /// What it cost; absent when the model has no price.
+    pub cost_usd: Option<f64>,
+}
+
+/// Why there is no summary. The view stays as it is.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SummaryError {
+    /// Too many failed in a row; nothing is tried until the pause is over.
+    #[error("the breaker is open: too many summaries failed in a row")]
+    BreakerOpen,
+    /// The model failed.
+    #[error("{0}")]
+    Model(String),
+    /// The reply is no summary.
+    #[error("the reply is no summary: {0}")]
+    Unusable(&'static str),
+    /// It took too long.
+    #[error("no summary after {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// The worker crashed.
+    #[error("the summary crashed ({0})")]
+    Crashed(String),
+    /// The compactor is not there.
+    #[error("the compactor is restarting")]
+    Gone,
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(JournalError),
+}
+
+/// Asks for a summary and waits for it.
+///
+/// # Errors
+/// When there is none; the view then stays as it is.
+pub async fn summarise(
+    services: &Services,
+    agent: AgentId,
+    due: SummaryRequest,
+    model: Name,
+) -> Result<Summary, SummaryError> {
+    let service = services.models.get(&model).cloned();
+    let service = service.ok_or_else(|| SummaryError::Model(format!("there is no model `{model}`")))?;
+    let compactor = services.addresses.compactor.get(ADDRESS).map(|entry| entry.value().clone());
+    let compactor = compactor.ok_or(SummaryError::Gone)?;
+    let (reply, summary) = oneshot::channel();
+    let job = Job { agent, due, service, reply };
+    let sent = compactor.send_message(CompactorMsg::Summarise(Box::new(job)));
+    sent.map_err(|_| SummaryError::Gone)?;
+    summary.await.unwrap_or(Err(SummaryError::Gone))
+}
+
+/// The compactor's settings.
+#[derive(Debug)]
+pub struct Compactor {
+    /// What it shares with the run's other actors.
+    pub services: Arc<Services>,
+}
+
+/// What the compactor keeps.
+#[derive(Debug)]
+pub struct State {
+    queue: VecDeque<Job>,
+    busy: usize,
+    breakers: HashMap<Name, Breaker>,
+    born: Instant,
+    workers: JoinSet<()>,
+    records: JoinSet<()>,
+}
+
+impl Actor for Compactor {
+    type Msg = CompactorMsg;
+    type State = State;
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<CompactorMsg>,
+        (): (),
+    ) -> Result<State, ActorProcessingErr> {
+        Ok(State {
+            queue: VecDeque::new(),
+            busy: 0,
+            breakers: HashMap::new(),
+            born: Instant::now(),
+            workers: JoinSet::new(),
+            records: JoinSet::new(),
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<CompactorMsg>,
+        message: CompactorMsg,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            CompactorMsg::Summarise(job) => state.queue.push_back(*job),
+            CompactorMsg::Done { model, success } => {
+                state.busy = state.busy.saturating_sub(1);
+                while state.workers.try_join_next().is_some() {}
+                self.judge(&model, success, state);
+            }
+        }
+        self.start_workers(&myself, state);
+        Ok(())
+    }
+}
+
+impl Compactor {
+    fn start_workers(&self, myself: &ActorRef<CompactorMsg>, state: &mut State) {
+        while state.busy < self.services.compaction.max_concurrency {
+            let Some(job) = state.queue.pop_front() else { return };
+            if job.reply.is_closed() {
+                continue;
+            }
+            let now = state.born.elapsed();
+            let settings = &self.services.compaction;
+            let breaker = state.breakers.entry(job.service.spec.name.clone());
+            let breaker = breaker
+                .or_insert_with(|| Breaker::new(settings.failure_threshold, settings.cooldown));
+            if !breaker.admit(now) {
+                let _ = job.reply.send(Err(SummaryError::BreakerOpen));
+                continue;
+            }
+            state.busy += 1;
+            let (services, myself) = (self.services.clone(), myself.clone());
+            state.workers.spawn(work(services, job, myself));
+        }
+    }
+
+    fn judge(&self, model: &Name, success: Option<bool>, state: &mut State) {
+        let now = state.born.elapsed();
+        let Some(breaker) = state.breakers.get_mut(model) else { return };
+        let changed = match success {
+            Some(true) => breaker.succeed(),
+            Some(false) => breaker.fail(now),
+            None => {
+                breaker.abandon();
+                false
+            }
+        };
+        if changed {
+            let event = CompactionBreaker { state: breaker.state() };
+            while state.records.try_join_next().is_some() {}
+            let services = self.services.clone();
+            state.records.spawn(async move {
+                // A journal that fails stops the run by itself.
+                let _ = services.journal.append(vec![Draft::run(event)]).await;
+            });
+        }
+    }
+}
+
+/// One worker: writes one summary and reports, whatever happens.
+async fn work(services: Arc<Services>, job: Job, compactor: ActorRef<CompactorMsg>) {
+    let Job { agent, due, service, mut reply } = job;
+    let deadline = BASE_DEADLINE
+        + DEADLINE_PER_1000_CHARS * u32::try_from(due.prompt.len() / 1000).unwrap_or(u32::MAX);
+    let writing = write(&services, &service, agent, due);
+    let writing = std::panic::AssertUnwindSafe(writing).catch_unwind();
+    let result = tokio::select! {
+        () = reply.closed() => None,
+        result = tokio::time::timeout(deadline, writing) => Some(match result {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => Err(SummaryError::Crashed(panic_text(panic.as_ref()))),
+            Err(_) => Err(SummaryError::Timeout(deadline)),
+        }),
+    };
+    let success = result.as_ref().map(Result::is_ok);
+    if let Some(result) = result {
+        let _ = reply.send(result);
+    }
+    let _ = compactor.send_message(CompactorMsg::Done { model: service.spec.name.clone(), success });
+}
+
+async fn write(
+    services: &Services,
+    service: &ModelService,
+    agent: AgentId,
+    due: SummaryRequest,
+) -> Result<Summary, SummaryError> {
+    let message = Json::encode(&Message::user(due.prompt));
+    let request = Request {
+        agent: Name::new(ADDRESS).expect("the compactor's address is a name"),
+        agent_id: agent,
+        turn: 1,
+        head: service.model.head(&service.spec, "", &[]),
+        pieces: vec![service.model.piece(&message)],
+        max_output_tokens: due.max_tokens.min(service.spec.max_output_tokens),
+    };
+    let cancel = CancellationToken::new();
+    let reply = match model_call::call(services, service, request, None, &cancel).await {
+        Ok(reply) => reply,
+        Err(CallError::Journal(error)) => return Err(SummaryError::Journal(error)),
+        Err(CallError::Cancelled) => return Err(SummaryError::Gone),
+        Err(CallError::Model { error, .. }) => return Err(SummaryError::Model(error.to_string())),
+    };
+    let text = usable(&reply).map_err(SummaryError::Unusable)?;
+    let cost_usd = service.spec.price.map(|price| price.cost(&reply.usage));
+    Ok(Summary { text, model: service.spec.name.clone(), usage: reply.usage, cost_usd })
+}
+
+/// The summary in a reply; a reply without text is a failure, whatever its stop reason.
+fn usable(reply: &Reply) -> Result<String, &'static str> {
+    if let StopReason::Refusal(_) = reply.stop {
+        return Err("the model refused");
+    }
+    if let StopReason::Interrupted(_) = reply.stop {
+        return Err("the stream broke");
+    }
+    let text = reply.message.text();
+    if text.trim().is_empty() { Err("it has no text") } else { Ok(text) }
+}

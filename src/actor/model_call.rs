@@ -1,0 +1,183 @@
+//! One model call with its retries: permit, attempt, verdict, pause, again.
+//!
+//! Runs inside a step's task, never in a handler. Used by agents and by the compactor alike, so
+//! that every caller is limited and retried by the same rules.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::gateway::{self, CallEnd};
+use super::{ModelService, Services};
+use crate::event::{Draft, SharedRecord};
+use crate::failure::{Failure, FailureKind};
+use crate::id::{AgentId, Name};
+use crate::journal::JournalError;
+use crate::message::StopReason;
+use crate::model::{ErrorClass, ModelError, Reply, Request};
+use crate::turn::ModelFailed;
+
+/// The least output that is worth asking for when input and output together do not fit.
+const LEAST_OUTPUT_TOKENS: u64 = 1_024;
+
+/// Who makes a call, for the records.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The task.
+    pub task: Name,
+    /// The agent.
+    pub agent: AgentId,
+    /// The agent's turn.
+    pub turn: u32,
+}
+
+/// A call that gave no reply after all its attempts.
+#[derive(Debug)]
+pub enum CallError {
+    /// The model failed.
+    Model {
+        /// How.
+        error: ModelError,
+        /// The record of the last attempt, if the caller has its calls recorded.
+        record: Option<SharedRecord>,
+    },
+    /// The caller was cancelled.
+    Cancelled,
+    /// The journal failed.
+    Journal(JournalError),
+}
+
+impl From<JournalError> for CallError {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+/// What happens after a failed attempt.
+enum Next {
+    GiveUp,
+    Again(Duration),
+    /// At once, with a smaller output limit.
+    Smaller(u64),
+}
+
+/// Makes a call and, while it is worth it, makes it again. Failed attempts are recorded for the
+/// caller, if one is given.
+///
+/// # Errors
+/// The last attempt's error, the cancellation, or the journal's error.
+pub async fn call(
+    services: &Services,
+    service: &ModelService,
+    mut request: Request,
+    caller: Option<&Caller>,
+    cancel: &CancellationToken,
+) -> Result<Reply, CallError> {
+    let mut attempt = 1;
+    loop {
+        let error = match one_attempt(services, service, &request, cancel).await? {
+            Ok(reply) => return Ok(reply),
+            Err(error) => error,
+        };
+        let next = next(&error, service, attempt, &request);
+        let pause = match next {
+            Next::GiveUp => None,
+            Next::Again(pause) => Some(pause),
+            Next::Smaller(_) => Some(Duration::ZERO),
+        };
+        let record = match caller {
+            Some(caller) => record(services, caller, attempt, &error, pause).await?,
+            None => None,
+        };
+        match next {
+            Next::GiveUp => return Err(CallError::Model { error, record }),
+            Next::Again(pause) => {
+                tokio::select! {
+                    () = cancel.cancelled() => return Err(CallError::Cancelled),
+                    () = tokio::time::sleep(pause) => {}
+                }
+            }
+            Next::Smaller(tokens) => request.max_output_tokens = tokens,
+        }
+        attempt += 1;
+    }
+}
+
+async fn record(
+    services: &Services,
+    caller: &Caller,
+    attempt: u32,
+    error: &ModelError,
+    pause: Option<Duration>,
+) -> Result<Option<SharedRecord>, JournalError> {
+    let failed = ModelFailed {
+        turn: caller.turn,
+        attempt,
+        failure: Failure::new(error.class.kind(), error.message.as_str()),
+        retry_in_ms: pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
+    };
+    let draft = Draft::agent(&caller.task, &caller.agent, failed);
+    Ok(services.journal.append(vec![draft]).await?.pop())
+}
+
+async fn one_attempt(
+    services: &Services,
+    service: &ModelService,
+    request: &Request,
+    cancel: &CancellationToken,
+) -> Result<Result<Reply, ModelError>, CallError> {
+    let acquire = gateway::acquire(services, &service.spec.provider);
+    let permit = tokio::select! {
+        () = cancel.cancelled() => return Err(CallError::Cancelled),
+        permit = acquire => permit,
+    };
+    let Some(permit) = permit else {
+        let message = "the provider's gateway is restarting";
+        return Ok(Err(ModelError::new(ErrorClass::Connection, message)));
+    };
+    let mut ignore = |_: crate::model::Delta<'_>| {};
+    let result = tokio::select! {
+        () = cancel.cancelled() => return Err(CallError::Cancelled),
+        result = service.model.call(request.clone(), &mut ignore) => result,
+    };
+    permit.finish(end_of(&result));
+    Ok(result)
+}
+
+/// How a call's end concerns the other calls to the provider.
+fn end_of(result: &Result<Reply, ModelError>) -> CallEnd {
+    match result {
+        Ok(reply) if matches!(reply.stop, StopReason::Interrupted(_)) => CallEnd::Failed,
+        Ok(_) => CallEnd::Succeeded,
+        Err(error) => match error.class {
+            ErrorClass::RateLimited => CallEnd::RateLimited {
+                retry_after: error.retry_after,
+                reason: error.message.clone(),
+            },
+            _ if error.is_retryable() => CallEnd::Failed,
+            _ => CallEnd::Refused,
+        },
+    }
+}
+
+fn next(error: &ModelError, service: &ModelService, attempt: u32, request: &Request) -> Next {
+    if let ErrorClass::ContextPlusOutput { input: Some(input), limit: Some(limit) } = error.class {
+        let room = limit.saturating_sub(input);
+        if (LEAST_OUTPUT_TOKENS..request.max_output_tokens).contains(&room) {
+            return Next::Smaller(room);
+        }
+    }
+    if !error.is_retryable() {
+        return Next::GiveUp;
+    }
+    // `x-should-retry` may ask for a retry of a class that the policy does not list.
+    let kind = match (error.should_retry, error.class.kind()) {
+        (Some(true), kind) if !service.retry.retry_on.contains(&kind) => FailureKind::ServerError,
+        (_, kind) => kind,
+    };
+    match (service.retry.pause(attempt, kind, fastrand::f64()), error.retry_after) {
+        (None, _) => Next::GiveUp,
+        (Some(_), Some(asked)) => Next::Again(asked),
+        (Some(pause), None) => Next::Again(pause),
+    }
+}

@@ -1,0 +1,479 @@
+//! The supervisor: owns the run.
+//!
+//! It decides by the fold of the journal and by nothing else: what it wants to happen it proposes
+//! as events; when they come back committed it takes them into the state and acts on them. So no
+//! effect precedes its record, and the state is the same fold that a resume makes. It never calls
+//! a model; files are touched by tasks that it starts, never by its handlers.
+
+mod agents;
+mod decide;
+mod settle;
+
+pub use settle::write_output_file;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::agent::AgentMsg;
+use super::compactor::{self, Compactor};
+use super::gateway::Gateway;
+use super::slots::Slots;
+use super::{Compaction, Services};
+use crate::event::{Draft, Event, RunCompleted, RunPaused, SharedRecord};
+use crate::failure::Failure;
+use crate::id::{AgentId, CallKey, Name};
+use crate::journal::JournalError;
+use crate::message::Usage;
+use crate::output::Output;
+use crate::plan::Plan;
+use crate::policy::RestartWindow;
+use crate::run_state::RunState;
+use crate::turn::Outcome;
+
+/// Records on their way from the writer to the supervisor: a few batches, so that the writer does
+/// not wait for each, and little memory should the supervisor be slow.
+pub const FORWARD_PERMITS: usize = 2_048;
+
+/// What the supervisor is told.
+#[derive(Debug)]
+pub enum SupervisorMsg {
+    /// A record is durable.
+    Committed(SharedRecord, OwnedSemaphorePermit),
+    /// An agent gives a job to a child.
+    Delegate(Delegation),
+    /// An agent whose children have ended wants to go on.
+    TakeSlot {
+        /// The agent.
+        agent: AgentId,
+        /// Answered when it may.
+        reply: oneshot::Sender<()>,
+    },
+    /// A task's answer was checked and written where it is wanted.
+    Settled {
+        /// The task.
+        task: Name,
+        /// The output and its value for templates, or why it is not what the task asks for.
+        result: Result<(Output, serde_json::Value), Failure>,
+    },
+    /// The pause before a task's next attempt is over.
+    RetryNow(Name),
+    /// A task's attempt has used up its time.
+    TaskDeadline {
+        /// The task.
+        task: Name,
+        /// The attempt.
+        attempt: u32,
+    },
+    /// The run has used up its time.
+    RunDeadline,
+    /// The records of a crashed agent were read.
+    Rebuilt {
+        /// The agent.
+        agent: AgentId,
+        /// Its records.
+        records: Result<Vec<SharedRecord>, JournalError>,
+    },
+    /// Stop the run, a task or an agent with its children.
+    Cancel {
+        /// What; nothing named means the run.
+        target: CancelTarget,
+        /// Why, for the records.
+        reason: String,
+        /// Answered with whether the target exists.
+        reply: oneshot::Sender<bool>,
+    },
+    /// Compact an agent now.
+    Compact {
+        /// The agent.
+        agent: AgentId,
+        /// What to preserve.
+        focus: Option<String>,
+        /// Answered with whether the agent is at work.
+        reply: oneshot::Sender<bool>,
+    },
+    /// Stop now so that the run can be resumed.
+    Interrupt {
+        /// Why, for the records.
+        reason: String,
+    },
+    /// The journal cannot be written.
+    JournalFailed(JournalError),
+}
+
+/// What is to be cancelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelTarget {
+    /// Everything.
+    Run,
+    /// A task.
+    Task(Name),
+    /// An agent and its children.
+    Agent(AgentId),
+}
+
+/// A job for a child.
+#[derive(Debug)]
+pub struct Delegation {
+    /// Who asks.
+    pub parent: AgentId,
+    /// The task that both work for.
+    pub task: Name,
+    /// The child's depth.
+    pub depth: u32,
+    /// The call that asks; the same call asks for the same child.
+    pub key: CallKey,
+    /// The child's definition.
+    pub agent: Name,
+    /// What it is to do.
+    pub prompt: String,
+    /// Answered when the child has ended.
+    pub reply: ChildReply,
+}
+
+/// Where a parent waits for its child.
+pub type ChildReply = oneshot::Sender<Result<ChildResult, Refused>>;
+
+/// How a child ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildResult {
+    /// The child.
+    pub agent: AgentId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Its model calls.
+    pub turns: u32,
+    /// Its tokens, those of its own children included.
+    pub usage: Usage,
+}
+
+/// A delegation that was not accepted, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+/// How a run ended for the process that drove it.
+#[derive(Clone, Debug)]
+pub enum RunEnd {
+    /// `run.completed` is recorded.
+    Completed(RunCompleted),
+    /// `run.paused` is recorded; the run can be resumed.
+    Paused(String),
+    /// The journal cannot be written; nothing after its last batch counts.
+    JournalFailed(JournalError),
+    /// A bug: the state refused a record.
+    Broken(String),
+}
+
+/// What never changes about the supervisor.
+#[derive(Debug)]
+pub struct Supervisor {
+    /// What the run's actors share.
+    pub services: Arc<Services>,
+    /// The tasks.
+    pub plan: Plan,
+    /// The gateways' settings.
+    pub gateways: Vec<GatewaySettings>,
+}
+
+/// The settings of one gateway.
+#[derive(Clone, Debug)]
+pub struct GatewaySettings {
+    /// The provider.
+    pub provider: Name,
+    /// Calls at once.
+    pub max_concurrency: usize,
+    /// Whether a 429 of one call makes all wait.
+    pub respect_retry_after: bool,
+}
+
+/// An agent that has an actor.
+#[derive(Debug)]
+struct Live {
+    actor: ActorRef<AgentMsg>,
+}
+
+/// What the supervisor keeps.
+#[derive(Debug)]
+pub struct State {
+    run: RunState,
+    slots: Slots<oneshot::Sender<()>>,
+    /// Tasks with a transition on its way to the journal.
+    proposed: HashSet<Name>,
+    /// Agents whose end is on its way to the journal.
+    ending: HashSet<AgentId>,
+    /// Agents without an actor that must end when they would come back.
+    condemned: HashMap<AgentId, Outcome>,
+    waiting_children: VecDeque<(AgentId, Delegation)>,
+    calls: HashMap<CallKey, AgentId>,
+    ordinals: HashMap<(AgentId, Name), u32>,
+    waiters: HashMap<AgentId, Vec<ChildReply>>,
+    live: HashMap<AgentId, Live>,
+    by_actor: HashMap<ActorId, AgentId>,
+    restarts: HashMap<AgentId, RestartWindow>,
+    services_by_actor: HashMap<ActorId, Service>,
+    /// What templates see of the tasks that ended.
+    values: serde_json::Map<String, serde_json::Value>,
+    first_failed: Option<Name>,
+    cancelled: Option<String>,
+    interrupted: Option<String>,
+    finishing: bool,
+    end: Option<oneshot::Sender<RunEnd>>,
+    born: Instant,
+    work: JoinSet<()>,
+}
+
+/// An actor that serves the run and is restarted when it crashes.
+#[derive(Clone, Debug)]
+enum Service {
+    Gateway(GatewaySettings),
+    Compactor,
+}
+
+/// What the supervisor starts with.
+#[derive(Debug)]
+pub struct Start {
+    /// The records so far: at least `run.created`.
+    pub records: Vec<SharedRecord>,
+    /// Answered when the run is over.
+    pub end: oneshot::Sender<RunEnd>,
+}
+
+impl Actor for Supervisor {
+    type Msg = SupervisorMsg;
+    type State = State;
+    type Arguments = Start;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<SupervisorMsg>,
+        start: Start,
+    ) -> Result<State, ActorProcessingErr> {
+        let limits = &self.services.limits;
+        let mut state = State {
+            run: RunState::default(),
+            slots: Slots::new(limits.max_concurrency, limits.max_children),
+            proposed: HashSet::new(),
+            ending: HashSet::new(),
+            condemned: HashMap::new(),
+            waiting_children: VecDeque::new(),
+            calls: HashMap::new(),
+            ordinals: HashMap::new(),
+            waiters: HashMap::new(),
+            live: HashMap::new(),
+            by_actor: HashMap::new(),
+            restarts: HashMap::new(),
+            services_by_actor: HashMap::new(),
+            values: serde_json::Map::new(),
+            first_failed: None,
+            cancelled: None,
+            interrupted: None,
+            finishing: false,
+            end: Some(start.end),
+            born: Instant::now(),
+            work: JoinSet::new(),
+        };
+        for record in &start.records {
+            state.run.apply(record)?;
+        }
+        let _ = self.services.addresses.supervisor.set(myself.clone());
+        for gateway in &self.gateways {
+            self.start_service(&myself, &mut state, Service::Gateway(gateway.clone())).await?;
+        }
+        self.start_service(&myself, &mut state, Service::Compactor).await?;
+        if let Some(timeout) = limits.timeout {
+            self.later(&myself, &mut state, timeout, SupervisorMsg::RunDeadline);
+        }
+        Ok(state)
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<SupervisorMsg>,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        self.decide(&myself, state);
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<SupervisorMsg>,
+        message: SupervisorMsg,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        while state.work.try_join_next().is_some() {}
+        match message {
+            SupervisorMsg::Committed(record, _permit) => {
+                self.committed(&myself, state, &record).await;
+            }
+            SupervisorMsg::Delegate(delegation) => self.delegate(state, delegation),
+            SupervisorMsg::TakeSlot { agent, reply } => self.take_slot(state, agent, reply),
+            SupervisorMsg::Settled { task, result } => {
+                self.settled(&myself, state, &task, result);
+            }
+            SupervisorMsg::RetryNow(task) => {
+                state.proposed.remove(&task);
+            }
+            SupervisorMsg::TaskDeadline { task, attempt } => {
+                self.task_deadline(&myself, state, &task, attempt);
+            }
+            SupervisorMsg::RunDeadline => self.run_deadline(&myself, state),
+            SupervisorMsg::Rebuilt { agent, records } => {
+                self.rebuilt(&myself, state, agent, records).await;
+            }
+            SupervisorMsg::Cancel { target, reason, reply } => {
+                let found = self.cancel(&myself, state, &target, &reason);
+                let _ = reply.send(found);
+            }
+            SupervisorMsg::Compact { agent, focus, reply } => {
+                let live = state.live.get(&agent);
+                let sent = live.map(|live| live.actor.send_message(AgentMsg::Compact { focus }));
+                let _ = reply.send(matches!(sent, Some(Ok(()))));
+            }
+            SupervisorMsg::Interrupt { reason } => self.interrupt(&myself, state, reason),
+            SupervisorMsg::JournalFailed(error) => {
+                self.finish(&myself, state, RunEnd::JournalFailed(error));
+            }
+        }
+        self.decide(&myself, state);
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<SupervisorMsg>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+            SupervisionEvent::ActorTerminated(cell, _, _) => {
+                self.gone(&myself, state, cell.get_id(), None).await;
+            }
+            SupervisionEvent::ActorFailed(cell, error) => {
+                self.gone(&myself, state, cell.get_id(), Some(error.to_string())).await;
+            }
+        }
+        self.decide(&myself, state);
+        Ok(())
+    }
+}
+
+impl Supervisor {
+    /// Takes a committed record in and acts on it.
+    async fn committed(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        record: &SharedRecord,
+    ) {
+        if record.seq <= state.run.last_seq() {
+            return;
+        }
+        if let Err(error) = state.run.apply(record) {
+            return self.finish(myself, state, RunEnd::Broken(error.to_string()));
+        }
+        if let (Some(task), None) = (&record.task, &record.agent) {
+            state.proposed.remove(task);
+            self.task_changed(myself, state, task, &record.event);
+        }
+        match (&record.agent, &record.event) {
+            (Some(agent), Event::AgentSpawned(_)) => {
+                self.spawn(myself, state, agent, vec![record.clone()]).await;
+            }
+            (Some(agent), Event::AgentRestarted(_)) => self.rebuild(myself, state, agent),
+            (Some(agent), Event::AgentEnded(ended)) => {
+                self.agent_ended(myself, state, agent, ended);
+            }
+            (None, Event::RunCompleted(completed)) => {
+                self.finish(myself, state, RunEnd::Completed(completed.clone()));
+            }
+            (None, Event::RunPaused(RunPaused { reason })) => {
+                self.finish(myself, state, RunEnd::Paused(reason.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Has events recorded; they come back by [`SupervisorMsg::Committed`].
+    fn propose(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, drafts: Vec<Draft>) {
+        let (services, myself) = (self.services.clone(), myself.clone());
+        state.work.spawn(async move {
+            if let Err(error) = services.journal.append(drafts).await {
+                // A supervisor that is gone has heard of it already.
+                let _ = myself.send_message(SupervisorMsg::JournalFailed(error));
+            }
+        });
+    }
+
+    /// Mails a message to itself later; the timer ends with the supervisor.
+    fn later(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        pause: Duration,
+        message: SupervisorMsg,
+    ) {
+        let myself = myself.clone();
+        state.work.spawn(async move {
+            tokio::time::sleep(pause).await;
+            let _ = myself.send_message(message);
+        });
+    }
+
+    /// Ends the run for this process. What is still at work is killed with the supervisor.
+    fn finish(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, end: RunEnd) {
+        if let Some(reply) = state.end.take() {
+            let _ = reply.send(end);
+        }
+        for live in state.live.values() {
+            live.actor.kill();
+        }
+        myself.stop_children(None);
+        myself.stop(None);
+    }
+
+    async fn start_service(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        service: Service,
+    ) -> Result<(), ActorProcessingErr> {
+        let (services, cell) = (self.services.clone(), myself.get_cell());
+        let addresses = &self.services.addresses;
+        let id = match &service {
+            Service::Gateway(settings) => {
+                let gateway = Gateway {
+                    provider: settings.provider.clone(),
+                    max_concurrency: settings.max_concurrency.max(1),
+                    respect_retry_after: settings.respect_retry_after,
+                    services,
+                };
+                let (actor, _) = Actor::spawn_linked(None, gateway, (), cell).await?;
+                let id = actor.get_id();
+                addresses.gateways.insert(settings.provider.clone(), actor);
+                id
+            }
+            Service::Compactor => {
+                let compactor = Compactor { services };
+                let (actor, _) = Actor::spawn_linked(None, compactor, (), cell).await?;
+                let id = actor.get_id();
+                addresses.compactor.insert(compactor::ADDRESS, actor);
+                id
+            }
+        };
+        state.services_by_actor.insert(id, service);
+        Ok(())
+    }
+
+    /// The summaries' settings, for those who start the run.
+    #[must_use]
+    pub fn compaction(&self) -> &Compaction {
+        &self.services.compaction
+    }
+}

@@ -1,0 +1,367 @@
+//! What happens next in the plan: which tasks become ready, start, are skipped, end the run.
+
+use ractor::ActorRef;
+
+use super::{CancelTarget, RunEnd, State, Supervisor, SupervisorMsg};
+use crate::actor::slots::Rank;
+use crate::event::{Draft, Event, RunPaused, RunStatus};
+use crate::failure::{Failure, FailureKind};
+use crate::id::{AgentId, Name};
+use crate::plan::{
+    Readiness, Standing, TaskCancelled, TaskFailed, TaskReady, TaskSkipped, TaskStarted, TaskState,
+};
+use crate::spec::{Join, TaskSpec, Work};
+use crate::template;
+use crate::turn::{AgentSpawned, Outcome, Program};
+
+impl Supervisor {
+    /// Proposes all that follows from the state now. Called after every change.
+    pub(super) fn decide(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
+        if state.end.is_none() || state.finishing {
+            return;
+        }
+        if state.interrupted.is_some() {
+            return self.pause_when_quiet(myself, state);
+        }
+        while let Some(ticket) = state.slots.resume_one() {
+            // An agent that was cancelled while it waited has dropped its end; its slot comes
+            // back with its end.
+            let _ = ticket.send(());
+        }
+        self.start_children(myself, state);
+        for task in self.plan.tasks() {
+            if !state.proposed.contains(&task.name) {
+                self.decide_task(myself, state, task);
+            }
+        }
+        self.complete_when_done(myself, state);
+    }
+
+    fn decide_task(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, task: &TaskSpec) {
+        let Some(status) = state.run.task(&task.name) else { return };
+        let now = status.state;
+        let attempt = status.attempt + 1;
+        match now {
+            TaskState::Pending => {
+                if let Some(event) = self.judge_pending(state, task) {
+                    self.propose_task(myself, state, &task.name, event);
+                }
+            }
+            TaskState::Ready | TaskState::Waiting => {
+                if let Some(event) = self.not_to_start(state, task) {
+                    self.propose_task(myself, state, &task.name, event);
+                } else if state.slots.has_room(Rank::Main) {
+                    self.start_task(myself, state, task, attempt);
+                }
+            }
+            TaskState::Running
+            | TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Skipped
+            | TaskState::Cancelled
+            | TaskState::Reused => {}
+        }
+    }
+
+    /// Why nothing new starts, as the event that ends a task which has not begun. A task that waits
+    /// for the mere end of others is meant for this very case, and starts.
+    fn not_to_start(&self, state: &State, task: &TaskSpec) -> Option<Event> {
+        if let Some(reason) = &state.cancelled {
+            return Some(TaskCancelled { reason: reason.clone() }.into());
+        }
+        if task.join == Join::AllDone {
+            return None;
+        }
+        let failed = state.first_failed.as_ref().filter(|_| self.services.limits.fail_fast)?;
+        let reason = format!("not started: task `{failed}` failed");
+        Some(TaskSkipped { reason, because: Some(failed.clone()) }.into())
+    }
+
+    fn judge_pending(&self, state: &State, task: &TaskSpec) -> Option<Event> {
+        let readiness = self.plan.readiness(task, |name| state.run.standing(name));
+        match readiness {
+            Readiness::Wait => self.not_to_start(state, task),
+            Readiness::Skip { because } => {
+                let reason = match state.run.standing(&because) {
+                    Standing::SkippedByFailure => format!("task `{because}` was skipped"),
+                    _ => format!("task `{because}` did not succeed"),
+                };
+                Some(TaskSkipped { reason, because: Some(because) }.into())
+            }
+            Readiness::Ready => match &task.when {
+                None => Some(TaskReady {}.into()),
+                Some(when) => match template::is_true(when, &self.values(state)) {
+                    Ok(true) => Some(TaskReady {}.into()),
+                    Ok(false) => {
+                        let reason = format!("`when` is false: {when}");
+                        Some(TaskSkipped { reason, because: None }.into())
+                    }
+                    Err(error) => Some(template_failed("when", &error, 0)),
+                },
+            },
+        }
+    }
+
+    /// Begins an attempt: announces it together with its agent.
+    fn start_task(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        task: &TaskSpec,
+        attempt: u32,
+    ) {
+        let program = match self.program(state, task) {
+            Ok(program) => program,
+            Err((place, error)) => {
+                let event = template_failed(place, &error, attempt - 1);
+                return self.propose_task(myself, state, &task.name, event);
+            }
+        };
+        let agent = AgentId::main(&task.name, attempt);
+        state.slots.take(agent.clone(), Rank::Main);
+        state.proposed.insert(task.name.clone());
+        let started = TaskStarted { attempt, agent: agent.clone() };
+        let spawned = AgentSpawned { program, depth: 0, parent: None, call: None };
+        let drafts =
+            vec![Draft::task(&task.name, started), Draft::agent(&task.name, &agent, spawned)];
+        self.propose(myself, state, drafts);
+    }
+
+    /// What the task's agent is to do, with every template rendered.
+    fn program(
+        &self,
+        state: &State,
+        task: &TaskSpec,
+    ) -> Result<Program, (&'static str, template::TemplateError)> {
+        let values = self.values(state);
+        match &task.work {
+            Work::Agent { agent, prompt } => {
+                let prompt = template::render(prompt, &values).map_err(|e| ("prompt", e))?;
+                Ok(Program::Model { agent: agent.clone(), prompt })
+            }
+            Work::Command { run } => {
+                let mut env = self.input_variables();
+                for (key, text) in &task.env {
+                    let value = template::render(text, &values).map_err(|e| ("env", e))?;
+                    env.insert(key.clone(), value);
+                }
+                Ok(Program::Command { run: run.clone(), env })
+            }
+        }
+    }
+
+    /// The inputs as `INPUT_NAME` variables: texts as they are, anything else as JSON.
+    fn input_variables(&self) -> std::collections::BTreeMap<String, String> {
+        let variables = self.services.inputs.iter().map(|(name, value)| {
+            let name = format!("INPUT_{}", name.to_uppercase().replace('-', "_"));
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            (name, value)
+        });
+        variables.collect()
+    }
+
+    /// What templates see.
+    pub(super) fn values(&self, state: &State) -> serde_json::Value {
+        serde_json::json!({
+            "inputs": self.services.inputs,
+            "tasks": state.values,
+            "run": { "id": self.services.run, "name": self.services.workflow },
+        })
+    }
+
+    fn propose_task(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        task: &Name,
+        event: Event,
+    ) {
+        state.proposed.insert(task.clone());
+        self.propose(myself, state, vec![Draft::task(task, event)]);
+    }
+
+    /// A task has a new state: notes what templates see of it, and sets its clock.
+    pub(super) fn task_changed(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        task: &Name,
+        event: &Event,
+    ) {
+        match event {
+            Event::TaskStarted(started) => {
+                let timeout = self.plan.task(task).and_then(|spec| spec.timeout);
+                if let Some(timeout) = timeout {
+                    let (task, attempt) = (task.clone(), started.attempt);
+                    let message = SupervisorMsg::TaskDeadline { task, attempt };
+                    self.later(myself, state, timeout, message);
+                }
+            }
+            Event::TaskRetrying(retrying) => {
+                // Held back until the pause is over.
+                state.proposed.insert(task.clone());
+                let pause = std::time::Duration::from_millis(retrying.pause_ms);
+                self.later(myself, state, pause, SupervisorMsg::RetryNow(task.clone()));
+            }
+            Event::TaskFailed(_) => {
+                state.first_failed.get_or_insert_with(|| task.clone());
+                if self.services.limits.fail_fast && self.services.limits.cancel_running {
+                    let reason = format!("task `{task}` failed");
+                    self.cancel_everything(myself, state, &reason);
+                }
+            }
+            _ => {}
+        }
+        let Some(status) = state.run.task(task).filter(|status| status.state.is_end()) else {
+            return;
+        };
+        let state_word = status.state.as_str();
+        // A completed task's value was noted when it was settled.
+        let entry = state.values.entry(task.to_string());
+        let entry = entry.or_insert_with(|| serde_json::json!({ "output": null }));
+        entry["state"] = state_word.into();
+    }
+
+    pub(super) fn task_deadline(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        task: &Name,
+        attempt: u32,
+    ) {
+        let status = state.run.task(task);
+        let current = status.filter(|s| s.state == TaskState::Running && s.attempt == attempt);
+        let Some(agent) = current.and_then(|status| status.agent.clone()) else { return };
+        let limit = self.plan.task(task).and_then(|spec| spec.timeout).unwrap_or_default();
+        let message = format!("attempt {attempt} took longer than {} s", limit.as_secs_f64());
+        let failure = Failure::new(FailureKind::Timeout, message);
+        self.end_agent(myself, state, &agent, Outcome::Failed { failure, partial: None });
+    }
+
+    pub(super) fn run_deadline(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
+        let limit = self.services.limits.timeout.unwrap_or_default();
+        let message = format!("the run took longer than {} s", limit.as_secs_f64());
+        state.cancelled.get_or_insert(message.clone());
+        let failure = Failure::new(FailureKind::Timeout, message);
+        for agent in self.main_agents(state) {
+            let outcome = Outcome::Failed { failure: failure.clone(), partial: None };
+            self.end_agent(myself, state, &agent, outcome);
+        }
+    }
+
+    /// Cancels; false when there is no such target. What has ended already is cancelled.
+    pub(super) fn cancel(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        target: &CancelTarget,
+        reason: &str,
+    ) -> bool {
+        match target {
+            CancelTarget::Run => {
+                self.cancel_everything(myself, state, reason);
+                true
+            }
+            CancelTarget::Task(task) => {
+                let Some(status) = state.run.task(task) else { return false };
+                let (now, agent) = (status.state, status.agent.clone());
+                match (now, agent) {
+                    (TaskState::Running, Some(agent)) => {
+                        let outcome = Outcome::Cancelled { reason: reason.to_owned() };
+                        self.end_agent(myself, state, &agent, outcome);
+                    }
+                    (now, _) if !now.is_end() => {
+                        let event = TaskCancelled { reason: reason.to_owned() }.into();
+                        self.propose_task(myself, state, task, event);
+                    }
+                    _ => {}
+                }
+                true
+            }
+            CancelTarget::Agent(agent) => {
+                if !state.run.agents().contains_key(agent) {
+                    return false;
+                }
+                let outcome = Outcome::Cancelled { reason: reason.to_owned() };
+                self.end_agent(myself, state, agent, outcome);
+                true
+            }
+        }
+    }
+
+    fn cancel_everything(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        reason: &str,
+    ) {
+        state.cancelled.get_or_insert_with(|| reason.to_owned());
+        for agent in self.main_agents(state) {
+            let outcome = Outcome::Cancelled { reason: reason.to_owned() };
+            self.end_agent(myself, state, &agent, outcome);
+        }
+    }
+
+    fn main_agents(&self, state: &State) -> Vec<AgentId> {
+        let open = state.run.agents().iter().filter(|(_, status)| status.outcome.is_none());
+        open.filter(|(_, status)| status.parent.is_none()).map(|(id, _)| id.clone()).collect()
+    }
+
+    pub(super) fn interrupt(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        reason: String,
+    ) {
+        if state.interrupted.is_some() {
+            return;
+        }
+        state.interrupted = Some(reason);
+        state.waiting_children.clear();
+        for live in state.live.values() {
+            // An agent that is gone has stopped.
+            let _ = live.actor.send_message(crate::actor::agent::AgentMsg::Interrupt);
+        }
+        self.pause_when_quiet(myself, state);
+    }
+
+    /// Records the pause once no agent is at work any more.
+    fn pause_when_quiet(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
+        if !state.live.is_empty() || state.finishing {
+            return;
+        }
+        state.finishing = true;
+        let reason = state.interrupted.clone().unwrap_or_default();
+        self.propose(myself, state, vec![Draft::run(RunPaused { reason })]);
+    }
+
+    fn complete_when_done(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
+        let all_ended = state.run.tasks().all(|(_, status)| status.state.is_end());
+        if !all_ended || !state.live.is_empty() || !state.proposed.is_empty() {
+            return;
+        }
+        let mixed = match (&state.cancelled, self.services.limits.fail_fast) {
+            (Some(_), _) => RunStatus::Cancelled,
+            (None, true) => RunStatus::Failed,
+            (None, false) => RunStatus::Partial,
+        };
+        state.finishing = true;
+        let result = state.run.result(mixed);
+        self.propose(myself, state, vec![Draft::run(result)]);
+    }
+
+    /// A bug in the plan's own state: ends the run and says so.
+    pub(super) fn broken(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        reason: String,
+    ) {
+        self.finish(myself, state, RunEnd::Broken(reason));
+    }
+}
+
+fn template_failed(place: &str, error: &template::TemplateError, attempt: u32) -> Event {
+    let message = format!("`{place}`, line {}: {}", error.line, error.message);
+    TaskFailed { attempt, failure: Failure::new(FailureKind::Template, message) }.into()
+}

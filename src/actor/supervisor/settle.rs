@@ -1,0 +1,178 @@
+//! How a task ends: its agent's outcome becomes an output, another attempt or a failure.
+
+use std::time::Duration;
+
+use ractor::ActorRef;
+use serde_json::{Value, json};
+
+use super::{State, Supervisor, SupervisorMsg};
+use crate::actor::Services;
+use crate::event::{Draft, Event};
+use crate::failure::{Failure, FailureKind};
+use crate::id::Name;
+use crate::output::Output;
+use crate::plan::{TaskCancelled, TaskCompleted, TaskFailed, TaskRetrying};
+use crate::spec::{OutputFormat, TaskSpec};
+use crate::template;
+use crate::turn::Outcome;
+
+impl Supervisor {
+    /// The task's main agent has ended.
+    pub(super) fn settle(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        task: &Name,
+        outcome: &Outcome,
+    ) {
+        let Some(spec) = self.plan.task(task) else { return };
+        match outcome {
+            Outcome::Completed { output } => {
+                let (services, myself, spec) = (self.services.clone(), myself.clone(), spec.clone());
+                let (output, values) = (output.clone(), self.values(state));
+                state.proposed.insert(task.clone());
+                state.work.spawn(async move {
+                    let result = finish_output(&services, &spec, output, &values).await;
+                    let task = spec.name;
+                    // A supervisor that is gone settles nothing.
+                    let _ = myself.send_message(SupervisorMsg::Settled { task, result });
+                });
+            }
+            Outcome::Failed { failure, .. } => self.attempt_failed(myself, state, spec, failure),
+            Outcome::Cancelled { reason } => {
+                let event = TaskCancelled { reason: reason.clone() };
+                self.propose_end(myself, state, task, event.into());
+            }
+        }
+    }
+
+    /// The output was checked and written where it is wanted.
+    pub(super) fn settled(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        task: &Name,
+        result: Result<(Output, Value), Failure>,
+    ) {
+        let Some(spec) = self.plan.task(task) else { return };
+        match result {
+            Ok((output, value)) => {
+                state.values.insert(task.to_string(), json!({ "output": value }));
+                let attempt = state.run.task(task).map_or(1, |status| status.attempt);
+                let event = TaskCompleted { attempt, output };
+                self.propose_end(myself, state, task, event.into());
+            }
+            Err(failure) => self.attempt_failed(myself, state, spec, &failure),
+        }
+    }
+
+    fn attempt_failed(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        spec: &TaskSpec,
+        failure: &Failure,
+    ) {
+        let attempt = state.run.task(&spec.name).map_or(1, |status| status.attempt);
+        let ending = state.cancelled.is_some() || state.interrupted.is_some();
+        let pause = spec.retry.pause(attempt, failure.kind, fastrand::f64()).filter(|_| !ending);
+        let failure = failure.clone();
+        let event: Event = match pause {
+            Some(pause) => TaskRetrying { attempt, failure, pause_ms: millis(pause) }.into(),
+            None => TaskFailed { attempt, failure }.into(),
+        };
+        self.propose_end(myself, state, &spec.name, event);
+    }
+
+    fn propose_end(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        task: &Name,
+        event: Event,
+    ) {
+        state.proposed.insert(task.clone());
+        self.propose(myself, state, vec![Draft::task(task, event)]);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Reads the whole output, checks its form, and writes the task's output file.
+async fn finish_output(
+    services: &Services,
+    spec: &TaskSpec,
+    output: Output,
+    values: &Value,
+) -> Result<(Output, Value), Failure> {
+    let text = whole_text(services, &output).await?;
+    let value = parse(spec.output, &text)?;
+    if let Some(template) = &spec.output_file {
+        write_output_file(services, template, &text, values).await?;
+    }
+    Ok((output, value))
+}
+
+async fn whole_text(services: &Services, output: &Output) -> Result<String, Failure> {
+    let Some(stored) = &output.stored else { return Ok(output.text.clone()) };
+    let path = services.spool.results_dir().join(&stored.hash);
+    let bytes = tokio::fs::read(&path).await.map_err(|error| {
+        Failure::new(FailureKind::Internal, format!("{}: {error}", path.display()))
+    })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn parse(format: OutputFormat, text: &str) -> Result<Value, Failure> {
+    let bad = |error: serde_json::Error| {
+        let message = format!("the output is not valid JSON: {error}");
+        Failure::new(FailureKind::OutputFormat, message)
+    };
+    match format {
+        OutputFormat::Text => Ok(Value::String(text.to_owned())),
+        OutputFormat::Json => serde_json::from_str(text.trim()).map_err(bad),
+        OutputFormat::Jsonl => {
+            let lines = text.lines().filter(|line| !line.trim().is_empty());
+            lines.map(|line| serde_json::from_str(line).map_err(bad)).collect()
+        }
+    }
+}
+
+/// Writes a task's output into the workspace.
+///
+/// # Errors
+/// When the name cannot be rendered, leads out of the workspace or cannot be written.
+pub async fn write_output_file(
+    services: &Services,
+    template: &str,
+    text: &str,
+    values: &Value,
+) -> Result<(), Failure> {
+    let path = template::render(template, values).map_err(|error| {
+        Failure::new(FailureKind::Template, format!("`output_file`: {}", error.message))
+    })?;
+    let (workspace, text) = (services.workspace.clone(), text.to_owned());
+    let write = move || workspace.write_file(&path, text.as_bytes());
+    let written = tokio::task::spawn_blocking(write).await;
+    let failed = |message: String| Failure::new(FailureKind::ToolError, message);
+    match written {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(failed(format!("`output_file`: {error}"))),
+        Err(error) => Err(failed(format!("`output_file`: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_bound_by_their_form() {
+        assert_eq!(parse(OutputFormat::Text, "{"), Ok(json!("{")));
+        assert_eq!(parse(OutputFormat::Json, " {\"a\": 1}\n"), Ok(json!({"a": 1})));
+        assert_eq!(parse(OutputFormat::Jsonl, "1\n\n[2]\n"), Ok(json!([1, [2]])));
+        let error = parse(OutputFormat::Json, "none").expect_err("not JSON");
+        assert_eq!(error.kind, FailureKind::OutputFormat);
+    }
+}

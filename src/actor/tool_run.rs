@@ -1,0 +1,261 @@
+//! Runs the tool calls of one turn.
+//!
+//! Calls that only read, and delegations, run at the same time; any other call runs alone, in its
+//! place. Every call gets exactly one result, also one that is denied, unknown, wrong or crashes.
+//! Results are recorded as they come and read by the model in call order.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::agent::panic_text;
+use super::agent_steps::{StepContext, StepError, finished};
+use super::supervisor::{ChildResult, Delegation, Refused, SupervisorMsg};
+use crate::event::{Event, SharedRecord};
+use crate::id::CallKey;
+use crate::message::Json;
+use crate::permission::{NonInteractive, Verdict};
+use crate::tool::steps::{COMPACT_ANSWER, CompactInput, DelegateInput, TodoInput};
+use crate::tool::{ToolContext, ToolError, ToolOutput, arguments};
+use crate::turn::machine::PendingCall;
+use crate::turn::{Effect, Outcome, ToolFinished, ToolStarted};
+
+/// The longest that one tool call may take unless it asks for another limit: the limit of the
+/// documented shell tool.
+const TOOL_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The most characters of a child's answer that its parent reads: the documented limit of
+/// sub-agent results. The whole stands in the child's transcript.
+const CHILD_TEXT_CHARS: usize = 32_000;
+
+/// Runs the calls and gives the records of their results.
+///
+/// # Errors
+/// When the agent was told to end, or the journal failed.
+pub async fn run(
+    context: &StepContext,
+    calls: Vec<PendingCall>,
+) -> Result<Vec<SharedRecord>, StepError> {
+    let mut records = Vec::new();
+    for group in groups(context, calls) {
+        let delegates = group.iter().any(|call| call.call.name == "delegate");
+        run_group(context, group, &mut records).await?;
+        if delegates {
+            take_slot(context).await?;
+        }
+        if context.cancel.is_cancelled() {
+            return Err(StepError::Cancelled);
+        }
+    }
+    Ok(records)
+}
+
+/// The calls in order, those together that may run at the same time.
+fn groups(context: &StepContext, calls: Vec<PendingCall>) -> Vec<Vec<PendingCall>> {
+    let mut groups: Vec<(bool, Vec<PendingCall>)> = Vec::new();
+    for call in calls {
+        let spec = context.tools.iter().find(|spec| spec.name.as_str() == call.call.name);
+        let together = spec.is_none_or(|spec| spec.reads_only);
+        match groups.last_mut() {
+            Some((true, group)) if together => group.push(call),
+            _ => groups.push((together, vec![call])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+async fn run_group(
+    context: &StepContext,
+    group: Vec<PendingCall>,
+    records: &mut Vec<SharedRecord>,
+) -> Result<(), StepError> {
+    if let [call] = group.as_slice() {
+        let result = run_one(context, call).await;
+        records.extend(context.record([result]).await?);
+        return Ok(());
+    }
+    let mut running = JoinSet::new();
+    for call in group {
+        let context = context.clone();
+        running.spawn(async move { run_one(&context, &call).await });
+    }
+    while let Some(first) = running.join_next().await {
+        // What else is ready by now is recorded in the same batch.
+        let mut ready: Vec<ToolFinished> = first.into_iter().collect();
+        while let Some(Some(next)) = running.join_next().now_or_never() {
+            ready.extend(next);
+        }
+        records.extend(context.record(ready).await?);
+    }
+    Ok(())
+}
+
+/// Runs one call to its result, whatever happens.
+async fn run_one(context: &StepContext, call: &PendingCall) -> ToolFinished {
+    let began = Instant::now();
+    let body = std::panic::AssertUnwindSafe(dispatch(context, call));
+    let output = match body.catch_unwind().await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => ToolOutput::error(format!("Error: {error}")),
+        Err(panic) => ToolOutput::error(format!("Error: the tool crashed ({})", panic_text(panic.as_ref()))),
+    };
+    finished(context.turn, call, output, began.elapsed())
+}
+
+async fn dispatch(context: &StepContext, call: &PendingCall) -> Result<ToolOutput, ToolError> {
+    let (name, input) = (call.call.name.as_str(), &call.call.input);
+    if !context.tools.iter().any(|spec| spec.name.as_str() == name) {
+        return Ok(ToolOutput::error(format!("Unknown tool: {name}")));
+    }
+    if !input.as_str().trim_start().starts_with('{') {
+        return Err(ToolError::Arguments("a JSON object is needed".to_owned()));
+    }
+    if let Some(denial) = denial(context, name, input).await {
+        return Ok(ToolOutput::error(denial));
+    }
+    match name {
+        "delegate" => delegate(context, call).await,
+        "compact" => {
+            arguments::<CompactInput>(input)?;
+            Ok(ToolOutput::ok(COMPACT_ANSWER))
+        }
+        "todo_write" => Ok(ToolOutput::ok(arguments::<TodoInput>(input)?.answer())),
+        _ => {
+            let Some(tool) = context.services.tools.get(name).cloned() else {
+                return Ok(ToolOutput::error(format!("Unknown tool: {name}")));
+            };
+            if call.effect == Effect::Once {
+                let started = ToolStarted { key: call.key.clone() };
+                let recorded = context.record([Event::from(started)]).await;
+                recorded.map_err(|error| ToolError::Failed(error.to_string()))?;
+            }
+            tool.call(input.clone(), tool_context(context, call.key.clone())).await
+        }
+    }
+}
+
+/// What a tool may use in this call.
+pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
+    let services = &context.services;
+    let skills = context.spec.as_ref().map(|spec| spec.skills.as_slice());
+    ToolContext {
+        workspace: services.workspace.clone(),
+        spool: services.spool.clone(),
+        key,
+        env: Arc::new(services.env.clone()),
+        skills: skills.unwrap_or_default().into(),
+        timeout: TOOL_TIMEOUT,
+        grace_period: services.limits.grace_period,
+        cancel: context.cancel.clone(),
+    }
+}
+
+/// Why a call may not run, in words for the model; `None` when it may.
+async fn denial(context: &StepContext, name: &str, input: &Json) -> Option<String> {
+    let spec = context.spec.as_ref()?;
+    let tool = context.services.tools.get(name);
+    let texts = tool.map(|tool| tool.permission_arguments(input)).unwrap_or_default();
+    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+    let (verdict, rule) = spec.permissions.judge(name, &texts);
+    let because = rule.map_or_else(
+        || "no rule allows it".to_owned(),
+        |rule| format!("the rule `{rule}` says so"),
+    );
+    match verdict {
+        Verdict::Allow => None,
+        Verdict::Deny => Some(format!("Permission denied: {because}.")),
+        Verdict::Ask => match (&context.services.asker, spec.permissions.non_interactive) {
+            (Some(asker), _) => {
+                let what = format!("{name} {}", texts.first().copied().unwrap_or_default());
+                let allowed = asker.ask(&context.agent, what.trim_end()).await;
+                (!allowed).then(|| "Permission denied: the person who was asked said no.".to_owned())
+            }
+            (None, NonInteractive::Allow) => None,
+            (None, NonInteractive::Deny) => Some(format!(
+                "Permission denied: {because}, a person would have to be asked, and nobody is at \
+                 a terminal."
+            )),
+        },
+    }
+}
+
+/// Gives a job to a child and waits for its result.
+async fn delegate(context: &StepContext, call: &PendingCall) -> Result<ToolOutput, ToolError> {
+    let input: DelegateInput = arguments(&call.call.input)?;
+    let helpers = context.spec.as_ref().map(|spec| spec.sub_agents.as_slice()).unwrap_or_default();
+    if !helpers.contains(&input.agent) {
+        let names: Vec<_> = helpers.iter().map(crate::id::Name::as_str).collect();
+        let problem = format!("agent `{}` is not one of: {}", input.agent, names.join(", "));
+        return Err(ToolError::Arguments(problem));
+    }
+    let (reply, result) = oneshot::channel();
+    context.services.tell_supervisor(SupervisorMsg::Delegate(Delegation {
+        parent: context.agent.clone(),
+        task: context.task.clone(),
+        depth: context.depth + 1,
+        key: call.key.clone(),
+        agent: input.agent,
+        prompt: input.prompt,
+        reply,
+    }));
+    let result = tokio::select! {
+        () = context.cancel.cancelled() => return Err(ToolError::Cancelled),
+        result = result => result,
+    };
+    match result {
+        Ok(Ok(child)) => Ok(child_output(context, &child)),
+        Ok(Err(Refused(reason))) => Ok(ToolOutput::error(format!("Error: {reason}"))),
+        Err(_) => Err(ToolError::Failed("the run is ending".to_owned())),
+    }
+}
+
+/// The typed result that a parent reads, cut to a bounded digest.
+fn child_output(context: &StepContext, child: &ChildResult) -> ToolOutput {
+    let (status, text, failure) = match &child.outcome {
+        Outcome::Completed { output } => ("completed", output.text.as_str(), None),
+        Outcome::Failed { failure, partial } => {
+            let text = partial.as_ref().map_or("", |output| output.text.as_str());
+            ("failed", text, Some(failure.to_string()))
+        }
+        Outcome::Cancelled { reason } => ("cancelled", "", Some(reason.clone())),
+    };
+    let transcript = context.services.transcript(&child.agent);
+    let result = serde_json::json!({
+        "status": status,
+        "agent": child.agent,
+        "error": failure,
+        "text": digest(text),
+        "turns": child.turns,
+        "usage": child.usage,
+        "transcript": transcript,
+    });
+    let text = result.to_string();
+    if status == "completed" { ToolOutput::ok(text) } else { ToolOutput::error(text) }
+}
+
+/// The beginning and the end of a text that is too long.
+fn digest(text: &str) -> String {
+    let total = text.chars().count();
+    if total <= CHILD_TEXT_CHARS {
+        return text.to_owned();
+    }
+    let half = CHILD_TEXT_CHARS / 2;
+    let head: String = text.chars().take(half).collect();
+    let tail: String = text.chars().skip(total - half).collect();
+    format!("{head}\n... {} characters left out; see the transcript ...\n{tail}", total - 2 * half)
+}
+
+/// Takes back the slot that the agent gave up while its children were at work.
+async fn take_slot(context: &StepContext) -> Result<(), StepError> {
+    let (reply, granted) = oneshot::channel();
+    let agent = context.agent.clone();
+    context.services.tell_supervisor(SupervisorMsg::TakeSlot { agent, reply });
+    tokio::select! {
+        () = context.cancel.cancelled() => Err(StepError::Cancelled),
+        // A supervisor that is gone ends the run; the next record says so.
+        _ = granted => Ok(()),
+    }
+}
