@@ -45,6 +45,14 @@ macro_rules! events {
                 match self { $(Self::$variant(payload) => Json::encode(payload),)* }
             }
 
+            /// Appends the payload, as it stands under `data`, without a copy in between.
+            pub fn write_data(&self, out: &mut Vec<u8>) {
+                let written = match self {
+                    $(Self::$variant(payload) => serde_json::to_writer(out, payload),)*
+                };
+                written.expect("plain data with string keys always encodes into memory");
+            }
+
             /// Reads a payload; `None` for a type that this version does not know.
             ///
             /// # Errors

@@ -1,1 +1,193 @@
-//! The port to the journal: the ordered, durable events of a run.
+//! The port to the journal: the ordered, durable events of a run, and how an append can fail.
+//!
+//! Owns the handle that callers hold and the errors. Decides nothing about what is recorded: an
+//! append is written whole, numbered and acknowledged once it is durable, or it fails for good.
+
+pub mod file;
+pub mod line;
+pub mod log_line;
+pub mod memory;
+pub mod projection;
+pub mod reader;
+pub mod stamp;
+pub mod transcript;
+pub mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::event::{Draft, SharedRecord};
+use crate::id::AgentId;
+use crate::journal::memory::MemoryJournal;
+use crate::journal::writer::Mailbox;
+
+/// Why the journal could not be written, read or taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    /// There is no room; what was being written has been taken back.
+    #[error("the disk is full")]
+    Full,
+    /// The operating system refused something.
+    #[error("{0}")]
+    Io(String),
+    /// A record that had been acknowledged cannot be read back.
+    #[error("line {line} of the journal, at byte {offset}, is damaged: {reason}")]
+    Damaged {
+        /// Where the line begins, in bytes.
+        offset: u64,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A later version of the program wrote it.
+    #[error("the journal has format {0}, which is newer than this program")]
+    Newer(u64),
+    /// Another process has the run.
+    #[error("run is open in {}", holder(*.pid))]
+    Locked {
+        /// That process, if it could be told.
+        pid: Option<u32>,
+    },
+    /// A run of that id is already there.
+    #[error("{} already exists", .0.display())]
+    Exists(PathBuf),
+    /// It was closed, or its writer is gone.
+    #[error("the journal is closed")]
+    Closed,
+}
+
+fn holder(pid: Option<u32>) -> String {
+    match pid {
+        Some(pid) => format!("process {pid}"),
+        None => "another process".to_owned(),
+    }
+}
+
+impl JournalError {
+    /// Whether the disk or what is on it is at fault (exit code 74).
+    #[must_use]
+    pub fn is_disk(&self) -> bool {
+        match self {
+            Self::Full | Self::Io(_) | Self::Damaged { .. } | Self::Newer(_) => true,
+            Self::Locked { .. } | Self::Exists(_) | Self::Closed => false,
+        }
+    }
+
+    /// An operating system's refusal, with what was being done to what.
+    pub(crate) fn io(what: impl std::fmt::Display, error: &std::io::Error) -> Self {
+        Self::Io(format!("{what}: {error}"))
+    }
+}
+
+/// Hears of records once they are durable, in order, on the writer's thread: it must be quick.
+pub trait Observer: Send {
+    /// A record is durable.
+    fn committed(&mut self, record: &SharedRecord);
+
+    /// The last record of a commit batch has been given: time to flush.
+    fn batch_end(&mut self);
+}
+
+/// What appends events and waits until they are durable. Clones share one journal.
+#[derive(Clone, Debug)]
+pub struct JournalHandle(Backend);
+
+#[derive(Clone, Debug)]
+enum Backend {
+    Writer(Arc<Mailbox>),
+    Memory(MemoryJournal),
+}
+
+impl JournalHandle {
+    pub(crate) fn of_writer(mailbox: Mailbox) -> Self {
+        Self(Backend::Writer(Arc::new(mailbox)))
+    }
+
+    pub(crate) fn of_memory(journal: MemoryJournal) -> Self {
+        Self(Backend::Memory(journal))
+    }
+
+    /// Records the drafts, in order, under numbers that follow each other and within one commit
+    /// batch: after a crash either all of them are there or none. Returns once they are durable.
+    /// Dropping the future does not take the drafts back.
+    ///
+    /// # Errors
+    /// When they could not be made durable; every later append fails too.
+    pub async fn append(&self, drafts: Vec<Draft>) -> Result<Vec<SharedRecord>, JournalError> {
+        match &self.0 {
+            Backend::Writer(mailbox) => mailbox.append(drafts).await,
+            Backend::Memory(journal) => journal.append(drafts),
+        }
+    }
+
+    /// The number of the last durable record, as it grows; 0 before the first.
+    #[must_use]
+    pub fn committed(&self) -> watch::Receiver<u64> {
+        match &self.0 {
+            Backend::Writer(mailbox) => mailbox.committed(),
+            Backend::Memory(journal) => journal.committed(),
+        }
+    }
+
+    /// Every durable record of one agent, oldest first: what a restart needs.
+    ///
+    /// # Errors
+    /// When the journal cannot be read back.
+    pub async fn agent_records(&self, agent: &AgentId) -> Result<Vec<SharedRecord>, JournalError> {
+        match &self.0 {
+            Backend::Memory(journal) => Ok(journal.agent_records(agent)),
+            Backend::Writer(mailbox) => {
+                let Some(path) = mailbox.path() else {
+                    return Err(JournalError::Io("this journal cannot be read back".to_owned()));
+                };
+                let (path, agent) = (path.to_owned(), agent.clone());
+                let read = move || reader::agent_records(&path, &agent);
+                // A task of the blocking pool is lost only when the runtime shuts down.
+                tokio::task::spawn_blocking(read).await.unwrap_or(Err(JournalError::Closed))
+            }
+        }
+    }
+
+    /// Writes what has been queued, lets the observers finish, and refuses every later append.
+    pub async fn close(&self) {
+        match &self.0 {
+            Backend::Writer(mailbox) => mailbox.close().await,
+            Backend::Memory(journal) => journal.close(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Drafts and records for the tests of this folder.
+
+    use crate::event::{Draft, Record};
+    use crate::id::{AgentId, Name};
+    use crate::turn::TurnStarted;
+
+    pub(crate) fn turn(agent: &str, turn: u32) -> Draft {
+        let task = Name::new("work").expect("a name");
+        Draft::agent(&task, &AgentId::from_text(agent), TurnStarted { turn })
+    }
+
+    pub(crate) fn record(seq: u64, draft: Draft) -> Record {
+        let Draft { task, agent, event } = draft;
+        Record { seq, epoch: 1, ts_ms: 1_794_967_445_123, task, agent, event }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_whose_fault_it_is() {
+        assert!(JournalError::Full.is_disk() && JournalError::Newer(2).is_disk());
+        let locked = JournalError::Locked { pid: Some(7) };
+        assert_eq!(locked.to_string(), "run is open in process 7");
+        assert!(!locked.is_disk() && !JournalError::Closed.is_disk());
+    }
+}

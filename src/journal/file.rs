@@ -1,0 +1,312 @@
+//! The run directory: its paths, its creation, its lock, and the journal file as storage.
+//!
+//! Owns what lies where and who may write. Knows nothing of what a record means. The lock frees
+//! itself when its holder dies, so a dead process never stands in the way of a resume.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use crate::id::AgentId;
+use crate::journal::line::Position;
+use crate::journal::writer::{self, Storage};
+use crate::journal::{JournalError, JournalHandle, Observer};
+
+/// How often the lock is tried, and the pause between: a reader that looks whether the run is live
+/// holds it for microseconds, and must not make a resume believe that the run is open.
+const LOCK_TRIES: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
+/// The directory of one run. Only paths: making one touches nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunDir {
+    path: PathBuf,
+}
+
+impl RunDir {
+    /// The run directory at `path`.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The directory itself.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The journal.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.path.join("journal.jsonl")
+    }
+
+    /// The folder of the agents' transcripts and logs.
+    #[must_use]
+    pub fn agents(&self) -> PathBuf {
+        self.path.join("agents")
+    }
+
+    /// The transcript of one agent.
+    #[must_use]
+    pub fn transcript(&self, agent: &AgentId) -> PathBuf {
+        self.agents().join(format!("{}.jsonl", agent.file_stem()))
+    }
+
+    /// The log of one agent.
+    #[must_use]
+    pub fn log(&self, agent: &AgentId) -> PathBuf {
+        self.agents().join(format!("{}.log", agent.file_stem()))
+    }
+
+    /// The folder of stored outputs, named by content.
+    #[must_use]
+    pub fn results(&self) -> PathBuf {
+        self.path.join("results")
+    }
+
+    /// The folder of tool results that are not recorded yet.
+    #[must_use]
+    pub fn spool(&self) -> PathBuf {
+        self.path.join("spool")
+    }
+
+    /// The folder of folded states.
+    #[must_use]
+    pub fn snapshots(&self) -> PathBuf {
+        self.path.join("snapshots")
+    }
+
+    /// The lock.
+    #[must_use]
+    pub fn lock_file(&self) -> PathBuf {
+        self.path.join("LOCK")
+    }
+
+    /// Whether a process holds the run.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        // A shared lock, so that any number of readers can look at the same time.
+        let Ok(file) = File::open(self.lock_file()) else { return false };
+        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
+        locked == Err(rustix::io::Errno::WOULDBLOCK)
+    }
+
+    /// Makes the directory of a new run, with an empty journal, and takes its lock. When this
+    /// returns, the directory survives a power cut; so the first acknowledged record does too.
+    ///
+    /// # Errors
+    /// When the directory exists or cannot be made.
+    pub fn create(&self) -> Result<OwnedRun, JournalError> {
+        self.make().map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => JournalError::Exists(self.path.clone()),
+            _ => JournalError::io(self.path.display(), &error),
+        })?;
+        let owned = self.own()?;
+        self.make_durable().map_err(|error| JournalError::io(self.path.display(), &error))?;
+        Ok(owned)
+    }
+
+    fn make(&self) -> io::Result<()> {
+        let folder = |path: &Path| DirBuilder::new().mode(0o700).create(path);
+        if let Some(parent) = self.path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        }
+        folder(&self.path)?;
+        for path in [self.agents(), self.results(), self.spool(), self.snapshots()] {
+            folder(&path)?;
+        }
+        let mut options = OpenOptions::new();
+        options.append(true).create_new(true).mode(0o600).open(self.journal())?.sync_all()
+    }
+
+    /// Syncs the new entries: those of the run, the run's own, and that of the folder above.
+    fn make_durable(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()?;
+        let path = fs::canonicalize(&self.path)?;
+        path.ancestors().skip(1).take(2).try_for_each(|above| match File::open(above) {
+            Ok(folder) => folder.sync_all(),
+            // A folder that we may not read is one that we did not make.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Takes the lock of the run, or says who has it.
+    ///
+    /// # Errors
+    /// [`JournalError::Locked`] when another process has it.
+    pub fn own(&self) -> Result<OwnedRun, JournalError> {
+        let path = self.lock_file();
+        let io = |error: io::Error| JournalError::io(path.display(), &error);
+        // Files are opened close-on-exec, so that no tool process inherits the lock.
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.open(&path).map_err(io)?;
+        for left in (0..LOCK_TRIES).rev() {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(rustix::io::Errno::WOULDBLOCK) if left > 0 => std::thread::sleep(LOCK_PAUSE),
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    let mut text = String::new();
+                    let holder = file.read_to_string(&mut text).ok();
+                    let holder = holder.and_then(|_| serde_json::from_str::<Holder>(&text).ok());
+                    return Err(JournalError::Locked { pid: holder.map(|holder| holder.pid) });
+                }
+                Err(error) => return Err(io(error.into())),
+            }
+        }
+        let holder = serde_json::to_string(&Holder::this()).expect("plain data encodes");
+        let written = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
+        written.map_err(io)?;
+        Ok(OwnedRun { dir: self.clone(), lock: Arc::new(file) })
+    }
+}
+
+/// Who holds a run; for people only, the lock itself is what counts.
+#[derive(Serialize, Deserialize)]
+struct Holder {
+    pid: u32,
+    boot_id: String,
+    host: String,
+}
+
+impl Holder {
+    fn this() -> Self {
+        let kernel = |name: &str| {
+            let text = fs::read_to_string(Path::new("/proc/sys/kernel").join(name));
+            text.unwrap_or_default().trim().to_owned()
+        };
+        Self {
+            pid: std::process::id(),
+            boot_id: kernel("random/boot_id"),
+            host: kernel("hostname"),
+        }
+    }
+}
+
+/// The right to write to a run: its lock is held until the last clone is dropped, and a writer
+/// keeps one of its own.
+#[derive(Clone, Debug)]
+pub struct OwnedRun {
+    dir: RunDir,
+    lock: Arc<File>,
+}
+
+impl OwnedRun {
+    /// The run directory.
+    #[must_use]
+    pub fn dir(&self) -> &RunDir {
+        &self.dir
+    }
+
+    /// Starts the writer of the journal, which goes on at `at`.
+    ///
+    /// # Errors
+    /// When the journal cannot be opened or does not end at `at`.
+    pub fn start_writer(
+        &self,
+        at: Position,
+        observers: Vec<Box<dyn Observer>>,
+    ) -> Result<JournalHandle, JournalError> {
+        let path = self.dir.journal();
+        let opened = OpenOptions::new().append(true).open(&path);
+        let file = opened.map_err(|error| JournalError::io(path.display(), &error))?;
+        let storage = JournalFile { file, _lock: self.lock.clone() };
+        writer::start(storage, at, Some(path), observers)
+    }
+}
+
+/// The journal file, open for append.
+#[derive(Debug)]
+struct JournalFile {
+    file: File,
+    /// No writer without the lock, however long it takes to end.
+    _lock: Arc<File>,
+}
+
+impl Storage for JournalFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.file.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::testing::turn;
+
+    #[tokio::test]
+    async fn a_new_run_is_private_locked_and_written() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("state").join("run"));
+        assert!(!dir.is_live());
+        let owned = dir.create().unwrap();
+        assert!(dir.is_live());
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o777;
+        for folder in [dir.path().to_owned(), dir.agents(), dir.results(), dir.spool()] {
+            assert_eq!(mode(folder), 0o700);
+        }
+        assert_eq!((mode(dir.journal()), mode(dir.lock_file())), (0o600, 0o600));
+        assert_eq!(dir.create().unwrap_err(), JournalError::Exists(dir.path().to_owned()));
+
+        let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
+        let made = journal.append(vec![turn("a", 1), turn("b", 1)]).await.unwrap();
+        let of_a = journal.agent_records(&AgentId::from_text("a")).await.unwrap();
+        assert_eq!(of_a, made[..1]);
+
+        drop(owned);
+        assert!(dir.is_live(), "the writer still holds the lock");
+        journal.close().await;
+        assert!(!dir.is_live());
+    }
+
+    #[test]
+    fn a_second_owner_is_refused_and_told_who_has_it() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("run"));
+        let first = dir.create().unwrap();
+        let pid = Some(std::process::id());
+        assert_eq!(dir.own().unwrap_err(), JournalError::Locked { pid });
+        drop(first);
+        assert!(dir.own().is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_removed_journal_is_noticed() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("run"));
+        let journal = dir.create().unwrap().start_writer(Position::START, Vec::new()).unwrap();
+        journal.append(vec![turn("a", 1)]).await.unwrap();
+        fs::remove_file(dir.journal()).unwrap();
+        assert!(journal.append(vec![turn("a", 2)]).await.unwrap_err().is_disk());
+    }
+}

@@ -1,0 +1,414 @@
+//! One record as one line of the journal: framing, checksum chain, and nothing of files.
+//!
+//! A line is `{"v","seq","bt","be","ep","ts","task","agent","type","data","crc"}`. The checksum is
+//! crc32c over all bytes before `,"crc"`, seeded with the previous line's, so that a line proves
+//! everything before it. Pure: bytes in, bytes out.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::event::{Draft, Event, Record};
+use crate::id::{AgentId, Name};
+use crate::journal::stamp;
+
+/// The format that is written; a higher one is refused.
+pub const FORMAT: u64 = 1;
+
+/// The length of `,"crc":"xxxxxxxx"}` and the newline: always the last bytes of a line.
+pub const TAIL: usize = 19;
+
+const CRC_KEY: &[u8] = b",\"crc\":\"";
+
+/// A place between two lines, and all that is needed to go on writing or reading there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The number of the next record.
+    pub seq: u64,
+    /// The checksum of the line before.
+    pub crc: u32,
+    /// For a writer the epoch of what it writes; for a reader that of the line before.
+    pub epoch: u64,
+    /// Where the next line begins, in bytes.
+    pub offset: u64,
+}
+
+impl Position {
+    /// The beginning of a new journal.
+    pub const START: Self = Self { seq: 1, crc: 0, epoch: 1, offset: 0 };
+}
+
+/// What the lines of one commit batch have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The number of its first record.
+    pub first: u64,
+    /// The number of its last record.
+    pub last: u64,
+    /// The epoch that writes it.
+    pub epoch: u64,
+    /// Wall time in milliseconds since the Unix epoch.
+    pub ts_ms: i64,
+}
+
+/// Appends the part of a line that does not depend on its place: task, agent, type and data.
+///
+/// JSON that is kept verbatim may hold a raw newline between two tokens, and a line must not: it
+/// becomes a space, in the draft too, so that what is kept in memory is what a reader would read.
+pub fn write_body(draft: &mut Draft, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"task\":");
+    write_text(draft.task.as_ref().map(Name::as_str), out);
+    out.extend_from_slice(b",\"agent\":");
+    write_text(draft.agent.as_ref().map(AgentId::as_str), out);
+    out.extend_from_slice(b",\"type\":\"");
+    out.extend_from_slice(draft.event.kind().as_bytes());
+    out.extend_from_slice(b"\",\"data\":");
+    let data_at = out.len();
+    draft.event.write_data(out);
+    let data = &mut out[data_at..];
+    if !data.contains(&b'\n') {
+        return;
+    }
+    for byte in &mut *data {
+        if *byte == b'\n' {
+            *byte = b' ';
+        }
+    }
+    let text = std::str::from_utf8(data).unwrap_or_default();
+    if let Ok(Some(event)) = Event::decode(draft.event.kind(), text) {
+        draft.event = event;
+    }
+}
+
+fn write_text(text: Option<&str>, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, &text).expect("a text always encodes into memory");
+}
+
+/// Writes the lines of one commit batch, one after the other.
+#[derive(Debug)]
+pub struct Framer {
+    batch: Batch,
+    seq: u64,
+    crc: u32,
+    stamp: Vec<u8>,
+}
+
+impl Framer {
+    /// Begins a batch whose first line follows one with the checksum `crc`.
+    #[must_use]
+    pub fn new(batch: Batch, crc: u32) -> Self {
+        let mut stamp = Vec::with_capacity(stamp::LEN);
+        stamp::write(batch.ts_ms, &mut stamp);
+        Self { batch, seq: batch.first, crc, stamp }
+    }
+
+    /// Appends the next line around a body made by [`write_body`]; returns its number.
+    pub fn write(&mut self, body: &[u8], out: &mut Vec<u8>) -> u64 {
+        let seq = self.seq;
+        let start = out.len();
+        out.extend_from_slice(b"{\"v\":1,\"seq\":");
+        write_number(seq, out);
+        out.extend_from_slice(b",\"bt\":");
+        write_number(self.batch.first, out);
+        let end: &[u8] = if seq == self.batch.last { b"true" } else { b"false" };
+        out.extend_from_slice(b",\"be\":");
+        out.extend_from_slice(end);
+        out.extend_from_slice(b",\"ep\":");
+        write_number(self.batch.epoch, out);
+        out.extend_from_slice(b",\"ts\":\"");
+        out.extend_from_slice(&self.stamp);
+        out.push(b'"');
+        out.extend_from_slice(body);
+        self.crc = crc32c::crc32c_append(self.crc, &out[start..]);
+        out.extend_from_slice(CRC_KEY);
+        for shift in (0..8).rev() {
+            out.push(b"0123456789abcdef"[(self.crc >> (shift * 4) & 15) as usize]);
+        }
+        out.extend_from_slice(b"\"}\n");
+        self.seq += 1;
+        seq
+    }
+
+    /// The checksum of the last line written.
+    #[must_use]
+    pub fn crc(&self) -> u32 {
+        self.crc
+    }
+}
+
+fn write_number(mut number: u64, out: &mut Vec<u8>) {
+    // 20 digits hold every 64-bit number.
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It is cut off.
+    #[error("it has no end")]
+    Unended,
+    /// Its bytes are not those that were written, or not after that line.
+    #[error("its checksum does not match")]
+    Checksum,
+    /// It is not a record.
+    #[error("{0}")]
+    Shape(String),
+    /// It is not the next record.
+    #[error("number {0} stands out of order")]
+    Order(u64),
+    /// A later format wrote it.
+    #[error("it has format {0}")]
+    Newer(u64),
+}
+
+/// A line that was read: the envelope, with the payload still as text.
+#[derive(Debug)]
+pub struct Line<'a> {
+    /// The record's number.
+    pub seq: u64,
+    /// The number of the first record of its commit batch.
+    pub batch: u64,
+    /// Whether it is the last of its commit batch.
+    pub ends_batch: bool,
+    /// The epoch that wrote it.
+    pub epoch: u64,
+    /// Wall time in milliseconds since the Unix epoch.
+    pub ts_ms: i64,
+    /// The task, if any.
+    pub task: Option<Cow<'a, str>>,
+    /// The agent, if any.
+    pub agent: Option<Cow<'a, str>>,
+    /// The type of the event.
+    pub kind: Cow<'a, str>,
+    /// The payload.
+    pub data: &'a str,
+    /// Whether a program that does not know the type must not go on with the run.
+    pub critical: bool,
+    /// Its checksum, which seeds the next line's.
+    pub crc: u32,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    v: u64,
+    seq: u64,
+    bt: u64,
+    be: bool,
+    ep: u64,
+    #[serde(borrow)]
+    ts: Cow<'a, str>,
+    #[serde(default)]
+    task: Option<Cow<'a, str>>,
+    #[serde(default)]
+    agent: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+    #[serde(default)]
+    crit: bool,
+}
+
+/// Reads a line, newline included, that follows one with the checksum `crc`.
+///
+/// # Errors
+/// When the line is cut, altered, not a record, or of a later format.
+pub fn decode(line: &[u8], crc: u32) -> Result<Line<'_>, Fault> {
+    let (front, recorded) = split_tail(line)?;
+    let crc = crc32c::crc32c_append(crc, front);
+    if recorded != crc {
+        return Err(Fault::Checksum);
+    }
+    let shape = |reason: String| match newer(line) {
+        Some(format) => Fault::Newer(format),
+        None => Fault::Shape(reason),
+    };
+    let envelope: Envelope<'_> =
+        serde_json::from_slice(line).map_err(|error| shape(error.to_string()))?;
+    if envelope.v > FORMAT {
+        return Err(Fault::Newer(envelope.v));
+    }
+    let Some(ts_ms) = stamp::parse(&envelope.ts) else {
+        return Err(Fault::Shape(format!("`{}` is not a time", envelope.ts)));
+    };
+    Ok(Line {
+        seq: envelope.seq,
+        batch: envelope.bt,
+        ends_batch: envelope.be,
+        epoch: envelope.ep,
+        ts_ms,
+        task: envelope.task,
+        agent: envelope.agent,
+        kind: envelope.kind,
+        data: envelope.data.get(),
+        critical: envelope.crit,
+        crc,
+    })
+}
+
+/// What the checksum covers, and the checksum that the line carries.
+fn split_tail(line: &[u8]) -> Result<(&[u8], u32), Fault> {
+    if line.last() != Some(&b'\n') {
+        return Err(Fault::Unended);
+    }
+    let (front, tail) = line.split_at(line.len().saturating_sub(TAIL));
+    let hex = tail.strip_prefix(CRC_KEY).and_then(|rest| rest.strip_suffix(b"\"}\n"));
+    let Some(hex) = hex else { return Err(Fault::Shape("it carries no checksum".to_owned())) };
+    let crc = hex.iter().try_fold(0u32, |sum, byte| match byte {
+        b'0'..=b'9' => Some(sum << 4 | u32::from(byte - b'0')),
+        b'a'..=b'f' => Some(sum << 4 | u32::from(byte - b'a' + 10)),
+        _ => None,
+    });
+    crc.map(|crc| (front, crc)).ok_or(Fault::Checksum)
+}
+
+/// The format of a line that says it is newer than [`FORMAT`].
+#[must_use]
+pub fn newer(line: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Version {
+        v: u64,
+    }
+    let version: Version = serde_json::from_slice(line).ok()?;
+    (version.v > FORMAT).then_some(version.v)
+}
+
+/// The `bt` of a line that has the shape of a record, without a look at its checksum: what the
+/// torn-tail rule asks of the lines after a bad one.
+#[must_use]
+pub fn batch_of(line: &[u8]) -> Option<u64> {
+    split_tail(line).ok()?;
+    let envelope: Envelope<'_> = serde_json::from_slice(line).ok()?;
+    Some(envelope.bt)
+}
+
+impl Line<'_> {
+    /// The record; `None` when this program does not know its type.
+    ///
+    /// # Errors
+    /// When the payload does not fit the type or the task is not a name.
+    pub fn record(&self) -> Result<Option<Record>, Fault> {
+        let bad = |error: String| Fault::Shape(format!("{}: {error}", self.kind));
+        let event = Event::decode(&self.kind, self.data).map_err(|error| bad(error.to_string()))?;
+        let task = self.task.as_deref().map(Name::new).transpose();
+        let task = task.map_err(|error| bad(error.to_string()))?;
+        let agent = self.agent.as_deref().map(AgentId::from_text);
+        let (seq, epoch, ts_ms) = (self.seq, self.epoch, self.ts_ms);
+        Ok(event.map(|event| Record { seq, epoch, ts_ms, task, agent, event }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::RunPaused;
+    use crate::journal::testing::turn;
+    use crate::message::{Json, StopReason, Usage};
+    use crate::turn::ModelResponded;
+
+    fn frame(draft: &mut Draft, batch: Batch, crc: u32) -> (Vec<u8>, u32) {
+        let (mut body, mut out) = (Vec::new(), Vec::new());
+        write_body(draft, &mut body);
+        let mut framer = Framer::new(batch, crc);
+        framer.write(&body, &mut out);
+        (out, framer.crc())
+    }
+
+    const BATCH: Batch = Batch { first: 411, last: 411, epoch: 3, ts_ms: 1_794_967_445_123 };
+
+    #[test]
+    fn a_line_is_exactly_this() {
+        let (line, crc) = frame(&mut turn("work/helper-2", 7), BATCH, 0);
+        let front = r#"{"v":1,"seq":411,"bt":411,"be":true,"ep":3,"ts":"2026-11-18T02:04:05.123Z","task":"work","agent":"work/helper-2","type":"turn.started","data":{"turn":7}"#;
+        assert_eq!(crc, crc32c::crc32c(front.as_bytes()));
+        let whole = format!("{front},\"crc\":\"{crc:08x}\"}}\n");
+        assert_eq!(String::from_utf8(line).unwrap(), whole);
+        assert_eq!(whole.len() - front.len(), TAIL);
+    }
+
+    #[test]
+    fn a_run_event_has_null_for_task_and_agent() {
+        let mut draft = Draft::run(RunPaused { reason: "x".to_owned() });
+        let (line, _) = frame(&mut draft, BATCH, 9);
+        let text = String::from_utf8(line.clone()).unwrap();
+        assert!(text.contains(r#","task":null,"agent":null,"type":"run.paused","#), "{text}");
+        let read = decode(&line, 9).unwrap().record().unwrap().unwrap();
+        assert_eq!((read.task, read.agent, read.event), (None, None, draft.event));
+    }
+
+    #[test]
+    fn raw_newlines_in_verbatim_json_become_spaces() {
+        let message = Json::parse("{\n\"role\":\"assistant\", \"content\":[\n]}".to_owned());
+        let responded = ModelResponded {
+            turn: 1,
+            model: Name::new("m").unwrap(),
+            message: message.unwrap(),
+            stop: StopReason::EndTurn,
+            usage: Usage::default(),
+            cost_usd: None,
+        };
+        let mut draft = Draft::run(responded);
+        let (line, _) = frame(&mut draft, BATCH, 0);
+        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let read = decode(&line, 0).unwrap().record().unwrap().unwrap();
+        assert_eq!(read.event, draft.event);
+    }
+
+    #[test]
+    fn a_later_format_is_named() {
+        let mut line = br#"{"v":2,"what":1"#.to_vec();
+        let crc = crc32c::crc32c(&line);
+        line.extend_from_slice(format!(",\"crc\":\"{crc:08x}\"}}\n").as_bytes());
+        assert_eq!(decode(&line, 0).unwrap_err(), Fault::Newer(2));
+    }
+
+    #[test]
+    fn an_unknown_type_is_no_record_but_keeps_the_chain() {
+        let mut line = br#"{"v":1,"seq":1,"bt":1,"be":true,"ep":1,"ts":"2026-11-18T02:14:05.123Z","type":"later.on","data":{},"crit":true"#.to_vec();
+        let crc = crc32c::crc32c(&line);
+        line.extend_from_slice(format!(",\"crc\":\"{crc:08x}\"}}\n").as_bytes());
+        let read = decode(&line, 0).unwrap();
+        assert_eq!((read.record().unwrap(), read.crc, read.critical), (None, crc, true));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_framed_is_read(
+            reason in ".*", agent in "[ -~é]{1,20}", first in 1..u64::MAX / 2, more in 0..9u64,
+            epoch: u64, crc: u32, ts_ms in 0..4_000_000_000_000i64,
+        ) {
+            let mut draft = Draft::run(RunPaused { reason });
+            draft.agent = Some(AgentId::from_text(&agent));
+            let batch = Batch { first, last: first + more, epoch, ts_ms };
+            let (bytes, next) = frame(&mut draft, batch, crc);
+            let line = decode(&bytes, crc).unwrap();
+            prop_assert_eq!((line.seq, line.batch, line.crc), (first, first, next));
+            prop_assert_eq!(line.ends_batch, more == 0);
+            prop_assert_eq!(batch_of(&bytes), Some(first));
+            let record = line.record().unwrap().unwrap();
+            let Draft { task, agent, event } = draft;
+            prop_assert_eq!(record, Record { seq: first, epoch, ts_ms, task, agent, event });
+        }
+
+        #[test]
+        fn any_flipped_bit_is_noticed(place: prop::sample::Index, bit in 0..8u8) {
+            let (mut bytes, _) = frame(&mut turn("work", 1), BATCH, 5);
+            let at = place.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            prop_assert!(decode(&bytes, 5).is_err());
+        }
+    }
+}

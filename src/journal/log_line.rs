@@ -1,0 +1,366 @@
+//! One line of plain words per record, for people: the agents' logs and `tail`.
+//!
+//! Pure. Owns the wording. What models and tools wrote is shortened and its control characters are
+//! escaped, so that it can neither forge a line nor steer a terminal.
+
+mod words;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::event::{Event, Record, RunStatus};
+use crate::journal::log_line::words::{bytes, cut, duration, first_line, plural, tokens};
+use crate::journal::stamp;
+use crate::message::{Json, StopReason};
+use crate::output::Output;
+use crate::turn::{AgentEnded, ModelResponded, Outcome, Program, ToolFinished, ToolStatus};
+
+/// The most characters of foreign text in a line: with the rest it fits two rows of a terminal.
+const QUOTED: usize = 160;
+
+/// The line of a record, without a newline: `HH:MM:SS.mmm` in UTC and what happened.
+#[must_use]
+pub fn line_for(record: &Record) -> String {
+    let stamp = stamp::text(record.ts_ms);
+    // Past the date and its `T`, without the `Z`.
+    let mut line = format!("{} ", &stamp[11..stamp::LEN - 1]);
+    // Writing to a string cannot fail.
+    let _ = describe(&record.event, &mut line);
+    line
+}
+
+fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
+    match event {
+        Event::RunCreated(_)
+        | Event::RunOpened(_)
+        | Event::RunPaused(_)
+        | Event::RunCompleted(_)
+        | Event::GatewayParked(_)
+        | Event::GatewayResumed(_)
+        | Event::GatewayBreaker(_) => describe_run(event, out),
+        Event::TaskReady(_)
+        | Event::TaskStarted(_)
+        | Event::TaskRetrying(_)
+        | Event::TaskCompleted(_)
+        | Event::TaskFailed(_)
+        | Event::TaskSkipped(_)
+        | Event::TaskCancelled(_) => describe_task(event, out),
+        Event::ContextEdited(_)
+        | Event::CompactionRequested(_)
+        | Event::CompactionFinished(_)
+        | Event::CompactionFailed(_)
+        | Event::CompactionBreaker(_) => describe_context(event, out),
+        Event::AgentSpawned(spawned) => match &spawned.program {
+            Program::Model { agent, prompt } => {
+                write!(out, "spawned as {agent}: {}", first_line(prompt, QUOTED))
+            }
+            Program::Command { run, .. } => write!(out, "$ {}", first_line(run, QUOTED)),
+        },
+        Event::AgentRestarted(e) => {
+            write!(out, "restarted ({}): {}", e.restart, first_line(&e.reason, QUOTED))
+        }
+        Event::AgentEnded(ended) => describe_end(ended, out),
+        Event::TurnStarted(e) => write!(out, "turn {}", e.turn),
+        Event::ModelRequested(e) => {
+            let (count, size) = (plural(e.messages as u64, "message"), bytes(e.bytes as u64));
+            write!(out, "calling {}: {count}, {size}", e.model)
+        }
+        Event::ModelResponded(responded) => describe_reply(responded, out),
+        Event::ModelFailed(e) => {
+            let message = first_line(&e.failure.message, QUOTED);
+            write!(
+                out,
+                "failed: model call, attempt {}: {}: {message}",
+                e.attempt, e.failure.kind
+            )?;
+            match e.retry_in_ms {
+                Some(pause) => write!(out, "; next attempt in {}", duration(pause)),
+                None => Ok(()),
+            }
+        }
+        Event::ToolIntended(e) => {
+            write!(out, "{} {}", cut(&e.name, QUOTED), argument(&e.input))
+        }
+        Event::ToolStarted(e) => write!(out, "call {} started", cut(e.key.as_str(), QUOTED)),
+        Event::ToolFinished(finished) => describe_result(finished, out),
+    }
+}
+
+fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
+    match event {
+        Event::RunCreated(e) => {
+            let count = plural(e.tasks.len() as u64, "task");
+            write!(out, "run {} of {} created: {count}", e.run, cut(&e.workflow, QUOTED))
+        }
+        Event::RunOpened(e) => write!(out, "run opened by process {} ({})", e.pid, e.epoch),
+        Event::RunPaused(e) => write!(out, "run paused: {}", first_line(&e.reason, QUOTED)),
+        Event::RunCompleted(e) => {
+            let status = match e.status {
+                RunStatus::Completed => "completed",
+                RunStatus::Partial => "partly completed",
+                RunStatus::Failed => "failed",
+                RunStatus::Cancelled => "cancelled",
+            };
+            let (read, made) = (tokens(e.usage.context()), tokens(e.usage.output));
+            write!(out, "run {status}: {read} in / {made} out")?;
+            e.cost_usd.map_or(Ok(()), |cost| write!(out, ", ${cost:.4}"))
+        }
+        Event::GatewayParked(e) => {
+            let (pause, reason) = (duration(e.for_ms), first_line(&e.reason, QUOTED));
+            write!(out, "{} asks everybody to wait {pause}: {reason}", e.provider)
+        }
+        Event::GatewayResumed(e) => write!(out, "{} may be called again", e.provider),
+        Event::GatewayBreaker(e) => {
+            write!(out, "breaker of {} is {}", e.provider, words::breaker(e.state))
+        }
+        other => out.write_str(other.kind()),
+    }
+}
+
+fn describe_task(event: &Event, out: &mut String) -> std::fmt::Result {
+    match event {
+        Event::TaskReady(_) => out.write_str("task ready"),
+        Event::TaskStarted(e) => {
+            write!(out, "task started, attempt {}, by {}", e.attempt, cut(e.agent.as_str(), QUOTED))
+        }
+        Event::TaskRetrying(e) => {
+            let message = first_line(&e.failure.message, QUOTED);
+            let (kind, pause) = (e.failure.kind, duration(e.pause_ms));
+            write!(out, "attempt {} failed: {kind}: {message}; next attempt in {pause}", e.attempt)
+        }
+        Event::TaskCompleted(e) => write!(out, "task completed{}", after_colon(&e.output)),
+        Event::TaskFailed(e) => {
+            let message = first_line(&e.failure.message, QUOTED);
+            write!(out, "task failed: {}: {message}", e.failure.kind)
+        }
+        Event::TaskSkipped(e) => write!(out, "task skipped: {}", first_line(&e.reason, QUOTED)),
+        Event::TaskCancelled(e) => write!(out, "task cancelled: {}", first_line(&e.reason, QUOTED)),
+        other => out.write_str(other.kind()),
+    }
+}
+
+fn describe_context(event: &Event, out: &mut String) -> std::fmt::Result {
+    match event {
+        Event::ContextEdited(e) => {
+            let (before, after) = (tokens(e.before_tokens), tokens(e.after_tokens));
+            write!(out, "view edited by {}: {before} -> {after} tokens", cut(&e.layer, QUOTED))
+        }
+        Event::CompactionRequested(e) => {
+            write!(out, "compaction asked for: messages {} to {}", e.from, e.to)
+        }
+        Event::CompactionFinished(e) => {
+            let (before, after) = (tokens(e.before_tokens), tokens(e.after_tokens));
+            write!(out, "compacted {before} -> {after} tokens")
+        }
+        Event::CompactionFailed(e) => {
+            write!(out, "failed: compaction: {}", first_line(&e.reason, QUOTED))
+        }
+        Event::CompactionBreaker(e) => {
+            write!(out, "breaker of compaction is {}", words::breaker(e.state))
+        }
+        other => out.write_str(other.kind()),
+    }
+}
+
+fn describe_end(ended: &AgentEnded, out: &mut String) -> std::fmt::Result {
+    let turns = plural(u64::from(ended.turns), "turn");
+    match &ended.outcome {
+        Outcome::Completed { output } => write!(out, "done after {turns}{}", after_colon(output)),
+        Outcome::Failed { failure, .. } => {
+            let message = first_line(&failure.message, QUOTED);
+            write!(out, "failed: after {turns}: {}: {message}", failure.kind)
+        }
+        Outcome::Cancelled { reason } => {
+            write!(out, "cancelled after {turns}: {}", first_line(reason, QUOTED))
+        }
+    }
+}
+
+fn after_colon(output: &Output) -> String {
+    let line = first_line(&output.text, QUOTED);
+    if line.is_empty() { String::new() } else { format!(": {line}") }
+}
+
+/// What the log says of a block; everything else is skipped without being built.
+#[derive(Deserialize)]
+struct BlockPeek<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(borrow, default)]
+    text: Option<&'a RawValue>,
+}
+
+fn describe_reply(responded: &ModelResponded, out: &mut String) -> std::fmt::Result {
+    #[derive(Deserialize)]
+    struct Peek<'a> {
+        #[serde(borrow)]
+        content: Vec<BlockPeek<'a>>,
+    }
+    let peek = serde_json::from_str::<Peek<'_>>(responded.message.as_str());
+    let blocks = peek.map(|peek| peek.content).unwrap_or_default();
+    let calls = blocks.iter().filter(|block| block.r#type == "tool_use").count() as u64;
+    out.write_str("model replied: ")?;
+    if calls > 0 {
+        write!(out, "{}, ", plural(calls, "tool call"))?;
+    }
+    let usage = &responded.usage;
+    write!(out, "{} in / {} out", tokens(usage.context()), tokens(usage.output))?;
+    match &responded.stop {
+        StopReason::EndTurn | StopReason::ToolUse => {}
+        StopReason::MaxTokens => out.write_str(", cut at the output limit")?,
+        StopReason::StopSequence => out.write_str(", stop sequence")?,
+        StopReason::PauseTurn => out.write_str(", paused")?,
+        StopReason::Refusal(_) => out.write_str(", refused")?,
+        StopReason::ContextWindowExceeded => out.write_str(", context window full")?,
+        StopReason::Interrupted(reason) | StopReason::Other(reason) => {
+            write!(out, ", {}", first_line(reason, QUOTED))?;
+        }
+    }
+    let text = blocks.iter().find_map(|block| block.text);
+    let text = text.and_then(|raw| serde_json::from_str::<Cow<'_, str>>(raw.get()).ok());
+    match text.as_deref().map(|text| first_line(text, QUOTED)) {
+        Some(line) if !line.is_empty() => write!(out, ": {line}"),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The arguments by which a call is best known, the most telling first.
+const TELLING: [&str; 8] =
+    ["command", "path", "pattern", "agent", "name", "query", "url", "prompt"];
+
+/// A call's most telling argument, or all of them as JSON.
+fn argument(input: &Json) -> String {
+    let fields = serde_json::from_str::<BTreeMap<Cow<'_, str>, &RawValue>>(input.as_str());
+    let fields = fields.unwrap_or_default();
+    let telling = TELLING.iter().find_map(|name| {
+        let raw = fields.get(*name)?;
+        serde_json::from_str::<String>(raw.get()).ok()
+    });
+    match telling {
+        Some(text) => first_line(&text, QUOTED),
+        None => first_line(input.as_str(), QUOTED),
+    }
+}
+
+fn describe_result(finished: &ToolFinished, out: &mut String) -> std::fmt::Result {
+    #[derive(Deserialize)]
+    struct Peek<'a> {
+        #[serde(borrow, default)]
+        content: Option<&'a RawValue>,
+    }
+    let peek = serde_json::from_str::<Peek<'_>>(finished.block.as_str());
+    let raw = peek.ok().and_then(|peek| peek.content).map_or("\"\"", RawValue::get);
+    let text = match serde_json::from_str::<Cow<'_, str>>(raw) {
+        Ok(text) => text,
+        Err(_) => first_text(raw),
+    };
+    let status = match finished.status {
+        ToolStatus::Ok => "ok",
+        ToolStatus::Error => "failed",
+        ToolStatus::Unknown => "interrupted",
+    };
+    let size = finished.stored.as_ref().map_or(text.len() as u64, |stored| stored.bytes);
+    let (took, size) = (duration(finished.took_ms), bytes(size));
+    write!(out, "{} {status} ({took}, {size}", cut(&finished.name, QUOTED))?;
+    match finished.exit_code {
+        Some(code) if code != 0 => write!(out, ", exit {code})")?,
+        Some(_) | None => out.write_str(")")?,
+    }
+    let line = first_line(&text, QUOTED);
+    if line.is_empty() { Ok(()) } else { write!(out, ": {line}") }
+}
+
+/// The first text of a list of blocks.
+fn first_text(raw: &str) -> Cow<'_, str> {
+    let blocks = serde_json::from_str::<Vec<BlockPeek<'_>>>(raw).unwrap_or_default();
+    let text = blocks.iter().find_map(|block| block.text);
+    let text = text.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+    Cow::Owned(text.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::context::{CompactionFinished, Edit};
+    use crate::event::Draft;
+    use crate::failure::{Failure, FailureKind};
+    use crate::journal::testing::{record, turn};
+    use crate::journal::transcript::testing::{draft, finished, intended, responded, spawned};
+    use crate::message::Usage;
+    use crate::turn::ModelFailed;
+
+    fn line(draft: Draft) -> String {
+        line_for(&record(1, draft))
+    }
+
+    #[test]
+    fn lines_read_like_this() {
+        let failure = Failure::new(FailureKind::RateLimit, "slow down");
+        let failed = ModelFailed { turn: 1, attempt: 2, failure, retry_in_ms: Some(2000) };
+        let compacted = CompactionFinished {
+            layer: "summary".to_owned(),
+            edit: Edit::Replace { from: 0, to: 1, with: Vec::new() },
+            before_tokens: 51_200,
+            after_tokens: 8_000,
+            usage: Usage::default(),
+            cost_usd: None,
+        };
+        let big = format!("first line\nsecond{}", "x".repeat(2083));
+        for (draft, expected) in [
+            (turn("a", 3), "turn 3"),
+            (spawned("\n  Read it.\nThen\n"), "spawned as helper: Read it. …"),
+            (responded(1), "model replied: 2 tool calls, 1.2k in / 210 out: Looking."),
+            (intended(1, 0, "read_file", r#"{"limit":5,"path":"src/a.rs"}"#), "read_file src/a.rs"),
+            (intended(1, 0, "later", r#"{"a":[1]}"#), r#"later {"a":[1]}"#),
+            (finished(1, 0, ToolStatus::Ok, &big), "read_file ok (12 ms, 2.1 kB): first line …"),
+            (finished(1, 0, ToolStatus::Error, "no"), "read_file failed (12 ms, 2 B): no"),
+            (
+                draft(failed),
+                "failed: model call, attempt 2: rate_limit: slow down; next attempt in 2.0 s",
+            ),
+            (draft(compacted), "compacted 51k -> 8.0k tokens"),
+        ] {
+            assert_eq!(line(draft), format!("02:04:05.123 {expected}"));
+        }
+    }
+
+    #[test]
+    fn blocks_show_their_first_text() {
+        let Draft { event: Event::ToolFinished(mut result), .. } =
+            finished(1, 0, ToolStatus::Ok, "")
+        else {
+            panic!("a result");
+        };
+        let block = r#"{"type":"tool_result","tool_use_id":"1","content":[{"type":"image","source":{}},{"type":"text","text":"a pict\u001bure"}]}"#;
+        result.block = Json::parse(block.to_owned()).unwrap();
+        let expected = "02:04:05.123 read_file ok (12 ms, 10 B): a pict\\u{1b}ure";
+        assert_eq!(line(draft(result)), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn foreign_text_can_neither_forge_lines_nor_steer_terminals(
+            text in prop::collection::vec(any::<char>(), 0..400),
+        ) {
+            let text = text.into_iter().collect::<String>();
+            let input = serde_json::json!({ "command": text.as_str() }).to_string();
+            for draft in [
+                spawned(&text),
+                intended(1, 0, &text, &input),
+                finished(1, 0, ToolStatus::Error, &text),
+            ] {
+                let line = line(draft);
+                prop_assert!(!line.chars().any(char::is_control), "{line:?}");
+                prop_assert!(!line.contains(['\u{202e}', '\u{2066}', '\u{2028}']), "{line:?}");
+                // Every character may be escaped, into ten at most.
+                prop_assert!(line.chars().count() < 2 * 10 * QUOTED + 100);
+            }
+        }
+    }
+}

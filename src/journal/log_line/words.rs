@@ -1,0 +1,106 @@
+//! How numbers and foreign texts are written in a log line.
+//!
+//! Pure. Owns rounding, shortening and escaping; knows no events.
+
+use crate::policy::BreakerState;
+
+/// The first line that says something, at most `max` characters of it, escaped; a sign follows
+/// when that is not everything.
+pub(super) fn first_line(text: &str, max: usize) -> String {
+    let text = text.trim();
+    match text.split_once(['\n', '\r']) {
+        Some((line, _)) if line.chars().nth(max).is_none() => format!("{} …", cut(line, max)),
+        Some((line, _)) => cut(line, max),
+        None => cut(text, max),
+    }
+}
+
+/// At most `max` characters of a text, escaped.
+pub(super) fn cut(text: &str, max: usize) -> String {
+    let mut out = String::with_capacity(text.len().min(max + 4));
+    for (place, c) in text.chars().enumerate() {
+        if place == max {
+            out.push('…');
+            break;
+        }
+        match c {
+            '\t' => out.push(' '),
+            c if c.is_control() || steers(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Whether a character changes how its neighbours are shown: line and paragraph separators, marks
+/// that turn the reading direction, and the byte order mark.
+fn steers(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// `1 task`, `2 tasks`.
+pub(super) fn plural(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// `210`, `1.2k`, `51k`, `1.3M`.
+pub(super) fn tokens(count: u64) -> String {
+    match count {
+        0..1000 => count.to_string(),
+        1000..10_000 => format!("{}.{}k", count / 1000, count % 1000 / 100),
+        10_000..1_000_000 => format!("{}k", count / 1000),
+        _ => format!("{}.{}M", count / 1_000_000, count % 1_000_000 / 100_000),
+    }
+}
+
+/// `2 B`, `2.1 kB`, `3.4 MB`.
+pub(super) fn bytes(count: u64) -> String {
+    match count {
+        0..1000 => format!("{count} B"),
+        1000..1_000_000 => format!("{}.{} kB", count / 1000, count % 1000 / 100),
+        _ => format!("{}.{} MB", count / 1_000_000, count % 1_000_000 / 100_000),
+    }
+}
+
+/// `12 ms`, `2.0 s`, `3 min 20 s`.
+pub(super) fn duration(ms: u64) -> String {
+    match ms {
+        0..1000 => format!("{ms} ms"),
+        1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        _ => format!("{} min {} s", ms / 60_000, ms / 1000 % 60),
+    }
+}
+
+/// A breaker's state in words.
+pub(super) fn breaker(state: BreakerState) -> &'static str {
+    match state {
+        BreakerState::Closed => "closed",
+        BreakerState::Open => "open",
+        BreakerState::HalfOpen => "half open",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(
+            [0, 999, 1250, 51_999, 1_340_000].map(tokens),
+            ["0", "999", "1.2k", "51k", "1.3M"]
+        );
+        assert_eq!([999, 2100, 3_400_000].map(bytes), ["999 B", "2.1 kB", "3.4 MB"]);
+        assert_eq!([12, 2000, 200_000].map(duration), ["12 ms", "2.0 s", "3 min 20 s"]);
+        assert_eq!((plural(1, "turn"), plural(0, "turn")), ("1 turn".into(), "0 turns".into()));
+    }
+
+    #[test]
+    fn texts_are_cut_and_escaped() {
+        assert_eq!(first_line("", 5), "");
+        assert_eq!(first_line("  ab \r\n c", 5), "ab  …");
+        assert_eq!(first_line("abcdef", 5), "abcde…");
+        assert_eq!(first_line("abcdef\ng", 5), "abcde…");
+        assert_eq!(cut("a\tb\x1b[1m\u{9b}\u{202e}é", 99), "a b\\u{1b}[1m\\u{9b}\\u{202e}é");
+    }
+}

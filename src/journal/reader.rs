@@ -1,0 +1,393 @@
+//! Reading a journal: whole batches only, verified line by line, with memory for one batch.
+//!
+//! Owns the torn-tail rule. Never writes, and needs no lock: a batch without its end mark is not
+//! shown yet, whether it is still being written or was cut by a crash.
+
+pub mod follow;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::event::SharedRecord;
+use crate::id::AgentId;
+use crate::journal::JournalError;
+use crate::journal::line::{self, Fault, Line, Position};
+
+/// How much is read from a file at once: a few hundred records.
+const CHUNK: usize = 256 * 1024;
+
+/// What follows the last whole batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// Nothing.
+    Clean,
+    /// Part of a batch that was never acknowledged; to be cut before anything is appended.
+    Torn {
+        /// Where it begins, in bytes.
+        offset: u64,
+    },
+    /// A batch that had been acknowledged and cannot be read.
+    Damaged {
+        /// Where the bad line begins, in bytes.
+        offset: u64,
+        /// The bad line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A record of a later format.
+    Newer(u64),
+}
+
+/// Verifies a journal from `from` to its end: where its last whole batch ends, and what follows.
+///
+/// A bad line is a torn tail unless a later line says that it belongs to a later batch: only one
+/// batch is ever in flight, so that later batch proves that the bad line had been acknowledged.
+///
+/// # Errors
+/// When the input cannot be read.
+pub fn judge(input: impl BufRead, from: Position) -> io::Result<(Position, Tail)> {
+    let mut scan = Scan { input, at: from, line: Vec::new() };
+    loop {
+        if let Some(tail) = scan.batch(|_| Ok(()))? {
+            return Ok((scan.at, tail));
+        }
+    }
+}
+
+/// Walks over batches, and verifies.
+struct Scan<R> {
+    input: R,
+    /// The end of the last whole batch.
+    at: Position,
+    line: Vec<u8>,
+}
+
+impl<R: BufRead> Scan<R> {
+    /// Goes over the next batch and gives its lines to `each`; only when this returns `None` was
+    /// the batch whole.
+    fn batch(
+        &mut self,
+        mut each: impl FnMut(&Line<'_>) -> Result<(), Fault>,
+    ) -> io::Result<Option<Tail>> {
+        let first = self.at.seq;
+        let mut next = self.at;
+        loop {
+            self.line.clear();
+            let read = self.input.read_until(b'\n', &mut self.line)?;
+            if read == 0 && next.seq == first {
+                return Ok(Some(Tail::Clean));
+            }
+            let line = match line::decode(&self.line, next.crc) {
+                Ok(line) => line,
+                Err(fault) => return self.verdict(next, fault).map(Some),
+            };
+            // Past the checksum these are the bytes that were written after that line: what is
+            // wrong with them was not done by a crash, and they are not to be cut.
+            let sound = if line.seq != next.seq {
+                Err(Fault::Order(line.seq))
+            } else if line.batch != first {
+                Err(Fault::Shape("the batch before it has no end".to_owned()))
+            } else {
+                each(&line)
+            };
+            if let Err(fault) = sound {
+                return Ok(Some(damaged(next, &fault)));
+            }
+            let (seq, offset) = (next.seq + 1, next.offset + read as u64);
+            next = Position { seq, crc: line.crc, epoch: line.epoch, offset };
+            if line.ends_batch {
+                self.at = next;
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What a bad line, the one just read, makes of the journal's end.
+    fn verdict(&mut self, bad: Position, fault: Fault) -> io::Result<Tail> {
+        // A first line of a later format may even compute its checksum in another way.
+        let newer = if bad.seq == 1 { line::newer(&self.line) } else { None };
+        if let (_, Some(format)) | (Fault::Newer(format), None) = (fault.clone(), newer) {
+            return Ok(Tail::Newer(format));
+        }
+        loop {
+            if line::batch_of(&self.line).is_some_and(|batch| batch > bad.seq) {
+                return Ok(damaged(bad, &fault));
+            }
+            self.line.clear();
+            if self.input.read_until(b'\n', &mut self.line)? == 0 {
+                return Ok(Tail::Torn { offset: self.at.offset });
+            }
+        }
+    }
+}
+
+fn damaged(bad: Position, fault: &Fault) -> Tail {
+    Tail::Damaged { offset: bad.offset, line: bad.seq, reason: fault.to_string() }
+}
+
+/// Reads the records of a journal file, batch by batch.
+pub struct Reader {
+    scan: Scan<BufReader<File>>,
+    critical: Option<String>,
+}
+
+impl Reader {
+    /// Opens a journal at its beginning.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        Self::open_at(path, Position::START)
+    }
+
+    /// Opens a journal at the end of a batch that was read before.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open_at(path: &Path, at: Position) -> Result<Self, JournalError> {
+        let open = || {
+            let mut file = File::open(path)?;
+            file.seek(SeekFrom::Start(at.offset))?;
+            Ok(file)
+        };
+        let file = open().map_err(|error| JournalError::io(path.display(), &error))?;
+        let input = BufReader::with_capacity(CHUNK, file);
+        Ok(Self { scan: Scan { input, at, line: Vec::new() }, critical: None })
+    }
+
+    /// The records of the next whole batch; none of them if this program knows none of their
+    /// types. `None` when there is no other whole batch (yet).
+    ///
+    /// # Errors
+    /// When the file cannot be read, is damaged, or is of a later format.
+    pub fn next_batch(&mut self) -> Result<Option<Vec<SharedRecord>>, JournalError> {
+        self.next_batch_of(|_| true)
+    }
+
+    /// As [`next_batch`](Self::next_batch), with the payloads of `wanted` lines only.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is damaged, or is of a later format.
+    pub fn next_batch_of(
+        &mut self,
+        wanted: impl Fn(&Line<'_>) -> bool,
+    ) -> Result<Option<Vec<SharedRecord>>, JournalError> {
+        let (mut records, mut critical) = (Vec::new(), None);
+        let each = |line: &Line<'_>| {
+            if wanted(line) {
+                match line.record()? {
+                    Some(record) => records.push(Arc::new(record)),
+                    None if line.critical => critical = Some(line.kind.clone().into_owned()),
+                    None => {}
+                }
+            }
+            Ok(())
+        };
+        let io = |error: io::Error| JournalError::io("journal: read", &error);
+        let tail = self.scan.batch(each).map_err(io)?;
+        let Some(tail) = tail else {
+            self.critical = self.critical.take().or(critical);
+            return Ok(Some(records));
+        };
+        // What was read beyond the last whole batch may look different the next time.
+        self.scan.input.seek(SeekFrom::Start(self.scan.at.offset)).map_err(io)?;
+        match tail {
+            Tail::Clean | Tail::Torn { .. } => Ok(None),
+            Tail::Damaged { offset, line, reason } => {
+                Err(JournalError::Damaged { offset, line, reason })
+            }
+            Tail::Newer(format) => Err(JournalError::Newer(format)),
+        }
+    }
+
+    /// The end of the last whole batch.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.scan.at
+    }
+
+    /// The first type met that this program does not know and that forbids to go on without.
+    #[must_use]
+    pub fn unknown_critical(&self) -> Option<&str> {
+        self.critical.as_deref()
+    }
+
+    fn file(&self) -> &File {
+        self.scan.input.get_ref()
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("at", &self.scan.at).finish_non_exhaustive()
+    }
+}
+
+/// Every record of one agent, oldest first.
+///
+/// # Errors
+/// When the file cannot be read, is damaged, or is of a later format.
+pub fn agent_records(path: &Path, agent: &AgentId) -> Result<Vec<SharedRecord>, JournalError> {
+    let mut reader = Reader::open(path)?;
+    let mut all = Vec::new();
+    let wanted = |line: &Line<'_>| line.agent.as_deref() == Some(agent.as_str());
+    while let Some(records) = reader.next_batch_of(wanted)? {
+        all.extend(records);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::journal::line::{Batch, Framer, write_body};
+    use crate::journal::testing::turn;
+
+    /// Batches of one to four lines, and where each line and each batch ends.
+    fn journal(batches: u64) -> (Vec<u8>, Vec<usize>, Vec<usize>) {
+        let (mut bytes, mut lines, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let mut at = Position::START;
+        for number in 0..batches {
+            let last = at.seq + number % 4;
+            let batch = Batch { first: at.seq, last, epoch: 1, ts_ms: 5 };
+            let mut framer = Framer::new(batch, at.crc);
+            for _ in batch.first..=batch.last {
+                let mut body = Vec::new();
+                let agent = if number % 2 == 0 { "even" } else { "odd" };
+                write_body(&mut turn(agent, number as u32), &mut body);
+                framer.write(&body, &mut bytes);
+                lines.push(bytes.len());
+            }
+            at = Position { seq: last + 1, crc: framer.crc(), ..at };
+            ends.push(bytes.len());
+        }
+        (bytes, lines, ends)
+    }
+
+    fn tail_of(bytes: &[u8]) -> (Position, Tail) {
+        judge(bytes, Position::START).unwrap()
+    }
+
+    #[test]
+    fn every_cut_recovers_exactly_the_whole_batches() {
+        let (bytes, lines, ends) = journal(12);
+        for cut in 0..=bytes.len() {
+            let whole = ends.iter().rev().find(|end| **end <= cut).copied().unwrap_or(0);
+            let (at, tail) = tail_of(&bytes[..cut]);
+            assert_eq!(at.offset, whole as u64);
+            assert_eq!(at.seq, 1 + lines.iter().filter(|end| **end <= whole).count() as u64);
+            let torn = Tail::Torn { offset: whole as u64 };
+            assert_eq!(tail, if cut == whole { Tail::Clean } else { torn });
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_before_the_last_batch_is_refused() {
+        let (mut bytes, lines, ends) = journal(8);
+        let last_batch = ends[ends.len() - 2];
+        for at in 0..last_batch {
+            for bit in 0..8 {
+                bytes[at] ^= 1 << bit;
+                let (good, tail) = tail_of(&bytes);
+                let bad = lines.iter().filter(|end| **end <= at).count() as u64 + 1;
+                match tail {
+                    Tail::Damaged { line, .. } => assert_eq!(line, bad),
+                    Tail::Newer(_) => assert_eq!(bad, 1, "only the first line is believed"),
+                    Tail::Clean | Tail::Torn { .. } => panic!("byte {at}, bit {bit}: {tail:?}"),
+                }
+                assert!(good.offset <= at as u64);
+                bytes[at] ^= 1 << bit;
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_the_last_batch_looks_torn() {
+        let (mut bytes, _, ends) = journal(8);
+        let offset = ends[ends.len() - 2];
+        for at in offset..bytes.len() {
+            bytes[at] ^= 1;
+            let (_, tail) = tail_of(&bytes);
+            assert_eq!(tail, Tail::Torn { offset: offset as u64 }, "byte {at}");
+            bytes[at] ^= 1;
+        }
+    }
+
+    #[test]
+    fn a_missing_line_is_refused() {
+        let (bytes, lines, _) = journal(8);
+        let mut cut = bytes[..lines[2]].to_vec();
+        cut.extend_from_slice(&bytes[lines[3]..]);
+        let (_, tail) = tail_of(&cut);
+        assert!(matches!(tail, Tail::Damaged { line: 4, .. }), "{tail:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn an_overwritten_last_batch_is_cut(
+            place: prop::sample::Index, junk in prop::collection::vec(any::<u8>(), 1..300),
+        ) {
+            let (mut bytes, _, ends) = journal(8);
+            let offset = ends[ends.len() - 2];
+            let from = offset + place.index(bytes.len() - offset);
+            let changed = junk.iter().zip(&bytes[from..]).any(|(new, old)| new != old);
+            for (old, new) in bytes[from..].iter_mut().zip(&junk) {
+                *old = *new;
+            }
+            prop_assume!(changed);
+            prop_assert_eq!(tail_of(&bytes).1, Tail::Torn { offset: offset as u64 });
+        }
+    }
+
+    #[test]
+    fn a_reader_gives_whole_batches_and_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let (bytes, lines, ends) = journal(8);
+        std::fs::write(&path, &bytes[..ends[2] + 5]).unwrap();
+        let mut reader = Reader::open(&path).unwrap();
+        for number in 0..3 {
+            assert_eq!(reader.next_batch().unwrap().unwrap().len(), number % 4 + 1);
+        }
+        assert_eq!(reader.next_batch().unwrap(), None);
+        let at = reader.position();
+        assert_eq!(at.offset, ends[2] as u64);
+        std::fs::write(&path, &bytes).unwrap();
+        let next = reader.next_batch().unwrap().unwrap();
+        assert_eq!((next.len(), next[0].seq), (4, at.seq));
+        let mut other = Reader::open_at(&path, at).unwrap();
+        assert_eq!(other.next_batch().unwrap().unwrap(), next);
+
+        let even = agent_records(&path, &AgentId::from_text("even")).unwrap();
+        assert_eq!(even.len(), 1 + 3 + 1 + 3);
+        let mut damaged = bytes.clone();
+        damaged[lines[0] + 20] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        let error = agent_records(&path, &AgentId::from_text("even")).unwrap_err();
+        let offset = lines[0] as u64;
+        assert!(matches!(error, JournalError::Damaged { offset: o, line: 2, .. } if o == offset));
+    }
+
+    #[test]
+    fn unknown_types_are_skipped_and_critical_ones_remembered() {
+        let front = r#"{"v":1,"seq":1,"bt":1,"be":true,"ep":1,"ts":"2026-11-18T02:14:05.123Z","type":"later.on","data":{},"crit":true"#;
+        let crc = crc32c::crc32c(front.as_bytes());
+        let mut bytes = format!("{front},\"crc\":\"{crc:08x}\"}}\n").into_bytes();
+        let mut body = Vec::new();
+        write_body(&mut turn("a", 1), &mut body);
+        let batch = Batch { first: 2, last: 2, epoch: 1, ts_ms: 5 };
+        Framer::new(batch, crc).write(&body, &mut bytes);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        std::fs::write(&path, &bytes).unwrap();
+        let mut reader = Reader::open(&path).unwrap();
+        assert_eq!(reader.next_batch().unwrap().map(|records| records.len()), Some(0));
+        assert_eq!(reader.unknown_critical(), Some("later.on"));
+        assert_eq!(reader.next_batch().unwrap().map(|records| records[0].seq), Some(2));
+    }
+}

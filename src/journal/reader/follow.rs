@@ -1,0 +1,223 @@
+//! Following a journal that is still growing, from any process.
+//!
+//! Looks at the file's own size and nothing else; whether the run goes on is asked of its lock.
+
+use std::collections::VecDeque;
+use std::time::{Duration, SystemTime};
+
+use crate::event::{Event, SharedRecord};
+use crate::journal::JournalError;
+use crate::journal::file::RunDir;
+use crate::journal::reader::Reader;
+
+/// The first pause at the end of the file: short enough to feel immediate.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// The pause after a while without news: five looks a second cost nothing that can be measured.
+const LONGEST: Duration = Duration::from_millis(200);
+
+/// When a follower stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// When the run has completed, or no process holds it any more.
+    RunEnds,
+    /// Never: a run that stopped may be resumed.
+    Dropped,
+}
+
+/// Reads a run's records to the end of the journal, and then as they come.
+#[derive(Debug)]
+pub struct Follower {
+    dir: RunDir,
+    reader: Reader,
+    until: Until,
+    ready: VecDeque<SharedRecord>,
+    /// What the last record read says about the run.
+    phase: Phase,
+    pause: Duration,
+    /// The file as it was when nothing more could be read of it.
+    looked_at: Option<(u64, SystemTime)>,
+    suspected: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Paused,
+    Completed,
+}
+
+impl Follower {
+    /// Follows a run from its first record.
+    ///
+    /// # Errors
+    /// When the journal cannot be opened.
+    pub fn new(dir: RunDir, until: Until) -> Result<Self, JournalError> {
+        let reader = Reader::open(&dir.journal())?;
+        Ok(Self {
+            dir,
+            reader,
+            until,
+            ready: VecDeque::new(),
+            phase: Phase::Running,
+            pause: SHORTEST,
+            looked_at: None,
+            suspected: false,
+        })
+    }
+
+    /// The next record, as soon as there is one; `None` when the run has ended and was to be
+    /// followed no further. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// When the journal cannot be read or is damaged.
+    pub async fn next(&mut self) -> Result<Option<SharedRecord>, JournalError> {
+        loop {
+            if let Some(record) = self.next_ready()? {
+                return Ok(Some(record));
+            }
+            if self.until == Until::RunEnds && self.has_ended()? {
+                return self.next_ready();
+            }
+            tokio::time::sleep(self.pause).await;
+            self.pause = (self.pause * 2).min(LONGEST);
+        }
+    }
+
+    /// The next record that can be had without waiting; `None` at the end of what is there.
+    ///
+    /// # Errors
+    /// When the journal cannot be read or is damaged.
+    pub fn next_ready(&mut self) -> Result<Option<SharedRecord>, JournalError> {
+        while self.ready.is_empty() {
+            if !self.read()? {
+                return Ok(None);
+            }
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    /// Reads a batch if the file has changed since there was none.
+    fn read(&mut self) -> Result<bool, JournalError> {
+        let io = |error: std::io::Error| JournalError::io("journal: read", &error);
+        let file = self.reader.file().metadata().map_err(io)?;
+        let looks = (file.len(), file.modified().map_err(io)?);
+        let at = self.reader.position();
+        if file.len() == at.offset || (self.looked_at == Some(looks) && !self.suspected) {
+            return Ok(false);
+        }
+        if file.len() < at.offset {
+            let reason = "what was there is gone".to_owned();
+            return Err(JournalError::Damaged { offset: at.offset, line: at.seq, reason });
+        }
+        match self.reader.next_batch() {
+            Ok(Some(records)) => {
+                for record in &records {
+                    self.phase = match record.event {
+                        Event::RunCompleted(_) => Phase::Completed,
+                        Event::RunPaused(_) => Phase::Paused,
+                        _ => Phase::Running,
+                    };
+                }
+                self.ready.extend(records);
+                self.pause = SHORTEST;
+                self.looked_at = None;
+                self.suspected = false;
+                Ok(true)
+            }
+            Ok(None) => {
+                self.looked_at = Some(looks);
+                self.suspected = false;
+                Ok(false)
+            }
+            // A torn end may be cut and written anew while it is being read: look again.
+            Err(JournalError::Damaged { .. }) if !self.suspected => {
+                self.suspected = true;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether nothing more will come. Reads once more after the lock was found free, for what the
+    /// last holder wrote in between.
+    fn has_ended(&mut self) -> Result<bool, JournalError> {
+        match self.phase {
+            _ if self.suspected => return Ok(false),
+            Phase::Completed => return Ok(true),
+            // A live run is asked for its lock only after a while without news.
+            Phase::Running if self.pause < LONGEST => return Ok(false),
+            Phase::Running | Phase::Paused => {}
+        }
+        Ok(!self.dir.is_live() && !self.read()? && !self.suspected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::event::{Draft, RunPaused};
+    use crate::journal::line::Position;
+    use crate::journal::testing::turn;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_follower_sees_everything_that_a_writer_writes() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("run"));
+        let owned = dir.create().unwrap();
+        let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
+        let followed = tokio::spawn({
+            let mut follower = Follower::new(dir.clone(), Until::RunEnds).unwrap();
+            async move {
+                let mut seen = Vec::new();
+                while let Some(record) = follower.next().await.unwrap() {
+                    seen.push(record);
+                }
+                seen
+            }
+        });
+        let writers = (0..8u32).map(|writer| {
+            let journal = journal.clone();
+            tokio::spawn(async move {
+                let agent = format!("agent-{writer}");
+                for number in 0..100 {
+                    let drafts = (0..=number % 3).map(|_| turn(&agent, number)).collect();
+                    journal.append(drafts).await.unwrap();
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+        let paused = RunPaused { reason: "the test ends".to_owned() };
+        journal.append(vec![Draft::run(paused)]).await.unwrap();
+        journal.close().await;
+        drop(owned);
+        let seen = followed.await.unwrap();
+        let last = *journal.committed().borrow();
+        assert_eq!(last, 8 * (34 + 33 * 2 + 33 * 3) + 1);
+        let numbers = seen.iter().map(|record| record.seq).collect::<Vec<_>>();
+        assert_eq!(numbers, (1..=last).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_run_whose_owner_died_ends_and_a_torn_end_is_not_shown() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("run"));
+        let owned = dir.create().unwrap();
+        let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
+        let made = journal.append(vec![turn("a", 1)]).await.unwrap();
+        journal.close().await;
+        drop(owned);
+        let mut bytes = std::fs::read(dir.journal()).unwrap();
+        let half = bytes[..bytes.len() / 2].to_vec();
+        bytes.extend_from_slice(&half);
+        std::fs::write(dir.journal(), bytes).unwrap();
+        let mut follower = Follower::new(dir, Until::RunEnds).unwrap();
+        assert_eq!(follower.next().await, Ok(Some(Arc::clone(&made[0]))));
+        assert_eq!(follower.next().await, Ok(None));
+        assert_eq!(follower.next().await, Ok(None));
+    }
+}

@@ -1,0 +1,209 @@
+//! From records to the lines of one agent's transcript.
+//!
+//! Pure: owns which records make a message and how its line looks. A transcript is complete and
+//! never compacted; messages keep the bytes that the journal has.
+
+use std::collections::BTreeMap;
+
+use crate::event::{Event, Record};
+use crate::journal::stamp;
+use crate::message::{Json, Message};
+use crate::turn::{AgentSpawned, Program, ToolFinished, ToolIntended};
+
+/// What is needed to go on with one agent's transcript.
+#[derive(Clone, Debug, Default)]
+pub struct Transcript {
+    turn: u32,
+    /// The calls of the turn, by their place, each with its result once there is one.
+    calls: BTreeMap<u32, Option<Json>>,
+}
+
+impl Transcript {
+    /// Takes the agent's next record, and appends the line of the message that it completes.
+    pub fn fold(&mut self, record: &Record, out: &mut Vec<u8>) {
+        if let Event::AgentSpawned(AgentSpawned { program, .. }) = &record.event {
+            if let Program::Model { prompt, .. } = program {
+                let message = Json::encode(&Message::user(prompt.as_str()));
+                write_line(record, &[message.as_str()], out);
+            }
+        } else if let Event::ModelResponded(responded) = &record.event {
+            write_line(record, &[responded.message.as_str()], out);
+        } else if let Event::ToolIntended(intended) = &record.event {
+            self.intend(intended);
+        } else if let Event::ToolFinished(finished) = &record.event {
+            self.finish(finished);
+            if self.calls.values().all(Option::is_some) {
+                self.write_results(record, out);
+            }
+        }
+    }
+
+    fn intend(&mut self, intended: &ToolIntended) {
+        self.enter(intended.turn);
+        self.calls.entry(intended.index).or_default();
+    }
+
+    fn finish(&mut self, finished: &ToolFinished) {
+        self.enter(finished.turn);
+        self.calls.insert(finished.index, Some(finished.block.clone()));
+    }
+
+    /// Calls of an earlier turn that never finished are forgotten: their message does not exist.
+    fn enter(&mut self, turn: u32) {
+        if self.turn != turn {
+            self.turn = turn;
+            self.calls.clear();
+        }
+    }
+
+    /// The results of one turn are one user message, in the order of the calls.
+    fn write_results(&mut self, record: &Record, out: &mut Vec<u8>) {
+        let mut parts = vec![r#"{"role":"user","content":["#];
+        for (place, block) in self.calls.values().flatten().enumerate() {
+            if place > 0 {
+                parts.push(",");
+            }
+            parts.push(block.as_str());
+        }
+        parts.push("]}");
+        write_line(record, &parts, out);
+        self.calls.clear();
+    }
+}
+
+/// Appends `{"seq","ts","message"}` with the message given in parts.
+fn write_line(record: &Record, parts: &[&str], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("{{\"seq\":{},\"ts\":\"", record.seq).as_bytes());
+    stamp::write(record.ts_ms, out);
+    out.extend_from_slice(b"\",\"message\":");
+    let message = out.len();
+    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    // Records of a memory journal have not been through a line: see `line::write_body`.
+    out[message..].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+    out.extend_from_slice(b"}\n");
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! The events of one turn with tools, for the tests of the projections.
+
+    use crate::event::{Draft, Event};
+    use crate::id::{AgentId, CallKey, Name};
+    use crate::message::{Json, StopReason, Usage};
+    use crate::turn::{
+        AgentSpawned, Effect, ModelResponded, Program, ResultSource, ToolFinished, ToolIntended,
+        ToolStatus,
+    };
+
+    pub(crate) const REPLY: &str = r#"{"role":"assistant","content":[{"type":"text","text":"Looking."},{"type":"tool_use","id":"t0","name":"read_file","input":{"path" : "src/a.rs"}},{"type":"tool_use","id":"t1","name":"bash","input":{"command":"ls"}}]}"#;
+
+    pub(crate) fn draft(event: impl Into<Event>) -> Draft {
+        let task = Name::new("work").expect("a name");
+        Draft::agent(&task, &AgentId::from_text("work/helper-1"), event)
+    }
+
+    pub(crate) fn spawned(prompt: &str) -> Draft {
+        let agent = Name::new("helper").expect("a name");
+        let program = Program::Model { agent, prompt: prompt.to_owned() };
+        draft(AgentSpawned { program, depth: 1, parent: None, call: None })
+    }
+
+    pub(crate) fn responded(turn: u32) -> Draft {
+        draft(ModelResponded {
+            turn,
+            model: Name::new("default").expect("a name"),
+            message: Json::parse(REPLY.to_owned()).expect("JSON"),
+            stop: StopReason::ToolUse,
+            usage: Usage { input: 1234, output: 210, cache_read: 0, cache_write: 0 },
+            cost_usd: None,
+        })
+    }
+
+    pub(crate) fn intended(turn: u32, index: u32, name: &str, input: &str) -> Draft {
+        draft(ToolIntended {
+            key: key(index),
+            turn,
+            index,
+            id: format!("t{index}"),
+            name: name.to_owned(),
+            input: Json::parse(input.to_owned()).expect("JSON"),
+            effect: Effect::Pure,
+        })
+    }
+
+    pub(crate) fn finished(turn: u32, index: u32, status: ToolStatus, text: &str) -> Draft {
+        let text = Json::encode(text);
+        let block =
+            format!(r#"{{"type":"tool_result","tool_use_id":"t{index}","content":{text:?}}}"#);
+        draft(ToolFinished {
+            key: key(index),
+            turn,
+            index,
+            name: "read_file".to_owned(),
+            status,
+            source: ResultSource::Live,
+            block: Json::parse(block).expect("JSON"),
+            stored: None,
+            exit_code: None,
+            took_ms: 12,
+        })
+    }
+
+    pub(crate) fn key(index: u32) -> CallKey {
+        let run: crate::id::RunId = crate::id::RunId::generate();
+        CallKey::derive(run, &AgentId::from_text("a"), 1, index, "bash", "{}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{REPLY, finished, intended, responded, spawned};
+    use super::*;
+    use crate::event::Draft;
+    use crate::journal::testing::record;
+    use crate::turn::ToolStatus::Ok;
+
+    fn lines(drafts: Vec<Draft>) -> String {
+        let (mut transcript, mut out) = (Transcript::default(), Vec::new());
+        for (seq, draft) in (1..).zip(drafts) {
+            transcript.fold(&record(seq, draft), &mut out);
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    const TS: &str = "2026-11-18T02:04:05.123Z";
+
+    #[test]
+    fn a_transcript_is_exactly_this() {
+        let made = lines(vec![
+            spawned("Read \"a\"\nand b."),
+            responded(1),
+            intended(1, 0, "read_file", "{}"),
+            intended(1, 1, "bash", "{}"),
+            finished(1, 1, Ok, "one\ntwo"),
+            finished(1, 0, Ok, "fn main"),
+            responded(2),
+        ]);
+        let prompt = r#"{"role":"user","content":[{"type":"text","text":"Read \"a\"\nand b."}]}"#;
+        let results = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t0","content":"fn main"},{"type":"tool_result","tool_use_id":"t1","content":"one\ntwo"}]}"#;
+        let expected = [(1, prompt), (2, REPLY), (6, results), (7, REPLY)];
+        let expected = expected.map(|(seq, message)| {
+            format!("{{\"seq\":{seq},\"ts\":\"{TS}\",\"message\":{message}}}\n")
+        });
+        assert_eq!(made, expected.concat());
+    }
+
+    #[test]
+    fn results_wait_for_each_other_and_do_not_leak_into_the_next_turn() {
+        let half = vec![
+            intended(1, 0, "read_file", "{}"),
+            intended(1, 1, "bash", "{}"),
+            finished(1, 0, Ok, "x"),
+        ];
+        assert_eq!(lines(half.clone()), "");
+        let next = [intended(2, 0, "bash", "{}"), finished(2, 0, Ok, "y")];
+        let made = lines(half.into_iter().chain(next).collect());
+        assert_eq!(made.lines().count(), 1);
+        assert!(made.contains("\"y\"") && !made.contains("\"x\""), "{made}");
+    }
+}

@@ -1,0 +1,506 @@
+//! The writer: one thread that turns queued appends into commit batches.
+//!
+//! A dedicated thread, neither an actor nor a job of the blocking pool, because a sync may take
+//! long and nothing else may wait behind it. It takes what is queued, writes it as one batch with
+//! one write and one sync, and acknowledges. It stops for good at the first failure: a sync that
+//! failed must not be tried again, because the system may then call lost pages clean.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::event::{Draft, Record, SharedRecord};
+use crate::journal::line::{self, Batch, Framer, Position};
+use crate::journal::{JournalError, JournalHandle, Observer, stamp};
+
+/// Appends that may wait in the queue; the next one waits outside, which slows callers down to
+/// the disk's pace. A thousand busy agents have about one append each under way.
+const QUEUE: usize = 1024;
+
+/// The most appends in one commit batch.
+const BATCH_ITEMS: usize = 256;
+
+/// The bytes from which a commit batch takes no more appends.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// What a journal is kept on. A simulated disk implements it too.
+pub trait Storage: Send {
+    /// Writes at the end, with one write, and says how much was taken.
+    ///
+    /// # Errors
+    /// When nothing could be written.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Makes all that was written durable.
+    ///
+    /// # Errors
+    /// When it may not be durable; it is not called again after that.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Cuts everything from `len` bytes on.
+    ///
+    /// # Errors
+    /// When the end could not be cut.
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
+
+    /// How many bytes there are.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether there is nothing yet.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    fn is_empty(&self) -> io::Result<bool> {
+        self.len().map(|len| len == 0)
+    }
+
+    /// Whether what is written can still be found: an unlinked file would take it and lose it.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    fn is_linked(&self) -> io::Result<bool>;
+}
+
+type Reply = Result<Vec<SharedRecord>, JournalError>;
+
+struct Append {
+    drafts: Vec<Draft>,
+    /// The drafts' bodies, one after the other.
+    bodies: Vec<u8>,
+    /// Where each body ends.
+    ends: Vec<usize>,
+    reply: oneshot::Sender<Reply>,
+}
+
+enum Item {
+    Append(Append),
+    Close,
+}
+
+/// The callers' side of a writer.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    queue: mpsc::Sender<Item>,
+    failure: Arc<OnceLock<JournalError>>,
+    committed: watch::Receiver<u64>,
+    ended: CancellationToken,
+    path: Option<PathBuf>,
+}
+
+impl Mailbox {
+    pub(crate) async fn append(&self, mut drafts: Vec<Draft>) -> Reply {
+        if drafts.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Encoding is done here, on the caller's thread: the writer has one, the callers many.
+        let (mut bodies, mut ends) = (Vec::new(), Vec::with_capacity(drafts.len()));
+        for draft in &mut drafts {
+            line::write_body(draft, &mut bodies);
+            ends.push(bodies.len());
+        }
+        let (reply, answer) = oneshot::channel();
+        let item = Item::Append(Append { drafts, bodies, ends, reply });
+        if self.queue.send(item).await.is_err() {
+            return Err(self.failure());
+        }
+        answer.await.unwrap_or_else(|_| Err(self.failure()))
+    }
+
+    fn failure(&self) -> JournalError {
+        self.failure.get().cloned().unwrap_or(JournalError::Closed)
+    }
+
+    pub(crate) fn committed(&self) -> watch::Receiver<u64> {
+        self.committed.clone()
+    }
+
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    pub(crate) async fn close(&self) {
+        // A closed queue means that the writer is already ending.
+        let _ = self.queue.send(Item::Close).await;
+        self.ended.cancelled().await;
+    }
+}
+
+/// Starts a writer that goes on at `at`. `path` is where the storage can be read back, if it can.
+///
+/// # Errors
+/// When the storage does not end at `at`, or no thread can be had.
+pub fn start<S: Storage + 'static>(
+    storage: S,
+    at: Position,
+    path: Option<PathBuf>,
+    observers: Vec<Box<dyn Observer>>,
+) -> Result<JournalHandle, JournalError> {
+    let len = storage.len().map_err(|error| JournalError::io("journal: length", &error))?;
+    if len != at.offset {
+        let reason = format!("journal: {len} bytes long, expected {}", at.offset);
+        return Err(JournalError::Io(reason));
+    }
+    let (queue, items) = mpsc::channel(QUEUE);
+    let (committed_to, committed) = watch::channel(at.seq.saturating_sub(1));
+    let failure = Arc::new(OnceLock::new());
+    let ended = CancellationToken::new();
+    let writer = Writer {
+        storage,
+        at,
+        items,
+        observers,
+        failure: failure.clone(),
+        committed: committed_to,
+        batch: Vec::new(),
+        bytes: Vec::new(),
+        waiting: Vec::new(),
+        observed: Vec::new(),
+        _ended: ended.clone().drop_guard(),
+    };
+    let thread = std::thread::Builder::new().name("journal".to_owned());
+    let spawned = thread.spawn(move || writer.run());
+    spawned.map_err(|error| JournalError::io("journal: thread", &error))?;
+    Ok(JournalHandle::of_writer(Mailbox { queue, failure, committed, ended, path }))
+}
+
+struct Writer<S> {
+    storage: S,
+    /// Where the next batch goes: everything before it is durable.
+    at: Position,
+    items: mpsc::Receiver<Item>,
+    observers: Vec<Box<dyn Observer>>,
+    failure: Arc<OnceLock<JournalError>>,
+    committed: watch::Sender<u64>,
+    batch: Vec<Append>,
+    bytes: Vec<u8>,
+    waiting: Vec<(oneshot::Sender<Reply>, Vec<SharedRecord>)>,
+    observed: Vec<SharedRecord>,
+    /// Tells those that wait in `close`; a field, so that it fires however the thread ends.
+    _ended: DropGuard,
+}
+
+impl<S: Storage> Writer<S> {
+    fn run(mut self) {
+        while self.collect() {
+            match self.commit() {
+                Ok(next) => self.acknowledge(next),
+                Err(error) => return self.fail(error),
+            }
+        }
+    }
+
+    /// Waits for an append and takes what else is queued; false when no more can come.
+    fn collect(&mut self) -> bool {
+        loop {
+            match self.items.blocking_recv() {
+                Some(Item::Append(append)) => {
+                    self.batch.push(append);
+                    break;
+                }
+                Some(Item::Close) => self.items.close(),
+                None => return false,
+            }
+        }
+        let mut bytes = self.batch.iter().map(|append| append.bodies.len()).sum::<usize>();
+        while bytes < BATCH_BYTES && self.batch.len() < BATCH_ITEMS {
+            match self.items.try_recv() {
+                Ok(Item::Append(append)) => {
+                    bytes += append.bodies.len();
+                    self.batch.push(append);
+                }
+                Ok(Item::Close) => self.items.close(),
+                Err(_) => break,
+            }
+        }
+        true
+    }
+
+    /// Makes the collected appends durable, as one batch; returns the position after it.
+    fn commit(&mut self) -> Result<Position, JournalError> {
+        let next = self.frame();
+        match self.storage.is_linked() {
+            Ok(true) => {}
+            Ok(false) => return Err(JournalError::Io("journal: the file was removed".to_owned())),
+            Err(error) => return Err(JournalError::io("journal: look at the file", &error)),
+        }
+        let written = match self.storage.append(&self.bytes) {
+            Ok(written) if written == self.bytes.len() => Ok(()),
+            Ok(_) => Err(JournalError::Full),
+            Err(error) if is_full(&error) => Err(JournalError::Full),
+            Err(error) => Err(JournalError::io("journal: write", &error)),
+        };
+        if let Err(error) = written {
+            // Readers and a later resume must not meet half a batch. When the cut fails too, the
+            // torn-tail rule copes with what is left, and the first failure is the one to report.
+            if let Err(error) = self.storage.truncate(self.at.offset) {
+                tracing::warn!(%error, "the journal's torn end stays until the run is resumed");
+            }
+            return Err(error);
+        }
+        self.storage.sync().map_err(|error| JournalError::io("journal: sync", &error))?;
+        Ok(next)
+    }
+
+    /// Turns the collected appends into bytes and records.
+    fn frame(&mut self) -> Position {
+        let lines = self.batch.iter().map(|append| append.drafts.len() as u64).sum::<u64>();
+        let (first, epoch, ts_ms) = (self.at.seq, self.at.epoch, stamp::now_ms());
+        let mut framer =
+            Framer::new(Batch { first, last: first + lines - 1, epoch, ts_ms }, self.at.crc);
+        self.bytes.clear();
+        for append in self.batch.drain(..) {
+            let mut records = Vec::with_capacity(append.drafts.len());
+            let mut begin = 0;
+            for (draft, end) in append.drafts.into_iter().zip(append.ends) {
+                let seq = framer.write(&append.bodies[begin..end], &mut self.bytes);
+                begin = end;
+                let Draft { task, agent, event } = draft;
+                records.push(Arc::new(Record { seq, epoch, ts_ms, task, agent, event }));
+            }
+            if !self.observers.is_empty() {
+                self.observed.extend(records.iter().cloned());
+            }
+            self.waiting.push((append.reply, records));
+        }
+        let offset = self.at.offset + self.bytes.len() as u64;
+        Position { seq: first + lines, crc: framer.crc(), epoch, offset }
+    }
+
+    fn acknowledge(&mut self, next: Position) {
+        self.at = next;
+        self.committed.send_replace(next.seq - 1);
+        for (reply, records) in self.waiting.drain(..) {
+            // Whoever asked may be gone; the record stands.
+            let _ = reply.send(Ok(records));
+        }
+        for observer in &mut self.observers {
+            for record in &self.observed {
+                observer.committed(record);
+            }
+            observer.batch_end();
+        }
+        self.observed.clear();
+        // One huge append must not hold its memory for the rest of the run.
+        self.bytes.clear();
+        self.bytes.shrink_to(4 * BATCH_BYTES);
+    }
+
+    /// Fails everybody that waits now or comes later.
+    fn fail(mut self, error: JournalError) {
+        // Before the queue closes, so that whoever finds it closed also finds the reason.
+        let error = self.failure.get_or_init(|| error).clone();
+        self.items.close();
+        for (reply, _) in self.waiting.drain(..) {
+            let _ = reply.send(Err(error.clone()));
+        }
+        while let Some(item) = self.items.blocking_recv() {
+            if let Item::Append(append) = item {
+                let _ = append.reply.send(Err(error.clone()));
+            }
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use parking_lot::{Condvar, Mutex};
+
+    use super::*;
+    use crate::journal::reader::{Tail, judge};
+    use crate::journal::testing::turn;
+
+    /// A disk in memory that counts, can fail, and can hold a sync until it is told to go on.
+    #[derive(Clone, Default)]
+    struct Disk(Arc<DiskState>);
+
+    #[derive(Default)]
+    struct DiskState {
+        bytes: Mutex<Vec<u8>>,
+        syncs: AtomicU64,
+        room: Mutex<Option<usize>>,
+        sync_fails: Mutex<bool>,
+        unlinked: Mutex<bool>,
+        held: Mutex<bool>,
+        go_on: Condvar,
+    }
+
+    impl Disk {
+        fn release(&self) {
+            *self.0.held.lock() = false;
+            self.0.go_on.notify_all();
+        }
+        fn syncs(&self) -> u64 {
+            self.0.syncs.load(Ordering::SeqCst)
+        }
+        fn start(&self) -> JournalHandle {
+            start(self.clone(), Position::START, None, Vec::new()).unwrap()
+        }
+    }
+
+    impl Storage for Disk {
+        fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut all = self.0.bytes.lock();
+            let room = self.0.room.lock().map_or(usize::MAX, |room| room - all.len());
+            if room == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let taken = bytes.len().min(room);
+            all.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+        fn sync(&mut self) -> io::Result<()> {
+            self.0.syncs.fetch_add(1, Ordering::SeqCst);
+            let mut held = self.0.held.lock();
+            self.0.go_on.wait_while(&mut held, |held| *held);
+            if *self.0.sync_fails.lock() { Err(io::Error::other("bad disk")) } else { Ok(()) }
+        }
+        fn truncate(&mut self, len: u64) -> io::Result<()> {
+            self.0.bytes.lock().truncate(len as usize);
+            Ok(())
+        }
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.0.bytes.lock().len() as u64)
+        }
+        fn is_linked(&self) -> io::Result<bool> {
+            Ok(!*self.0.unlinked.lock())
+        }
+    }
+
+    fn two(turns: u32) -> Vec<Draft> {
+        vec![turn("a", turns), turn("b", turns)]
+    }
+
+    #[tokio::test]
+    async fn appends_are_numbered_and_kept_whole() {
+        let disk = Disk::default();
+        let journal = disk.start();
+        assert_eq!(*journal.committed().borrow(), 0);
+        let first = journal.append(two(1)).await.unwrap();
+        let second = journal.append(two(2)).await.unwrap();
+        let numbers = first.iter().chain(&second).map(|record| record.seq).collect::<Vec<_>>();
+        assert_eq!(numbers, [1, 2, 3, 4]);
+        assert_eq!(*journal.committed().borrow(), 4);
+        assert_eq!(journal.append(Vec::new()).await, Ok(Vec::new()));
+        journal.close().await;
+        assert_eq!(journal.append(two(3)).await, Err(JournalError::Closed));
+        let bytes = disk.0.bytes.lock().clone();
+        let (end, tail) = judge(&bytes[..], Position::START).unwrap();
+        assert_eq!((end.seq, end.offset, tail), (5, bytes.len() as u64, Tail::Clean));
+    }
+
+    #[tokio::test]
+    async fn what_waits_behind_a_sync_becomes_one_batch() {
+        let disk = Disk::default();
+        *disk.0.held.lock() = true;
+        let journal = disk.start();
+        let mut appends = Vec::new();
+        for number in 0..200 {
+            let journal = journal.clone();
+            let append = async move { journal.append(two(number)).await };
+            // Without tokio's budget, which would make a poll give up before it has queued.
+            let mut append = Box::pin(tokio::task::unconstrained(append));
+            // One poll queues the append, so that all stand there before the first sync ends.
+            assert!(futures_util::poll!(&mut append).is_pending());
+            appends.push(append);
+        }
+        disk.release();
+        for (number, append) in appends.into_iter().enumerate() {
+            let records = append.await.unwrap();
+            let numbers = records.iter().map(|record| record.seq).collect::<Vec<_>>();
+            assert_eq!(numbers, [2 * number as u64 + 1, 2 * number as u64 + 2]);
+        }
+        // The first batch is what the thread found when it woke up, the second is the rest.
+        assert!(disk.syncs() <= 2, "{}", disk.syncs());
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_takes_nothing_back_that_was_acknowledged() {
+        for extra in [0, 1, 100] {
+            let disk = Disk::default();
+            let journal = disk.start();
+            journal.append(two(1)).await.unwrap();
+            let good = disk.0.bytes.lock().clone();
+            *disk.0.room.lock() = Some(good.len() + extra);
+            assert_eq!(journal.append(two(2)).await, Err(JournalError::Full));
+            *disk.0.room.lock() = None;
+            assert_eq!(journal.append(two(3)).await, Err(JournalError::Full), "fail-stop");
+            assert_eq!(*disk.0.bytes.lock(), good);
+            assert_eq!(*journal.committed().borrow(), 2);
+            journal.close().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_sync_is_never_tried_again_or_acknowledged() {
+        let disk = Disk::default();
+        let journal = disk.start();
+        journal.append(two(1)).await.unwrap();
+        *disk.0.sync_fails.lock() = true;
+        let error = journal.append(two(2)).await.unwrap_err();
+        assert_eq!(error, JournalError::Io("journal: sync: bad disk".to_owned()));
+        *disk.0.sync_fails.lock() = false;
+        assert_eq!(journal.append(two(3)).await, Err(error));
+        assert_eq!((disk.syncs(), *journal.committed().borrow()), (2, 2));
+    }
+
+    #[tokio::test]
+    async fn a_removed_file_stops_the_journal() {
+        let disk = Disk::default();
+        let journal = disk.start();
+        *disk.0.unlinked.lock() = true;
+        assert!(journal.append(two(1)).await.unwrap_err().is_disk());
+        assert_eq!((disk.syncs(), disk.0.bytes.lock().len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_writer_goes_on_where_it_is_told() {
+        let disk = Disk::default();
+        let journal = disk.start();
+        journal.append(two(1)).await.unwrap();
+        journal.close().await;
+        let (end, _) = judge(&disk.0.bytes.lock()[..], Position::START).unwrap();
+        assert!(start(disk.clone(), Position { offset: 3, ..end }, None, Vec::new()).is_err());
+        let at = Position { epoch: 2, ..end };
+        let journal = start(disk.clone(), at, None, Vec::new()).unwrap();
+        assert_eq!(*journal.committed().borrow(), 2);
+        let records = journal.append(two(2)).await.unwrap();
+        assert_eq!((records[0].seq, records[0].epoch), (3, 2));
+        let (end, tail) = judge(&disk.0.bytes.lock()[..], Position::START).unwrap();
+        assert_eq!((end.seq, end.epoch, tail), (5, 2, Tail::Clean));
+    }
+
+    #[derive(Clone, Default)]
+    struct Seen(Arc<Mutex<Vec<u64>>>);
+    impl Observer for Seen {
+        fn committed(&mut self, record: &SharedRecord) {
+            self.0.lock().push(record.seq);
+        }
+        fn batch_end(&mut self) {
+            self.0.lock().push(0);
+        }
+    }
+
+    #[tokio::test]
+    async fn observers_hear_everything_before_close_returns() {
+        let seen = Seen::default();
+        let observers: Vec<Box<dyn Observer>> = vec![Box::new(seen.clone())];
+        let journal = start(Disk::default(), Position::START, None, observers).unwrap();
+        journal.append(two(1)).await.unwrap();
+        journal.append(two(2)).await.unwrap();
+        journal.close().await;
+        assert_eq!(*seen.0.lock(), [1, 2, 0, 3, 4, 0]);
+    }
+}
