@@ -24,7 +24,7 @@ pub mod transcript_writer;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use dashmap::DashMap;
 use ractor::ActorRef;
@@ -80,8 +80,8 @@ pub struct Addresses {
     pub gateways: DashMap<Name, ActorRef<gateway::GatewayMsg>>,
     /// The compactor: one entry, under its own name.
     pub compactor: DashMap<&'static str, ActorRef<compactor::CompactorMsg>>,
-    /// The supervisor, which is never replaced.
-    pub supervisor: OnceLock<ActorRef<supervisor::SupervisorMsg>>,
+    /// The supervisor, which is never replaced; the writer's feed shares the place.
+    pub supervisor: transcript_writer::SupervisorAddress,
 }
 
 /// What the actors of one run share: values, and handles to send mail by.

@@ -18,3 +18,5 @@ pub mod turn;
 pub mod journal;
 pub mod model;
 pub mod tool;
+
+pub mod actor;

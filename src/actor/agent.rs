@@ -423,8 +423,8 @@ impl Agent {
         let (step, myself) = (state.step, myself.clone());
         state.steps.spawn(async move {
             let result = std::panic::AssertUnwindSafe(body).catch_unwind().await;
-            let result = result
-                .unwrap_or_else(|panic| Err(StepError::Crashed(panic_text(panic.as_ref()))));
+            let result =
+                result.unwrap_or_else(|panic| Err(StepError::Crashed(panic_text(panic.as_ref()))));
             // An agent that is gone needs no result: its successor starts from the journal.
             let _ = myself.send_message(AgentMsg::StepDone { step, result });
         });

@@ -279,7 +279,9 @@ pub async fn finish(
     usage: Usage,
 ) -> StepResult {
     let outcome = match outcome {
-        Outcome::Completed { output } => Outcome::Completed { output: bounded(&context, output).await },
+        Outcome::Completed { output } => {
+            Outcome::Completed { output: bounded(&context, output).await }
+        }
         Outcome::Failed { failure, partial } => {
             let partial = match partial {
                 Some(output) => Some(bounded(&context, output).await),

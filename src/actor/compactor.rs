@@ -109,7 +109,8 @@ pub async fn summarise(
     model: Name,
 ) -> Result<Summary, SummaryError> {
     let service = services.models.get(&model).cloned();
-    let service = service.ok_or_else(|| SummaryError::Model(format!("there is no model `{model}`")))?;
+    let service =
+        service.ok_or_else(|| SummaryError::Model(format!("there is no model `{model}`")))?;
     let compactor = services.addresses.compactor.get(ADDRESS).map(|entry| entry.value().clone());
     let compactor = compactor.ok_or(SummaryError::Gone)?;
     let (reply, summary) = oneshot::channel();
@@ -240,7 +241,8 @@ async fn work(services: Arc<Services>, job: Job, compactor: ActorRef<CompactorMs
     if let Some(result) = result {
         let _ = reply.send(result);
     }
-    let _ = compactor.send_message(CompactorMsg::Done { model: service.spec.name.clone(), success });
+    let _ =
+        compactor.send_message(CompactorMsg::Done { model: service.spec.name.clone(), success });
 }
 
 async fn write(

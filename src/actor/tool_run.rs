@@ -100,7 +100,9 @@ async fn run_one(context: &StepContext, call: &PendingCall) -> ToolFinished {
     let output = match body.catch_unwind().await {
         Ok(Ok(output)) => output,
         Ok(Err(error)) => ToolOutput::error(format!("Error: {error}")),
-        Err(panic) => ToolOutput::error(format!("Error: the tool crashed ({})", panic_text(panic.as_ref()))),
+        Err(panic) => {
+            ToolOutput::error(format!("Error: the tool crashed ({})", panic_text(panic.as_ref())))
+        }
     };
     finished(context.turn, call, output, began.elapsed())
 }
@@ -171,7 +173,8 @@ async fn denial(context: &StepContext, name: &str, input: &Json) -> Option<Strin
             (Some(asker), _) => {
                 let what = format!("{name} {}", texts.first().copied().unwrap_or_default());
                 let allowed = asker.ask(&context.agent, what.trim_end()).await;
-                (!allowed).then(|| "Permission denied: the person who was asked said no.".to_owned())
+                (!allowed)
+                    .then(|| "Permission denied: the person who was asked said no.".to_owned())
             }
             (None, NonInteractive::Allow) => None,
             (None, NonInteractive::Deny) => Some(format!(

@@ -289,12 +289,7 @@ impl Supervisor {
         }
     }
 
-    fn cancel_everything(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        reason: &str,
-    ) {
+    fn cancel_everything(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, reason: &str) {
         state.cancelled.get_or_insert_with(|| reason.to_owned());
         for agent in self.main_agents(state) {
             let outcome = Outcome::Cancelled { reason: reason.to_owned() };

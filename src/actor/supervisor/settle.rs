@@ -28,7 +28,8 @@ impl Supervisor {
         let Some(spec) = self.plan.task(task) else { return };
         match outcome {
             Outcome::Completed { output } => {
-                let (services, myself, spec) = (self.services.clone(), myself.clone(), spec.clone());
+                let (services, myself, spec) =
+                    (self.services.clone(), myself.clone(), spec.clone());
                 let (output, values) = (output.clone(), self.values(state));
                 state.proposed.insert(task.clone());
                 state.work.spawn(async move {

@@ -1,0 +1,174 @@
+//! The transcript writer: the only owner of a run's records on disk.
+//!
+//! The actor is a facade: it starts the journal's writer thread with what listens to it (the
+//! transcripts, the supervisor's feed) and closes it in order. Steps append through the handle,
+//! which is bounded, so that no overload hides in this mailbox. It decides nothing and drops
+//! nothing.
+
+use std::sync::{Arc, OnceLock};
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::supervisor::{FORWARD_PERMITS, SupervisorMsg};
+use crate::event::{Event, SharedRecord};
+use crate::journal::file::OwnedRun;
+use crate::journal::line::Position;
+use crate::journal::projection::Projection;
+use crate::journal::{JournalHandle, Observer};
+
+/// Where the supervisor's address will stand once it is started.
+pub type SupervisorAddress = Arc<OnceLock<ActorRef<SupervisorMsg>>>;
+
+/// What the transcript writer is told.
+#[derive(Debug)]
+pub enum TranscriptWriterMsg {
+    /// Give a handle of the journal.
+    Journal(oneshot::Sender<JournalHandle>),
+    /// Write what is queued, let the listeners finish, and refuse every later append.
+    Close(oneshot::Sender<()>),
+}
+
+/// The transcript writer.
+#[derive(Debug)]
+pub struct TranscriptWriter;
+
+/// What it keeps: the journal, and the run's lock for as long as it lives.
+#[derive(Debug)]
+pub struct State {
+    journal: JournalHandle,
+    _owned: OwnedRun,
+}
+
+/// What it starts with.
+#[derive(Debug)]
+pub struct Start {
+    /// The run directory.
+    pub owned: OwnedRun,
+    /// Where the journal goes on.
+    pub at: Position,
+    /// Who hears of what is committed.
+    pub supervisor: SupervisorAddress,
+}
+
+impl Actor for TranscriptWriter {
+    type Msg = TranscriptWriterMsg;
+    type State = State;
+    type Arguments = Start;
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<TranscriptWriterMsg>,
+        start: Start,
+    ) -> Result<State, ActorProcessingErr> {
+        // The transcripts come first: an agent's files exist when its actor is started.
+        let observers: Vec<Box<dyn Observer>> = vec![
+            Box::new(Projection::new(start.owned.dir().clone())),
+            Box::new(Feed::new(start.supervisor)),
+        ];
+        let journal = start.owned.start_writer(start.at, observers)?;
+        Ok(State { journal, _owned: start.owned })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<TranscriptWriterMsg>,
+        message: TranscriptWriterMsg,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            TranscriptWriterMsg::Journal(reply) => {
+                let _ = reply.send(state.journal.clone());
+            }
+            TranscriptWriterMsg::Close(reply) => {
+                // Closing is the last thing it does, so nothing waits behind this.
+                state.journal.close().await;
+                let _ = reply.send(());
+                myself.stop(None);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Forwards to the supervisor what its state is made of, batch by batch.
+struct Feed {
+    supervisor: SupervisorAddress,
+    permits: Arc<Semaphore>,
+    runtime: tokio::runtime::Handle,
+    batch: Vec<SharedRecord>,
+}
+
+impl Feed {
+    fn new(supervisor: SupervisorAddress) -> Self {
+        Self {
+            supervisor,
+            permits: Arc::new(Semaphore::new(FORWARD_PERMITS)),
+            runtime: tokio::runtime::Handle::current(),
+            batch: Vec::new(),
+        }
+    }
+}
+
+/// Whether the supervisor's state depends on the event; what an agent does within its turns is of
+/// interest to readers of the journal only.
+fn concerns_supervisor(event: &Event) -> bool {
+    match event {
+        Event::TurnStarted(_)
+        | Event::ModelRequested(_)
+        | Event::ModelFailed(_)
+        | Event::ToolIntended(_)
+        | Event::ToolStarted(_)
+        | Event::ToolFinished(_)
+        | Event::ContextEdited(_)
+        | Event::CompactionRequested(_)
+        | Event::CompactionFailed(_)
+        | Event::CompactionBreaker(_)
+        | Event::GatewayParked(_)
+        | Event::GatewayResumed(_)
+        | Event::GatewayBreaker(_) => false,
+        Event::RunCreated(_)
+        | Event::RunOpened(_)
+        | Event::RunPaused(_)
+        | Event::RunCompleted(_)
+        | Event::TaskReady(_)
+        | Event::TaskStarted(_)
+        | Event::TaskRetrying(_)
+        | Event::TaskCompleted(_)
+        | Event::TaskFailed(_)
+        | Event::TaskSkipped(_)
+        | Event::TaskCancelled(_)
+        | Event::AgentSpawned(_)
+        | Event::AgentRestarted(_)
+        | Event::AgentEnded(_)
+        | Event::ModelResponded(_)
+        | Event::CompactionFinished(_) => true,
+    }
+}
+
+impl Observer for Feed {
+    fn committed(&mut self, record: &SharedRecord) {
+        if concerns_supervisor(&record.event) {
+            self.batch.push(record.clone());
+        }
+    }
+
+    fn batch_end(&mut self) {
+        let Some(supervisor) = self.supervisor.get() else {
+            // What is recorded before the supervisor starts is handed to it at its start.
+            return self.batch.clear();
+        };
+        for record in self.batch.drain(..) {
+            let permit = match self.permits.clone().try_acquire_owned() {
+                Ok(permit) => permit,
+                Err(_) => {
+                    let waited = self.runtime.block_on(self.permits.clone().acquire_owned());
+                    let Ok(permit) = waited else { return };
+                    permit
+                }
+            };
+            // A supervisor that is gone needs no more records.
+            let _ = supervisor.send_message(SupervisorMsg::Committed(record, permit));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The command line: one file per verb, and the only code that prints.
+
+mod args;
+mod cancel;
+mod check;
+mod compact;
+mod cost;
+mod graph;
+mod locate;
+mod paint;
+mod ps;
+mod run;
+mod show;
+mod tail;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::Parser;
+
+use crate::exit::Exit;
+use args::{Arguments, Verb};
+
+/// Runs the program.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are data and success; anything else is talk and wrong usage.
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            let _ = error.print();
+            return exit;
+        }
+    };
+    listen_to_tracing(arguments.verbose);
+    let place = locate::Place::new(arguments.file.clone(), arguments.state_dir.clone());
+    match arguments.verb {
+        Verb::Run(verb) => run::run(&place, verb),
+        Verb::Check(verb) => check::run(&place, &verb),
+        Verb::Tail(verb) => tail::run(&place, &verb),
+        Verb::Ps(verb) => ps::run(&place, &verb),
+        Verb::Show(verb) => show::run(&place, &verb),
+        Verb::Graph(verb) => graph::run(&place, &verb),
+        Verb::Cost(verb) => cost::run(&place, &verb),
+        Verb::Cancel(verb) => cancel::run(&place, &verb),
+        Verb::Compact(verb) => compact::run(&place, &verb),
+        Verb::Version => say(&format!("callsheet {}\n", env!("CARGO_PKG_VERSION"))),
+    }
+}
+
+/// Sends tracing output to stderr: warnings, more with `-v`, or what CALLSHEET_LOG asks for.
+fn listen_to_tracing(verbose: u8) {
+    let level = match verbose {
+        0 => "callsheet=warn",
+        1 => "callsheet=info",
+        _ => "callsheet=debug",
+    };
+    let wanted = std::env::var("CALLSHEET_LOG").unwrap_or_else(|_| level.to_owned());
+    let filter = tracing_subscriber::EnvFilter::try_new(&wanted);
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A second call in one process (tests) keeps the first subscriber.
+    let _ = subscriber.with_ansi(paint::is_on(&io::stderr())).try_init();
+}
+
+/// Prints data. A reader that has gone away is success.
+fn say(text: &str) -> Exit {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Exit::Done,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+        Err(_) => Exit::Disk,
+    }
+}
+
+/// Prints talk: errors and notices. Nobody may be listening.
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// The runtime that a verb works on.
+fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
+    let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    built.map_err(|error| {
+        complain(&format!("error: the runtime could not be started: {error}"));
+        Exit::Bug
+    })
+}

@@ -1,0 +1,193 @@
+//! What the user typed.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+/// Runs teams of LLM agents from one file, agents.toml, as supervised actors.
+#[derive(Debug, Parser)]
+#[command(name = "callsheet", version, propagate_version = true)]
+pub(super) struct Arguments {
+    /// The configuration
+    #[arg(short = 'f', long, global = true, value_name = "FILE", default_value = "agents.toml")]
+    pub file: PathBuf,
+    /// The folder of the run directories [default: .transcripts beside the configuration]
+    #[arg(long, global = true, value_name = "DIR", env = "CALLSHEET_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// More of the program's own log on stderr (twice for all)
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Launch the graph, or the named tasks and what they need
+    Run(Run),
+    /// Find every mistake in the configuration before anything is spent
+    Check(Check),
+    /// Print the agents' logs, live or after the fact
+    #[command(visible_alias = "logs")]
+    Tail(Tail),
+    /// List runs, tasks and agents
+    Ps(Ps),
+    /// Show one run, task or agent in full
+    Show(Show),
+    /// Draw the task graph
+    Graph(Graph),
+    /// Tokens and money by agent, task or model
+    Cost(Cost),
+    /// Stop a run, a task or an agent with its children
+    Cancel(Cancel),
+    /// Ask a live agent to compact its context now
+    Compact(Compact),
+    /// Print the version
+    Version,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// The tasks to run [default: all]
+    #[arg(value_name = "TASK")]
+    pub tasks: Vec<String>,
+    /// An input of the run
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = key_value)]
+    pub inputs: Vec<(String, String)>,
+    /// A profile of the configuration
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Print events as JSON, one a line
+    #[arg(long)]
+    pub json: bool,
+    /// Let tasks go on that do not need a failed one
+    #[arg(long)]
+    pub keep_going: bool,
+    /// The id of the run, a UUID
+    #[arg(long, value_name = "ID")]
+    pub run_id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Check {
+    /// A profile of the configuration
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// An input of the run
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = key_value)]
+    pub inputs: Vec<(String, String)>,
+    /// Print diagnostics as JSON, one a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Tail {
+    /// The run: an id, the beginning of one, or a workflow's name [default: the newest]
+    pub run: Option<String>,
+    /// Only agents whose name matches
+    #[arg(long = "agent", value_name = "GLOB")]
+    pub agents: Vec<String>,
+    /// Only tasks whose name matches
+    #[arg(long = "task", value_name = "GLOB")]
+    pub tasks: Vec<String>,
+    /// Go on as the run does
+    #[arg(short = 'F', long, short_alias = 'f')]
+    pub follow: bool,
+    /// Only the last N lines of what is there
+    #[arg(short = 'n', long, value_name = "N")]
+    pub lines: Option<usize>,
+    /// Only events after this number
+    #[arg(long, value_name = "SEQ")]
+    pub since: Option<u64>,
+    /// Print events as JSON, one a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Ps {
+    /// Runs that have ended too
+    #[arg(short, long)]
+    pub all: bool,
+    /// Draw agents under their parents
+    #[arg(long)]
+    pub tree: bool,
+    /// Print rows as JSON, one a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Show {
+    /// RUN, RUN/TASK or RUN/@AGENT [default: the newest run]
+    #[arg(value_name = "WHAT")]
+    pub what: Option<String>,
+    /// The whole transcript of an agent
+    #[arg(long)]
+    pub transcript: bool,
+    /// A stored result, by its hash
+    #[arg(long, value_name = "HASH")]
+    pub result: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum GraphFormat {
+    Ascii,
+    Mermaid,
+    Dot,
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Graph {
+    /// The run whose states are shown; without it the configuration's graph
+    pub run: Option<String>,
+    /// The form
+    #[arg(long, value_enum, default_value_t = GraphFormat::Ascii)]
+    pub format: GraphFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum CostBy {
+    Agent,
+    Task,
+    Model,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Cost {
+    /// The run [default: the newest]
+    pub run: Option<String>,
+    /// What to sum by
+    #[arg(long, value_enum, default_value_t = CostBy::Task)]
+    pub by: CostBy,
+    /// Print rows as JSON, one a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Cancel {
+    /// RUN, RUN/TASK or RUN/@AGENT
+    #[arg(value_name = "WHAT")]
+    pub what: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Compact {
+    /// RUN/@AGENT
+    #[arg(value_name = "RUN/@AGENT")]
+    pub what: String,
+    /// What to preserve in the summary
+    #[arg(long, value_name = "TEXT")]
+    pub focus: Option<String>,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("NAME=VALUE is needed")?;
+    Ok((key.to_owned(), value.to_owned()))
+}

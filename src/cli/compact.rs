@@ -1,0 +1,32 @@
+//! `compact`: asks a live agent to compact its context now.
+
+use super::args;
+use super::complain;
+use super::locate::{Part, Place};
+use crate::exit::Exit;
+use crate::id::AgentId;
+use crate::run::control::{self, Request};
+
+pub(super) fn run(place: &Place, verb: &args::Compact) -> Exit {
+    let (dir, part) = match place.part(Some(&verb.what)) {
+        Ok(found) => found,
+        Err(exit) => return exit,
+    };
+    let Part::Agent(agent) = part else {
+        complain("error: an agent is needed: RUN/@AGENT");
+        return Exit::Usage;
+    };
+    let request =
+        Request::Compact { agent: AgentId::from_text(&agent), focus: verb.focus.clone() };
+    match control::ask(&dir, &request) {
+        Ok(answer) if answer.found => Exit::Done,
+        Ok(_) => {
+            complain(&format!("error: agent `{agent}` is not at work"));
+            Exit::Failed
+        }
+        Err(error) => {
+            complain(&format!("error: the run's owner cannot be reached: {error}"));
+            Exit::Failed
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `graph`: the task graph in several forms, with states when a run is named.
+
+use std::io;
+
+use serde_json::json;
+
+use super::args::{self, GraphFormat};
+use super::locate::{Place, fold};
+use super::paint::{self, Paint};
+use super::{check, say};
+use crate::config::Sources;
+use crate::event::PlannedTask;
+use crate::exit::Exit;
+use crate::id::Name;
+use crate::spec::Work;
+
+/// A task as it is drawn: with its state, when a run is named.
+struct Node {
+    task: PlannedTask,
+    state: Option<&'static str>,
+}
+
+pub(super) fn run(place: &Place, verb: &args::Graph) -> Exit {
+    let nodes = match &verb.run {
+        Some(run) => of_run(place, run),
+        None => of_file(place),
+    };
+    let nodes = match nodes {
+        Ok(nodes) => nodes,
+        Err(exit) => return exit,
+    };
+    say(&match verb.format {
+        GraphFormat::Ascii => ascii(&nodes, Paint::new(paint::is_on(&io::stdout()))),
+        GraphFormat::Mermaid => mermaid(&nodes),
+        GraphFormat::Dot => dot(&nodes),
+        GraphFormat::Json => document(&nodes),
+    })
+}
+
+fn of_run(place: &Place, run: &str) -> Result<Vec<Node>, Exit> {
+    let dir = place.run(Some(run))?;
+    let state = fold(&dir, |_| {})?;
+    let tasks = state.created().map(|created| created.tasks.clone()).unwrap_or_default();
+    let node = |task: PlannedTask| {
+        let word = state.task(&task.name).map(|status| status.state.as_str());
+        Node { state: word, task }
+    };
+    Ok(tasks.into_iter().map(node).collect())
+}
+
+fn of_file(place: &Place) -> Result<Vec<Node>, Exit> {
+    let config = check::load(&Sources::of_process(&place.file))?;
+    let node = |task: &crate::spec::TaskSpec| {
+        let agent = match &task.work {
+            Work::Agent { agent, .. } => Some(agent.clone()),
+            Work::Command { .. } => None,
+        };
+        let (name, depends_on) = (task.name.clone(), task.depends_on.clone());
+        Node { task: PlannedTask { name, agent, depends_on }, state: None }
+    };
+    Ok(config.tasks.iter().map(node).collect())
+}
+
+/// One line a task, after all that it waits for.
+fn ascii(nodes: &[Node], paint: Paint) -> String {
+    let mut text = String::new();
+    for node in in_order(nodes) {
+        let who = node.task.agent.as_ref().map_or("command".to_owned(), |agent| format!("agent {agent}"));
+        let after: Vec<_> = node.task.depends_on.iter().map(Name::as_str).collect();
+        let after = if after.is_empty() { String::new() } else { format!("  <- {}", after.join(", ")) };
+        let state = node.state.map(|word| format!("  {}", paint.state(word, word))).unwrap_or_default();
+        text.push_str(&format!("{} ({who}){after}{state}\n", node.task.name));
+    }
+    text
+}
+
+fn in_order(nodes: &[Node]) -> Vec<&Node> {
+    let mut done: Vec<&Node> = Vec::new();
+    // A checked plan has no cycle, so each round places at least one task.
+    while done.len() < nodes.len() {
+        let placed = |name: &Name| done.iter().any(|node| node.task.name == *name);
+        let known = |name: &Name| nodes.iter().any(|node| node.task.name == *name);
+        let next = nodes.iter().find(|node| {
+            !placed(&node.task.name)
+                && node.task.depends_on.iter().all(|before| placed(before) || !known(before))
+        });
+        let Some(next) = next else { break };
+        done.push(next);
+    }
+    done
+}
+
+fn mermaid(nodes: &[Node]) -> String {
+    let mut text = String::from("flowchart TD\n");
+    for node in nodes {
+        let state = node.state.map(|word| format!(": {word}")).unwrap_or_default();
+        text.push_str(&format!("  {0}[\"{0}{state}\"]\n", node.task.name));
+        for before in &node.task.depends_on {
+            text.push_str(&format!("  {before} --> {}\n", node.task.name));
+        }
+    }
+    text
+}
+
+fn dot(nodes: &[Node]) -> String {
+    let mut text = String::from("digraph plan {\n");
+    for node in nodes {
+        let state = node.state.map(|word| format!("\\n{word}")).unwrap_or_default();
+        text.push_str(&format!("  \"{0}\" [label=\"{0}{state}\"];\n", node.task.name));
+        for before in &node.task.depends_on {
+            text.push_str(&format!("  \"{before}\" -> \"{}\";\n", node.task.name));
+        }
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn document(nodes: &[Node]) -> String {
+    let tasks = nodes.iter().map(|node| {
+        json!({
+            "name": node.task.name,
+            "agent": node.task.agent,
+            "depends_on": node.task.depends_on,
+            "state": node.state,
+        })
+    });
+    format!("{}\n", json!({ "tasks": tasks.collect::<Vec<_>>() }))
+}

@@ -1,0 +1,134 @@
+//! Where runs are, and which one is meant.
+
+use std::path::{Path, PathBuf};
+
+use super::complain;
+use crate::exit::Exit;
+use crate::id::RunId;
+use crate::journal::file::RunDir;
+use crate::journal::reader::Reader;
+use crate::event::{Event, SharedRecord};
+use crate::run_state::RunState;
+
+/// The configuration file and the folder of runs that the arguments mean.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub file: PathBuf,
+    /// As given by `--state-dir` or CALLSHEET_STATE_DIR.
+    pub state_dir: Option<PathBuf>,
+}
+
+/// A run, or a part of one, as the command line names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Run,
+    Task(String),
+    Agent(String),
+}
+
+impl Place {
+    pub(super) fn new(file: PathBuf, state_dir: Option<PathBuf>) -> Self {
+        Self { file, state_dir }
+    }
+
+    /// The folder of the run directories.
+    pub(super) fn runs_folder(&self) -> PathBuf {
+        let beside = self.file.parent().map(Path::to_path_buf).unwrap_or_default();
+        match &self.state_dir {
+            Some(folder) => folder.clone(),
+            None => crate::config::state_dir_of(&self.file).unwrap_or(beside.join(".transcripts")),
+        }
+    }
+
+    /// All runs, the newest first: their ids sort by time.
+    pub(super) fn runs(&self) -> Vec<RunDir> {
+        let entries = std::fs::read_dir(self.runs_folder());
+        let names = entries.into_iter().flatten().flatten();
+        let mut paths: Vec<_> = names
+            .filter(|entry| RunId::parse(&entry.file_name().to_string_lossy()).is_some())
+            .map(|entry| entry.path())
+            .collect();
+        paths.sort_unstable_by(|a, b| b.cmp(a));
+        paths.into_iter().map(RunDir::at).collect()
+    }
+
+    /// The run of that id, of an id that begins so, or the newest of the workflow of that name;
+    /// without a name the newest of all.
+    pub(super) fn run(&self, name: Option<&str>) -> Result<RunDir, Exit> {
+        let runs = self.runs();
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            return runs.into_iter().next().ok_or_else(|| {
+                complain(&format!("error: there is no run in {}", self.runs_folder().display()));
+                Exit::Failed
+            });
+        };
+        let id_of = |run: &RunDir| {
+            run.path().file_name().map(|id| id.to_string_lossy().into_owned()).unwrap_or_default()
+        };
+        let lower = name.to_lowercase();
+        if let Some(run) = runs.iter().find(|run| id_of(run) == lower) {
+            return Ok(run.clone());
+        }
+        let workflow = runs.iter().find(|run| workflow_of(run).as_deref() == Some(name));
+        if let Some(run) = workflow {
+            return Ok(run.clone());
+        }
+        let begins: Vec<_> = runs.iter().filter(|run| id_of(run).starts_with(&lower)).collect();
+        match begins.as_slice() {
+            [run] => Ok((*run).clone()),
+            [] => {
+                complain(&format!("error: there is no run `{name}` in {}", self.runs_folder().display()));
+                Err(Exit::Failed)
+            }
+            several => {
+                let ids: Vec<_> = several.iter().map(|run| id_of(run)).collect();
+                complain(&format!("error: `{name}` is the beginning of several runs: {}", ids.join(", ")));
+                Err(Exit::Failed)
+            }
+        }
+    }
+
+    /// Reads RUN, RUN/TASK or RUN/@AGENT; RUN may be left out.
+    pub(super) fn part(&self, text: Option<&str>) -> Result<(RunDir, Part), Exit> {
+        let text = text.unwrap_or_default();
+        let (run, part) = match text.split_once('/') {
+            None => match text.strip_prefix('@') {
+                Some(agent) => ("", Part::Agent(agent.to_owned())),
+                None => (text, Part::Run),
+            },
+            Some((run, rest)) => match (run.strip_prefix('@'), rest.strip_prefix('@')) {
+                // `@survey/reader-1`: an agent of the newest run.
+                (Some(_), _) => ("", Part::Agent(text[1..].to_owned())),
+                (None, Some(agent)) => (run, Part::Agent(agent.to_owned())),
+                (None, None) => (run, Part::Task(rest.to_owned())),
+            },
+        };
+        Ok((self.run(Some(run))?, part))
+    }
+}
+
+fn workflow_of(run: &RunDir) -> Option<String> {
+    let mut reader = Reader::open(&run.journal()).ok()?;
+    let first = reader.next_batch().ok()??;
+    match &first.first()?.event {
+        Event::RunCreated(created) => Some(created.workflow.clone()),
+        _ => None,
+    }
+}
+
+/// Folds a run's journal; `each` sees every record.
+pub(super) fn fold(run: &RunDir, mut each: impl FnMut(&SharedRecord)) -> Result<RunState, Exit> {
+    let failed = |error: &dyn std::fmt::Display| {
+        complain(&format!("error: {}: {error}", run.journal().display()));
+        Exit::Disk
+    };
+    let mut state = RunState::default();
+    let mut reader = Reader::open(&run.journal()).map_err(|error| failed(&error))?;
+    while let Some(batch) = reader.next_batch().map_err(|error| failed(&error))? {
+        for record in &batch {
+            state.apply(record).map_err(|error| failed(&error))?;
+            each(record);
+        }
+    }
+    Ok(state)
+}

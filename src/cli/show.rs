@@ -1,0 +1,283 @@
+//! `show`: one run, task, agent or stored result in full.
+
+use std::io::{self, Write};
+
+use globset::Glob;
+use serde_json::{Value, json};
+
+use super::args;
+use super::locate::{Part, Place, fold};
+use super::{complain, say};
+use crate::exit::Exit;
+use crate::id::AgentId;
+use crate::journal::file::RunDir;
+use crate::journal::stamp;
+use crate::message::{Block, Message};
+use crate::report;
+use crate::run_state::{AgentStatus, RunState, TaskStatus};
+use crate::turn::Outcome;
+
+pub(super) fn run(place: &Place, verb: &args::Show) -> Exit {
+    let (dir, part) = match place.part(verb.what.as_deref()) {
+        Ok(found) => found,
+        Err(exit) => return exit,
+    };
+    if let Some(hash) = &verb.result {
+        return show_result(&dir, hash);
+    }
+    let state = match fold(&dir, |_| {}) {
+        Ok(state) => state,
+        Err(exit) => return exit,
+    };
+    match part {
+        Part::Run => show_run(&dir, &state, verb.json),
+        Part::Task(name) => show_task(&state, &name, verb.json),
+        Part::Agent(name) => show_agent(&dir, &state, &name, verb),
+    }
+}
+
+/// A stored result, byte for byte.
+fn show_result(dir: &RunDir, hash: &str) -> Exit {
+    if hash.is_empty() || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        complain(&format!("error: `{hash}` is not a hash"));
+        return Exit::Usage;
+    }
+    let path = dir.results().join(hash);
+    let mut file = match std::fs::File::open(&path) {
+        Ok(file) => file,
+        Err(error) => {
+            complain(&format!("error: {}: {error}", path.display()));
+            return Exit::Failed;
+        }
+    };
+    match io::copy(&mut file, &mut io::stdout().lock()) {
+        Ok(_) => Exit::Done,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+        Err(_) => Exit::Disk,
+    }
+}
+
+fn show_run(dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
+    let live = dir.is_live();
+    let Some(created) = state.created() else {
+        complain("error: the run has no beginning yet");
+        return Exit::Failed;
+    };
+    if as_json {
+        let tasks = state.tasks().map(|(name, task)| (name.to_string(), task_json(task)));
+        let document = json!({
+            "run": created.run,
+            "workflow": created.workflow,
+            "state": report::run_word(state, live),
+            "profile": created.profile,
+            "inputs": created.inputs,
+            "tasks": tasks.collect::<serde_json::Map<_, _>>(),
+            "usage": state.usage(),
+            "cost_usd": state.cost_usd(),
+            "dir": dir.path(),
+        });
+        return say(&format!("{document}\n"));
+    }
+    let mut text = format!(
+        "run {} of {}: {}\n{}\n\n",
+        created.run,
+        created.workflow,
+        report::run_word(state, live),
+        dir.path().display()
+    );
+    if state.completed().is_some() {
+        text.push_str(&report::summary(state));
+    } else {
+        for row in report::rows(state, live, stamp::now_ms()).iter().skip(1) {
+            let waits = row.waiting_for.as_deref().unwrap_or_default();
+            text.push_str(&format!("{}{}  {}  {waits}\n", "  ".repeat(row.depth), row.name, row.state));
+        }
+    }
+    say(&text)
+}
+
+fn task_json(task: &TaskStatus) -> Value {
+    json!({
+        "state": task.state,
+        "attempt": task.attempt,
+        "agent": task.agent,
+        "output": task.output,
+        "error": task.failure,
+        "reason": task.reason,
+        "because": task.because,
+        "started": task.started_ms.map(stamp::text),
+        "ended": task.ended_ms.map(stamp::text),
+    })
+}
+
+fn show_task(state: &RunState, name: &str, as_json: bool) -> Exit {
+    // A literal name comes before a glob.
+    let literal = state.tasks().find(|(task, _)| task.as_str() == name);
+    let glob = Glob::new(name).ok().map(|glob| glob.compile_matcher());
+    let found: Vec<_> = match literal {
+        Some(found) => vec![found],
+        None => state
+            .tasks()
+            .filter(|(task, _)| glob.as_ref().is_some_and(|glob| glob.is_match(task.as_str())))
+            .collect(),
+    };
+    if found.is_empty() {
+        complain(&format!("error: the run has no task `{name}`; an agent is named `@{name}`"));
+        return Exit::Failed;
+    }
+    let mut text = String::new();
+    for (name, task) in found {
+        if as_json {
+            let mut document = task_json(task);
+            document["task"] = json!(name);
+            text.push_str(&format!("{document}\n"));
+            continue;
+        }
+        text.push_str(&format!("task {name}: {}, attempt {}\n", task.state.as_str(), task.attempt));
+        for note in task.failure.iter().map(ToString::to_string).chain(task.reason.clone()) {
+            text.push_str(&format!("{note}\n"));
+        }
+        if let Some(output) = &task.output {
+            text.push_str(&format!("\n{}\n", output.text.trim_end()));
+            if let Some(stored) = &output.stored {
+                text.push_str(&format!("... the whole: show --result {}\n", stored.hash));
+            }
+        }
+    }
+    say(&text)
+}
+
+fn show_agent(dir: &RunDir, state: &RunState, name: &str, verb: &args::Show) -> Exit {
+    let literal = AgentId::from_text(name);
+    let glob = Glob::new(name).ok().map(|glob| glob.compile_matcher());
+    let found: Vec<_> = match state.agents().get_key_value(&literal) {
+        Some(found) => vec![found],
+        None => state
+            .agents()
+            .iter()
+            .filter(|(id, _)| glob.as_ref().is_some_and(|glob| glob.is_match(id.as_str())))
+            .collect(),
+    };
+    if found.is_empty() {
+        complain(&format!("error: the run has no agent `{name}`"));
+        return Exit::Failed;
+    }
+    for (id, agent) in found {
+        let exit = match (verb.transcript, verb.json) {
+            (true, true) => raw_transcript(dir, id),
+            (true, false) => readable_transcript(dir, id),
+            (false, true) => say(&format!("{}\n", agent_json(dir, state, id, agent))),
+            (false, false) => say(&agent_text(dir, state, id, agent)),
+        };
+        if exit != Exit::Done {
+            return exit;
+        }
+    }
+    Exit::Done
+}
+
+fn agent_json(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus) -> Value {
+    let (inclusive, inclusive_cost) = state.inclusive(id);
+    json!({
+        "agent": id,
+        "definition": agent.definition,
+        "task": agent.task,
+        "parent": agent.parent,
+        "depth": agent.depth,
+        "state": agent.state(),
+        "turn": agent.turn,
+        "restarts": agent.restarts,
+        "usage": agent.usage,
+        "cost_usd": agent.cost_usd,
+        "inclusive": {"usage": inclusive, "cost_usd": inclusive_cost},
+        "waiting_for": agent.waiting_for(),
+        "outcome": agent.outcome,
+        "transcript": dir.transcript(id),
+    })
+}
+
+fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus) -> String {
+    let (inclusive, _) = state.inclusive(id);
+    let definition = agent.definition.as_ref().map_or("command", |name| name.as_str());
+    let mut text = format!(
+        "agent {id} ({definition}): {}, turn {}\n{} tokens in, {} out; with its children {} in, {} out\n{}\n",
+        agent.state(),
+        agent.turn,
+        report::short(agent.usage.context()),
+        report::short(agent.usage.output),
+        report::short(inclusive.context()),
+        report::short(inclusive.output),
+        dir.transcript(id).display(),
+    );
+    let ended = match &agent.outcome {
+        None => agent.waiting_for().map(|what| format!("waits for {what}")).unwrap_or_default(),
+        Some(Outcome::Completed { output }) => output.text.trim_end().to_owned(),
+        Some(Outcome::Failed { failure, .. }) => failure.to_string(),
+        Some(Outcome::Cancelled { reason }) => format!("cancelled: {reason}"),
+    };
+    if !ended.is_empty() {
+        text.push_str(&format!("\n{ended}\n"));
+    }
+    text
+}
+
+fn raw_transcript(dir: &RunDir, id: &AgentId) -> Exit {
+    match std::fs::read_to_string(dir.transcript(id)) {
+        Ok(text) => say(&text),
+        Err(error) => {
+            complain(&format!("error: {}: {error}", dir.transcript(id).display()));
+            Exit::Failed
+        }
+    }
+}
+
+/// The transcript for people: who speaks, and what, with calls and results in full.
+fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        seq: u64,
+        message: Message,
+    }
+    let path = dir.transcript(id);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) => {
+            complain(&format!("error: {}: {error}", path.display()));
+            return Exit::Failed;
+        }
+    };
+    let mut out = io::stdout().lock();
+    for line in text.lines() {
+        let Ok(line) = serde_json::from_str::<Line>(line) else { continue };
+        let shown = message_text(line.seq, &line.message);
+        if out.write_all(shown.as_bytes()).is_err() {
+            return Exit::Done;
+        }
+    }
+    Exit::Done
+}
+
+fn message_text(seq: u64, message: &Message) -> String {
+    let mut text = String::new();
+    for block in &message.content {
+        let (label, body) = match block {
+            Block::Text(body) => (message.role.as_str().to_owned(), body.clone()),
+            Block::ToolUse(call) => (format!("call {}", call.name), call.input.as_str().to_owned()),
+            Block::ToolResult(result) if result.is_error => ("error".to_owned(), result.text()),
+            Block::ToolResult(result) => ("result".to_owned(), result.text()),
+            Block::Other(raw) => ("other".to_owned(), raw.as_str().to_owned()),
+        };
+        text.push_str(&format!("--- {seq} {label}\n{}\n", printable(body.trim_end())));
+    }
+    text
+}
+
+/// Text that cannot steer a terminal: control characters but newline and tab are escaped.
+fn printable(text: &str) -> String {
+    let safe = |c: char| !c.is_control() || c == '\n' || c == '\t';
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if safe(c) { out.push(c) } else { out.extend(c.escape_default()) }
+    }
+    out
+}

@@ -1,0 +1,215 @@
+//! `tail`: agents' logs from the journal, live or after the fact.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use super::args;
+use super::locate::Place;
+use super::paint::{self, Paint};
+use super::{complain, runtime};
+use crate::event::{Event, SharedRecord};
+use crate::exit::Exit;
+use crate::journal::file::RunDir;
+use crate::journal::log_line::line_for;
+use crate::journal::reader::Reader;
+use crate::journal::reader::follow::{Follower, Until};
+use crate::report;
+
+pub(super) fn run(place: &Place, verb: &args::Tail) -> Exit {
+    let filter = match Filter::new(verb) {
+        Ok(filter) => filter,
+        Err(error) => {
+            complain(&format!("error: {error}"));
+            return Exit::Usage;
+        }
+    };
+    let dir = match place.run(verb.run.as_deref()) {
+        Ok(dir) => dir,
+        Err(exit) => return exit,
+    };
+    let mut printer = Printer::for_tail(verb.json, Paint::new(paint::is_on(&io::stdout())));
+    let after = match replay(&dir, &filter, verb.lines, &mut printer) {
+        Ok(Some(after)) => after,
+        Ok(None) => return Exit::Done,
+        Err(error) => return failed(&error),
+    };
+    if !verb.follow {
+        return Exit::Done;
+    }
+    match runtime() {
+        Ok(runtime) => runtime.block_on(follow(dir, &filter, after, &mut printer)),
+        Err(exit) => exit,
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Exit {
+    complain(&format!("error: {error}"));
+    Exit::Disk
+}
+
+/// Prints what is there, or its last lines; gives the number of the last record read. `None`: the
+/// reader of our output has gone.
+fn replay(
+    dir: &RunDir,
+    filter: &Filter,
+    lines: Option<usize>,
+    printer: &mut Printer,
+) -> Result<Option<u64>, crate::journal::JournalError> {
+    let mut reader = Reader::open(&dir.journal())?;
+    let mut last = VecDeque::new();
+    let mut seq = 0;
+    while let Some(batch) = reader.next_batch()? {
+        for record in batch {
+            seq = record.seq;
+            if !filter.wants(&record) {
+                continue;
+            }
+            match lines {
+                None => {
+                    if !printer.print(&record) {
+                        return Ok(None);
+                    }
+                }
+                Some(most) => {
+                    last.push_back(record);
+                    if last.len() > most {
+                        last.pop_front();
+                    }
+                }
+            }
+        }
+    }
+    let shown = last.iter().all(|record| printer.print(record));
+    Ok(shown.then_some(seq))
+}
+
+async fn follow(dir: RunDir, filter: &Filter, after: u64, printer: &mut Printer) -> Exit {
+    let mut follower = match Follower::new(dir, Until::RunEnds) {
+        Ok(follower) => follower,
+        Err(error) => return failed(&error),
+    };
+    loop {
+        let next = tokio::select! {
+            next = follower.next() => next,
+            _ = tokio::signal::ctrl_c() => return Exit::Interrupted,
+        };
+        match next {
+            Ok(Some(record)) if record.seq > after && filter.wants(&record) => {
+                if !printer.print(&record) {
+                    return Exit::Done;
+                }
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Exit::Done,
+            Err(error) => return failed(&error),
+        }
+    }
+}
+
+/// Which records are wanted.
+#[derive(Debug)]
+struct Filter {
+    agents: Option<GlobSet>,
+    tasks: Option<GlobSet>,
+    literal_agents: Vec<String>,
+    since: u64,
+}
+
+impl Filter {
+    fn new(verb: &args::Tail) -> Result<Self, globset::Error> {
+        let set = |patterns: &[String]| -> Result<Option<GlobSet>, globset::Error> {
+            if patterns.is_empty() {
+                return Ok(None);
+            }
+            let mut set = GlobSetBuilder::new();
+            for pattern in patterns {
+                // An instance such as `review[3]` is a name before it is a pattern, and a pattern
+                // that does not parse may still be a name.
+                match Glob::new(pattern) {
+                    Ok(glob) => drop(set.add(glob)),
+                    Err(_) if pattern.contains('[') => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            set.build().map(Some)
+        };
+        Ok(Self {
+            agents: set(&verb.agents)?,
+            tasks: set(&verb.tasks)?,
+            literal_agents: verb.agents.clone(),
+            since: verb.since.unwrap_or(0),
+        })
+    }
+
+    fn wants(&self, record: &SharedRecord) -> bool {
+        let agent = record.agent.as_ref().map(|agent| agent.as_str());
+        let task = record.task.as_ref().map(|task| task.as_str());
+        let agent_fits = self.agents.as_ref().is_none_or(|set| {
+            agent.is_some_and(|name| {
+                self.literal_agents.iter().any(|literal| literal == name) || set.is_match(name)
+            })
+        });
+        let task_fits =
+            self.tasks.as_ref().is_none_or(|set| task.is_some_and(|name| set.is_match(name)));
+        record.seq > self.since && agent_fits && task_fits
+    }
+}
+
+/// Prints records, as JSON or as lines with the name of who it is about before them.
+#[derive(Debug)]
+pub(super) struct Printer {
+    json: bool,
+    paint: Paint,
+    width: usize,
+    to_stderr: bool,
+}
+
+/// The widest name that the others are aligned to.
+const NAME_WIDTH: usize = 24;
+
+impl Printer {
+    /// For `run`: events go to stdout as JSON, or lines to stderr for people.
+    pub(super) fn for_run(json: bool, paint: Paint) -> Self {
+        Self { json, paint, width: 0, to_stderr: !json }
+    }
+
+    fn for_tail(json: bool, paint: Paint) -> Self {
+        Self { json, paint, width: 0, to_stderr: false }
+    }
+
+    /// Prints one record; false when nobody reads any more.
+    pub(super) fn print(&mut self, record: &SharedRecord) -> bool {
+        let line = if self.json {
+            report::event_json(record)
+        } else {
+            match self.line(record) {
+                Some(line) => line,
+                None => return true,
+            }
+        };
+        let written = if self.to_stderr {
+            writeln!(io::stderr().lock(), "{line}")
+        } else {
+            let mut out = io::stdout().lock();
+            writeln!(out, "{line}").and_then(|()| out.flush())
+        };
+        written.is_ok()
+    }
+
+    fn line(&mut self, record: &SharedRecord) -> Option<String> {
+        // A turn's announcement and the call that it makes are one thing to a person.
+        if matches!(record.event, Event::TurnStarted(_) | Event::ToolStarted(_)) {
+            return None;
+        }
+        let agent = record.agent.as_ref().map(|agent| agent.as_str());
+        let name = agent.or(record.task.as_ref().map(|task| task.as_str())).unwrap_or("run");
+        self.width = self.width.max(name.len()).min(NAME_WIDTH);
+        let padding = " ".repeat(self.width.saturating_sub(name.len()));
+        let line = line_for(record);
+        let (time, text) = line.split_at_checked(12).unwrap_or(("", line.as_str()));
+        let (time, name) = (self.paint.faint(time), self.paint.name(name));
+        Some(format!("{time} {name}{padding} |{text}"))
+    }
+}

@@ -1,0 +1,132 @@
+//! The one table of exit codes.
+
+use crate::event::{RunCompleted, RunStatus};
+use crate::failure::FailureKind;
+use crate::run_state::failure_kinds;
+
+/// How the program ends. The numbers are a contract with scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// All done.
+    Done = 0,
+    /// A task failed, or the named run, task or agent does not exist.
+    Failed = 1,
+    /// Wrong usage or configuration.
+    Usage = 2,
+    /// The provider could not be reached or refused the key.
+    Provider = 3,
+    /// A limit ended it.
+    Limit = 4,
+    /// Timed out.
+    TimedOut = 5,
+    /// A person is waited for.
+    Waiting = 6,
+    /// Denied.
+    Denied = 7,
+    /// Some tasks completed and some failed.
+    Partial = 8,
+    /// A bug.
+    Bug = 70,
+    /// The disk failed.
+    Disk = 74,
+    /// Another process holds the run.
+    Held = 75,
+    /// Interrupted by Ctrl-C.
+    Interrupted = 130,
+    /// Ended by SIGTERM.
+    Terminated = 143,
+}
+
+/// Which code wins where several apply, the strongest first.
+const PRECEDENCE: [Exit; 12] = [
+    Exit::Interrupted,
+    Exit::Terminated,
+    Exit::Disk,
+    Exit::Bug,
+    Exit::Waiting,
+    Exit::Provider,
+    Exit::Limit,
+    Exit::TimedOut,
+    Exit::Denied,
+    Exit::Partial,
+    Exit::Failed,
+    Exit::Done,
+];
+
+impl Exit {
+    /// The code of a run that came to its end, from its recorded result alone.
+    #[must_use]
+    pub fn of(completed: &RunCompleted) -> Self {
+        let status = match completed.status {
+            RunStatus::Completed => return Self::Done,
+            RunStatus::Partial => Self::Partial,
+            RunStatus::Failed | RunStatus::Cancelled => Self::Failed,
+        };
+        let causes = failure_kinds(completed);
+        let codes: Vec<_> = causes.into_iter().map(Self::of_failure).chain([status]).collect();
+        PRECEDENCE.into_iter().find(|code| codes.contains(code)).unwrap_or(Self::Failed)
+    }
+
+    fn of_failure(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::RateLimit
+            | FailureKind::Overloaded
+            | FailureKind::IdleTimeout
+            | FailureKind::Connection
+            | FailureKind::ServerError
+            | FailureKind::Auth
+            | FailureKind::InvalidRequest => Self::Provider,
+            FailureKind::MaxTurns | FailureKind::LimitReached => Self::Limit,
+            FailureKind::Timeout => Self::TimedOut,
+            FailureKind::PermissionDenied => Self::Denied,
+            FailureKind::Internal => Self::Bug,
+            FailureKind::ContextOverflow
+            | FailureKind::RequestTooLarge
+            | FailureKind::Refusal
+            | FailureKind::EmptyAnswer
+            | FailureKind::OutputTruncated
+            | FailureKind::OutputFormat
+            | FailureKind::CommandFailed
+            | FailureKind::ToolError
+            | FailureKind::Crashed
+            | FailureKind::Template
+            | FailureKind::Cancelled => Self::Failed,
+        }
+    }
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::Usage;
+
+    fn completed(status: RunStatus, kinds: &[&str]) -> RunCompleted {
+        let ends = kinds.iter().enumerate().map(|(n, kind)| {
+            let error = json!({"kind": kind, "message": "x"});
+            (format!("t{n}"), json!({"state": "failed", "error": error}))
+        });
+        let tasks = ends.collect();
+        RunCompleted { status, tasks, usage: Usage::default(), cost_usd: None }
+    }
+
+    #[test]
+    fn the_strongest_cause_wins() {
+        let code = |status, kinds: &[&str]| Exit::of(&completed(status, kinds));
+        assert_eq!(code(RunStatus::Completed, &[]), Exit::Done);
+        assert_eq!(code(RunStatus::Failed, &["command_failed"]), Exit::Failed);
+        assert_eq!(code(RunStatus::Failed, &["command_failed", "auth"]), Exit::Provider);
+        assert_eq!(code(RunStatus::Failed, &["timeout", "max_turns"]), Exit::Limit);
+        assert_eq!(code(RunStatus::Partial, &["refusal"]), Exit::Partial);
+        assert_eq!(code(RunStatus::Partial, &["timeout"]), Exit::TimedOut);
+        assert_eq!(code(RunStatus::Failed, &["crashed"]), Exit::Failed);
+    }
+}

@@ -1,0 +1,271 @@
+//! A run as an application drives it: start, watch, stop, wait for the end.
+//!
+//! The public entry. Turns a checked configuration into actors, owns nothing that they own, and
+//! prints nothing.
+
+pub mod control;
+mod services;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ractor::{Actor, ActorRef};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::actor::Asker;
+use crate::actor::supervisor::{CancelTarget, RunEnd, Start, Supervisor, SupervisorMsg};
+use crate::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
+use crate::config::{Config, Diagnostics};
+use crate::event::{Draft, PlannedTask, RunCreated, RunOpened};
+use crate::id::{AgentId, Name, RunId};
+use crate::journal::JournalError;
+use crate::journal::file::{OwnedRun, RunDir};
+use crate::journal::line::Position;
+use crate::journal::reader::follow::{Follower, Until};
+use crate::message::Json;
+use crate::model::Model;
+use crate::plan::{Plan, PlanError};
+use crate::spec::Work;
+use crate::tool::Tool;
+
+/// How long the actors may take to end once the run is over, before they are dropped.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What a run is started with.
+#[derive(Default)]
+pub struct Options {
+    /// The tasks to run, with all that they need; empty: the configuration's `entry`, or all.
+    pub tasks: Vec<String>,
+    /// The run's id, if it is to be a given one.
+    pub run_id: Option<RunId>,
+    /// Whether a failure leaves tasks that do not need it alone.
+    pub keep_going: bool,
+    /// Tools beside the built-in ones.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Models of one's own, by their name in the configuration.
+    pub models: BTreeMap<Name, Arc<dyn Model>>,
+    /// Who answers permission questions.
+    pub asker: Option<Arc<dyn Asker>>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("tasks", &self.tasks).finish_non_exhaustive()
+    }
+}
+
+/// A run that could not be started. Nothing was spent.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] Diagnostics),
+    /// A task that was asked for does not exist.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The run directory or the journal could not be made.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The workspace could not be opened.
+    #[error("{what}: {source}")]
+    Workspace {
+        /// What was being opened.
+        what: String,
+        /// Why it could not.
+        source: std::io::Error,
+    },
+    /// A provider's client or a script could not be made.
+    #[error("provider `{provider}`: {reason}")]
+    Provider {
+        /// The provider.
+        provider: Name,
+        /// Why.
+        reason: String,
+    },
+    /// An actor could not be started.
+    #[error("an actor could not be started: {0}")]
+    Actor(String),
+}
+
+impl From<ractor::SpawnErr> for StartError {
+    fn from(error: ractor::SpawnErr) -> Self {
+        Self::Actor(error.to_string())
+    }
+}
+
+/// A run at work in this process.
+#[derive(Debug)]
+pub struct Run {
+    id: RunId,
+    dir: RunDir,
+    remote: Remote,
+    writer: ActorRef<TranscriptWriterMsg>,
+    end: oneshot::Receiver<RunEnd>,
+    supervisor_task: JoinHandle<()>,
+    control: Option<control::Listener>,
+}
+
+/// A way to steer a run: cheap to clone, and harmless once the run is over.
+#[derive(Clone, Debug)]
+pub struct Remote(ActorRef<SupervisorMsg>);
+
+impl Run {
+    /// Checks the options against the configuration, makes the run directory and starts the
+    /// actors. When it returns, `run.created` is durable.
+    ///
+    /// # Errors
+    /// When the run cannot be started; nothing was spent then.
+    pub async fn start(config: Config, options: Options) -> Result<Self, StartError> {
+        let id = options.run_id.unwrap_or_else(RunId::generate);
+        let plan = plan_of(&config, &options)?;
+        let parts = services::Parts::prepare(&config, &options)?;
+        let dir = RunDir::at(config.state_dir.join(id.to_string()));
+        let create = { let dir = dir.clone(); move || dir.create() };
+        // A task of the blocking pool is lost only when the runtime shuts down.
+        let owned = tokio::task::spawn_blocking(create).await;
+        let owned = owned.unwrap_or(Err(JournalError::Closed))?;
+        Self::launch(config, options, plan, parts, id, owned).await
+    }
+
+    async fn launch(
+        config: Config,
+        options: Options,
+        plan: Plan,
+        parts: services::Parts,
+        id: RunId,
+        owned: OwnedRun,
+    ) -> Result<Self, StartError> {
+        let dir = owned.dir().clone();
+        let supervisor_address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
+        let start = transcript_writer::Start {
+            owned,
+            at: Position::START,
+            supervisor: supervisor_address.clone(),
+        };
+        let (writer, _) = Actor::spawn(None, TranscriptWriter, start).await?;
+        let (reply, journal) = oneshot::channel();
+        let asked = writer.send_message(TranscriptWriterMsg::Journal(reply));
+        let journal = match asked {
+            Ok(()) => journal.await.map_err(|_| JournalError::Closed)?,
+            Err(_) => return Err(JournalError::Closed.into()),
+        };
+        let created = Draft::run(created(&config, &plan, id));
+        let opened = Draft::run(RunOpened { epoch: 1, pid: std::process::id() });
+        let records = journal.append(vec![created, opened]).await?;
+
+        let gateways = parts.gateways.clone();
+        let services = parts.into_services(&config, &options, id, &dir, journal, supervisor_address);
+        let supervisor = Supervisor { services: Arc::new(services), plan, gateways };
+        let (reply, end) = oneshot::channel();
+        let start = Start { records, end: reply };
+        let (supervisor, supervisor_task) = Actor::spawn(None, supervisor, start).await?;
+        let remote = Remote(supervisor);
+        let control = match control::Listener::open(&dir, remote.clone()) {
+            Ok(listener) => Some(listener),
+            Err(error) => {
+                tracing::warn!(%error, "no control socket: `cancel` and `compact` will not reach this run");
+                None
+            }
+        };
+        Ok(Self { id, dir, remote, writer, end, supervisor_task, control })
+    }
+
+    /// The run's id.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// The run directory.
+    #[must_use]
+    pub fn dir(&self) -> &RunDir {
+        &self.dir
+    }
+
+    /// A way to steer the run.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    /// The run's events from the first on, as they become durable, until the run has ended.
+    ///
+    /// # Errors
+    /// When the journal cannot be opened.
+    pub fn follow(&self) -> Result<Follower, JournalError> {
+        Follower::new(self.dir.clone(), Until::RunEnds)
+    }
+
+    /// Waits for the end and closes the journal.
+    pub async fn wait(self) -> RunEnd {
+        let end = self.end.await;
+        let end = end.unwrap_or_else(|_| RunEnd::Broken("the supervisor crashed".to_owned()));
+        // The supervisor stops its children; what does not end in time ends with the process.
+        let _ = tokio::time::timeout(LAST_WORDS, self.supervisor_task).await;
+        drop(self.control);
+        let (reply, closed) = oneshot::channel();
+        if self.writer.send_message(TranscriptWriterMsg::Close(reply)).is_ok() {
+            let _ = tokio::time::timeout(LAST_WORDS, closed).await;
+        }
+        end
+    }
+}
+
+impl Remote {
+    /// Stops the run, a task, or an agent with its children; false when there is no such target.
+    pub async fn cancel(&self, target: CancelTarget, reason: &str) -> bool {
+        let (reply, found) = oneshot::channel();
+        let reason = reason.to_owned();
+        let sent = self.0.send_message(SupervisorMsg::Cancel { target, reason, reply });
+        sent.is_ok() && found.await.unwrap_or(false)
+    }
+
+    /// Asks an agent to compact at its next turn boundary; false when it is not at work.
+    pub async fn compact(&self, agent: AgentId, focus: Option<String>) -> bool {
+        let (reply, found) = oneshot::channel();
+        let sent = self.0.send_message(SupervisorMsg::Compact { agent, focus, reply });
+        sent.is_ok() && found.await.unwrap_or(false)
+    }
+
+    /// Stops the run so that it can be resumed: no new work, and what runs gets its grace.
+    pub fn interrupt(&self, reason: &str) {
+        let reason = reason.to_owned();
+        // A run that is over needs no interruption.
+        let _ = self.0.send_message(SupervisorMsg::Interrupt { reason });
+    }
+}
+
+fn plan_of(config: &Config, options: &Options) -> Result<Plan, StartError> {
+    let plan = Plan::new(config.tasks.clone()).map_err(|problems| {
+        let first = problems.into_iter().next();
+        first.map_or(StartError::Actor("no plan".to_owned()), StartError::Plan)
+    })?;
+    let mut targets = options.tasks.clone();
+    if targets.is_empty() {
+        targets = config.entry.iter().map(ToString::to_string).collect();
+    }
+    Ok(if targets.is_empty() { plan } else { plan.only(&targets)? })
+}
+
+fn created(config: &Config, plan: &Plan, run: RunId) -> RunCreated {
+    let tasks = plan.tasks().iter().map(|task| PlannedTask {
+        name: task.name.clone(),
+        agent: match &task.work {
+            Work::Agent { agent, .. } => Some(agent.clone()),
+            Work::Command { .. } => None,
+        },
+        depends_on: task.depends_on.clone(),
+    });
+    RunCreated {
+        run,
+        workflow: config.name.clone(),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        config: config.text.clone(),
+        config_hash: blake3::hash(config.text.as_bytes()).to_hex().to_string(),
+        profile: config.profile.clone(),
+        inputs: Json::encode(&config.inputs),
+        tasks: tasks.collect(),
+    }
+}
