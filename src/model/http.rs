@@ -7,6 +7,7 @@ mod arguments;
 mod body;
 mod classify;
 mod endpoint;
+mod intake;
 
 use std::fmt;
 use std::time::Duration;
@@ -23,6 +24,7 @@ pub(crate) use self::classify::Refusal;
 use self::classify::{retry_after, should_retry};
 pub use self::endpoint::{Endpoint, EndpointError, Key};
 use self::endpoint::{client, headers};
+pub(crate) use self::intake::{Assembly, Intake, Progress};
 use crate::model::{Delta, DeltaSink, ErrorClass, ModelError, Reply, sse};
 
 /// The most that is read of an error's body, in bytes: error objects are far smaller, and a proxy's
@@ -31,34 +33,6 @@ const ERROR_BYTES: usize = 64 * 1024;
 /// How long the end of a body may take after its last event, so that the connection can be used
 /// again; the terminator usually comes with the last event.
 const TRAILER_WAIT: Duration = Duration::from_millis(10);
-
-/// What became of the stream after an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// More is to come.
-    More,
-    /// The reply is whole.
-    Done,
-}
-
-/// A reply in the making, in some wire's format.
-pub(crate) trait Assembly: Send {
-    /// Takes an event. An error means that the stream is of no more use.
-    fn take(
-        &mut self,
-        event: sse::Event<'_>,
-        deltas: DeltaSink<'_>,
-    ) -> Result<Progress, ModelError>;
-
-    /// Whether the reply is whole, although the stream ended or broke at this point.
-    fn is_whole(&self) -> bool;
-
-    /// The whole reply.
-    fn finish(self) -> Reply;
-
-    /// What completed before the stream broke, if that is any text or tool call.
-    fn salvage(self, reason: &ModelError) -> Option<Reply>;
-}
 
 /// The connections to one provider.
 pub(crate) struct Transport {
@@ -116,24 +90,19 @@ impl Transport {
     pub(crate) async fn exchange<A: Assembly>(
         &self,
         parts: Vec<Bytes>,
-        mut assembly: A,
+        assembly: A,
         deltas: DeltaSink<'_>,
     ) -> Result<Reply, ModelError> {
         let start = Instant::now();
         let end = self.request_timeout.map(|limit| start + limit);
         let first_byte = sooner(start + self.first_byte_timeout, end);
         let mut response = self.open(parts, first_byte).await?;
-        match self.read(&mut response, first_byte, end, &mut assembly, deltas).await {
-            Ok(()) => {
-                settle(response).await;
-                Ok(assembly.finish())
-            }
-            Err(_) if assembly.is_whole() => Ok(assembly.finish()),
-            Err(error) => {
-                let error = self.redacted(error);
-                assembly.salvage(&error).ok_or(error)
-            }
+        let mut intake = Intake::new(assembly);
+        let read = self.read(&mut response, first_byte, end, &mut intake, deltas).await;
+        if read.is_ok() {
+            settle(response).await;
         }
+        intake.close(read.map_err(|error| self.redacted(error)))
     }
 
     /// Sends the request and gives the response once its status says that a stream follows.
@@ -141,7 +110,7 @@ impl Transport {
         let body = reqwest::Body::wrap(PartsBody::new(parts));
         let send = self.client.post(self.url.clone()).body(body).send();
         let response = match timeout_at(until, send).await {
-            Err(_) => return Err(self.silence("no answer came in time")),
+            Err(_) => return Err(self.silence("no answer in time")),
             Ok(Err(error)) => return Err(self.disconnected(&error)),
             Ok(Ok(response)) => response,
         };
@@ -161,42 +130,22 @@ impl Transport {
         response: &mut Response,
         first_byte: Instant,
         end: Option<Instant>,
-        assembly: &mut A,
+        intake: &mut Intake<A>,
         deltas: DeltaSink<'_>,
     ) -> Result<(), ModelError> {
-        let mut parser = sse::Parser::default();
-        let mut progress = Progress::More;
         let mut watch = Watch::new(first_byte);
         loop {
             let Some(chunk) = watch.guard(response.chunk()).await else {
-                let what =
-                    if watch.limit == first_byte { "no answer came" } else { "nothing came" };
-                return Err(self.silence(&format!("{what} in time")));
+                let is_first = watch.limit == first_byte;
+                return Err(self.silence(if is_first { "no answer in time" } else { "silence" }));
             };
-            let chunk = chunk.map_err(|error| self.disconnected(&error))?;
-            let mut events = 0;
-            let mut take = |event: sse::Event<'_>| {
-                events += 1;
-                if progress == Progress::More {
-                    progress = assembly.take(event, deltas)?;
-                }
-                Ok::<(), ModelError>(())
+            let Some(chunk) = chunk.map_err(|error| self.disconnected(&error))? else {
+                return intake.end(deltas);
             };
-            let Some(chunk) = chunk else {
-                parser.finish(take)?;
-                return match progress == Progress::Done || assembly.is_whole() {
-                    true => Ok(()),
-                    false => Err(ModelError::new(
-                        ErrorClass::Connection,
-                        format!("the stream from {} ended before the reply was whole", self.origin),
-                    )),
-                };
-            };
-            parser.feed(&chunk, &mut take)?;
-            if events == 0 {
+            if intake.feed(&chunk, deltas)? == 0 {
                 deltas(Delta::Alive);
             }
-            if progress == Progress::Done {
+            if intake.is_done() {
                 return Ok(());
             }
             watch.limit = sooner(Instant::now() + self.idle_timeout, end);

@@ -415,3 +415,170 @@ fn message(slots: impl Iterator<Item = Slot>) -> Message {
 fn estimate(message: &Message) -> u64 {
     Json::encode(message).as_str().chars().count() as u64 / 4
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ErrorClass;
+    use crate::model::http::Intake;
+
+    fn replay<'c>(chunks: impl IntoIterator<Item = &'c [u8]>) -> Result<Reply, ModelError> {
+        Intake::replay(MessageAssembly::default(), chunks)
+    }
+
+    fn stream(events: &[&str]) -> String {
+        events.iter().map(|event| format!("data: {event}\n\n")).collect()
+    }
+
+    /// Interleaved blocks, thinking, blocks of a later version, and every kind of noise.
+    fn fixture() -> String {
+        stream(&[
+            r#"{"type":"message_start","message":{"usage":{"input_tokens":7,"cache_read_input_tokens":5,"cache_creation_input_tokens":3,"output_tokens":1}}}"#,
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm \u00e9"}}"#,
+            r#"{"type":"ping"}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"sig"}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t1","name":"bash","input":{}}}"#,
+            r#"{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}"#,
+            r#"{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"cmd\": "}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Hi 😀"}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"citations_delta","citation":{"a":1}}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"later_delta","text":{"a":1}}}"#,
+            r#"{"type":"content_block_stop","index":1}"#,
+            r#"{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"\"ls\"}"}}"#,
+            r#"{"type":"content_block_stop","index":2}"#,
+            r#"{"type":"later_event","index":"x","usage":[]}"#,
+            r#"{"type":"content_block_start","index":3,"content_block":{"type":"server_tool_use","id":"s","name":"search","input":{}}}"#,
+            r#"{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{\"q\":1}"}}"#,
+            r#"{"type":"content_block_stop","index":3}"#,
+            r#"{"type":"content_block_start","index":4,"content_block":{"type":"compaction","content":null}}"#,
+            r#"{"type":"content_block_delta","index":4,"delta":{"type":"compaction_delta","content":"sum","encrypted_content":"x"}}"#,
+            r#"{"type":"content_block_delta","index":4,"delta":{"type":"compaction_delta","content":"mary"}}"#,
+            r#"{"type":"content_block_stop","index":4}"#,
+            r#"{"type":"content_block_start","index":5,"content_block":{"type":"redacted_thinking","data":  "zz"}}"#,
+            r#"{"type":"content_block_stop","index":5}"#,
+            r#"{"type":"content_block_start","index":6,"content_block":{"type":"text","text":"\n"}}"#,
+            r#"{"type":"content_block_stop","index":6}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":42}}"#,
+            r#"{"type":"message_stop"}"#,
+        ])
+    }
+
+    const BLOCKS: [&str; 6] = [
+        r#"{"type":"thinking","thinking":"hm é","signature":"sig"}"#,
+        r#"{"type":"text","text":"Hi 😀"}"#,
+        r#"{"type":"tool_use","id":"t1","name":"bash","input":{"cmd": "ls"}}"#,
+        r#"{"type":"server_tool_use","id":"s","name":"search","input":{"q":1}}"#,
+        r#"{"type":"compaction","content":"summary","encrypted_content":"x"}"#,
+        r#"{"type":"redacted_thinking","data":  "zz"}"#,
+    ];
+
+    fn rendered(reply: &Reply) -> Vec<String> {
+        let blocks = reply.message.content.iter();
+        blocks.map(|block| Json::encode(block).as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_reply_is_the_same_wherever_the_stream_is_split() {
+        let fixture = fixture();
+        let whole = replay([fixture.as_bytes()]).expect("a reply");
+        assert_eq!(rendered(&whole), BLOCKS);
+        assert_eq!(whole.stop, StopReason::ToolUse);
+        let usage = Usage { input: 7, output: 42, cache_read: 5, cache_write: 3 };
+        assert_eq!(whole.usage, usage);
+        for at in 0..fixture.len() {
+            let (first, second) = fixture.as_bytes().split_at(at);
+            assert_eq!(replay([first, second]).as_ref(), Ok(&whole), "split at {at}");
+        }
+        assert_eq!(replay(fixture.as_bytes().chunks(1)).as_ref(), Ok(&whole));
+    }
+
+    #[test]
+    fn a_stream_cut_anywhere_keeps_exactly_what_completed() {
+        let fixture = fixture();
+        let after = |text: &str| fixture.find(text).expect("there") + text.len() + 1;
+        let first_done = after(r#"_stop","index":1}"#);
+        // An event counts once its line is whole, even without the blank line.
+        let end = after(r#"{"type":"message_stop"}"#);
+        let mut kept = 0;
+        for at in 0..end {
+            match replay([&fixture.as_bytes()[..at]]) {
+                Err(error) => {
+                    assert!(at < first_done, "nothing kept at {at}");
+                    assert_eq!(error.class, ErrorClass::Connection);
+                }
+                Ok(reply) => {
+                    assert!(at >= first_done, "kept too early at {at}");
+                    assert!(matches!(reply.stop, StopReason::Interrupted(_)), "at {at}");
+                    let blocks = rendered(&reply);
+                    assert_eq!(blocks, BLOCKS[..blocks.len()], "at {at}");
+                    assert!(blocks.len() >= kept, "a block was lost at {at}");
+                    kept = blocks.len();
+                }
+            }
+        }
+        assert_eq!(kept, BLOCKS.len());
+        let whole = replay([&fixture.as_bytes()[..end]]).expect("a reply");
+        assert_eq!(whole.stop, StopReason::ToolUse);
+    }
+
+    #[test]
+    fn arguments_that_are_not_json_reach_the_tool_layer() {
+        let text = |stop: &str| {
+            stream(&[
+                r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"n","input":{}}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a"}}"#,
+                r#"{"type":"content_block_stop","index":0}"#,
+                &format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{stop}"}}}}"#),
+                r#"{"type":"message_stop"}"#,
+            ])
+        };
+        let reply = replay([text("tool_use").as_bytes()]).expect("a reply");
+        let call = reply.message.tool_calls().next().expect("a call");
+        assert_eq!(call.input.as_str(), r#""{\"a""#);
+        let reply = replay([text("max_tokens").as_bytes()]).expect("a reply");
+        assert_eq!((reply.message.content.len(), reply.stop), (0, StopReason::MaxTokens));
+    }
+
+    #[test]
+    fn every_stop_reason_is_told_apart() {
+        let reply = |delta: &str| {
+            let event = format!(r#"{{"type":"message_delta","delta":{delta}}}"#);
+            let text = stream(&[&event, r#"{"type":"message_stop"}"#]);
+            replay([text.as_bytes()]).expect("a reply").stop
+        };
+        let stop = |reason: &str| reply(&format!(r#"{{"stop_reason":"{reason}"}}"#));
+        assert_eq!(stop("pause_turn"), StopReason::PauseTurn);
+        assert_eq!(stop("model_context_window_exceeded"), StopReason::ContextWindowExceeded);
+        assert_eq!(stop("stop_sequence"), StopReason::StopSequence);
+        assert_eq!(stop("refusal"), StopReason::Refusal(None));
+        assert_eq!(stop("later"), StopReason::Other("later".to_owned()));
+        assert_eq!(reply("{}"), StopReason::EndTurn);
+        let details = r#"{"stop_reason":"refusal","stop_details":{"type":"refusal","category":"c","explanation":"no"}}"#;
+        assert_eq!(reply(details), StopReason::Refusal(Some("no".to_owned())));
+    }
+
+    #[test]
+    fn what_does_not_fit_together_breaks_the_stream() {
+        let start =
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+        for bad in [
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"x"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":7}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"x"}}"#,
+            r#"{"type":"content_block_delta","index":"0","delta":{}}"#,
+            r#"{"type":"content_block_delta"}"#,
+            start,
+            "{\"type\":",
+            "[]",
+        ] {
+            let error = replay([stream(&[start, bad]).as_bytes()]).expect_err(bad);
+            assert_eq!(error.class, ErrorClass::ServerError, "{bad}: {error}");
+        }
+        let proxied =
+            r#"{"error":{"message":"prompt is too long: 9 tokens > 8 maximum","code":"400"}}"#;
+        let error = replay([stream(&[start, proxied]).as_bytes()]).expect_err("an error object");
+        assert_eq!(error.class, ErrorClass::ContextTokens { have: Some(9), max: Some(8) });
+    }
+}

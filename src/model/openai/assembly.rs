@@ -309,3 +309,178 @@ fn usage(reported: Option<UsageIn>, request_bytes: u64, message: &Message) -> Us
         cache_write: 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ErrorClass;
+    use crate::model::http::Intake;
+
+    fn replay<'c>(chunks: impl IntoIterator<Item = &'c [u8]>) -> Result<Reply, ModelError> {
+        Intake::replay(ChatAssembly::new(400), chunks)
+    }
+
+    fn choice(delta: &str, finish: &str) -> String {
+        format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}],\
+             \"usage\":null}}\n\n"
+        )
+    }
+
+    fn call(fields: &str) -> String {
+        choice(&format!(r#"{{"tool_calls":[{fields}]}}"#), "null")
+    }
+
+    const DONE: &str = "data: [DONE]\n\n";
+    const USAGE: &str = "data: {\"choices\":null,\"usage\":{\"prompt_tokens\":100,\
+        \"completion_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":60}}}\n\n";
+
+    fn fixture() -> String {
+        [
+            ": processing\r\n\r\n".to_owned(),
+            choice(r#"{"role":"assistant","content":"","reasoning":"hm","obfuscation":"x"}"#, "null"),
+            choice(r#"{"content":"Hi 😀"}"#, "null"),
+            call(r#"{"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":""}}"#),
+            call(r#"{"index":1,"id":"c2","type":"function","function":{"name":"g","arguments":"{"}}"#),
+            call(r#"{"index":0,"function":{"arguments":"{\"a\": 1}"}}"#),
+            call(r#"{"index":1,"function":{"arguments":"}"}}"#),
+            choice("{}", r#""tool_calls""#),
+            USAGE.to_owned(),
+            DONE.to_owned(),
+        ]
+        .concat()
+    }
+
+    fn calls(reply: &Reply) -> Vec<(&str, &str, &str)> {
+        let calls = reply.message.tool_calls();
+        calls.map(|call| (&*call.id, &*call.name, call.input.as_str())).collect()
+    }
+
+    #[test]
+    fn a_reply_is_the_same_wherever_the_stream_is_split() {
+        let fixture = fixture();
+        let whole = replay([fixture.as_bytes()]).expect("a reply");
+        assert_eq!(whole.message.text(), "Hi 😀");
+        assert_eq!(calls(&whole), [("c1", "f", r#"{"a": 1}"#), ("c2", "g", "{}")]);
+        assert_eq!(whole.stop, StopReason::ToolUse);
+        assert_eq!(whole.usage, Usage { input: 40, output: 9, cache_read: 60, cache_write: 0 });
+        for at in 0..fixture.len() {
+            let (first, second) = fixture.as_bytes().split_at(at);
+            assert_eq!(replay([first, second]).as_ref(), Ok(&whole), "split at {at}");
+        }
+        assert_eq!(replay(fixture.as_bytes().chunks(1)).as_ref(), Ok(&whole));
+    }
+
+    #[test]
+    fn a_stream_cut_anywhere_keeps_exactly_what_completed() {
+        let fixture = fixture();
+        let after = |text: &str| fixture.find(text).expect("there") + text.len() + 1;
+        // An event counts once its line is whole, even without the blank line.
+        let text_done = after(r#""arguments":""}}]},"finish_reason":null}],"usage":null}"#);
+        let all_done = after(r#""finish_reason":"tool_calls"}],"usage":null}"#);
+        for at in 0..fixture.len() {
+            match replay([&fixture.as_bytes()[..at]]) {
+                Err(error) => {
+                    assert!(at < text_done, "nothing kept at {at}");
+                    assert_eq!(error.class, ErrorClass::Connection);
+                }
+                Ok(reply) if matches!(reply.stop, StopReason::Interrupted(_)) => {
+                    assert!((text_done..all_done).contains(&at), "interrupted at {at}");
+                    assert_eq!(reply.message, Message::assistant("Hi 😀"));
+                    assert_eq!(reply.usage.input, 100, "a quarter of the request's bytes");
+                }
+                Ok(reply) => {
+                    assert!(at >= all_done, "whole too early at {at}");
+                    assert_eq!(calls(&reply).len(), 2);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn calls_that_all_have_index_0_are_told_apart_by_their_id() {
+        let whole = |id: &str, name: &str| {
+            call(&format!(r#"{{"index":0{id},"function":{{"name":"{name}","arguments":"{{}}"}}}}"#))
+        };
+        let by_id =
+            [whole(r#","id":"a""#, "f"), whole(r#","id":"b""#, "g"), choice("{}", r#""stop""#)];
+        let text = by_id.concat();
+        let reply = replay([text.as_bytes()]).expect("a reply");
+        assert_eq!(calls(&reply), [("a", "f", "{}"), ("b", "g", "{}")]);
+        assert_eq!(reply.stop, StopReason::ToolUse, "`stop` with calls");
+        let no_id = [whole("", "f"), whole("", "g"), DONE.to_owned()].concat();
+        let reply = replay([no_id.as_bytes()]).expect("a reply");
+        let [(first, "f", "{}"), (second, "g", "{}")] = calls(&reply)[..] else {
+            panic!("{reply:?}");
+        };
+        assert!(first.starts_with("call_") && first != second);
+    }
+
+    #[test]
+    fn other_shapes_of_the_same_are_understood() {
+        let text = [
+            choice(r#"{"content":[{"type":"text","text":"a"}]}"#, "null"),
+            "data: {\"choices\":[{\"delta\":null}],\"error\":null}\n\n".to_owned(),
+            call(r#"{"id":"c","function":{"name":"f","arguments":{"x":1}}}"#),
+            choice(r#"{"content":"b"}"#, r#""stop""#),
+            "data: {\"usage\":{\"prompt_tokens\":8,\"completion_tokens\":2}}\n\n".to_owned(),
+        ];
+        let reply = replay([text.concat().as_bytes()]).expect("a reply");
+        assert_eq!(reply.message.text(), "ab");
+        assert_eq!(calls(&reply), [("c", "f", r#"{"x":1}"#)]);
+        assert_eq!(reply.usage, Usage { input: 8, output: 2, ..Usage::default() });
+    }
+
+    #[test]
+    fn every_finish_reason_is_told_apart() {
+        let stop = |finish: &str| {
+            let text = choice(r#"{"content":"x"}"#, &format!("\"{finish}\""));
+            replay([text.as_bytes()]).expect("a reply").stop
+        };
+        assert_eq!(stop("stop"), StopReason::EndTurn);
+        assert_eq!(stop("length"), StopReason::MaxTokens);
+        assert_eq!(stop("content_filter"), StopReason::Refusal(None));
+        assert_eq!(stop("later"), StopReason::Other("later".to_owned()));
+        let refused =
+            [choice(r#"{"refusal":"I ca"}"#, "null"), choice(r#"{"refusal":"n't"}"#, r#""stop""#)];
+        let reply = replay([refused.concat().as_bytes()]).expect("a reply");
+        assert_eq!(reply.stop, StopReason::Refusal(Some("I can't".to_owned())));
+    }
+
+    #[test]
+    fn a_call_cut_by_the_limit_is_dropped_and_bad_arguments_are_kept() {
+        let cut = call(r#"{"index":0,"id":"c","function":{"name":"f","arguments":"{\"a"}}"#);
+        let text = [cut.clone(), choice("{}", r#""length""#)].concat();
+        let reply = replay([text.as_bytes()]).expect("a reply");
+        assert_eq!((calls(&reply).len(), reply.stop), (0, StopReason::MaxTokens));
+        let text = [cut, choice("{}", r#""tool_calls""#)].concat();
+        let reply = replay([text.as_bytes()]).expect("a reply");
+        assert_eq!(calls(&reply), [("c", "f", r#""{\"a""#)]);
+    }
+
+    #[test]
+    fn error_objects_and_nonsense_break_the_stream() {
+        let cases = [
+            (
+                r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#,
+                ErrorClass::RateLimited,
+            ),
+            (
+                r#"{"object":"error","message":"This model's maximum context length is 10 tokens. However, you requested 30 tokens (20 in the messages, 10 in the completion).","code":400}"#,
+                ErrorClass::ContextTokens { have: Some(20), max: Some(10) },
+            ),
+            (r#"{"error":"out of memory"}"#, ErrorClass::ServerError),
+            (r#"{"choices":7}"#, ErrorClass::ServerError),
+            ("{\"choi", ErrorClass::ServerError),
+            (
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":3,"function":{"arguments":"x"}}]}}]}"#,
+                ErrorClass::ServerError,
+            ),
+        ];
+        for (bad, class) in cases {
+            let text = [choice(r#"{"content":"x"}"#, "null"), format!("data: {bad}\n\n")].concat();
+            let error = replay([text.as_bytes()]).expect_err(bad);
+            assert_eq!(error.class, class, "{bad}: {error}");
+        }
+    }
+}
