@@ -1,3 +1,5 @@
 //! The integration tests: one binary, so that everything is linked once.
 
 mod architecture;
+mod support;
+mod wire;

@@ -1,1 +1,377 @@
-//! To be written.
+//! The Anthropic Messages API.
+//!
+//! Owns how a request is rendered for it, cache breakpoints included; `assembly` owns how its
+//! stream becomes a reply. Knows nothing of retries.
+
+mod assembly;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use self::assembly::MessageAssembly;
+use crate::message::{Block, Json, Message};
+use crate::model::http::{Endpoint, EndpointError, Transport, sendable_input};
+use crate::model::{BoxFuture, DeltaSink, Head, Model, ModelError, Piece, Reply, Request};
+use crate::spec::ModelSpec;
+use crate::tool::ToolSpec;
+
+/// The version of the API that this speaks.
+const VERSION: &str = "2023-06-01";
+/// What makes a block the end of a cached prefix, spliced in before its closing brace.
+const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+/// The API takes four marks; the head has one.
+const MESSAGE_MARKS: usize = 3;
+/// A mark finds an earlier cache entry at most 20 blocks back; the advice is a mark every 15.
+const MARK_DISTANCE: usize = 15;
+
+/// A client for the Anthropic Messages API.
+#[derive(Debug)]
+pub struct Anthropic {
+    transport: Transport,
+}
+
+impl Anthropic {
+    /// A client for the endpoint; `/v1/messages` is appended to its URL.
+    ///
+    /// # Errors
+    /// When the endpoint's URL or headers cannot be used.
+    pub fn new(endpoint: Endpoint) -> Result<Self, EndpointError> {
+        let mut own = vec![("anthropic-version", VERSION.to_owned())];
+        if let Some(key) = &endpoint.key {
+            own.push(("x-api-key", key.expose().to_owned()));
+        }
+        Ok(Self { transport: Transport::new(endpoint, "/v1/messages", &own)? })
+    }
+}
+
+impl Model for Anthropic {
+    fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
+        render_head(spec, system, tools)
+    }
+
+    fn piece(&self, message: &Json) -> Piece {
+        render_piece(message)
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: Request,
+        deltas: DeltaSink<'a>,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        let assembly = MessageAssembly::default();
+        Box::pin(self.transport.exchange(body_parts(&request), assembly, deltas))
+    }
+}
+
+#[derive(Serialize)]
+struct HeadOut<'a> {
+    model: &'a str,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<[TextOut<'a>; 1]>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<ToolOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct OutputConfig<'a> {
+    effort: &'a str,
+}
+
+#[derive(Serialize)]
+struct TextOut<'a> {
+    r#type: &'a str,
+    text: &'a str,
+    cache_control: CacheControl,
+}
+
+#[derive(Serialize)]
+struct ToolOut<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Json,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+#[derive(Serialize)]
+struct CacheControl {
+    r#type: &'static str,
+}
+
+/// Everything before the messages. Tools precede the system prompt in the cached prefix, so one
+/// mark at its end covers both; the API knows no seed.
+fn render_head(spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
+    let mark = || CacheControl { r#type: "ephemeral" };
+    let mut tools: Vec<ToolOut<'_>> = tools
+        .iter()
+        .map(|tool| ToolOut {
+            name: tool.name.as_str(),
+            description: &tool.description,
+            input_schema: &tool.input_schema,
+            cache_control: None,
+        })
+        .collect();
+    // An empty text block is refused, so without a system prompt the last tool has the mark.
+    let system = match system.trim().is_empty() {
+        true => {
+            if let Some(last) = tools.last_mut() {
+                last.cache_control = Some(mark());
+            }
+            None
+        }
+        false => Some([TextOut { r#type: "text", text: system, cache_control: mark() }]),
+    };
+    let head = HeadOut {
+        model: &spec.model,
+        stream: true,
+        temperature: spec.temperature,
+        top_p: spec.top_p,
+        output_config: spec.reasoning_effort.as_deref().map(|effort| OutputConfig { effort }),
+        system,
+        tools,
+    };
+    let head = Json::encode(&head);
+    let open = head.as_str().strip_suffix('}').unwrap_or_default();
+    Head(Bytes::from(format!(r#"{open},"messages":["#)))
+}
+
+fn render_piece(message: &Json) -> Piece {
+    let Some(ends) = block_ends(message.as_str()) else {
+        // The content is a text of its own, which takes no mark.
+        return Piece { bytes: message.to_bytes(), mark_at: None, blocks: 1 };
+    };
+    if ends.iter().all(|end| end.sendable) {
+        let mark_at = ends.last().and_then(|end| end.mark_at);
+        return Piece { bytes: message.to_bytes(), mark_at, blocks: ends.len() };
+    }
+    let Ok(mut repaired) = message.decode::<Message>() else {
+        return Piece { bytes: message.to_bytes(), mark_at: None, blocks: ends.len() };
+    };
+    for block in &mut repaired.content {
+        if let Block::ToolUse(call) = block {
+            call.input = sendable_input(call);
+        }
+    }
+    render_piece(&Json::encode(&repaired))
+}
+
+/// Where a block of a message ends.
+struct BlockEnd {
+    /// Where a mark goes, if the block may carry one.
+    mark_at: Option<usize>,
+    /// Whether the API takes the block as it is: the input of a call must be an object.
+    sendable: bool,
+}
+
+/// The ends of a message's blocks; nothing when its content is not a list.
+fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
+    #[derive(Deserialize)]
+    struct Outer<'a> {
+        #[serde(borrow)]
+        content: Vec<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Inner<'a> {
+        r#type: String,
+        text: Option<String>,
+        #[serde(borrow)]
+        input: Option<&'a RawValue>,
+        #[serde(borrow)]
+        cache_control: Option<&'a RawValue>,
+    }
+    let outer: Outer<'_> = serde_json::from_str(message).ok()?;
+    let end = |raw: &RawValue| {
+        let raw = raw.get();
+        // The block is a slice of the message, so the difference of the addresses is its offset.
+        let offset = (raw.as_ptr() as usize).checked_sub(message.as_ptr() as usize);
+        let at = offset.map(|offset| offset + raw.len() - 1);
+        let Ok(block) = serde_json::from_str::<Inner<'_>>(raw) else {
+            return BlockEnd { mark_at: None, sendable: true };
+        };
+        let markable = match block.r#type.as_str() {
+            "text" => block.text.is_some_and(|text| !text.is_empty()),
+            "tool_use" | "tool_result" | "image" | "document" => true,
+            _ => false,
+        };
+        let is_object = block.input.is_some_and(|input| input.get().starts_with('{'));
+        BlockEnd {
+            mark_at: at.filter(|_| markable && block.cache_control.is_none()),
+            sendable: block.r#type != "tool_use" || is_object,
+        }
+    };
+    Some(outer.content.into_iter().map(end).collect())
+}
+
+/// The request body's parts: head, messages joined by commas with the marks spliced in, tail.
+fn body_parts(request: &Request) -> Vec<Bytes> {
+    let mut marks = breakpoints(&request.pieces);
+    let mut parts = Vec::with_capacity(2 * request.pieces.len() + 2 * marks.len() + 2);
+    parts.push(request.head.0.clone());
+    for (index, piece) in request.pieces.iter().enumerate() {
+        if index > 0 {
+            parts.push(Bytes::from_static(b","));
+        }
+        let mut sent = 0;
+        while let Some((_, at)) = marks.pop_if(|(marked, _)| *marked == index) {
+            parts.push(piece.bytes.slice(sent..at));
+            parts.push(Bytes::from_static(MARK.as_bytes()));
+            sent = at;
+        }
+        parts.push(piece.bytes.slice(sent..));
+    }
+    parts.push(Bytes::from(format!(r#"],"max_tokens":{}}}"#, request.max_output_tokens)));
+    parts
+}
+
+/// Where the message marks go, newest first, as piece and offset: one at the end, and older ones
+/// so that at most [`MARK_DISTANCE`] blocks lie between two. The marks move with the conversation;
+/// they are no part of the prefix that is compared.
+fn breakpoints(pieces: &[Piece]) -> Vec<(usize, usize)> {
+    let mut chosen: Vec<(usize, usize)> = Vec::with_capacity(MESSAGE_MARKS);
+    // Blocks newer than the last chosen mark, and the oldest candidate still near enough to it.
+    let mut chosen_after = 0;
+    let mut reach: Option<(usize, (usize, usize))> = None;
+    let mut after = 0;
+    for (index, piece) in pieces.iter().enumerate().rev() {
+        for (newer, at) in candidates(piece) {
+            let (candidate, place) = (after + newer, (index, at));
+            if chosen.is_empty() {
+                chosen.push(place);
+                chosen_after = candidate;
+                continue;
+            }
+            if candidate - chosen_after > MARK_DISTANCE {
+                let (taken_after, taken) = reach.take().unwrap_or((candidate, place));
+                chosen.push(taken);
+                chosen_after = taken_after;
+                if chosen.len() == MESSAGE_MARKS {
+                    return chosen;
+                }
+            }
+            if chosen.last() != Some(&place) {
+                reach = Some((candidate, place));
+            }
+        }
+        after += piece.blocks;
+    }
+    // The mark at the end of the system prompt is the next one; it must be near enough, too.
+    if after.saturating_sub(chosen_after) > MARK_DISTANCE {
+        chosen.extend(reach.map(|(_, place)| place));
+    }
+    chosen
+}
+
+/// Where a piece can take marks, newest first, each with the number of its blocks that are newer.
+/// A piece of few blocks takes one at its end; a longer one is looked into.
+fn candidates(piece: &Piece) -> Vec<(usize, usize)> {
+    let long = piece.blocks > MARK_DISTANCE;
+    let ends = match std::str::from_utf8(&piece.bytes) {
+        Ok(text) if long => block_ends(text).unwrap_or_default(),
+        _ => return piece.mark_at.map(|at| (0, at)).into_iter().collect(),
+    };
+    let newest_first = ends.into_iter().rev().enumerate();
+    newest_first.filter_map(|(newer, end)| Some((newer, end.mark_at?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::http::received_input;
+
+    fn message(role: &str, blocks: &[&str]) -> Json {
+        let text = format!(r#"{{"role":"{role}","content":[{}]}}"#, blocks.join(","));
+        Json::parse(text).expect("a message")
+    }
+
+    fn marked(piece: &Piece) -> String {
+        let at = piece.mark_at.expect("a mark");
+        let text = std::str::from_utf8(&piece.bytes).expect("text");
+        format!("{}{MARK}{}", &text[..at], &text[at..])
+    }
+
+    #[test]
+    fn a_mark_goes_into_the_last_block_only_where_it_may() {
+        let piece = render_piece(&message("user", &[r#"{"type":"text","text":"a}]}"}"#]));
+        let expected = r#"{"role":"user","content":[{"type":"text","text":"a}]}","cache_control":{"type":"ephemeral"}}]}"#;
+        assert_eq!(marked(&piece), expected);
+        let reordered = r#"{"content": [ {"type":"text","text":"x"} ] , "role":"user"}"#;
+        let piece = render_piece(&Json::parse(reordered.to_owned()).expect("JSON"));
+        assert!(serde_json::from_str::<serde_json::Value>(&marked(&piece)).is_ok());
+        for unmarked in [
+            r#"{"type":"thinking","thinking":"t","signature":"s"}"#,
+            r#"{"type":"text","text":""}"#,
+            r#"{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}"#,
+            r#"{"type":"later","text":7}"#,
+        ] {
+            let piece = render_piece(&message("assistant", &[unmarked]));
+            assert_eq!((piece.mark_at, piece.blocks), (None, 1), "{unmarked}");
+        }
+        let text = Json::encode(&serde_json::json!({"role": "user", "content": "hi"}));
+        assert_eq!(render_piece(&text).mark_at, None);
+        assert_eq!(render_piece(&message("assistant", &[])).blocks, 0);
+    }
+
+    #[test]
+    fn a_message_is_sent_as_it_is_unless_a_call_has_no_object() {
+        let good =
+            message("assistant", &[r#"{"type":"tool_use","id":"1","name":"t","input":{ }}"#]);
+        assert_eq!(render_piece(&good).bytes.as_ptr(), good.as_str().as_ptr());
+        let input = received_input("{\"a".to_owned());
+        let block =
+            format!(r#"{{"type":"tool_use","id":"1","name":"t","input":{}}}"#, input.as_str());
+        let piece = render_piece(&message("assistant", &[&block]));
+        let expected = r#"{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"t","input":{"invalid_json":"{\"a"}}]}"#;
+        assert_eq!(std::str::from_utf8(&piece.bytes), Ok(expected));
+        assert!(piece.mark_at.is_some());
+    }
+
+    fn pieces(blocks: &[usize]) -> Vec<Piece> {
+        let text = r#"{"type":"text","text":"x"}"#;
+        blocks.iter().map(|count| render_piece(&message("user", &vec![text; *count]))).collect()
+    }
+
+    /// How many blocks precede each mark's end, oldest first.
+    fn ordinals(blocks: &[usize]) -> Vec<usize> {
+        let pieces = pieces(blocks);
+        let ordinal = |(index, at): &(usize, usize)| {
+            let text = std::str::from_utf8(&pieces[*index].bytes).expect("text");
+            let ends = block_ends(text).expect("blocks");
+            let within = ends.iter().position(|end| end.mark_at == Some(*at)).expect("an end");
+            blocks[..*index].iter().sum::<usize>() + within + 1
+        };
+        let mut ordinals: Vec<usize> = breakpoints(&pieces).iter().map(ordinal).collect();
+        ordinals.reverse();
+        ordinals
+    }
+
+    #[test]
+    fn marks_are_never_further_apart_than_they_may() {
+        assert_eq!(ordinals(&[]), [0; 0]);
+        assert_eq!(ordinals(&[1]), [1]);
+        assert_eq!(ordinals(&[1, 2, 1]), [4]);
+        assert_eq!(ordinals(&[1; 15]), [15]);
+        assert_eq!(ordinals(&[1; 16]), [1, 16]);
+        assert_eq!(ordinals(&[1; 100]), [70, 85, 100]);
+        assert_eq!(ordinals(&[10, 10, 10, 10]), [20, 30, 40]);
+        assert_eq!(ordinals(&[1, 40, 40]), [51, 66, 81]);
+        assert_eq!(ordinals(&[1, 1, 20]), [7, 22]);
+    }
+
+    #[test]
+    fn unmarkable_messages_do_not_stop_the_marks() {
+        let mut pieces = pieces(&[1; 40]);
+        for piece in &mut pieces[5..39] {
+            piece.mark_at = None;
+        }
+        let chosen: Vec<usize> = breakpoints(&pieces).iter().map(|(index, _)| *index).collect();
+        assert_eq!(chosen, [39, 4]);
+    }
+}

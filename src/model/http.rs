@@ -1,1 +1,298 @@
-//! To be written.
+//! The transport that both wires share: one streamed POST, its time limits and its failures.
+//!
+//! Owns the connections, the endpoint's settings and the reading loop. Knows no provider's
+//! message format, and makes one attempt only: what is tried again is for the gateway to decide.
+
+mod arguments;
+mod body;
+mod classify;
+mod endpoint;
+mod intake;
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, Response, StatusCode, Url};
+use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
+
+pub(crate) use self::arguments::{received_input, sendable_input};
+use self::body::PartsBody;
+pub(crate) use self::classify::Refusal;
+use self::classify::{retry_after, should_retry};
+pub use self::endpoint::{Endpoint, EndpointError, Key};
+use self::endpoint::{client, headers};
+pub(crate) use self::intake::{Assembly, Intake, Progress};
+use crate::model::{Delta, DeltaSink, ErrorClass, ModelError, Reply, sse};
+
+/// The most that is read of an error's body, in bytes: error objects are far smaller, and a proxy's
+/// web page is cut.
+const ERROR_BYTES: usize = 64 * 1024;
+/// How long the end of a body may take after its last event, so that the connection can be used
+/// again; the terminator usually comes with the last event.
+const TRAILER_WAIT: Duration = Duration::from_millis(10);
+
+/// The connections to one provider.
+pub(crate) struct Transport {
+    client: Client,
+    url: Url,
+    origin: String,
+    key: Option<Key>,
+    first_byte_timeout: Duration,
+    idle_timeout: Duration,
+    request_timeout: Option<Duration>,
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+impl Transport {
+    /// Sets up a client that posts to `path` below the endpoint's URL with the wire's own headers.
+    ///
+    /// # Errors
+    /// See [`EndpointError`]; a plain http endpoint needs no certificates.
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        path: &str,
+        own: &[(&str, String)],
+    ) -> Result<Self, EndpointError> {
+        let bad_url = || EndpointError::Url(endpoint.url.clone());
+        let base = endpoint.url.trim().trim_end_matches('/');
+        // The base first: with the path appended, `http://` would have a host.
+        let url = Url::parse(base).and_then(|_| Url::parse(&format!("{base}{path}")));
+        let url = url.map_err(|_| bad_url())?;
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+            return Err(bad_url());
+        }
+        let own = own.iter().map(|(name, value)| (*name, value.as_str()));
+        let given = endpoint.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let headers = headers(own.chain(given))?;
+        let origin = url.origin().ascii_serialization();
+        let client = client(&url, headers, endpoint.connect_timeout)
+            .map_err(|source| EndpointError::Client { origin: origin.clone(), source })?;
+        Ok(Self {
+            client,
+            url,
+            origin,
+            key: endpoint.key,
+            first_byte_timeout: endpoint.first_byte_timeout,
+            idle_timeout: endpoint.idle_timeout,
+            request_timeout: endpoint.request_timeout,
+        })
+    }
+
+    /// Posts the parts as one body and reads the reply's stream.
+    pub(crate) async fn exchange<A: Assembly>(
+        &self,
+        parts: Vec<Bytes>,
+        assembly: A,
+        deltas: DeltaSink<'_>,
+    ) -> Result<Reply, ModelError> {
+        let start = Instant::now();
+        let end = self.request_timeout.map(|limit| start + limit);
+        let first_byte = sooner(start + self.first_byte_timeout, end);
+        let mut response = self.open(parts, first_byte).await?;
+        let mut intake = Intake::new(assembly);
+        let read = self.read(&mut response, first_byte, end, &mut intake, deltas).await;
+        if read.is_ok() {
+            settle(response).await;
+        }
+        intake.close(read.map_err(|error| self.redacted(error)))
+    }
+
+    /// Sends the request and gives the response once its status says that a stream follows.
+    async fn open(&self, parts: Vec<Bytes>, until: Instant) -> Result<Response, ModelError> {
+        let body = reqwest::Body::wrap(PartsBody::new(parts));
+        let send = self.client.post(self.url.clone()).body(body).send();
+        let response = match timeout_at(until, send).await {
+            Err(_) => return Err(self.silence("no answer in time")),
+            Ok(Err(error)) => return Err(self.disconnected(&error)),
+            Ok(Ok(response)) => response,
+        };
+        let status = response.status();
+        let is_stream = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_none_or(|kind| !kind.as_bytes().starts_with(b"application/json"));
+        if status == StatusCode::OK && is_stream {
+            return Ok(response);
+        }
+        Err(self.redacted(refused(response, self.idle_timeout).await))
+    }
+
+    async fn read<A: Assembly>(
+        &self,
+        response: &mut Response,
+        first_byte: Instant,
+        end: Option<Instant>,
+        intake: &mut Intake<A>,
+        deltas: DeltaSink<'_>,
+    ) -> Result<(), ModelError> {
+        let mut watch = Watch::new(first_byte);
+        loop {
+            let Some(chunk) = watch.guard(response.chunk()).await else {
+                let is_first = watch.limit == first_byte;
+                return Err(self.silence(if is_first { "no answer in time" } else { "silence" }));
+            };
+            let Some(chunk) = chunk.map_err(|error| self.disconnected(&error))? else {
+                return intake.end(deltas);
+            };
+            if intake.feed(&chunk, deltas)? == 0 {
+                deltas(Delta::Alive);
+            }
+            if intake.is_done() {
+                return Ok(());
+            }
+            watch.limit = sooner(Instant::now() + self.idle_timeout, end);
+        }
+    }
+
+    fn silence(&self, what: &str) -> ModelError {
+        ModelError::new(ErrorClass::IdleTimeout, format!("{what} from {}", self.origin))
+    }
+
+    fn disconnected(&self, error: &reqwest::Error) -> ModelError {
+        let what = match error.is_connect() {
+            true => "no connection to",
+            false => "the connection broke to",
+        };
+        let mut message = format!("{what} {}", self.origin);
+        let mut certificate = false;
+        let mut cause = std::error::Error::source(error);
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !message.ends_with(&text) {
+                message = format!("{message}: {text}");
+            }
+            certificate |= is_certificate_error(error);
+            cause = error.source();
+        }
+        let error = ModelError::new(ErrorClass::Connection, message);
+        // A certificate that is refused once is refused again.
+        ModelError { should_retry: certificate.then_some(false), ..error }
+    }
+
+    /// Some providers repeat the key in their error text.
+    fn redacted(&self, mut error: ModelError) -> ModelError {
+        let key = self.key.as_ref().map_or("", Key::expose);
+        if !key.is_empty() && error.message.contains(key) {
+            error.message = error.message.replace(key, "[redacted]");
+        }
+        error
+    }
+}
+
+/// An error for a stream that cannot be understood: the provider's fault, and worth another try.
+pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
+    ModelError { status: Some(200), ..ModelError::new(ErrorClass::ServerError, message) }
+}
+
+impl From<sse::TooLong> for ModelError {
+    fn from(error: sse::TooLong) -> Self {
+        malformed(error.to_string())
+    }
+}
+
+/// A moment that moves with every sign of life. The timer is set anew only when it fires, so that
+/// a token costs no timer operation.
+struct Watch {
+    limit: Instant,
+    sleep: std::pin::Pin<Box<Sleep>>,
+}
+
+impl Watch {
+    fn new(limit: Instant) -> Self {
+        Self { limit, sleep: Box::pin(sleep_until(limit)) }
+    }
+
+    /// The future's value, or nothing when the limit passes first.
+    async fn guard<F: Future>(&mut self, future: F) -> Option<F::Output> {
+        let mut future = std::pin::pin!(future);
+        if self.sleep.deadline() > self.limit {
+            self.sleep.as_mut().reset(self.limit);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut future => return Some(output),
+                () = &mut self.sleep => {
+                    if self.sleep.deadline() >= self.limit {
+                        return None;
+                    }
+                    self.sleep.as_mut().reset(self.limit);
+                }
+            }
+        }
+    }
+}
+
+fn sooner(limit: Instant, end: Option<Instant>) -> Instant {
+    end.map_or(limit, |end| end.min(limit))
+}
+
+/// Reads the end of the body, so that the connection goes back to the pool.
+async fn settle(mut response: Response) {
+    let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
+    let mut rest = std::pin::pin!(rest);
+    if rest.as_mut().now_or_never().is_none() {
+        // The connection is dropped when the provider keeps the stream open.
+        let _ = timeout(TRAILER_WAIT, rest).await;
+    }
+}
+
+/// The error that an answer without a stream means.
+async fn refused(mut response: Response, patience: Duration) -> ModelError {
+    let status = response.status().as_u16();
+    let mut body = BytesMut::new();
+    let read = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            let room = ERROR_BYTES.saturating_sub(body.len());
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if chunk.len() >= room {
+                break;
+            }
+        }
+    };
+    // What has come by then has to do.
+    let _ = timeout(patience, read).await;
+    let now_ms = jiff::Timestamp::now().as_millisecond();
+    let headers = response.headers();
+    let waits = (retry_after(headers, now_ms), should_retry(headers));
+    let error = match serde_json::from_slice(&body).ok().as_ref().and_then(Refusal::find) {
+        None if status < 400 => ModelError::new(
+            ErrorClass::Fatal,
+            format!("the provider answered with status {status} and no event stream"),
+        ),
+        Some(refusal) => refusal.into_error(status),
+        None => Refusal::read(&body).into_error(status),
+    };
+    ModelError { status: Some(status), retry_after: waits.0, should_retry: waits.1, ..error }
+}
+
+fn is_certificate_error(error: &(dyn std::error::Error + 'static)) -> bool {
+    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    let found = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let found = found.or_else(|| error.downcast_ref::<rustls::Error>());
+    matches!(found, Some(rustls::Error::InvalidCertificate(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_never_shown() {
+        let mut endpoint = Endpoint::new("http://127.0.0.1:1").with_key(" sk-secret\n");
+        endpoint.headers.push(("x-team".to_owned(), "hush".to_owned()));
+        let shown = format!("{endpoint:?}");
+        assert!(!shown.contains("secret") && !shown.contains("hush"), "{shown}");
+        let transport = Transport::new(endpoint, "/v1", &[]).unwrap();
+        let error = transport.redacted(malformed("bad key sk-secret"));
+        assert_eq!(error.message, "bad key [redacted]");
+    }
+}

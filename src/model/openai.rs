@@ -1,1 +1,314 @@
-//! To be written.
+//! OpenAI chat completions, as OpenAI and the many compatible servers speak them.
+//!
+//! Owns how a request is rendered and what differs between servers; `assembly` owns how the
+//! stream becomes a reply. Knows nothing of retries.
+
+mod assembly;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use self::assembly::ChatAssembly;
+use crate::message::{Json, Message, Role};
+use crate::model::http::{Endpoint, EndpointError, Transport, sendable_input};
+use crate::model::{BoxFuture, DeltaSink, Head, Model, ModelError, Piece, Reply, Request};
+use crate::spec::ModelSpec;
+use crate::tool::ToolSpec;
+
+/// How a failed tool call is told: the wire has no flag for it.
+const ERROR_PREFIX: &str = "Error: ";
+
+/// The field that limits the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MaxTokensField {
+    /// The old name, which most compatible servers know only.
+    #[default]
+    MaxTokens,
+    /// The new name, which OpenAI's reasoning models take only.
+    MaxCompletionTokens,
+}
+
+impl MaxTokensField {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
+}
+
+/// What differs between servers. The default suits most compatible ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenAiProfile {
+    /// The field that limits the output.
+    pub max_tokens_field: MaxTokensField,
+    /// Whether to ask for token counts at the stream's end; without them they are estimated.
+    pub include_usage: bool,
+}
+
+impl Default for OpenAiProfile {
+    fn default() -> Self {
+        Self { max_tokens_field: MaxTokensField::MaxTokens, include_usage: true }
+    }
+}
+
+impl OpenAiProfile {
+    /// The profile of OpenAI's own service where the URL names it, else the default.
+    #[must_use]
+    pub fn for_url(url: &str) -> Self {
+        let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+        match host.as_deref() {
+            Some("api.openai.com") => {
+                Self { max_tokens_field: MaxTokensField::MaxCompletionTokens, include_usage: true }
+            }
+            _ => Self::default(),
+        }
+    }
+}
+
+/// A client for chat completions.
+#[derive(Debug)]
+pub struct OpenAi {
+    transport: Transport,
+    profile: OpenAiProfile,
+}
+
+impl OpenAi {
+    /// A client for the endpoint, whose URL includes `/v1`; `/chat/completions` is appended.
+    ///
+    /// # Errors
+    /// When the endpoint's URL or headers cannot be used.
+    pub fn new(endpoint: Endpoint, profile: OpenAiProfile) -> Result<Self, EndpointError> {
+        let bearer = endpoint.key.as_ref().map(|key| format!("Bearer {}", key.expose()));
+        let own: Vec<_> = bearer.into_iter().map(|bearer| ("authorization", bearer)).collect();
+        let transport = Transport::new(endpoint, "/chat/completions", &own)?;
+        Ok(Self { transport, profile })
+    }
+}
+
+impl Model for OpenAi {
+    fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
+        render_head(&self.profile, spec, system, tools)
+    }
+
+    fn piece(&self, message: &Json) -> Piece {
+        render_piece(message)
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: Request,
+        deltas: DeltaSink<'a>,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        let parts = body_parts(&self.profile, &request);
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        Box::pin(self.transport.exchange(parts, ChatAssembly::new(bytes), deltas))
+    }
+}
+
+#[derive(Serialize)]
+struct HeadOut<'a> {
+    model: &'a str,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<ToolOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+struct ToolOut<'a> {
+    r#type: &'a str,
+    function: FunctionOut<'a>,
+}
+
+impl<'a> ToolOut<'a> {
+    fn of(tool: &'a ToolSpec) -> Self {
+        let function = FunctionOut {
+            name: tool.name.as_str(),
+            description: &tool.description,
+            parameters: &tool.input_schema,
+        };
+        Self { r#type: "function", function }
+    }
+}
+
+#[derive(Serialize)]
+struct FunctionOut<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Json,
+}
+
+#[derive(Serialize)]
+struct MessageOut<'a> {
+    role: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<CallOut<'a>>,
+}
+
+impl<'a> MessageOut<'a> {
+    fn text(role: &'a str, content: &'a str) -> Self {
+        Self { role, tool_call_id: None, content: Some(content), tool_calls: Vec::new() }
+    }
+}
+
+#[derive(Serialize)]
+struct CallOut<'a> {
+    id: &'a str,
+    r#type: &'a str,
+    function: CalledOut<'a>,
+}
+
+#[derive(Serialize)]
+struct CalledOut<'a> {
+    name: &'a str,
+    /// A text that holds JSON.
+    arguments: String,
+}
+
+/// Everything before the messages, and the system message. It ends in `[` when there is none.
+fn render_head(
+    profile: &OpenAiProfile,
+    spec: &ModelSpec,
+    system: &str,
+    tools: &[ToolSpec],
+) -> Head {
+    let head = HeadOut {
+        model: &spec.model,
+        stream: true,
+        stream_options: profile.include_usage.then_some(StreamOptions { include_usage: true }),
+        temperature: spec.temperature,
+        top_p: spec.top_p,
+        seed: spec.seed,
+        reasoning_effort: spec.reasoning_effort.as_deref(),
+        tools: tools.iter().map(ToolOut::of).collect(),
+    };
+    let head = Json::encode(&head);
+    let open = head.as_str().strip_suffix('}').unwrap_or_default();
+    let system = match system.trim().is_empty() {
+        true => String::new(),
+        false => Json::encode(&MessageOut::text("system", system)).as_str().to_owned(),
+    };
+    Head(Bytes::from(format!(r#"{open},"messages":[{system}"#)))
+}
+
+/// One message in block form as one or several messages of this wire, joined by commas. Thinking
+/// and blocks of unknown type are left out: the wire has no place for them.
+fn render_piece(message: &Json) -> Piece {
+    let Ok(message) = message.decode::<Message>() else {
+        return Piece { bytes: message.to_bytes(), mark_at: None, blocks: 1 };
+    };
+    let rendered = match message.role {
+        Role::Assistant => render_assistant(&message),
+        Role::User => render_user(&message),
+    };
+    Piece { bytes: Bytes::from(rendered), mark_at: None, blocks: message.content.len() }
+}
+
+fn render_assistant(message: &Message) -> String {
+    let text = message.text();
+    let calls = message.tool_calls().map(|call| CallOut {
+        id: &call.id,
+        r#type: "function",
+        function: CalledOut {
+            name: &call.name,
+            arguments: sendable_input(call).as_str().to_owned(),
+        },
+    });
+    let tool_calls: Vec<CallOut<'_>> = calls.collect();
+    let content = if text.is_empty() && !tool_calls.is_empty() { None } else { Some(&*text) };
+    let out = MessageOut { role: "assistant", tool_call_id: None, content, tool_calls };
+    Json::encode(&out).as_str().to_owned()
+}
+
+/// Results come first: each must follow the assistant message whose call it answers.
+fn render_user(message: &Message) -> String {
+    let mut rendered = Vec::new();
+    for result in message.tool_results() {
+        let mut text = result.text();
+        if result.is_error && !text.starts_with(ERROR_PREFIX) {
+            text.insert_str(0, ERROR_PREFIX);
+        }
+        let id = Some(result.tool_use_id.as_str());
+        let out = MessageOut { tool_call_id: id, ..MessageOut::text("tool", &text) };
+        rendered.push(Json::encode(&out));
+    }
+    let text = message.text();
+    if !text.is_empty() || rendered.is_empty() {
+        rendered.push(Json::encode(&MessageOut::text("user", &text)));
+    }
+    rendered.iter().map(Json::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// The request body's parts: head, messages joined by commas, tail.
+fn body_parts(profile: &OpenAiProfile, request: &Request) -> Vec<Bytes> {
+    let mut parts = Vec::with_capacity(2 * request.pieces.len() + 2);
+    parts.push(request.head.0.clone());
+    let mut is_first = request.head.0.ends_with(b"[");
+    for piece in &request.pieces {
+        if !std::mem::take(&mut is_first) {
+            parts.push(Bytes::from_static(b","));
+        }
+        parts.push(piece.bytes.clone());
+    }
+    let field = profile.max_tokens_field.as_str();
+    parts.push(Bytes::from(format!(r#"],"{field}":{}}}"#, request.max_output_tokens)));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(message: &str) -> String {
+        let piece = render_piece(&Json::parse(message.to_owned()).expect("JSON"));
+        String::from_utf8(piece.bytes.to_vec()).expect("text")
+    }
+
+    #[test]
+    fn calls_become_tool_calls_and_thinking_is_left_out() {
+        let message = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"text","text":"so"},{"type":"tool_use","id":"c1","name":"f","input":{"a": 1}},{"type":"tool_use","id":"c2","name":"g","input":"{\"b"}]}"#;
+        let expected = r#"{"role":"assistant","content":"so","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"invalid_json\":\"{\\\"b\"}"}}]}"#;
+        assert_eq!(piece(message), expected);
+        let only_call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{}}]}"#;
+        assert!(piece(only_call).starts_with(r#"{"role":"assistant","content":null,"#));
+        let only_thinking =
+            r#"{"role":"assistant","content":[{"type":"thinking","thinking":"t"}]}"#;
+        assert_eq!(piece(only_thinking), r#"{"role":"assistant","content":""}"#);
+    }
+
+    #[test]
+    fn results_become_tool_messages_before_the_text() {
+        let message = r#"{"role":"user","content":[{"type":"text","text":"go on"},{"type":"tool_result","tool_use_id":"c1","content":"x"},{"type":"tool_result","tool_use_id":"c2","content":[{"type":"text","text":"no"}],"is_error":true}]}"#;
+        let expected = r#"{"role":"tool","tool_call_id":"c1","content":"x"},{"role":"tool","tool_call_id":"c2","content":"Error: no"},{"role":"user","content":"go on"}"#;
+        assert_eq!(piece(message), expected);
+        let failed = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"Error: x","is_error":true}]}"#;
+        assert_eq!(piece(failed), r#"{"role":"tool","tool_call_id":"c","content":"Error: x"}"#);
+        assert_eq!(piece(r#"{"role":"user","content":"hi"}"#), r#"{"role":"user","content":"hi"}"#);
+    }
+
+    #[test]
+    fn the_profile_follows_the_url() {
+        let field = |url| OpenAiProfile::for_url(url).max_tokens_field;
+        assert_eq!(field("https://api.openai.com/v1"), MaxTokensField::MaxCompletionTokens);
+        assert_eq!(field("http://localhost:11434/v1"), MaxTokensField::MaxTokens);
+    }
+}

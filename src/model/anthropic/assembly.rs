@@ -1,0 +1,584 @@
+//! How the Messages API's event stream becomes a reply.
+//!
+//! Owns the blocks in the making. Unknown events, deltas and blocks are tolerated; what does not
+//! fit together breaks the stream, because a reply with a piece missing is worse than none.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
+use crate::model::http::{Assembly, Progress, Refusal, malformed, received_input};
+use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
+
+const KNOWN_EVENTS: [&str; 6] = [
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+];
+const KNOWN_DELTAS: [&str; 4] =
+    ["text_delta", "input_json_delta", "thinking_delta", "signature_delta"];
+
+/// A Messages API reply in the making.
+#[derive(Debug, Default)]
+pub(crate) struct MessageAssembly {
+    /// In the order in which they began.
+    slots: Vec<Slot>,
+    usage: UsageIn,
+    stop: Option<String>,
+    explanation: Option<String>,
+    whole: bool,
+}
+
+/// A block and where it belongs.
+#[derive(Debug)]
+struct Slot {
+    index: u64,
+    open: bool,
+    part: Part,
+}
+
+/// A block in the making.
+#[derive(Debug)]
+enum Part {
+    Text(String),
+    Tool {
+        id: String,
+        name: String,
+        input: String,
+    },
+    Thinking {
+        thinking: String,
+        signature: String,
+    },
+    /// Verbatim until a delta changes it.
+    Other {
+        raw: Json,
+        changed: Option<Value>,
+        input: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct EventIn<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    index: Option<u64>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    usage: Option<UsageIn>,
+    stop_details: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct StartIn {
+    usage: Option<UsageIn>,
+}
+
+#[derive(Deserialize)]
+struct StopIn {
+    stop_reason: Option<String>,
+    stop_details: Option<Value>,
+}
+
+/// Token counts; each report replaces the one before where it has a number.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct UsageIn {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+}
+
+impl UsageIn {
+    fn replace(&mut self, newer: Self) {
+        self.input_tokens = newer.input_tokens.or(self.input_tokens);
+        self.output_tokens = newer.output_tokens.or(self.output_tokens);
+        self.cache_read_input_tokens =
+            newer.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.cache_creation_input_tokens =
+            newer.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+    }
+}
+
+#[derive(Deserialize)]
+struct DeltaIn<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(default, borrow)]
+    text: Cow<'a, str>,
+    #[serde(default, borrow)]
+    partial_json: Cow<'a, str>,
+    #[serde(default, borrow)]
+    thinking: Cow<'a, str>,
+    #[serde(default, borrow)]
+    signature: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct BlockIn {
+    r#type: String,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    name: String,
+    input: Option<Json>,
+    #[serde(default)]
+    thinking: String,
+    #[serde(default)]
+    signature: Option<String>,
+}
+
+impl Assembly for MessageAssembly {
+    fn take(
+        &mut self,
+        event: sse::Event<'_>,
+        deltas: DeltaSink<'_>,
+    ) -> Result<Progress, ModelError> {
+        let event_in: EventIn<'_> = match serde_json::from_slice(event.data) {
+            Ok(event_in) => event_in,
+            Err(error) => {
+                tolerate(event.data, &KNOWN_EVENTS, &error)?;
+                deltas(Delta::Alive);
+                return Ok(Progress::More);
+            }
+        };
+        match event_in.r#type.as_ref() {
+            "content_block_delta" => self.grow(&event_in, deltas)?,
+            "content_block_start" => self.begin(&event_in, deltas)?,
+            "content_block_stop" => {
+                if let Some(slot) = self.open_slot(event_in.index) {
+                    slot.open = false;
+                }
+                deltas(Delta::Alive);
+            }
+            "message_start" => {
+                let start = event_in.message.and_then(|raw| serde_json::from_str(raw.get()).ok());
+                if let Some(StartIn { usage: Some(usage) }) = start {
+                    self.usage.replace(usage);
+                }
+                deltas(Delta::Alive);
+            }
+            "message_delta" => {
+                self.note_stop(event_in);
+                deltas(Delta::Alive);
+            }
+            "message_stop" => {
+                self.whole = true;
+                return Ok(Progress::Done);
+            }
+            "error" => return Err(Refusal::read(event.data).into_error(200)),
+            // A ping, or an event of a later version.
+            _ => deltas(Delta::Alive),
+        }
+        Ok(Progress::More)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    fn finish(self) -> Reply {
+        let stop = self.stop_reason();
+        let usage = self.usage();
+        let cut = stop == StopReason::MaxTokens;
+        let last = self.slots.len().saturating_sub(1);
+        let slots = self.slots.into_iter().enumerate();
+        let kept = slots.filter(|(at, slot)| !(cut && *at == last && slot.part.is_cut_call()));
+        Reply { message: message(kept.map(|(_, slot)| slot)), stop, usage }
+    }
+
+    fn salvage(self, reason: &ModelError) -> Option<Reply> {
+        let mut usage = self.usage();
+        let done = self.slots.into_iter().filter(|slot| !slot.open);
+        let message = message(done);
+        let said = |block: &Block| matches!(block, Block::Text(_) | Block::ToolUse(_));
+        if !message.content.iter().any(said) {
+            return None;
+        }
+        // The final count did not arrive; the first report counts next to nothing.
+        usage.output = usage.output.max(estimate(&message));
+        Some(Reply { message, stop: StopReason::Interrupted(reason.message.clone()), usage })
+    }
+}
+
+impl MessageAssembly {
+    fn begin(&mut self, event: &EventIn<'_>, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
+        let (Some(index), Some(raw)) = (event.index, event.content_block) else {
+            return Err(malformed("a block began without an index or a content"));
+        };
+        if self.open_slot(Some(index)).is_some() {
+            return Err(malformed(format!("block {index} began twice")));
+        }
+        let part = Part::begin(raw)?;
+        match &part {
+            Part::Tool { name, .. } => deltas(Delta::Tool(name)),
+            Part::Text(text) if !text.is_empty() => deltas(Delta::Text(text)),
+            Part::Text(_) | Part::Thinking { .. } | Part::Other { .. } => deltas(Delta::Alive),
+        }
+        self.slots.push(Slot { index, open: true, part });
+        Ok(())
+    }
+
+    fn grow(&mut self, event: &EventIn<'_>, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
+        let raw = event.delta.map_or("", RawValue::get);
+        let Some(slot) = self.open_slot(event.index) else {
+            let index = event.index.map_or("none".to_owned(), |index| index.to_string());
+            return Err(malformed(format!("a delta for block {index}, which is not open")));
+        };
+        if let Part::Other { raw: block, changed, input } = &mut slot.part {
+            deltas(Delta::Alive);
+            merge(changed.get_or_insert_with(|| block.to_value()), input, raw);
+            return Ok(());
+        }
+        let delta: DeltaIn<'_> = match serde_json::from_str(raw) {
+            Ok(delta) => delta,
+            Err(error) => {
+                tolerate(raw.as_bytes(), &KNOWN_DELTAS, &error)?;
+                deltas(Delta::Alive);
+                return Ok(());
+            }
+        };
+        match (&mut slot.part, delta.r#type.as_ref()) {
+            (Part::Text(text), "text_delta") => {
+                text.push_str(&delta.text);
+                deltas(Delta::Text(&delta.text));
+                return Ok(());
+            }
+            (Part::Tool { input, .. }, "input_json_delta") => input.push_str(&delta.partial_json),
+            (Part::Thinking { thinking, .. }, "thinking_delta") => {
+                thinking.push_str(&delta.thinking);
+            }
+            (Part::Thinking { signature, .. }, "signature_delta") => {
+                signature.push_str(&delta.signature);
+            }
+            (_, kind) if KNOWN_DELTAS.contains(&kind) => {
+                return Err(malformed(format!("a {kind} for a block of another type")));
+            }
+            // Citations, or a delta of a later version.
+            _ => {}
+        }
+        deltas(Delta::Alive);
+        Ok(())
+    }
+
+    fn note_stop(&mut self, event: EventIn<'_>) {
+        if let Some(usage) = event.usage {
+            self.usage.replace(usage);
+        }
+        let stop: Option<StopIn> = event.delta.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let Some(StopIn { stop_reason, stop_details }) = stop else { return };
+        self.stop = stop_reason.or(self.stop.take());
+        let details = stop_details.or(event.stop_details);
+        let explanation = details.as_ref().and_then(|details| {
+            let explanation = details["explanation"].as_str().filter(|text| !text.is_empty());
+            explanation.or_else(|| details["category"].as_str())
+        });
+        self.explanation = explanation.map(str::to_owned).or(self.explanation.take());
+    }
+
+    fn open_slot(&mut self, index: Option<u64>) -> Option<&mut Slot> {
+        self.slots.iter_mut().rev().find(|slot| slot.open && Some(slot.index) == index)
+    }
+
+    fn stop_reason(&self) -> StopReason {
+        match self.stop.as_deref() {
+            Some("end_turn") => StopReason::EndTurn,
+            Some("tool_use") => StopReason::ToolUse,
+            Some("max_tokens") => StopReason::MaxTokens,
+            Some("stop_sequence") => StopReason::StopSequence,
+            Some("pause_turn") => StopReason::PauseTurn,
+            Some("refusal") => StopReason::Refusal(self.explanation.clone()),
+            Some("model_context_window_exceeded") => StopReason::ContextWindowExceeded,
+            Some(other) => StopReason::Other(other.to_owned()),
+            None if self.slots.iter().any(|slot| matches!(slot.part, Part::Tool { .. })) => {
+                StopReason::ToolUse
+            }
+            None => StopReason::EndTurn,
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        Usage {
+            input: self.usage.input_tokens.unwrap_or(0),
+            output: self.usage.output_tokens.unwrap_or(0),
+            cache_read: self.usage.cache_read_input_tokens.unwrap_or(0),
+            cache_write: self.usage.cache_creation_input_tokens.unwrap_or(0),
+        }
+    }
+}
+
+impl Part {
+    fn begin(raw: &RawValue) -> Result<Self, ModelError> {
+        let json = || Json::parse(raw.get().to_owned());
+        let other = || -> Result<Self, ModelError> {
+            let raw = json().map_err(|error| malformed(error.to_string()))?;
+            Ok(Self::Other { raw, changed: None, input: String::new() })
+        };
+        let Ok(block) = serde_json::from_str::<BlockIn>(raw.get()) else { return other() };
+        Ok(match block.r#type.as_str() {
+            "text" => Self::Text(block.text),
+            "tool_use" => {
+                // An input that comes whole with the start is `{}` unless a server deviates.
+                let input = block.input.filter(|input| input.to_value() != serde_json::json!({}));
+                let input = input.map_or(String::new(), |input| input.as_str().to_owned());
+                Self::Tool { id: block.id, name: block.name, input }
+            }
+            "thinking" => {
+                let signature = block.signature.unwrap_or_default();
+                Self::Thinking { thinking: block.thinking, signature }
+            }
+            _ => return other(),
+        })
+    }
+
+    /// Whether this is a call that the output limit may have cut: a call whose input did not come
+    /// at all looks like one without arguments, and running that would be a guess.
+    fn is_cut_call(&self) -> bool {
+        let Self::Tool { input, .. } = self else { return false };
+        serde_json::from_str::<serde::de::IgnoredAny>(input).is_err()
+    }
+
+    fn into_block(self) -> Option<Block> {
+        Some(match self {
+            // The API refuses a block of white space when it is sent back.
+            Self::Text(text) if text.trim().is_empty() => return None,
+            Self::Text(text) => Block::Text(text),
+            Self::Tool { id, name, input } => {
+                Block::ToolUse(ToolCall { id, name, input: received_input(input) })
+            }
+            Self::Thinking { thinking, signature } => Block::Other(Json::encode(
+                &serde_json::json!({"type": "thinking", "thinking": thinking, "signature": signature}),
+            )),
+            Self::Other { raw, changed: None, .. } => Block::Other(raw),
+            Self::Other { changed: Some(mut block), input, .. } => {
+                if let Ok(input) = serde_json::from_str::<Value>(&input) {
+                    block["input"] = input;
+                }
+                Block::Other(Json::encode(&block))
+            }
+        })
+    }
+}
+
+/// What does not have the expected shape may be of a type that this version does not know, or an
+/// error object in a form of a proxy's own.
+fn tolerate(data: &[u8], known: &[&str], error: &serde_json::Error) -> Result<(), ModelError> {
+    let unreadable = || malformed(format!("the stream cannot be read: {error}"));
+    let value: Value = serde_json::from_slice(data).map_err(|_| unreadable())?;
+    if let Some(refusal) = Refusal::find(&value) {
+        return Err(refusal.into_error(200));
+    }
+    match value["type"].as_str() {
+        Some(kind) if !known.contains(&kind) => Ok(()),
+        _ => Err(unreadable()),
+    }
+}
+
+/// Merges a delta into a block of unknown type: a text grows, anything else is set; fragments of
+/// JSON are gathered until the block ends.
+fn merge(block: &mut Value, input: &mut String, delta: &str) {
+    let Ok(Value::Object(delta)) = serde_json::from_str(delta) else { return };
+    let Some(block) = block.as_object_mut() else { return };
+    for (key, value) in delta {
+        match (key.as_str(), block.get_mut(&key), value) {
+            ("type", ..) => {}
+            ("partial_json", _, Value::String(fragment)) => input.push_str(&fragment),
+            (_, Some(Value::String(text)), Value::String(more)) => text.push_str(&more),
+            (_, _, value) => {
+                block.insert(key, value);
+            }
+        }
+    }
+}
+
+/// The blocks in the order of their indexes; equal indexes keep the order in which they began.
+fn message(slots: impl Iterator<Item = Slot>) -> Message {
+    let mut slots: Vec<Slot> = slots.collect();
+    slots.sort_by_key(|slot| slot.index);
+    let content = slots.into_iter().filter_map(|slot| slot.part.into_block()).collect();
+    Message { role: Role::Assistant, content }
+}
+
+/// Tokens of a message by the rule of four characters each.
+fn estimate(message: &Message) -> u64 {
+    Json::encode(message).as_str().chars().count() as u64 / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ErrorClass;
+    use crate::model::http::Intake;
+
+    fn replay<'c>(chunks: impl IntoIterator<Item = &'c [u8]>) -> Result<Reply, ModelError> {
+        Intake::replay(MessageAssembly::default(), chunks)
+    }
+
+    fn stream(events: &[&str]) -> String {
+        events.iter().map(|event| format!("data: {event}\n\n")).collect()
+    }
+
+    /// Interleaved blocks, thinking, blocks of a later version, and every kind of noise.
+    fn fixture() -> String {
+        stream(&[
+            r#"{"type":"message_start","message":{"usage":{"input_tokens":7,"cache_read_input_tokens":5,"cache_creation_input_tokens":3,"output_tokens":1}}}"#,
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm \u00e9"}}"#,
+            r#"{"type":"ping"}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"sig"}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t1","name":"bash","input":{}}}"#,
+            r#"{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}"#,
+            r#"{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"cmd\": "}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Hi 😀"}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"citations_delta","citation":{"a":1}}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"later_delta","text":{"a":1}}}"#,
+            r#"{"type":"content_block_stop","index":1}"#,
+            r#"{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"\"ls\"}"}}"#,
+            r#"{"type":"content_block_stop","index":2}"#,
+            r#"{"type":"later_event","index":"x","usage":[]}"#,
+            r#"{"type":"content_block_start","index":3,"content_block":{"type":"server_tool_use","id":"s","name":"search","input":{}}}"#,
+            r#"{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{\"q\":1}"}}"#,
+            r#"{"type":"content_block_stop","index":3}"#,
+            r#"{"type":"content_block_start","index":4,"content_block":{"type":"compaction","content":null}}"#,
+            r#"{"type":"content_block_delta","index":4,"delta":{"type":"compaction_delta","content":"sum","encrypted_content":"x"}}"#,
+            r#"{"type":"content_block_delta","index":4,"delta":{"type":"compaction_delta","content":"mary"}}"#,
+            r#"{"type":"content_block_stop","index":4}"#,
+            r#"{"type":"content_block_start","index":5,"content_block":{"type":"redacted_thinking","data":  "zz"}}"#,
+            r#"{"type":"content_block_stop","index":5}"#,
+            r#"{"type":"content_block_start","index":6,"content_block":{"type":"text","text":"\n"}}"#,
+            r#"{"type":"content_block_stop","index":6}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":42}}"#,
+            r#"{"type":"message_stop"}"#,
+        ])
+    }
+
+    const BLOCKS: [&str; 6] = [
+        r#"{"type":"thinking","thinking":"hm é","signature":"sig"}"#,
+        r#"{"type":"text","text":"Hi 😀"}"#,
+        r#"{"type":"tool_use","id":"t1","name":"bash","input":{"cmd": "ls"}}"#,
+        r#"{"type":"server_tool_use","id":"s","name":"search","input":{"q":1}}"#,
+        r#"{"type":"compaction","content":"summary","encrypted_content":"x"}"#,
+        r#"{"type":"redacted_thinking","data":  "zz"}"#,
+    ];
+
+    fn rendered(reply: &Reply) -> Vec<String> {
+        let blocks = reply.message.content.iter();
+        blocks.map(|block| Json::encode(block).as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_reply_is_the_same_wherever_the_stream_is_split() {
+        let fixture = fixture();
+        let whole = replay([fixture.as_bytes()]).expect("a reply");
+        assert_eq!(rendered(&whole), BLOCKS);
+        assert_eq!(whole.stop, StopReason::ToolUse);
+        let usage = Usage { input: 7, output: 42, cache_read: 5, cache_write: 3 };
+        assert_eq!(whole.usage, usage);
+        for at in 0..fixture.len() {
+            let (first, second) = fixture.as_bytes().split_at(at);
+            assert_eq!(replay([first, second]).as_ref(), Ok(&whole), "split at {at}");
+        }
+        assert_eq!(replay(fixture.as_bytes().chunks(1)).as_ref(), Ok(&whole));
+    }
+
+    #[test]
+    fn a_stream_cut_anywhere_keeps_exactly_what_completed() {
+        let fixture = fixture();
+        let after = |text: &str| fixture.find(text).expect("there") + text.len() + 1;
+        let first_done = after(r#"_stop","index":1}"#);
+        // An event counts once its line is whole, even without the blank line.
+        let end = after(r#"{"type":"message_stop"}"#);
+        let mut kept = 0;
+        for at in 0..end {
+            match replay([&fixture.as_bytes()[..at]]) {
+                Err(error) => {
+                    assert!(at < first_done, "nothing kept at {at}");
+                    assert_eq!(error.class, ErrorClass::Connection);
+                }
+                Ok(reply) => {
+                    assert!(at >= first_done, "kept too early at {at}");
+                    assert!(matches!(reply.stop, StopReason::Interrupted(_)), "at {at}");
+                    let blocks = rendered(&reply);
+                    assert_eq!(blocks, BLOCKS[..blocks.len()], "at {at}");
+                    assert!(blocks.len() >= kept, "a block was lost at {at}");
+                    kept = blocks.len();
+                }
+            }
+        }
+        assert_eq!(kept, BLOCKS.len());
+        let whole = replay([&fixture.as_bytes()[..end]]).expect("a reply");
+        assert_eq!(whole.stop, StopReason::ToolUse);
+    }
+
+    #[test]
+    fn arguments_that_are_not_json_reach_the_tool_layer() {
+        let text = |stop: &str| {
+            stream(&[
+                r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"n","input":{}}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a"}}"#,
+                r#"{"type":"content_block_stop","index":0}"#,
+                &format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{stop}"}}}}"#),
+                r#"{"type":"message_stop"}"#,
+            ])
+        };
+        let reply = replay([text("tool_use").as_bytes()]).expect("a reply");
+        let call = reply.message.tool_calls().next().expect("a call");
+        assert_eq!(call.input.as_str(), r#""{\"a""#);
+        let reply = replay([text("max_tokens").as_bytes()]).expect("a reply");
+        assert_eq!((reply.message.content.len(), reply.stop), (0, StopReason::MaxTokens));
+    }
+
+    #[test]
+    fn every_stop_reason_is_told_apart() {
+        let reply = |delta: &str| {
+            let event = format!(r#"{{"type":"message_delta","delta":{delta}}}"#);
+            let text = stream(&[&event, r#"{"type":"message_stop"}"#]);
+            replay([text.as_bytes()]).expect("a reply").stop
+        };
+        let stop = |reason: &str| reply(&format!(r#"{{"stop_reason":"{reason}"}}"#));
+        assert_eq!(stop("pause_turn"), StopReason::PauseTurn);
+        assert_eq!(stop("model_context_window_exceeded"), StopReason::ContextWindowExceeded);
+        assert_eq!(stop("stop_sequence"), StopReason::StopSequence);
+        assert_eq!(stop("refusal"), StopReason::Refusal(None));
+        assert_eq!(stop("later"), StopReason::Other("later".to_owned()));
+        assert_eq!(reply("{}"), StopReason::EndTurn);
+        let details = r#"{"stop_reason":"refusal","stop_details":{"type":"refusal","category":"c","explanation":"no"}}"#;
+        assert_eq!(reply(details), StopReason::Refusal(Some("no".to_owned())));
+    }
+
+    #[test]
+    fn what_does_not_fit_together_breaks_the_stream() {
+        let start =
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+        for bad in [
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"x"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":7}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"x"}}"#,
+            r#"{"type":"content_block_delta","index":"0","delta":{}}"#,
+            r#"{"type":"content_block_delta"}"#,
+            start,
+            "{\"type\":",
+            "[]",
+        ] {
+            let error = replay([stream(&[start, bad]).as_bytes()]).expect_err(bad);
+            assert_eq!(error.class, ErrorClass::ServerError, "{bad}: {error}");
+        }
+        let proxied =
+            r#"{"error":{"message":"prompt is too long: 9 tokens > 8 maximum","code":"400"}}"#;
+        let error = replay([stream(&[start, proxied]).as_bytes()]).expect_err("an error object");
+        assert_eq!(error.class, ErrorClass::ContextTokens { have: Some(9), max: Some(8) });
+    }
+}

@@ -1,0 +1,172 @@
+//! Where a provider is: the settings of a connection, and the client made from them.
+//!
+//! Owns what may be shown of them: keys and header values never are.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Url};
+
+/// A provider's key; never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// Keeps a key as it is sent, without the surrounding white space of the file it came from.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.trim().into())
+    }
+
+    /// The key itself, for a header.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+/// Where a provider is and how long it may take.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The base URL: the origin for Anthropic, with `/v1` for OpenAI-compatible servers.
+    pub url: String,
+    /// More headers for every request; they replace ours of the same name.
+    pub headers: Vec<(String, String)>,
+    /// The key, if the provider wants one.
+    pub key: Option<Key>,
+    /// The longest a connection may take to be made.
+    pub connect_timeout: Duration,
+    /// The longest from the start of a call to the first byte of the answer's body.
+    pub first_byte_timeout: Duration,
+    /// The longest silence after that.
+    pub idle_timeout: Duration,
+    /// The longest a call may take in all.
+    pub request_timeout: Option<Duration>,
+}
+
+impl Endpoint {
+    /// An endpoint without a key and with the default time limits.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            headers: Vec::new(),
+            key: None,
+            // The documented configuration's number.
+            connect_timeout: Duration::from_secs(10),
+            // Long prompts are read for a minute and more before the first token.
+            first_byte_timeout: Duration::from_secs(120),
+            // Providers send a ping every few seconds while a model thinks.
+            idle_timeout: Duration::from_secs(60),
+            request_timeout: None,
+        }
+    }
+
+    /// The same endpoint with this key.
+    #[must_use]
+    pub fn with_key(mut self, key: &str) -> Self {
+        self.key = Some(Key::new(key));
+        self
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Header values may be credentials.
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Endpoint")
+            .field("url", &self.url)
+            .field("headers", &names)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An endpoint that no client can be made for.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// The base URL is none, or is not HTTP.
+    #[error("`{0}` is not an http or https URL")]
+    Url(String),
+    /// A header's name or value cannot be sent; the value is not shown, as it may be secret.
+    #[error("header `{0}` cannot be sent as it is")]
+    Header(String),
+    /// The client cannot be set up: for https, usually because the system has no certificates.
+    #[error("no client for {origin}")]
+    Client {
+        /// The provider's origin.
+        origin: String,
+        /// Why.
+        source: reqwest::Error,
+    },
+}
+
+/// The headers of every request; later ones replace earlier ones of the same name.
+pub(super) fn headers<'a>(
+    all: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<HeaderMap, EndpointError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    for (name, value) in all {
+        let bad = || EndpointError::Header(name.to_owned());
+        let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?, value);
+    }
+    Ok(headers)
+}
+
+/// A client for the URL's origin that sends these headers with every request.
+pub(super) fn client(
+    url: &Url,
+    headers: HeaderMap,
+    connect: Duration,
+) -> Result<Client, reqwest::Error> {
+    // The first caller in the process wins; a provider that is already there serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .default_headers(headers)
+        .user_agent(concat!("callsheet/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(connect)
+        .tcp_nodelay(true)
+        // One connection a stream: HTTP/2 would put hundreds of streams behind one connection's
+        // stream limit (commonly 100) and let one lost packet hold up all of them.
+        .http1_only()
+        // A redirect would carry the key to another host, and a streamed body cannot be sent twice.
+        .redirect(reqwest::redirect::Policy::none());
+    if url.scheme() == "http" {
+        // Without this, certificates are loaded and must exist, although none is needed.
+        builder = builder.tls_certs_only([]);
+    }
+    let host = url.host_str().unwrap_or_default();
+    if host == "localhost" || host.starts_with("127.") || host == "[::1]" {
+        builder = builder.no_proxy();
+    }
+    builder.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::http::Transport;
+
+    #[test]
+    fn bad_endpoints_are_refused() {
+        for url in ["", "api.example.com", "ftp://example.com", "http://", "/v1"] {
+            let made = Transport::new(Endpoint::new(url), "/v1", &[]);
+            assert!(matches!(made, Err(EndpointError::Url(_))), "{url}");
+        }
+        let mut endpoint = Endpoint::new("http://example.com/");
+        endpoint.headers.push(("bad name".to_owned(), "x".to_owned()));
+        let made = Transport::new(endpoint, "/v1", &[]);
+        assert!(matches!(made, Err(EndpointError::Header(name)) if name == "bad name"));
+    }
+}

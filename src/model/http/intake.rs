@@ -1,0 +1,119 @@
+//! From the bytes of a stream to a reply, without a socket.
+//!
+//! Owns the rule of what is kept when a stream ends early: the whole reply, what completed, or
+//! nothing.
+
+use crate::model::{DeltaSink, ErrorClass, ModelError, Reply, sse};
+
+/// What became of the stream after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More is to come.
+    More,
+    /// The reply is whole.
+    Done,
+}
+
+/// A reply in the making, in some wire's format.
+pub(crate) trait Assembly: Send {
+    /// Takes an event. An error means that the stream is of no more use.
+    fn take(
+        &mut self,
+        event: sse::Event<'_>,
+        deltas: DeltaSink<'_>,
+    ) -> Result<Progress, ModelError>;
+
+    /// Whether the reply is whole, although the stream ended or broke at this point.
+    fn is_whole(&self) -> bool;
+
+    /// The whole reply.
+    fn finish(self) -> Reply;
+
+    /// What completed before the stream broke, if that is any text or tool call.
+    fn salvage(self, reason: &ModelError) -> Option<Reply>;
+}
+
+/// A stream being taken in.
+pub(crate) struct Intake<A> {
+    parser: sse::Parser,
+    assembly: A,
+    is_done: bool,
+}
+
+impl<A: Assembly> Intake<A> {
+    pub(crate) fn new(assembly: A) -> Self {
+        Self { parser: sse::Parser::default(), assembly, is_done: false }
+    }
+
+    /// Whether the reply is whole and nothing more needs to be read.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Takes the next bytes and gives the number of events that they completed.
+    pub(crate) fn feed(
+        &mut self,
+        chunk: &[u8],
+        deltas: DeltaSink<'_>,
+    ) -> Result<usize, ModelError> {
+        let mut events = 0;
+        let Self { parser, assembly, is_done } = self;
+        parser.feed(chunk, |event| {
+            events += 1;
+            if !*is_done {
+                *is_done = assembly.take(event, deltas)? == Progress::Done;
+            }
+            Ok::<(), ModelError>(())
+        })?;
+        Ok(events)
+    }
+
+    /// The stream has ended.
+    pub(crate) fn end(&mut self, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
+        let Self { parser, assembly, is_done } = self;
+        std::mem::take(parser).finish(|event| {
+            if !*is_done {
+                *is_done = assembly.take(event, deltas)? == Progress::Done;
+            }
+            Ok::<(), ModelError>(())
+        })?;
+        match self.is_done || self.assembly.is_whole() {
+            true => Ok(()),
+            false => Err(ModelError::new(
+                ErrorClass::Connection,
+                "the stream ended before the reply was whole",
+            )),
+        }
+    }
+
+    /// The reply, given how reading went.
+    pub(crate) fn close(self, read: Result<(), ModelError>) -> Result<Reply, ModelError> {
+        match read {
+            Err(error) if !self.assembly.is_whole() => self.assembly.salvage(&error).ok_or(error),
+            Ok(()) | Err(_) => Ok(self.assembly.finish()),
+        }
+    }
+}
+
+#[cfg(test)]
+impl<A: Assembly> Intake<A> {
+    /// The reply to a stream that arrives in these chunks and then ends.
+    pub(crate) fn replay<'c>(
+        assembly: A,
+        chunks: impl IntoIterator<Item = &'c [u8]>,
+    ) -> Result<Reply, ModelError> {
+        let mut intake = Self::new(assembly);
+        let mut sink = |_: crate::model::Delta<'_>| {};
+        let read = || {
+            for chunk in chunks {
+                intake.feed(chunk, &mut sink)?;
+                if intake.is_done() {
+                    return Ok(());
+                }
+            }
+            intake.end(&mut sink)
+        };
+        let read = read();
+        intake.close(read)
+    }
+}

@@ -1,0 +1,486 @@
+//! How a stream of chat completion chunks becomes a reply.
+//!
+//! Owns the text and the calls in the making, and the tolerance for what servers do differently.
+//! A call is complete only when the finish reason or the end has come.
+
+use serde::Deserialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
+use crate::model::http::{Assembly, Progress, Refusal, malformed, received_input};
+use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
+
+/// A chat completion in the making.
+#[derive(Debug)]
+pub(crate) struct ChatAssembly {
+    text: String,
+    refusal: String,
+    calls: Vec<CallPart>,
+    finish: Option<String>,
+    done: bool,
+    usage: Option<UsageIn>,
+    request_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct CallPart {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+#[derive(Deserialize)]
+struct ChunkIn {
+    #[serde(default)]
+    choices: Option<Vec<ChoiceIn>>,
+    #[serde(default)]
+    usage: Option<UsageIn>,
+    #[serde(default)]
+    error: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    object: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ChoiceIn {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(default)]
+    delta: Option<DeltaIn>,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct DeltaIn {
+    #[serde(default)]
+    content: Option<Value>,
+    #[serde(default)]
+    refusal: Option<String>,
+    #[serde(default)]
+    tool_calls: Option<Vec<CallIn>>,
+}
+
+#[derive(Deserialize)]
+struct CallIn {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    function: Option<FunctionIn>,
+}
+
+#[derive(Default, Deserialize)]
+struct FunctionIn {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    arguments: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct UsageIn {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    completion_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<DetailsIn>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct DetailsIn {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+}
+
+impl Assembly for ChatAssembly {
+    fn take(
+        &mut self,
+        event: sse::Event<'_>,
+        deltas: DeltaSink<'_>,
+    ) -> Result<Progress, ModelError> {
+        if event.data.trim_ascii() == b"[DONE]" {
+            self.done = true;
+            return Ok(Progress::Done);
+        }
+        let chunk: ChunkIn = serde_json::from_slice(event.data).map_err(|error| {
+            let refusal = serde_json::from_slice(event.data).ok();
+            let refusal = refusal.as_ref().and_then(Refusal::find);
+            refusal.map_or_else(
+                || malformed(format!("the stream cannot be read: {error}")),
+                |refusal| refusal.into_error(200),
+            )
+        })?;
+        if chunk.error.is_some() || chunk.object.as_deref() == Some("error") {
+            return Err(Refusal::read(event.data).into_error(200));
+        }
+        self.usage = chunk.usage.or(self.usage);
+        let mut spoke = false;
+        for choice in chunk.choices.into_iter().flatten() {
+            // Only one choice is asked for.
+            if choice.index.unwrap_or(0) == 0 {
+                spoke |= self.grow(choice, deltas)?;
+            }
+        }
+        if !spoke {
+            deltas(Delta::Alive);
+        }
+        Ok(Progress::More)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.done || self.finish.is_some()
+    }
+
+    fn finish(mut self) -> Reply {
+        let cut = self.finish.as_deref() == Some("length");
+        if cut && self.calls.last().is_some_and(CallPart::is_cut) {
+            self.calls.pop();
+        }
+        let stop = self.stop_reason();
+        let reported = self.usage;
+        let request_bytes = self.request_bytes;
+        let message = self.into_message();
+        Reply { stop, usage: usage(reported, request_bytes, &message), message }
+    }
+
+    /// The text is complete once a call has begun; a call never is before the end.
+    fn salvage(mut self, reason: &ModelError) -> Option<Reply> {
+        if self.text.trim().is_empty() || self.calls.is_empty() {
+            return None;
+        }
+        self.calls.clear();
+        let (reported, request_bytes) = (self.usage, self.request_bytes);
+        let message = self.into_message();
+        let usage = usage(reported, request_bytes, &message);
+        Some(Reply { message, stop: StopReason::Interrupted(reason.message.clone()), usage })
+    }
+}
+
+impl ChatAssembly {
+    /// A reply to a request of this many bytes, from which its tokens are estimated if the server
+    /// does not report them.
+    pub(crate) fn new(request_bytes: u64) -> Self {
+        Self {
+            text: String::new(),
+            refusal: String::new(),
+            calls: Vec::new(),
+            finish: None,
+            done: false,
+            usage: None,
+            request_bytes,
+        }
+    }
+
+    /// Takes a choice; says whether it was told to those who watch.
+    fn grow(&mut self, choice: ChoiceIn, deltas: DeltaSink<'_>) -> Result<bool, ModelError> {
+        let mut spoke = false;
+        if let Some(delta) = choice.delta {
+            let text = delta.content.as_ref().map(plain_text).unwrap_or_default();
+            if !text.is_empty() {
+                self.text.push_str(&text);
+                deltas(Delta::Text(&text));
+                spoke = true;
+            }
+            self.refusal.push_str(delta.refusal.as_deref().unwrap_or_default());
+            for call in delta.tool_calls.into_iter().flatten() {
+                spoke |= self.grow_call(call, deltas)?;
+            }
+        }
+        let finish = choice.finish_reason.filter(|reason| !reason.is_empty());
+        self.finish = finish.or(self.finish.take());
+        Ok(spoke)
+    }
+
+    fn grow_call(&mut self, call: CallIn, deltas: DeltaSink<'_>) -> Result<bool, ModelError> {
+        let CallIn { index, id, function } = call;
+        let id = id.unwrap_or_default();
+        let FunctionIn { name, arguments } = function.unwrap_or_default();
+        let name = name.unwrap_or_default();
+        let at = match self.find_call(index, &id, &name) {
+            Some(at) => at,
+            None if name.is_empty() && id.is_empty() => {
+                return Err(malformed("a fragment of a call that has not begun"));
+            }
+            None => {
+                self.calls.push(CallPart { index, ..CallPart::default() });
+                self.calls.len() - 1
+            }
+        };
+        let part = &mut self.calls[at];
+        if part.id.is_empty() {
+            part.id = id;
+        }
+        let begins = part.name.is_empty() && !name.is_empty();
+        if begins {
+            deltas(Delta::Tool(&name));
+            part.name = name;
+        }
+        match arguments {
+            None | Some(Value::Null) => {}
+            Some(Value::String(fragment)) => part.arguments.push_str(&fragment),
+            // Some servers send the arguments as what they mean.
+            Some(value) => part.arguments.push_str(&value.to_string()),
+        }
+        Ok(begins)
+    }
+
+    /// The call that a fragment belongs to. The id decides, then the index; a fragment with a
+    /// name and the index of a call that has all its arguments begins another one, as some
+    /// servers number every call 0.
+    fn find_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+        if !id.is_empty()
+            && let Some(at) = self.calls.iter().rposition(|call| call.id == id)
+        {
+            return Some(at);
+        }
+        let same = |call: &CallPart| index.is_none() || call.index == index;
+        let at = self.calls.iter().rposition(same)?;
+        let call = &self.calls[at];
+        let other_id = !id.is_empty() && !call.id.is_empty();
+        let other_call = !name.is_empty() && !call.name.is_empty() && !call.is_cut();
+        (!other_id && !other_call).then_some(at)
+    }
+
+    fn stop_reason(&self) -> StopReason {
+        if !self.refusal.is_empty() {
+            return StopReason::Refusal(Some(self.refusal.clone()));
+        }
+        match self.finish.as_deref() {
+            Some("content_filter") => StopReason::Refusal(None),
+            Some("length") => StopReason::MaxTokens,
+            // Several servers say `stop` although there are calls.
+            Some("stop" | "tool_calls" | "function_call") | None => match self.calls.is_empty() {
+                true => StopReason::EndTurn,
+                false => StopReason::ToolUse,
+            },
+            Some(other) => StopReason::Other(other.to_owned()),
+        }
+    }
+
+    fn into_message(self) -> Message {
+        let text = (!self.text.trim().is_empty()).then_some(Block::Text(self.text));
+        let calls = self.calls.into_iter().map(CallPart::into_block);
+        Message { role: Role::Assistant, content: text.into_iter().chain(calls).collect() }
+    }
+}
+
+impl CallPart {
+    /// Whether its arguments are not, or not yet, a JSON document.
+    fn is_cut(&self) -> bool {
+        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_err()
+    }
+
+    fn into_block(self) -> Block {
+        // Results are joined to calls by the id, so a server that gives none gets one.
+        let id = match self.id.is_empty() {
+            true => format!("call_{}", Uuid::now_v7().simple()),
+            false => self.id,
+        };
+        Block::ToolUse(ToolCall { id, name: self.name, input: received_input(self.arguments) })
+    }
+}
+
+/// The content of a delta: a text, or a list of parts of which the texts count.
+fn plain_text(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        _ => String::new(),
+    }
+}
+
+/// The reported tokens, where `prompt_tokens` includes the cached ones; what is missing is
+/// estimated by the rule of four characters each.
+fn usage(reported: Option<UsageIn>, request_bytes: u64, message: &Message) -> Usage {
+    let prompt = reported.and_then(|usage| usage.prompt_tokens);
+    let output = reported.and_then(|usage| usage.completion_tokens);
+    let details = reported.and_then(|usage| usage.prompt_tokens_details);
+    let cached = details.and_then(|details| details.cached_tokens).unwrap_or(0);
+    let written = || Json::encode(message).as_str().chars().count() as u64 / 4;
+    Usage {
+        input: prompt.unwrap_or(request_bytes / 4).saturating_sub(cached),
+        output: output.unwrap_or_else(written),
+        cache_read: cached,
+        cache_write: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ErrorClass;
+    use crate::model::http::Intake;
+
+    fn replay<'c>(chunks: impl IntoIterator<Item = &'c [u8]>) -> Result<Reply, ModelError> {
+        Intake::replay(ChatAssembly::new(400), chunks)
+    }
+
+    fn choice(delta: &str, finish: &str) -> String {
+        format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}],\
+             \"usage\":null}}\n\n"
+        )
+    }
+
+    fn call(fields: &str) -> String {
+        choice(&format!(r#"{{"tool_calls":[{fields}]}}"#), "null")
+    }
+
+    const DONE: &str = "data: [DONE]\n\n";
+    const USAGE: &str = "data: {\"choices\":null,\"usage\":{\"prompt_tokens\":100,\
+        \"completion_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":60}}}\n\n";
+
+    fn fixture() -> String {
+        [
+            ": processing\r\n\r\n".to_owned(),
+            choice(r#"{"role":"assistant","content":"","reasoning":"hm","obfuscation":"x"}"#, "null"),
+            choice(r#"{"content":"Hi 😀"}"#, "null"),
+            call(r#"{"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":""}}"#),
+            call(r#"{"index":1,"id":"c2","type":"function","function":{"name":"g","arguments":"{"}}"#),
+            call(r#"{"index":0,"function":{"arguments":"{\"a\": 1}"}}"#),
+            call(r#"{"index":1,"function":{"arguments":"}"}}"#),
+            choice("{}", r#""tool_calls""#),
+            USAGE.to_owned(),
+            DONE.to_owned(),
+        ]
+        .concat()
+    }
+
+    fn calls(reply: &Reply) -> Vec<(&str, &str, &str)> {
+        let calls = reply.message.tool_calls();
+        calls.map(|call| (&*call.id, &*call.name, call.input.as_str())).collect()
+    }
+
+    #[test]
+    fn a_reply_is_the_same_wherever_the_stream_is_split() {
+        let fixture = fixture();
+        let whole = replay([fixture.as_bytes()]).expect("a reply");
+        assert_eq!(whole.message.text(), "Hi 😀");
+        assert_eq!(calls(&whole), [("c1", "f", r#"{"a": 1}"#), ("c2", "g", "{}")]);
+        assert_eq!(whole.stop, StopReason::ToolUse);
+        assert_eq!(whole.usage, Usage { input: 40, output: 9, cache_read: 60, cache_write: 0 });
+        for at in 0..fixture.len() {
+            let (first, second) = fixture.as_bytes().split_at(at);
+            assert_eq!(replay([first, second]).as_ref(), Ok(&whole), "split at {at}");
+        }
+        assert_eq!(replay(fixture.as_bytes().chunks(1)).as_ref(), Ok(&whole));
+    }
+
+    #[test]
+    fn a_stream_cut_anywhere_keeps_exactly_what_completed() {
+        let fixture = fixture();
+        let after = |text: &str| fixture.find(text).expect("there") + text.len() + 1;
+        // An event counts once its line is whole, even without the blank line.
+        let text_done = after(r#""arguments":""}}]},"finish_reason":null}],"usage":null}"#);
+        let all_done = after(r#""finish_reason":"tool_calls"}],"usage":null}"#);
+        for at in 0..fixture.len() {
+            match replay([&fixture.as_bytes()[..at]]) {
+                Err(error) => {
+                    assert!(at < text_done, "nothing kept at {at}");
+                    assert_eq!(error.class, ErrorClass::Connection);
+                }
+                Ok(reply) if matches!(reply.stop, StopReason::Interrupted(_)) => {
+                    assert!((text_done..all_done).contains(&at), "interrupted at {at}");
+                    assert_eq!(reply.message, Message::assistant("Hi 😀"));
+                    assert_eq!(reply.usage.input, 100, "a quarter of the request's bytes");
+                }
+                Ok(reply) => {
+                    assert!(at >= all_done, "whole too early at {at}");
+                    assert_eq!(calls(&reply).len(), 2);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn calls_that_all_have_index_0_are_told_apart_by_their_id() {
+        let whole = |id: &str, name: &str| {
+            call(&format!(r#"{{"index":0{id},"function":{{"name":"{name}","arguments":"{{}}"}}}}"#))
+        };
+        let by_id =
+            [whole(r#","id":"a""#, "f"), whole(r#","id":"b""#, "g"), choice("{}", r#""stop""#)];
+        let text = by_id.concat();
+        let reply = replay([text.as_bytes()]).expect("a reply");
+        assert_eq!(calls(&reply), [("a", "f", "{}"), ("b", "g", "{}")]);
+        assert_eq!(reply.stop, StopReason::ToolUse, "`stop` with calls");
+        let no_id = [whole("", "f"), whole("", "g"), DONE.to_owned()].concat();
+        let reply = replay([no_id.as_bytes()]).expect("a reply");
+        let [(first, "f", "{}"), (second, "g", "{}")] = calls(&reply)[..] else {
+            panic!("{reply:?}");
+        };
+        assert!(first.starts_with("call_") && first != second);
+    }
+
+    #[test]
+    fn other_shapes_of_the_same_are_understood() {
+        let text = [
+            choice(r#"{"content":[{"type":"text","text":"a"}]}"#, "null"),
+            "data: {\"choices\":[{\"delta\":null}],\"error\":null}\n\n".to_owned(),
+            call(r#"{"id":"c","function":{"name":"f","arguments":{"x":1}}}"#),
+            choice(r#"{"content":"b"}"#, r#""stop""#),
+            "data: {\"usage\":{\"prompt_tokens\":8,\"completion_tokens\":2}}\n\n".to_owned(),
+        ];
+        let reply = replay([text.concat().as_bytes()]).expect("a reply");
+        assert_eq!(reply.message.text(), "ab");
+        assert_eq!(calls(&reply), [("c", "f", r#"{"x":1}"#)]);
+        assert_eq!(reply.usage, Usage { input: 8, output: 2, ..Usage::default() });
+    }
+
+    #[test]
+    fn every_finish_reason_is_told_apart() {
+        let stop = |finish: &str| {
+            let text = choice(r#"{"content":"x"}"#, &format!("\"{finish}\""));
+            replay([text.as_bytes()]).expect("a reply").stop
+        };
+        assert_eq!(stop("stop"), StopReason::EndTurn);
+        assert_eq!(stop("length"), StopReason::MaxTokens);
+        assert_eq!(stop("content_filter"), StopReason::Refusal(None));
+        assert_eq!(stop("later"), StopReason::Other("later".to_owned()));
+        let refused =
+            [choice(r#"{"refusal":"I ca"}"#, "null"), choice(r#"{"refusal":"n't"}"#, r#""stop""#)];
+        let reply = replay([refused.concat().as_bytes()]).expect("a reply");
+        assert_eq!(reply.stop, StopReason::Refusal(Some("I can't".to_owned())));
+    }
+
+    #[test]
+    fn a_call_cut_by_the_limit_is_dropped_and_bad_arguments_are_kept() {
+        let cut = call(r#"{"index":0,"id":"c","function":{"name":"f","arguments":"{\"a"}}"#);
+        let text = [cut.clone(), choice("{}", r#""length""#)].concat();
+        let reply = replay([text.as_bytes()]).expect("a reply");
+        assert_eq!((calls(&reply).len(), reply.stop), (0, StopReason::MaxTokens));
+        let text = [cut, choice("{}", r#""tool_calls""#)].concat();
+        let reply = replay([text.as_bytes()]).expect("a reply");
+        assert_eq!(calls(&reply), [("c", "f", r#""{\"a""#)]);
+    }
+
+    #[test]
+    fn error_objects_and_nonsense_break_the_stream() {
+        let cases = [
+            (
+                r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#,
+                ErrorClass::RateLimited,
+            ),
+            (
+                r#"{"object":"error","message":"This model's maximum context length is 10 tokens. However, you requested 30 tokens (20 in the messages, 10 in the completion).","code":400}"#,
+                ErrorClass::ContextTokens { have: Some(20), max: Some(10) },
+            ),
+            (r#"{"error":"out of memory"}"#, ErrorClass::ServerError),
+            (r#"{"choices":7}"#, ErrorClass::ServerError),
+            ("{\"choi", ErrorClass::ServerError),
+            (
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":3,"function":{"arguments":"x"}}]}}]}"#,
+                ErrorClass::ServerError,
+            ),
+        ];
+        for (bad, class) in cases {
+            let text = [choice(r#"{"content":"x"}"#, "null"), format!("data: {bad}\n\n")].concat();
+            let error = replay([text.as_bytes()]).expect_err(bad);
+            assert_eq!(error.class, class, "{bad}: {error}");
+        }
+    }
+}

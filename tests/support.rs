@@ -1,0 +1,12 @@
+//! The test bench: what several integration tests and the benchmarks need.
+//!
+//! The paths are written out so that a benchmark can include this file from its own folder.
+
+#[path = "support/answer.rs"]
+pub(crate) mod answer;
+#[path = "support/asked.rs"]
+pub(crate) mod asked;
+#[path = "support/provider.rs"]
+pub(crate) mod provider;
+#[path = "support/render.rs"]
+pub(crate) mod render;
