@@ -17,3 +17,5 @@ pub mod turn;
 pub mod journal;
 pub mod model;
 pub mod tool;
+
+pub mod config;
