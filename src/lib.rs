@@ -1,22 +1,63 @@
-//! callsheet runs teams of LLM agents from one file as supervised actors.
+//! callsheet runs teams of LLM agents from one file, `agents.toml`, as supervised actors.
+//!
+//! A *run* is one execution of a *plan*: tasks, and what each waits for. A task is given to an
+//! *agent*, which talks with a model and runs tools, turn by turn, and may delegate to child
+//! agents. Everything that happens is an *event* in the run's *journal*; what is shown, decided
+//! and resumed is a fold of it.
+//!
+//! The layers, from bottom to top; imports point down only:
+//!
+//! - words: [`id`], [`message`], [`output`], [`failure`];
+//! - decisions, pure and synchronous: [`policy`], [`permission`], [`spec`], [`template`],
+//!   [`plan`], [`context`], [`turn`], [`event`], [`run_state`];
+//! - ports and their implementations: [`journal`], [`tool`], [`model`];
+//! - [`actor`]: supervisor, agent, compactor, transcript writer, gateway;
+//! - application: [`config`], [`run`], [`report`];
+//! - the command line: [`cli`], [`exit`].
+//!
+//! ```no_run
+//! use callsheet::config::{self, Sources};
+//! use callsheet::run::{Options, Run};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = config::load(&Sources::new("agents.toml").with_process_environment())?;
+//! let run = Run::start(config, Options::default()).await?;
+//! println!("run {} ended: {:?}", run.id(), run.wait().await);
+//! # Ok(())
+//! # }
+//! ```
 
+pub mod failure;
 pub mod id;
 pub mod message;
 pub mod output;
 
-pub mod context;
-pub mod event;
-pub mod failure;
 pub mod permission;
-pub mod plan;
 pub mod policy;
-pub mod run_state;
+
 pub mod spec;
+
 pub mod template;
+
+pub mod plan;
+
+pub mod context;
+
 pub mod turn;
+
+pub mod event;
+
+pub mod run_state;
 
 pub mod journal;
 pub mod model;
 pub mod tool;
 
 pub mod actor;
+
+pub mod config;
+pub mod report;
+pub mod run;
+
+pub mod cli;
+pub mod exit;

@@ -156,7 +156,7 @@ impl Run {
         let records = journal.append(vec![created, opened]).await?;
 
         let gateways = parts.gateways.clone();
-        let services = parts.into_services(&config, &options, id, &dir, journal, supervisor_address);
+        let services = parts.into_services(&config, &options, id, &dir, journal, supervisor_address)?;
         let supervisor = Supervisor { services: Arc::new(services), plan, gateways };
         let (reply, end) = oneshot::channel();
         let start = Start { records, end: reply };

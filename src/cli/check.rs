@@ -12,8 +12,8 @@ pub(super) fn run(place: &Place, verb: &args::Check) -> Exit {
     let sources = Sources {
         profile: verb.profile.clone(),
         inputs: verb.inputs.clone(),
-        state_dir: place.state_dir.clone(),
-        ..Sources::of_process(&place.file)
+        missing_inputs: config::Missing::Allow,
+        ..place.sources()
     };
     let (found, summary) = match config::load(&sources) {
         Ok(config) => {
@@ -67,10 +67,10 @@ fn show(found: &Diagnostic) {
     let handler = miette::GraphicalReportHandler::new_themed(theme).with_links(false);
     let mut text = String::new();
     match handler.render_report(&mut text, found) {
-        Ok(()) => complain(&format!("{}:{}:{}\n{text}", found.file.display(), found.line, found.column)),
+        Ok(()) => complain(&format!("{}:{}:{}\n{text}", found.file, found.line, found.column)),
         Err(_) => complain(&format!(
             "{}:{}:{}: {}",
-            found.file.display(),
+            found.file,
             found.line,
             found.column,
             found.message

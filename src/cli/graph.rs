@@ -8,7 +8,7 @@ use super::args::{self, GraphFormat};
 use super::locate::{Place, fold};
 use super::paint::{self, Paint};
 use super::{check, say};
-use crate::config::Sources;
+use crate::config::{Missing, Sources};
 use crate::event::PlannedTask;
 use crate::exit::Exit;
 use crate::id::Name;
@@ -49,7 +49,11 @@ fn of_run(place: &Place, run: &str) -> Result<Vec<Node>, Exit> {
 }
 
 fn of_file(place: &Place) -> Result<Vec<Node>, Exit> {
-    let config = check::load(&Sources::of_process(&place.file))?;
+    let config = check::load(&Sources {
+        missing_keys: Missing::Allow,
+        missing_inputs: Missing::Allow,
+        ..place.sources()
+    })?;
     let node = |task: &crate::spec::TaskSpec| {
         let agent = match &task.work {
             Work::Agent { agent, .. } => Some(agent.clone()),

@@ -1,8 +1,9 @@
 //! Where runs are, and which one is meant.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::complain;
+use crate::config::Sources;
 use crate::exit::Exit;
 use crate::id::RunId;
 use crate::journal::file::RunDir;
@@ -31,12 +32,23 @@ impl Place {
         Self { file, state_dir }
     }
 
+    /// Where the configuration comes from: the file, the environment and the flags.
+    pub(super) fn sources(&self) -> Sources {
+        let mut sources = Sources::new(&self.file).with_process_environment();
+        let folder = self.state_dir.as_ref().map(|folder| {
+            // A flag is relative to where the user stands, a key to the configuration.
+            let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+            folder.to_string_lossy().into_owned()
+        });
+        sources.overrides.extend(folder.map(|dir| ("state.dir".to_owned(), dir.into())));
+        sources
+    }
+
     /// The folder of the run directories.
     pub(super) fn runs_folder(&self) -> PathBuf {
-        let beside = self.file.parent().map(Path::to_path_buf).unwrap_or_default();
         match &self.state_dir {
             Some(folder) => folder.clone(),
-            None => crate::config::state_dir_of(&self.file).unwrap_or(beside.join(".transcripts")),
+            None => crate::config::state_dir(&self.sources()),
         }
     }
 

@@ -9,7 +9,7 @@ use super::paint::{self, Paint};
 use super::tail::Printer;
 use super::{check, complain, runtime, say};
 use crate::actor::supervisor::RunEnd;
-use crate::config::{Config, Sources};
+use crate::config::{Config, ProviderKind, Sources};
 use crate::event::Event;
 use crate::exit::Exit;
 use crate::id::RunId;
@@ -28,8 +28,8 @@ pub(super) fn run(place: &Place, verb: args::Run) -> Exit {
     let sources = Sources {
         profile: verb.profile.clone(),
         inputs: verb.inputs.clone(),
-        state_dir: place.state_dir.clone(),
-        ..Sources::of_process(&place.file)
+        targets: verb.tasks.clone(),
+        ..place.sources()
     };
     let config = match check::load(&sources) {
         Ok(config) => config,
@@ -50,7 +50,11 @@ async fn drive(mut config: Config, verb: args::Run, run_id: Option<RunId>) -> Ex
     if verb.keep_going {
         config.limits.fail_fast = false;
     }
-    for provider in config.scripted_providers() {
+    for provider in config.providers.values() {
+        if !matches!(provider.kind, ProviderKind::Scripted { .. }) {
+            continue;
+        }
+        let provider = &provider.name;
         complain(&format!(
             "note: provider `{provider}` is the built-in scripted model: its answers come from a \
              script, its tool calls are real"

@@ -1,0 +1,284 @@
+//! Diagnostics: what is wrong with a configuration, and exactly where.
+//!
+//! Owns the positions in configuration texts. It does not print: the command line renders a
+//! [`Diagnostic`] with miette or as JSON.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use miette::{LabeledSpan, NamedSource, SourceCode};
+use serde::Serialize;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Nothing can be run.
+    Error,
+    /// It can be run, but it is probably not what was meant.
+    Warning,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diagnostic {
+    /// What kind of problem it is: a stable word such as `unknown_key`.
+    pub code: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file, or `environment` or `command line`.
+    pub file: String,
+    /// The line of the offending key or value, from 1.
+    pub line: usize,
+    /// Its column in characters, from 1.
+    pub column: usize,
+    /// What is wrong: a lower-case fragment.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+    /// The bytes of the text that are meant.
+    #[serde(skip)]
+    pub span: Range<usize>,
+    #[serde(skip)]
+    source: Text,
+}
+
+impl Diagnostic {
+    pub(super) fn new(
+        code: &'static str,
+        severity: Severity,
+        place: &Place,
+        message: String,
+        help: Option<String>,
+    ) -> Self {
+        let (line, column) = place.line_column();
+        let origin = place.origin.as_ref();
+        Self {
+            code,
+            severity,
+            file: place.text.name().to_owned(),
+            line,
+            column,
+            message: origin.map_or_else(|| message.clone(), |o| format!("{message} (from {o})")),
+            help,
+            span: place.span.clone(),
+            source: Arc::clone(&place.text),
+        }
+    }
+
+    /// Replaces the text that is shown, for a place that holds a secret.
+    pub(super) fn masked(mut self) -> Self {
+        let text = self.source.inner();
+        let hide = |(at, c): (usize, char)| match self.span.contains(&at) && c != '\n' {
+            true => "*".repeat(c.len_utf8()),
+            false => c.to_string(),
+        };
+        let hidden: String = text.char_indices().map(hide).collect();
+        self.source = Arc::new(NamedSource::new(self.source.name(), hidden));
+        self
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+impl miette::Diagnostic for Diagnostic {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(self.code))
+    }
+
+    fn severity(&self) -> Option<miette::Severity> {
+        Some(match self.severity {
+            Severity::Error => miette::Severity::Error,
+            Severity::Warning => miette::Severity::Warning,
+        })
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.source)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let label = LabeledSpan::new_with_span(Some("here".to_owned()), self.span.clone());
+        Some(Box::new(std::iter::once(label)))
+    }
+}
+
+/// Everything that is wrong with a configuration, errors and warnings, in the order of the text.
+#[derive(Clone, Debug)]
+pub struct Diagnostics(pub Vec<Diagnostic>);
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, d) in self.0.iter().enumerate() {
+            let end = if n == 0 { "" } else { "\n" };
+            write!(f, "{end}{}:{}:{}: {}", d.file, d.line, d.column, d.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+/// A text that values were written in, with the name to show for it.
+pub(super) type Text = Arc<NamedSource<String>>;
+
+/// Where a key or a value was written.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) text: Text,
+    pub(super) span: Range<usize>,
+    /// What brought it in, when it is not plainly the file.
+    pub(super) origin: Option<Arc<str>>,
+}
+
+impl Place {
+    pub(super) fn new(text: &Text, span: Range<usize>) -> Self {
+        Self { text: Arc::clone(text), span, origin: None }
+    }
+
+    /// The start of a text.
+    pub(super) fn start(text: &Text) -> Self {
+        Self::new(text, 0..0)
+    }
+
+    /// A value that stands in no file: shown as `written`, of which the part after `prefix` is
+    /// the value.
+    pub(super) fn outside(name: &str, prefix: &str, value: &str, origin: &str) -> Self {
+        let text = Arc::new(NamedSource::new(name, format!("{prefix}{value}")));
+        let span = prefix.len()..prefix.len() + value.len();
+        Self { text, span, origin: Some(origin.into()) }
+    }
+
+    /// The text as it was written, quotes included.
+    pub(super) fn written(&self) -> &str {
+        self.text.inner().get(self.span.clone()).unwrap_or_default()
+    }
+
+    /// The part of this place at these bytes of [`Place::written`].
+    pub(super) fn part(&self, range: Range<usize>) -> Self {
+        let start = self.span.start;
+        Self { span: start + range.start..start + range.end, ..self.clone() }
+    }
+
+    pub(super) fn line_column(&self) -> (usize, usize) {
+        let before = self.text.inner().get(..self.span.start).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+}
+
+/// The problems found so far.
+#[derive(Debug, Default)]
+pub(super) struct Problems(Vec<Diagnostic>);
+
+impl Problems {
+    pub(super) fn error(&mut self, code: &'static str, place: &Place, message: impl Into<String>) {
+        self.0.push(Diagnostic::new(code, Severity::Error, place, message.into(), None));
+    }
+
+    pub(super) fn error_help(
+        &mut self,
+        code: &'static str,
+        place: &Place,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
+        self.0.push(Diagnostic::new(code, Severity::Error, place, message.into(), help));
+    }
+
+    pub(super) fn warning(
+        &mut self,
+        code: &'static str,
+        place: &Place,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
+        self.0.push(Diagnostic::new(code, Severity::Warning, place, message.into(), help));
+    }
+
+    pub(super) fn push(&mut self, diagnostic: Diagnostic) {
+        self.0.push(diagnostic);
+    }
+
+    /// The warnings, or everything if there is an error among them. The order is that of `files`,
+    /// then that of the text.
+    pub(super) fn settle(mut self, files: &[Text]) -> Result<Vec<Diagnostic>, Diagnostics> {
+        let rank = |d: &Diagnostic| {
+            let file = files.iter().position(|f| f.name() == d.file).unwrap_or(files.len());
+            (file, d.line, d.column)
+        };
+        self.0.sort_by_key(rank);
+        self.0.dedup_by(|a, b| a.code == b.code && rank(a) == rank(b) && a.message == b.message);
+        match self.0.iter().any(|d| d.severity == Severity::Error) {
+            true => Err(Diagnostics(self.0)),
+            false => Ok(self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use miette::Diagnostic as _;
+
+    use super::*;
+
+    fn text(content: &str) -> Text {
+        Arc::new(NamedSource::new("agents.toml", content.to_owned()))
+    }
+
+    #[test]
+    fn columns_count_characters() {
+        let place = Place::new(&text("a\nñü = 1\n"), 7..8);
+        assert_eq!(place.line_column(), (2, 5 - 1));
+    }
+
+    #[test]
+    fn miette_finds_the_line_and_the_label() {
+        let place = Place::new(&text("version = 1\nnam = 'x'\n"), 12..15);
+        let help = Some("did you mean `name`?".to_owned());
+        let diagnostic = Diagnostic::new(
+            "unknown_key",
+            Severity::Error,
+            &place,
+            "unknown key `nam`".to_owned(),
+            help,
+        );
+        let labels: Vec<_> = diagnostic.labels().expect("labels").collect();
+        assert_eq!((labels[0].offset(), labels[0].len()), (12, 3));
+        let mut out = String::new();
+        let handler = miette::NarratableReportHandler::new();
+        handler.render_report(&mut out, &diagnostic).expect("renders");
+        assert!(out.contains("unknown key `nam`"), "{out}");
+        assert!(out.contains("line 2: nam = 'x'"), "{out}");
+        assert!(out.contains("starting at line 2, column 1"), "{out}");
+        assert!(out.contains("did you mean `name`?"), "{out}");
+    }
+
+    #[test]
+    fn json_has_the_documented_keys_in_order() {
+        let place = Place::new(&text("x"), 0..1);
+        let d = Diagnostic::new("c", Severity::Warning, &place, "m".to_owned(), None);
+        assert_eq!(
+            serde_json::to_string(&d).expect("json"),
+            r#"{"code":"c","severity":"warning","file":"agents.toml","line":1,"column":1,"message":"m","help":null}"#
+        );
+    }
+
+    #[test]
+    fn a_masked_place_is_not_shown() {
+        let place = Place::new(&text("key = 'secret'\n"), 6..14);
+        let d = Diagnostic::new("c", Severity::Error, &place, "m".to_owned(), None).masked();
+        assert_eq!(d.source.inner(), "key = ********\n");
+    }
+}

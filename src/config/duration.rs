@@ -1,0 +1,47 @@
+//! Durations as they are written: `10s`, `5m`, `1m30s`, `250ms`.
+
+use std::time::Duration;
+
+/// The units, longest first within a shared beginning, and their milliseconds.
+const UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+/// Reads one or more whole numbers, each with its unit; the units may stand in any order, each
+/// once. `None` when the text is anything else.
+pub(super) fn parse(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    let mut seen = [false; UNITS.len()];
+    let mut total = 0_u64;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let count: u64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let at = UNITS.iter().position(|(unit, _)| rest.starts_with(unit))?;
+        if std::mem::replace(&mut seen[at], true) {
+            return None;
+        }
+        total = total.checked_add(count.checked_mul(UNITS[at].1)?)?;
+        rest = &rest[UNITS[at].0.len()..];
+    }
+    seen.contains(&true).then(|| Duration::from_millis(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_and_their_combinations() {
+        let ms = |text| parse(text).map(|d| d.as_millis());
+        assert_eq!(ms("10s"), Some(10_000));
+        assert_eq!(ms("5m"), Some(300_000));
+        assert_eq!(ms("2h"), Some(7_200_000));
+        assert_eq!(ms("250ms"), Some(250));
+        assert_eq!(ms("1d"), Some(86_400_000));
+        assert_eq!(ms("1m30s"), Some(90_000));
+        assert_eq!(ms("0s"), Some(0));
+        for bad in ["", "10", "s", "10 s", "-1s", "1.5s", "1s1s", "5x", "99999999999999999999s"] {
+            assert_eq!(ms(bad), None, "{bad}");
+        }
+    }
+}

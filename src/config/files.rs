@@ -1,0 +1,160 @@
+//! The files that a configuration names: reads them, expands globs, merges what `include` pulls in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use globset::GlobBuilder;
+use ignore::WalkBuilder;
+use miette::NamedSource;
+
+use super::diagnostic::{Place, Problems, Text};
+use super::raw::{self, Entry, Raw, Table};
+
+/// Reads a text file that stands at `place` in the configuration.
+pub(super) fn read(path: &Path, place: &Place, problems: &mut Problems) -> Option<String> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            let message = format!("cannot read `{}`: {error}", path.display());
+            problems.error("unreadable_file", place, message);
+            None
+        }
+    }
+}
+
+/// The files that a pattern means, sorted; a path without wildcards means itself, whether it
+/// exists or not. A pattern that fits nothing is a warning.
+pub(super) fn expand(
+    root: &Path,
+    pattern: &str,
+    place: &Place,
+    problems: &mut Problems,
+) -> Vec<PathBuf> {
+    let wild = |part: &str| part.contains(['*', '?', '[', '{']);
+    let parts: Vec<&str> = pattern.split('/').collect();
+    let Some(first) = parts.iter().position(|part| wild(part)) else {
+        return vec![root.join(pattern)];
+    };
+    let (fixed, rest) = parts.split_at(first);
+    let base = match (fixed, pattern.starts_with('/')) {
+        ([], _) => root.to_path_buf(),
+        (fixed, true) => Path::new("/").join(fixed.join("/").trim_start_matches('/')),
+        (fixed, false) => root.join(fixed.join("/")),
+    };
+    let glob = match GlobBuilder::new(&rest.join("/")).literal_separator(true).build() {
+        Ok(glob) => glob.compile_matcher(),
+        Err(error) => {
+            problems.error("bad_value", place, format!("`{pattern}`: {}", error.kind()));
+            return Vec::new();
+        }
+    };
+    let depth = (!rest.contains(&"**")).then_some(rest.len());
+    let walk = WalkBuilder::new(&base).standard_filters(false).max_depth(depth).build();
+    let fits = |path: &Path| {
+        path.is_file() && path.strip_prefix(&base).is_ok_and(|inner| glob.is_match(inner))
+    };
+    let paths = walk.filter_map(Result::ok).map(ignore::DirEntry::into_path);
+    let mut found: Vec<PathBuf> = paths.filter(|path| fits(path)).collect();
+    found.sort();
+    if found.is_empty() {
+        problems.warning("no_match", place, format!("no file fits `{pattern}`"), None);
+    }
+    found
+}
+
+/// Merges the files that `include` names into the main one: sections join, and a key of a section
+/// may stand in one file only.
+pub(super) fn include(
+    main: &mut Table,
+    root: &Path,
+    texts: &mut Vec<Text>,
+    problems: &mut Problems,
+) {
+    let patterns: Vec<(String, Place)> = {
+        let written = main.texts("include");
+        written.into_iter().map(|(text, place)| (text.to_owned(), place.clone())).collect()
+    };
+    // Named as the main file is named, so that both read alike in diagnostics.
+    let shown = Path::new(texts[0].name()).parent().unwrap_or(Path::new("")).to_path_buf();
+    let own = root.join(Path::new(texts[0].name()).file_name().unwrap_or_default());
+    for (pattern, place) in patterns {
+        for path in expand(root, &pattern, &place, problems) {
+            let name = shown.join(path.strip_prefix(root).unwrap_or(&path)).display().to_string();
+            if path == own || texts.iter().any(|text| text.name() == name) {
+                continue;
+            }
+            let Some(content) = read(&path, &place, problems) else { continue };
+            let text: Text = Arc::new(NamedSource::new(name, content));
+            texts.push(Arc::clone(&text));
+            match raw::parse(&text) {
+                Ok(table) => join(main, table, problems),
+                Err(found) => problems.push(*found),
+            }
+        }
+    }
+}
+
+fn join(main: &mut Table, included: Table, problems: &mut Problems) {
+    for entry in included.0 {
+        if entry.key == "include" {
+            let message = "an included file cannot include others";
+            problems.error("bad_value", &entry.key_place, message);
+            continue;
+        }
+        let Some(at) = main.0.iter().position(|own| own.key == entry.key) else {
+            main.0.push(entry);
+            continue;
+        };
+        match (&mut main.0[at].node.raw, entry.node.raw) {
+            (Raw::Table(own), Raw::Table(more)) => {
+                for inner in more.0 {
+                    match own.get(&inner.key) {
+                        Some(first) => duplicate(first, &inner, problems),
+                        None => own.0.push(inner),
+                    }
+                }
+            }
+            (_, raw) => {
+                let node = raw::Node::new(raw, entry.node.place);
+                let again = Entry { key: entry.key, key_place: entry.key_place, node };
+                duplicate(&main.0[at], &again, problems);
+            }
+        }
+    }
+}
+
+fn duplicate(first: &Entry, again: &Entry, problems: &mut Problems) {
+    let (line, _) = first.key_place.line_column();
+    let message =
+        format!("`{}` is already set in {}, line {line}", again.key, first.key_place.text.name());
+    problems.error("duplicate_key", &again.key_place, message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stay_within_their_level() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in ["a.md", "b.txt", "docs/c.md", "docs/deep/d.md"] {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("created");
+            std::fs::write(path, "x").expect("written");
+        }
+        let text: Text = Arc::new(NamedSource::new("t", String::new()));
+        let mut problems = Problems::default();
+        let mut names = |pattern: &str| -> Vec<String> {
+            let found = expand(dir.path(), pattern, &Place::start(&text), &mut problems);
+            let name = |p: &PathBuf| p.strip_prefix(dir.path()).map(|p| p.display().to_string());
+            found.iter().map(|p| name(p).expect("inside")).collect()
+        };
+        assert_eq!(names("*.md"), ["a.md"]);
+        assert_eq!(names("docs/*.md"), ["docs/c.md"]);
+        assert_eq!(names("**/*.md"), ["a.md", "docs/c.md", "docs/deep/d.md"]);
+        assert_eq!(names("gone.md"), ["gone.md"]);
+        assert_eq!(names("nowhere/*.md"), Vec::<String>::new());
+        let warnings = problems.settle(&[text]).expect("warnings only");
+        assert_eq!(warnings.iter().map(|d| d.code).collect::<Vec<_>>(), ["no_match"]);
+    }
+}

@@ -1,0 +1,79 @@
+//! What a run of this configuration would use: its tasks, agents and models.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::compaction::CompactionSpec;
+use super::diagnostic::Problems;
+use super::names;
+use super::raw::Table;
+use crate::id::Name;
+use crate::spec::{AgentSpec, ModelSpec, TaskSpec, Work};
+
+/// Reads `entry`.
+pub(super) fn entry(tree: &Table, problems: &mut Problems) -> Vec<Name> {
+    let tasks = tree.section("tasks");
+    let mut all = Vec::new();
+    for (text, place) in tree.texts("entry") {
+        if tasks.get(text).is_none() {
+            let help = names::suggest(text, tasks.0.iter().map(|entry| entry.key.as_str()));
+            let message = format!("there is no task `{text}`");
+            problems.error_help("unknown_task", place, message, help);
+        }
+        all.extend(Name::new(text));
+    }
+    all
+}
+
+/// The models of the agents that the plan can start, and that of the compactor. The plan is what
+/// the targets need, else what `entry` needs, else everything.
+pub(super) fn models_in_use(
+    tasks: &[TaskSpec],
+    agents: &BTreeMap<Name, AgentSpec>,
+    compaction: &CompactionSpec,
+    entry: &[Name],
+    targets: &[String],
+) -> BTreeSet<Name> {
+    let by_name: BTreeMap<&str, &TaskSpec> = tasks.iter().map(|t| (t.name.as_str(), t)).collect();
+    let mut open: Vec<&str> = match (targets, entry) {
+        ([], []) => by_name.keys().copied().collect(),
+        ([], entry) => entry.iter().map(Name::as_str).collect(),
+        (targets, _) => targets.iter().map(String::as_str).collect(),
+    };
+    let mut seen = BTreeSet::new();
+    let mut at_work: Vec<&str> = Vec::new();
+    while let Some(name) = open.pop() {
+        let Some(task) = by_name.get(name).filter(|_| seen.insert(name)) else { continue };
+        open.extend(task.depends_on.iter().map(Name::as_str));
+        if let Work::Agent { agent, .. } = &task.work {
+            at_work.push(agent.as_str());
+        }
+    }
+    let mut used = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    while let Some(name) = at_work.pop() {
+        let Some(agent) = agents.get(name).filter(|_| seen.insert(name)) else { continue };
+        at_work.extend(agent.sub_agents.iter().map(Name::as_str));
+        used.insert(agent.model.clone());
+    }
+    if !used.is_empty() && compaction.preset != "off" {
+        used.extend(compaction.model.clone());
+    }
+    used
+}
+
+/// A ceiling in money needs the price of every model that can be called.
+pub(super) fn prices(
+    tree: &Table,
+    models: &BTreeMap<Name, ModelSpec>,
+    used: &BTreeSet<Name>,
+    problems: &mut Problems,
+) {
+    let Some(ceiling) = tree.section("budget").get("max_cost_usd") else { return };
+    for name in used.iter().filter(|name| models.get(*name).is_some_and(|m| m.price.is_none())) {
+        let written = tree.section("models").get(name.as_str());
+        let place = written.map_or(&ceiling.key_place, |entry| &entry.key_place);
+        let message = format!("`max_cost_usd` is set, but model `{name}` has no price");
+        let help = Some(format!("add [models.{name}.cost_per_mtok]"));
+        problems.error_help("missing_price", place, message, help);
+    }
+}

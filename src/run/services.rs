@@ -1,0 +1,194 @@
+//! From the configuration to what the actors need: models, tools, workspace, settings.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Options, StartError};
+use crate::actor::supervisor::GatewaySettings;
+use crate::actor::transcript_writer::SupervisorAddress;
+use crate::actor::{Addresses, Compaction, ModelService, Services};
+use crate::config::{CompactionSpec, Config, KeepUnit, ProviderKind, ProviderSpec};
+use crate::context::preset::{self, Preset};
+use crate::id::{Name, RunId};
+use crate::journal::JournalHandle;
+use crate::journal::file::RunDir;
+use crate::model::Model;
+use crate::model::anthropic::Anthropic;
+use crate::model::http::endpoint::Endpoint;
+use crate::model::openai::{OpenAi, OpenAiProfile};
+use crate::model::script::Script;
+use crate::model::scripted::Scripted;
+use crate::policy::RetryPolicy;
+use crate::tool::Toolbox;
+use crate::tool::spool::Spool;
+use crate::tool::workspace::Workspace;
+
+/// Calls at once of a model of one's own: nothing is known of what it can bear.
+const CUSTOM_CONCURRENCY: usize = 64;
+
+/// What can be made before the run directory exists, so that a mistake costs nothing.
+#[derive(Debug)]
+pub(super) struct Parts {
+    models: HashMap<Name, Arc<ModelService>>,
+    pub(super) gateways: Vec<GatewaySettings>,
+    tools: Toolbox,
+    workspace: Workspace,
+}
+
+impl Parts {
+    pub(super) fn prepare(config: &Config, options: &Options) -> Result<Self, StartError> {
+        let mut clients: HashMap<Name, Arc<dyn Model>> = HashMap::new();
+        let mut models = HashMap::new();
+        let mut gateways = Vec::new();
+        for (name, spec) in &config.models {
+            let provider = config.providers.get(&spec.provider);
+            let (model, retry) = match (options.models.get(name), provider) {
+                (Some(own), _) => (own.clone(), RetryPolicy::default()),
+                (None, Some(provider)) => {
+                    let client = match clients.get(&provider.name) {
+                        Some(client) => client.clone(),
+                        None => {
+                            let client = client(provider)?;
+                            clients.insert(provider.name.clone(), client.clone());
+                            client
+                        }
+                    };
+                    (client, provider.retry.clone())
+                }
+                (None, None) => {
+                    let reason = "the program brings no model of this name".to_owned();
+                    return Err(StartError::Provider { provider: spec.provider.clone(), reason });
+                }
+            };
+            models.insert(
+                name.clone(),
+                Arc::new(ModelService { spec: spec.clone(), model, retry }),
+            );
+            let known = gateways.iter().any(|g: &GatewaySettings| g.provider == spec.provider);
+            if !known {
+                gateways.push(GatewaySettings {
+                    provider: spec.provider.clone(),
+                    max_concurrency: provider.map_or(CUSTOM_CONCURRENCY, |p| p.max_concurrency),
+                    respect_retry_after: provider.is_none_or(|p| p.respect_retry_after),
+                });
+            }
+        }
+        let mut tools = Toolbox::built_in();
+        for tool in &options.tools {
+            tools.insert(tool.clone());
+        }
+        Ok(Self { models, gateways, tools, workspace: workspace(config)? })
+    }
+
+    pub(super) fn into_services(
+        self,
+        config: &Config,
+        options: &Options,
+        run: RunId,
+        dir: &RunDir,
+        journal: JournalHandle,
+        supervisor: SupervisorAddress,
+    ) -> Result<Services, StartError> {
+        let mut limits = config.limits;
+        if options.keep_going {
+            limits.fail_fast = false;
+        }
+        let results = dir.results();
+        // Agents read the full outputs that previews name.
+        let workspace = self.workspace.with_read_only_root(&results);
+        let workspace = workspace.map_err(|source| opening(&results, source))?;
+        Ok(Services {
+            run,
+            workflow: config.name.clone(),
+            inputs: config.inputs.clone(),
+            agents: config.agents.clone(),
+            models: self.models,
+            tools: self.tools,
+            workspace: Arc::new(workspace),
+            spool: Arc::new(Spool::new(dir.spool(), results)),
+            env: config.env.clone(),
+            limits,
+            compaction: compaction(&config.compaction),
+            journal,
+            transcripts: dir.agents(),
+            asker: options.asker.clone(),
+            addresses: Addresses { supervisor, ..Addresses::default() },
+        })
+    }
+}
+
+fn opening(path: &Path, source: std::io::Error) -> StartError {
+    StartError::Workspace { what: path.display().to_string(), source }
+}
+
+fn workspace(config: &Config) -> Result<Workspace, StartError> {
+    let opened = Workspace::open(&config.root);
+    let mut workspace = opened.map_err(|source| opening(&config.root, source))?;
+    workspace = workspace.protect(&config.state_dir);
+    for root in &config.read_only_roots {
+        let with = workspace.with_read_only_root(root);
+        workspace = with.map_err(|source| opening(root, source))?;
+    }
+    Ok(workspace)
+}
+
+fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
+    let failed = |reason: String| StartError::Provider { provider: spec.name.clone(), reason };
+    let endpoint = || {
+        let mut endpoint = Endpoint::new(spec.base_url.clone());
+        if let Some(key) = &spec.key {
+            endpoint = endpoint.with_key(key.expose());
+        }
+        for (name, value) in &spec.headers {
+            endpoint.headers.insert(name.clone(), value.expose().to_owned());
+        }
+        endpoint.connect_timeout = spec.connect_timeout;
+        endpoint.idle_timeout = spec.idle_timeout;
+        endpoint.request_timeout = Some(spec.request_timeout);
+        endpoint
+    };
+    Ok(match &spec.kind {
+        ProviderKind::Anthropic => {
+            Arc::new(Anthropic::new(endpoint()).map_err(|error| failed(error.to_string()))?)
+        }
+        ProviderKind::OpenAi => {
+            let profile = OpenAiProfile::for_url(&spec.base_url);
+            Arc::new(OpenAi::new(endpoint(), profile).map_err(|error| failed(error.to_string()))?)
+        }
+        ProviderKind::Scripted { script } => {
+            let text = std::fs::read_to_string(script);
+            let text = text.map_err(|error| failed(format!("{}: {error}", script.display())))?;
+            let parsed = Script::parse(&text);
+            let script = parsed.map_err(|error| failed(format!("{}:{error}", script.display())))?;
+            Arc::new(Scripted::new(script))
+        }
+    })
+}
+
+fn compaction(spec: &CompactionSpec) -> Compaction {
+    let mut preset = Preset::named(&spec.preset).unwrap_or_else(Preset::three_layer);
+    let constant = |name: &str| spec.constants.get(name).copied();
+    let size = |name: &str| constant(name).and_then(|n| usize::try_from(n).ok());
+    if let Some(clear) = &mut preset.clear_old {
+        clear.keep_recent = size("keep_recent").unwrap_or(clear.keep_recent);
+        clear.min_chars = size("micro_min_chars").unwrap_or(clear.min_chars);
+        clear.preserve_tools.clone_from(&spec.preserve_tools);
+        clear.keep_unit = match spec.keep_unit {
+            Some(KeepUnit::Turns) => preset::KeepUnit::Turns,
+            Some(KeepUnit::Blocks) | None => preset::KeepUnit::Blocks,
+        };
+    }
+    if let Some(summarise) = &mut preset.summarise {
+        summarise.threshold_tokens = constant("threshold").unwrap_or(summarise.threshold_tokens);
+        summarise.input_chars = size("summary_input_chars").unwrap_or(summarise.input_chars);
+        summarise.max_tokens = constant("summary_max_tokens").unwrap_or(summarise.max_tokens);
+    }
+    Compaction {
+        preset,
+        model: spec.model.clone(),
+        max_concurrency: spec.max_concurrency.max(1),
+        failure_threshold: spec.failure_threshold,
+        cooldown: spec.cooldown,
+    }
+}
