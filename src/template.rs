@@ -3,6 +3,8 @@
 //! Owns the filters that callsheet adds. A template sees only the values it is given: no files, no
 //! clock, no environment.
 
+mod paths;
+
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -25,6 +27,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.add_filter("find", find);
     environment.add_filter("find_all", find_all);
     environment.add_filter("from_json", from_json);
+    environment.add_filter("cluster", paths::cluster);
     environment
 });
 
