@@ -15,6 +15,19 @@ use crate::message::{Block, Json, Message, Role, StopReason, ToolCall};
 use crate::template::{self, TemplateError};
 
 /// A script: rules of which the first that matches gives the reply.
+///
+/// ```
+/// use callsheet::message::Message;
+/// use callsheet::model::script::{Scene, Script};
+///
+/// let script = Script::parse("[[rules]]\nsay = 'You said: {{ prompt }}'")?;
+/// let messages = [Message::user("hi")];
+/// let scene = Scene {
+///     agent: "echo", agent_id: "echo", turn: 1, system: "", messages: &messages, tools: &[],
+/// };
+/// assert_eq!(script.reply(&scene)?.message.text(), "You said: hi");
+/// # Ok::<(), callsheet::model::script::ScriptError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Script {
     rules: Vec<Rule>,
@@ -244,9 +257,12 @@ impl Rule {
     }
 }
 
+/// A tool and the arguments for it.
+type Made = (String, Map<String, Value>);
+
 impl Call {
     /// The tool and the arguments of every call that this entry makes.
-    fn made(&self, values: &mut Value) -> Result<Vec<(String, Map<String, Value>)>, ScriptError> {
+    fn made(&self, values: &mut Value) -> Result<Vec<Made>, ScriptError> {
         let Some((list, name)) = &self.each else { return Ok(vec![self.one(values)?]) };
         let items = match list.value(values)? {
             Value::Array(items) => items,
@@ -266,7 +282,7 @@ impl Call {
         Ok(made)
     }
 
-    fn one(&self, values: &Value) -> Result<(String, Map<String, Value>), ScriptError> {
+    fn one(&self, values: &Value) -> Result<Made, ScriptError> {
         let input = match &self.input {
             None => Value::Object(Map::new()),
             Some(input) => input.value(values)?,

@@ -237,3 +237,18 @@ fn mistakes_that_show_in_a_scene_name_their_line() {
     let error = fails("[[rules]]\n\ncalls = [{ tool = 'x', input = '{{ turn }}' }]");
     assert_eq!(error.line, 3, "{error}");
 }
+
+#[test]
+fn the_documented_example_works() {
+    let page = include_str!("../../../docs/scripts.md");
+    let example = page.split("```toml\n# scripts/greet.toml\n").nth(1);
+    let example = example.and_then(|rest| rest.split("```").next()).expect("the example");
+    let reply = play(example, "greeter", 1, &[Message::user("Greet them.")]);
+    assert_eq!(inputs(&reply), [json!({"pattern": "people/*.txt"})]);
+    let talk = vec![
+        Message::user("Greet them."),
+        reply.message,
+        Message { role: Role::User, content: vec![result("call_1_1", "a.txt\nb.txt", false)] },
+    ];
+    assert_eq!(play(example, "greeter", 2, &talk).message.text(), "Hello, all 2 of you.");
+}
