@@ -8,8 +8,8 @@ use crate::event::{Record, RunStatus};
 use crate::id::{AgentId, Name};
 use crate::journal::stamp;
 use crate::message::Usage;
-use crate::run_state::{AgentStatus, RunPhase, RunState, TaskStatus};
 use crate::plan::TaskState;
+use crate::run_state::{AgentStatus, RunPhase, RunState, TaskStatus};
 
 /// A record as `run --json` and `tail --json` print it: the envelope without its checksums.
 #[must_use]
@@ -157,9 +157,10 @@ fn waiting_task(state: &RunState, name: &Name, task: &TaskStatus) -> Option<Stri
     match task.state {
         TaskState::Pending => {
             let planned = state.created()?.tasks.iter().find(|planned| planned.name == *name)?;
-            let open = planned.depends_on.iter().filter(|before| {
-                state.task(before).is_some_and(|task| !task.state.is_end())
-            });
+            let open = planned
+                .depends_on
+                .iter()
+                .filter(|before| state.task(before).is_some_and(|task| !task.state.is_end()));
             let open: Vec<_> = open.map(Name::as_str).collect();
             (!open.is_empty()).then(|| open.join(", "))
         }
@@ -183,7 +184,9 @@ fn add_tree(
         kind: "agent",
         run: run.to_owned(),
         name: id.to_string(),
-        parent: Some(agent.parent.as_ref().map_or_else(|| agent.task.to_string(), AgentId::to_string)),
+        parent: Some(
+            agent.parent.as_ref().map_or_else(|| agent.task.to_string(), AgentId::to_string),
+        ),
         state: if is_open && !live { "stopped" } else { agent.state() }.to_owned(),
         turn: Some(agent.turn),
         usage: agent.usage,
@@ -251,7 +254,8 @@ pub fn cost_by_agent(state: &RunState) -> Vec<CostRow> {
 #[must_use]
 pub fn cost_by_task(state: &RunState) -> Vec<CostRow> {
     let rows = state.tasks().map(|(name, _)| {
-        let (mut own, mut inclusive) = ((Usage::default(), Some(0.0)), (Usage::default(), Some(0.0)));
+        let (mut own, mut inclusive) =
+            ((Usage::default(), Some(0.0)), (Usage::default(), Some(0.0)));
         for agent in state.agents().values().filter(|agent| agent.task == *name) {
             add(&mut inclusive, (agent.usage, agent.cost_usd));
             if agent.parent.is_none() {
@@ -303,7 +307,8 @@ pub fn summary(state: &RunState) -> String {
             }),
             _ => task.reason.clone(),
         };
-        let note: String = note.unwrap_or_default().chars().filter(|c| !c.is_control()).take(100).collect();
+        let note: String =
+            note.unwrap_or_default().chars().filter(|c| !c.is_control()).take(100).collect();
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:widest$}  {:9}  {took:>8}  {note}", task.state.as_str());
     }

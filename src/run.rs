@@ -122,7 +122,10 @@ impl Run {
         let plan = plan_of(&config, &options)?;
         let parts = services::Parts::prepare(&config, &options)?;
         let dir = RunDir::at(config.state_dir.join(id.to_string()));
-        let create = { let dir = dir.clone(); move || dir.create() };
+        let create = {
+            let dir = dir.clone();
+            move || dir.create()
+        };
         // A task of the blocking pool is lost only when the runtime shuts down.
         let owned = tokio::task::spawn_blocking(create).await;
         let owned = owned.unwrap_or(Err(JournalError::Closed))?;
@@ -156,7 +159,8 @@ impl Run {
         let records = journal.append(vec![created, opened]).await?;
 
         let gateways = parts.gateways.clone();
-        let services = parts.into_services(&config, &options, id, &dir, journal, supervisor_address)?;
+        let services =
+            parts.into_services(&config, &options, id, &dir, journal, supervisor_address)?;
         let supervisor = Supervisor { services: Arc::new(services), plan, gateways };
         let (reply, end) = oneshot::channel();
         let start = Start { records, end: reply };

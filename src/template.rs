@@ -3,11 +3,14 @@
 //! Owns the filters that callsheet adds. A template sees only the values it is given: no files, no
 //! clock, no environment.
 
-use std::collections::BTreeSet;
+mod paths;
+
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use minijinja::value::{Serde, Value as Cell};
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
+use parking_lot::Mutex;
 use regex::Regex;
 use serde_json::Value;
 
@@ -25,6 +28,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.add_filter("find", find);
     environment.add_filter("find_all", find_all);
     environment.add_filter("from_json", from_json);
+    environment.add_filter("cluster", paths::cluster);
     environment
 });
 
@@ -104,9 +108,24 @@ pub fn names_in_expression(expression: &str) -> Result<BTreeSet<String>, Templat
     Ok(parsed.undeclared_variables(true).into_iter().collect())
 }
 
+/// The most compiled patterns that are kept: far more than one file of templates has.
+const PATTERNS_KEPT: usize = 256;
+
+/// Compiling a pattern takes far longer than using it, and templates come back every turn.
+static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
+
 fn pattern(text: &str) -> Result<Regex, minijinja::Error> {
-    Regex::new(text)
-        .map_err(|error| minijinja::Error::new(ErrorKind::InvalidOperation, error.to_string()))
+    if let Some(known) = PATTERNS.lock().get(text) {
+        return Ok(known.clone());
+    }
+    let regex = Regex::new(text)
+        .map_err(|error| minijinja::Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
+    let mut kept = PATTERNS.lock();
+    if kept.len() >= PATTERNS_KEPT {
+        kept.clear();
+    }
+    kept.insert(text.to_owned(), regex.clone());
+    Ok(regex)
 }
 
 /// `text | find(regex)`: the first match (its first group, if it has one), or none.

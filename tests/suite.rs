@@ -2,4 +2,5 @@
 
 mod architecture;
 mod support;
+mod survey_script;
 mod wire;

@@ -299,13 +299,19 @@ async fn bounded(context: &StepContext, output: Output) -> Output {
     if output.stored.is_some() || output.text.len() <= INLINE_OUTPUT_BYTES {
         return output;
     }
-    match context.services.spool.store(output.text.as_bytes()).await {
-        Ok(stored) => {
+    let (spool, text) = (context.services.spool.clone(), output.text.clone());
+    let stored = tokio::task::spawn_blocking(move || spool.store(text)).await;
+    match stored {
+        Ok(Ok(stored)) => {
             let end = output.text.floor_char_boundary(INLINE_OUTPUT_BYTES);
             Output { text: output.text[..end].to_owned(), stored: Some(stored) }
         }
+        // The whole text in the record is large but loses nothing.
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "an output could not be stored");
+            output
+        }
         Err(error) => {
-            // The whole text in the record is large but loses nothing.
             tracing::warn!(%error, "an output could not be stored");
             output
         }

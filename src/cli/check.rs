@@ -29,7 +29,11 @@ pub(super) fn run(place: &Place, verb: &args::Check) -> Exit {
         Err(problems) => (problems.0, None),
     };
     if verb.json {
-        let lines: String = found.iter().map(|found| format!("{}\n", found.json())).collect();
+        let lines: String = found
+            .iter()
+            .filter_map(|found| serde_json::to_string(found).ok())
+            .map(|line| line + "\n")
+            .collect();
         say(&lines);
     } else {
         found.iter().for_each(show);
@@ -50,7 +54,8 @@ pub(super) fn load(sources: &Sources) -> Result<Config, Exit> {
         }
         Err(problems) => {
             problems.0.iter().for_each(show);
-            let errors = problems.0.iter().filter(|found| found.severity == Severity::Error).count();
+            let errors =
+                problems.0.iter().filter(|found| found.severity == Severity::Error).count();
             complain(&format!("error: {errors} mistake(s) in {}", sources.file.display()));
             Err(Exit::Usage)
         }
@@ -68,12 +73,8 @@ fn show(found: &Diagnostic) {
     let mut text = String::new();
     match handler.render_report(&mut text, found) {
         Ok(()) => complain(&format!("{}:{}:{}\n{text}", found.file, found.line, found.column)),
-        Err(_) => complain(&format!(
-            "{}:{}:{}: {}",
-            found.file,
-            found.line,
-            found.column,
-            found.message
-        )),
+        Err(_) => {
+            complain(&format!("{}:{}:{}: {}", found.file, found.line, found.column, found.message))
+        }
     }
 }

@@ -16,8 +16,7 @@ pub(super) fn run(place: &Place, verb: &args::Compact) -> Exit {
         complain("error: an agent is needed: RUN/@AGENT");
         return Exit::Usage;
     };
-    let request =
-        Request::Compact { agent: AgentId::from_text(&agent), focus: verb.focus.clone() };
+    let request = Request::Compact { agent: AgentId::from_text(&agent), focus: verb.focus.clone() };
     match control::ask(&dir, &request) {
         Ok(answer) if answer.found => Exit::Done,
         Ok(_) => {

@@ -25,7 +25,8 @@ pub(super) fn run(place: &Place, verb: &args::Cost) -> Exit {
         "{:widest$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}\n",
         "NAME", "IN", "CACHED", "WRITTEN", "OUT", "OWN", "INCLUSIVE"
     );
-    let money = |cost: Option<f64>| cost.map_or("no price".to_owned(), |cost| format!("${cost:.4}"));
+    let money =
+        |cost: Option<f64>| cost.map_or("no price".to_owned(), |cost| format!("${cost:.4}"));
     let mut line = |name: &str, usage: &Usage, own: Option<f64>, inclusive: Option<f64>| {
         text.push_str(&format!(
             "{name:widest$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}\n",

@@ -69,10 +69,13 @@ fn of_file(place: &Place) -> Result<Vec<Node>, Exit> {
 fn ascii(nodes: &[Node], paint: Paint) -> String {
     let mut text = String::new();
     for node in in_order(nodes) {
-        let who = node.task.agent.as_ref().map_or("command".to_owned(), |agent| format!("agent {agent}"));
+        let who =
+            node.task.agent.as_ref().map_or("command".to_owned(), |agent| format!("agent {agent}"));
         let after: Vec<_> = node.task.depends_on.iter().map(Name::as_str).collect();
-        let after = if after.is_empty() { String::new() } else { format!("  <- {}", after.join(", ")) };
-        let state = node.state.map(|word| format!("  {}", paint.state(word, word))).unwrap_or_default();
+        let after =
+            if after.is_empty() { String::new() } else { format!("  <- {}", after.join(", ")) };
+        let state =
+            node.state.map(|word| format!("  {}", paint.state(word, word))).unwrap_or_default();
         text.push_str(&format!("{} ({who}){after}{state}\n", node.task.name));
     }
     text

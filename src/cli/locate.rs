@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use super::complain;
 use crate::config::Sources;
+use crate::event::{Event, SharedRecord};
 use crate::exit::Exit;
 use crate::id::RunId;
 use crate::journal::file::RunDir;
 use crate::journal::reader::Reader;
-use crate::event::{Event, SharedRecord};
 use crate::run_state::RunState;
 
 /// The configuration file and the folder of runs that the arguments mean.
@@ -89,12 +89,18 @@ impl Place {
         match begins.as_slice() {
             [run] => Ok((*run).clone()),
             [] => {
-                complain(&format!("error: there is no run `{name}` in {}", self.runs_folder().display()));
+                complain(&format!(
+                    "error: there is no run `{name}` in {}",
+                    self.runs_folder().display()
+                ));
                 Err(Exit::Failed)
             }
             several => {
                 let ids: Vec<_> = several.iter().map(|run| id_of(run)).collect();
-                complain(&format!("error: `{name}` is the beginning of several runs: {}", ids.join(", ")));
+                complain(&format!(
+                    "error: `{name}` is the beginning of several runs: {}",
+                    ids.join(", ")
+                ));
                 Err(Exit::Failed)
             }
         }

@@ -9,7 +9,8 @@ pub(super) fn is_on(stream: &impl IsTerminal) -> bool {
     if set("NO_COLOR") {
         return false;
     }
-    let forced = std::env::var("CLICOLOR_FORCE").is_ok_and(|value| value != "0" && !value.is_empty());
+    let forced =
+        std::env::var("CLICOLOR_FORCE").is_ok_and(|value| value != "0" && !value.is_empty());
     let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
     forced || (stream.is_terminal() && !dumb)
 }

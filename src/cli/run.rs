@@ -78,7 +78,9 @@ async fn drive(mut config: Config, verb: args::Run, run_id: Option<RunId>) -> Ex
     signals.abort();
     match end {
         RunEnd::Completed(completed) => {
-            if !verb.json && let Ok(state) = fold(&dir, |_| {}) {
+            if !verb.json
+                && let Ok(state) = fold(&dir, |_| {})
+            {
                 say(&report::summary(&state));
             }
             Exit::of(&completed)

@@ -90,7 +90,12 @@ fn show_run(dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
     } else {
         for row in report::rows(state, live, stamp::now_ms()).iter().skip(1) {
             let waits = row.waiting_for.as_deref().unwrap_or_default();
-            text.push_str(&format!("{}{}  {}  {waits}\n", "  ".repeat(row.depth), row.name, row.state));
+            text.push_str(&format!(
+                "{}{}  {}  {waits}\n",
+                "  ".repeat(row.depth),
+                row.name,
+                row.state
+            ));
         }
     }
     say(&text)

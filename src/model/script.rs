@@ -1,1 +1,298 @@
-//! To be written.
+//! Scripts: files of rules that say what the scripted model answers.
+//!
+//! Pure: a scene in, a reply out; neither waits nor touches anything. The format is described in
+//! `docs/scripts.md`. Knows nothing of providers, so that a test may put a script behind any wire.
+
+mod parse;
+mod values;
+
+use std::time::Duration;
+
+use globset::GlobMatcher;
+use serde_json::{Map, Value};
+
+use crate::message::{Block, Json, Message, Role, StopReason, ToolCall};
+use crate::template::{self, TemplateError};
+
+/// A script: rules of which the first that matches gives the reply.
+///
+/// ```
+/// use callsheet::message::Message;
+/// use callsheet::model::script::{Scene, Script};
+///
+/// let script = Script::parse("[[rules]]\nsay = 'You said: {{ prompt }}'")?;
+/// let messages = [Message::user("hi")];
+/// let scene = Scene {
+///     agent: "echo", agent_id: "echo", turn: 1, system: "", messages: &messages, tools: &[],
+/// };
+/// assert_eq!(script.reply(&scene)?.message.text(), "You said: hi");
+/// # Ok::<(), callsheet::model::script::ScriptError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Script {
+    rules: Vec<Rule>,
+}
+
+/// What a reply may depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// The agent definition that asks.
+    pub agent: &'a str,
+    /// The agent at work that asks.
+    pub agent_id: &'a str,
+    /// Which call of this agent this is, from 1.
+    pub turn: u32,
+    /// The system prompt.
+    pub system: &'a str,
+    /// The conversation as the model sees it, oldest first.
+    pub messages: &'a [Message],
+    /// The names of the tools that are offered.
+    pub tools: &'a [String],
+}
+
+/// What a script answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptReply {
+    /// The assistant message; it has no blocks when the rule says and calls nothing.
+    pub message: Message,
+    /// Why the "model" stopped.
+    pub stop: StopReason,
+    /// How long the answer is to be held back.
+    pub delay: Duration,
+}
+
+/// A script that cannot be read or has no answer; the place is where in the script.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
+pub struct ScriptError {
+    /// The line in the script, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// What is wrong, as a lower-case fragment.
+    pub message: String,
+}
+
+/// A position in the script's text.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    line: usize,
+    column: usize,
+}
+
+impl Place {
+    fn error(self, message: impl Into<String>) -> ScriptError {
+        ScriptError { line: self.line, column: self.column, message: message.into() }
+    }
+
+    /// The place of a line within a template that begins here.
+    fn template_error(self, error: &TemplateError) -> ScriptError {
+        let column = if error.line > 1 { 1 } else { self.column };
+        let line = self.line + error.line.saturating_sub(1);
+        ScriptError { line, column, message: error.message.clone() }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    agent: Option<GlobMatcher>,
+    turns: Option<(u32, u32)>,
+    last_tool: Option<String>,
+    when: Option<Text>,
+    /// Whether `when` names something of `lets`, which must then be worked out before it.
+    when_uses_lets: bool,
+    lets: Vec<(String, Text)>,
+    say: Option<Text>,
+    calls: Vec<Call>,
+    stop: Option<StopReason>,
+    delay: Duration,
+}
+
+#[derive(Clone, Debug)]
+struct Call {
+    tool: Text,
+    input: Option<Input>,
+    each: Option<(Text, String)>,
+    place: Place,
+}
+
+/// A template, or an expression whose value keeps its type.
+#[derive(Clone, Debug)]
+struct Text {
+    source: String,
+    is_expression: bool,
+    place: Place,
+}
+
+impl Text {
+    fn value(&self, values: &Value) -> Result<Value, ScriptError> {
+        let value = if self.is_expression {
+            template::evaluate(&self.source, values)
+        } else {
+            template::render(&self.source, values).map(Value::String)
+        };
+        value.map_err(|error| self.place.template_error(&error))
+    }
+
+    fn text(&self, values: &Value) -> Result<String, ScriptError> {
+        Ok(match self.value(values)? {
+            Value::String(text) => text,
+            Value::Null => String::new(),
+            other => other.to_string(),
+        })
+    }
+
+    fn is_true(&self, values: &Value) -> Result<bool, ScriptError> {
+        let truth = template::is_true(&self.source, values);
+        truth.map_err(|error| self.place.template_error(&error))
+    }
+}
+
+/// The arguments of a call; the texts in them are templates.
+#[derive(Clone, Debug)]
+enum Input {
+    Text(Text),
+    Plain(Value),
+    List(Vec<Self>),
+    Table(Vec<(String, Self)>),
+}
+
+impl Input {
+    fn value(&self, values: &Value) -> Result<Value, ScriptError> {
+        Ok(match self {
+            Self::Text(text) => text.value(values)?,
+            Self::Plain(value) => value.clone(),
+            Self::List(items) => {
+                Value::Array(items.iter().map(|item| item.value(values)).collect::<Result<_, _>>()?)
+            }
+            Self::Table(entries) => {
+                let entry = |(key, input): &(String, Self)| Ok((key.clone(), input.value(values)?));
+                Value::Object(entries.iter().map(entry).collect::<Result<_, ScriptError>>()?)
+            }
+        })
+    }
+}
+
+impl Script {
+    /// Reads a script and checks all its templates and expressions.
+    ///
+    /// # Errors
+    /// At the first key, template or expression that cannot be used.
+    pub fn parse(text: &str) -> Result<Self, ScriptError> {
+        parse::script(text)
+    }
+
+    /// The reply of the first rule that matches the scene.
+    ///
+    /// # Errors
+    /// When no rule matches (the place is then the script's first character) or a template of the
+    /// matching rule cannot be rendered.
+    pub fn reply(&self, scene: &Scene<'_>) -> Result<ScriptReply, ScriptError> {
+        let base = values::of(scene);
+        for rule in &self.rules {
+            let last_tool = base["last"].as_array().and_then(|last| last.last());
+            let last_tool = last_tool.and_then(|last| last["tool"].as_str());
+            if !rule.fits(scene, last_tool) {
+                continue;
+            }
+            if let Some(values) = rule.admit(&base)? {
+                return rule.reply(scene.turn, values);
+            }
+        }
+        let Scene { agent, turn, .. } = scene;
+        let message = format!("no rule of the script matches agent `{agent}` in turn {turn}");
+        Err(Place { line: 1, column: 1 }.error(message))
+    }
+}
+
+impl Rule {
+    /// The conditions that need no expression.
+    fn fits(&self, scene: &Scene<'_>, last_tool: Option<&str>) -> bool {
+        self.agent.as_ref().is_none_or(|glob| glob.is_match(scene.agent))
+            && self.turns.is_none_or(|(from, to)| (from..=to).contains(&scene.turn))
+            && self.last_tool.as_deref().is_none_or(|tool| last_tool == Some(tool))
+    }
+
+    /// The values for the rule's templates, if its `when` holds.
+    fn admit(&self, base: &Value) -> Result<Option<Value>, ScriptError> {
+        if let Some(when) = self.when.as_ref().filter(|_| !self.when_uses_lets)
+            && !when.is_true(base)?
+        {
+            return Ok(None);
+        }
+        let mut values = base.clone();
+        for (name, text) in &self.lets {
+            let value = text.value(&values)?;
+            values[name.as_str()] = value;
+        }
+        match self.when.as_ref().filter(|_| self.when_uses_lets) {
+            Some(when) if !when.is_true(&values)? => Ok(None),
+            _ => Ok(Some(values)),
+        }
+    }
+
+    fn reply(&self, turn: u32, mut values: Value) -> Result<ScriptReply, ScriptError> {
+        let mut content = Vec::new();
+        if let Some(say) = &self.say {
+            let text = say.text(&values)?;
+            if !text.trim().is_empty() {
+                content.push(Block::Text(text));
+            }
+        }
+        let mut calls = 0;
+        for call in &self.calls {
+            for (name, input) in call.made(&mut values)? {
+                calls += 1;
+                let id = format!("call_{turn}_{calls}");
+                let input = Json::encode(&input);
+                content.push(Block::ToolUse(ToolCall { id, name, input }));
+            }
+        }
+        let natural = if calls > 0 { StopReason::ToolUse } else { StopReason::EndTurn };
+        Ok(ScriptReply {
+            message: Message { role: Role::Assistant, content },
+            stop: self.stop.clone().unwrap_or(natural),
+            delay: self.delay,
+        })
+    }
+}
+
+/// A tool and the arguments for it.
+type Made = (String, Map<String, Value>);
+
+impl Call {
+    /// The tool and the arguments of every call that this entry makes.
+    fn made(&self, values: &mut Value) -> Result<Vec<Made>, ScriptError> {
+        let Some((list, name)) = &self.each else { return Ok(vec![self.one(values)?]) };
+        let items = match list.value(values)? {
+            Value::Array(items) => items,
+            other => {
+                let message = format!("`for_each` gave {other} where a list is needed");
+                return Err(list.place.error(message));
+            }
+        };
+        let mut made = Vec::with_capacity(items.len());
+        for item in items {
+            values[name.as_str()] = item;
+            made.push(self.one(values)?);
+        }
+        if let Some(values) = values.as_object_mut() {
+            values.remove(name);
+        }
+        Ok(made)
+    }
+
+    fn one(&self, values: &Value) -> Result<Made, ScriptError> {
+        let input = match &self.input {
+            None => Value::Object(Map::new()),
+            Some(input) => input.value(values)?,
+        };
+        match input {
+            Value::Object(input) => Ok((self.tool.text(values)?, input)),
+            other => Err(self.place.error(format!("`input` gave {other} where a table is needed"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

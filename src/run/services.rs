@@ -15,7 +15,7 @@ use crate::journal::JournalHandle;
 use crate::journal::file::RunDir;
 use crate::model::Model;
 use crate::model::anthropic::Anthropic;
-use crate::model::http::endpoint::Endpoint;
+use crate::model::http::Endpoint;
 use crate::model::openai::{OpenAi, OpenAiProfile};
 use crate::model::script::Script;
 use crate::model::scripted::Scripted;
@@ -61,10 +61,8 @@ impl Parts {
                     return Err(StartError::Provider { provider: spec.provider.clone(), reason });
                 }
             };
-            models.insert(
-                name.clone(),
-                Arc::new(ModelService { spec: spec.clone(), model, retry }),
-            );
+            models
+                .insert(name.clone(), Arc::new(ModelService { spec: spec.clone(), model, retry }));
             let known = gateways.iter().any(|g: &GatewaySettings| g.provider == spec.provider);
             if !known {
                 gateways.push(GatewaySettings {
@@ -141,7 +139,7 @@ fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
             endpoint = endpoint.with_key(key.expose());
         }
         for (name, value) in &spec.headers {
-            endpoint.headers.insert(name.clone(), value.expose().to_owned());
+            endpoint.headers.push((name.clone(), value.expose().to_owned()));
         }
         endpoint.connect_timeout = spec.connect_timeout;
         endpoint.idle_timeout = spec.idle_timeout;

@@ -135,7 +135,8 @@ fn parse(format: OutputFormat, text: &str) -> Result<Value, Failure> {
         OutputFormat::Json => serde_json::from_str(text.trim()).map_err(bad),
         OutputFormat::Jsonl => {
             let lines = text.lines().filter(|line| !line.trim().is_empty());
-            lines.map(|line| serde_json::from_str(line).map_err(bad)).collect()
+            let values = lines.map(|line| serde_json::from_str::<Value>(line).map_err(bad));
+            values.collect::<Result<Vec<_>, _>>().map(Value::Array)
         }
     }
 }
@@ -154,7 +155,7 @@ pub async fn write_output_file(
         Failure::new(FailureKind::Template, format!("`output_file`: {}", error.message))
     })?;
     let (workspace, text) = (services.workspace.clone(), text.to_owned());
-    let write = move || workspace.write_file(&path, text.as_bytes());
+    let write = move || workspace.write(&path, text.as_bytes());
     let written = tokio::task::spawn_blocking(write).await;
     let failed = |message: String| Failure::new(FailureKind::ToolError, message);
     match written {
