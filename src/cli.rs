@@ -33,7 +33,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         }
     };
     listen_to_tracing(arguments.verbose);
-    let place = locate::Place::new(arguments.file.clone(), arguments.state_dir.clone());
+    let place = locate::Place::new(arguments.verb.file(), arguments.state_dir.clone());
     match arguments.verb {
         Verb::Run(verb) => run::run(&place, verb),
         Verb::Check(verb) => check::run(&place, &verb),

@@ -8,9 +8,6 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "callsheet", version, propagate_version = true)]
 pub(super) struct Arguments {
-    /// The configuration
-    #[arg(short = 'f', long, global = true, value_name = "FILE", default_value = "agents.toml")]
-    pub file: PathBuf,
     /// The folder of the run directories [default: .transcripts beside the configuration]
     #[arg(long, global = true, value_name = "DIR", env = "CALLSHEET_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
@@ -46,8 +43,18 @@ pub(super) enum Verb {
     Version,
 }
 
+/// The configuration, which also says where the runs are. `tail` has another `-f`.
+#[derive(Debug, Args)]
+pub(super) struct File {
+    /// The configuration
+    #[arg(short, long = "file", value_name = "FILE", default_value = "agents.toml")]
+    pub file: PathBuf,
+}
+
 #[derive(Debug, Args)]
 pub(super) struct Run {
+    #[command(flatten)]
+    pub file: File,
     /// The tasks to run [default: all]
     #[arg(value_name = "TASK")]
     pub tasks: Vec<String>,
@@ -68,8 +75,28 @@ pub(super) struct Run {
     pub run_id: Option<String>,
 }
 
+impl Verb {
+    /// The configuration that the verb works on.
+    pub(super) fn file(&self) -> PathBuf {
+        match self {
+            Self::Run(verb) => verb.file.file.clone(),
+            Self::Check(verb) => verb.file.file.clone(),
+            Self::Tail(verb) => verb.file.clone(),
+            Self::Ps(verb) => verb.file.file.clone(),
+            Self::Show(verb) => verb.file.file.clone(),
+            Self::Graph(verb) => verb.file.file.clone(),
+            Self::Cost(verb) => verb.file.file.clone(),
+            Self::Cancel(verb) => verb.file.file.clone(),
+            Self::Compact(verb) => verb.file.file.clone(),
+            Self::Version => PathBuf::new(),
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(super) struct Check {
+    #[command(flatten)]
+    pub file: File,
     /// A profile of the configuration
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
@@ -83,6 +110,9 @@ pub(super) struct Check {
 
 #[derive(Debug, Args)]
 pub(super) struct Tail {
+    /// The configuration, which says where the runs are
+    #[arg(long, value_name = "FILE", default_value = "agents.toml")]
+    pub file: PathBuf,
     /// The run: an id, the beginning of one, or a workflow's name [default: the newest]
     pub run: Option<String>,
     /// Only agents whose name matches
@@ -92,7 +122,7 @@ pub(super) struct Tail {
     #[arg(long = "task", value_name = "GLOB")]
     pub tasks: Vec<String>,
     /// Go on as the run does
-    #[arg(short = 'F', long, short_alias = 'f')]
+    #[arg(short, long)]
     pub follow: bool,
     /// Only the last N lines of what is there
     #[arg(short = 'n', long, value_name = "N")]
@@ -107,6 +137,8 @@ pub(super) struct Tail {
 
 #[derive(Debug, Args)]
 pub(super) struct Ps {
+    #[command(flatten)]
+    pub file: File,
     /// Runs that have ended too
     #[arg(short, long)]
     pub all: bool,
@@ -120,6 +152,8 @@ pub(super) struct Ps {
 
 #[derive(Debug, Args)]
 pub(super) struct Show {
+    #[command(flatten)]
+    pub file: File,
     /// RUN, RUN/TASK or RUN/@AGENT [default: the newest run]
     #[arg(value_name = "WHAT")]
     pub what: Option<String>,
@@ -144,6 +178,8 @@ pub(super) enum GraphFormat {
 
 #[derive(Debug, Args)]
 pub(super) struct Graph {
+    #[command(flatten)]
+    pub file: File,
     /// The run whose states are shown; without it the configuration's graph
     pub run: Option<String>,
     /// The form
@@ -160,6 +196,8 @@ pub(super) enum CostBy {
 
 #[derive(Debug, Args)]
 pub(super) struct Cost {
+    #[command(flatten)]
+    pub file: File,
     /// The run [default: the newest]
     pub run: Option<String>,
     /// What to sum by
@@ -172,6 +210,8 @@ pub(super) struct Cost {
 
 #[derive(Debug, Args)]
 pub(super) struct Cancel {
+    #[command(flatten)]
+    pub file: File,
     /// RUN, RUN/TASK or RUN/@AGENT
     #[arg(value_name = "WHAT")]
     pub what: String,
@@ -179,6 +219,8 @@ pub(super) struct Cancel {
 
 #[derive(Debug, Args)]
 pub(super) struct Compact {
+    #[command(flatten)]
+    pub file: File,
     /// RUN/@AGENT
     #[arg(value_name = "RUN/@AGENT")]
     pub what: String,
