@@ -5,6 +5,7 @@
 //! their specs live here.
 
 pub mod bash;
+mod blocking;
 pub mod files;
 pub mod search;
 pub mod skills;

@@ -1,8 +1,144 @@
-//! To be written.
-use super::Tool;
+//! The tool `bash`, and the runner for tasks that are commands.
+//!
+//! Owns the wording of what a command gave. Processes are not confined to the workspace: what
+//! they may do is for permissions and, later, a sandbox to say.
+
+mod group;
+mod parts;
+mod process;
+
 use std::sync::Arc;
-/// Tools.
+use std::time::Duration;
+
+use serde::Deserialize;
+
+pub use group::kill_all_groups;
+use process::{Ending, Finished};
+
+use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
+use crate::id::Name;
+use crate::message::Json;
+use crate::model::BoxFuture;
+use crate::turn::Effect;
+
+/// The shell tool.
 #[must_use]
 pub fn tools() -> Vec<Arc<dyn Tool>> {
-    Vec::new()
+    vec![Arc::new(Bash { spec: spec() })]
 }
+
+/// Runs `sh -c command` in the workspace root for at most the context's time.
+///
+/// The text is exactly what the command printed, stdout and stderr as they came, or a preview of
+/// it; only a failure adds words of its own. An exit code other than 0 and a timeout are outputs
+/// with `is_error`; `exit_code` is absent after a timeout, and 128 + n when signal n ended the
+/// command. However it ends, no process of the command's group is left, even when the future is
+/// dropped.
+///
+/// # Errors
+/// When the command could not be started, its output not be stored, or the call was cancelled.
+pub async fn run_command(command: &str, context: &ToolContext) -> Result<ToolOutput, ToolError> {
+    let finished = process::run(command, context.timeout, context).await?;
+    Ok(told(finished, context.timeout))
+}
+
+fn told(finished: Finished, timeout: Duration) -> ToolOutput {
+    let Finished { ending, output, left_behind: _ } = finished;
+    let (text, exit_code) = match ending {
+        Ending::Exited(0) => (output.text, Some(0)),
+        Ending::Exited(code) => (with_line(output.text, &format!("exit code {code}")), Some(code)),
+        Ending::TimedOut | Ending::Cancelled => {
+            let seconds = timeout.as_secs_f64();
+            (format!("Error: Timeout ({seconds}s)\n{}", output.text), None)
+        }
+    };
+    ToolOutput { text, is_error: exit_code != Some(0), stored: output.stored, exit_code }
+}
+
+/// Adds a line of its own.
+fn with_line(mut text: String, line: &str) -> String {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text + line
+}
+
+fn spec() -> ToolSpec {
+    ToolSpec {
+        name: Name::new("bash").expect("a valid name"),
+        description: "Runs a command with `sh -c` in the workspace root and gives its stdout and \
+                      stderr. There is no input and no terminal. Background processes are ended \
+                      when the command ends. Each call starts anew: `cd` and variables do not last."
+            .to_owned(),
+        input_schema: Json::encode(&serde_json::json!({
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "description": "The command line."},
+                "timeout_s": {
+                    "type": "number",
+                    "exclusiveMinimum": 0,
+                    "description": "The longest it may take, in seconds; it cannot exceed the configured limit."
+                }
+            },
+            "required": ["command"],
+            "additionalProperties": false
+        })),
+        effect: Effect::Once,
+        reads_only: false,
+    }
+}
+
+struct Bash {
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BashArguments {
+    command: String,
+    timeout_s: Option<f64>,
+}
+
+impl BashArguments {
+    fn timeout(&self, most: Duration) -> Result<Duration, ToolError> {
+        let Some(seconds) = self.timeout_s else { return Ok(most) };
+        match Duration::try_from_secs_f64(seconds) {
+            Ok(timeout) if !timeout.is_zero() => Ok(timeout.min(most)),
+            _ => Err(ToolError::Arguments(format!("`timeout_s` cannot be {seconds}"))),
+        }
+    }
+}
+
+impl Tool for Bash {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn permission_arguments(&self, input: &Json) -> Vec<String> {
+        let input = input.to_value();
+        input["command"].as_str().map(parts::parts).unwrap_or_default()
+    }
+
+    fn call(
+        &self,
+        input: Json,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let asked: BashArguments = arguments(&input)?;
+            let timeout = asked.timeout(context.timeout)?;
+            let mut finished = process::run(&asked.command, timeout, &context).await?;
+            if finished.output.text.is_empty() {
+                finished.output.text.push_str("(no output)");
+            }
+            if finished.left_behind {
+                let note = "(background processes were left and have been ended)";
+                finished.output.text = with_line(finished.output.text, note);
+            }
+            Ok(told(finished, timeout))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,423 @@
-//! To be written.
-use super::Tool;
+//! The tools `read_file`, `write_file` and `edit_file`.
+//!
+//! Owns what they tell the model. Which files they reach is for the workspace to say.
+
+mod read;
+
+use std::num::NonZeroU64;
 use std::sync::Arc;
-/// Tools.
+
+use serde::Deserialize;
+
+use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking, workspace};
+use crate::id::Name;
+use crate::message::Json;
+use crate::model::BoxFuture;
+use crate::turn::Effect;
+
+/// The largest file that `edit_file` takes, in bytes: it is held in memory three times.
+const MAX_EDIT_BYTES: u64 = 64 << 20;
+
+/// The file tools.
 #[must_use]
 pub fn tools() -> Vec<Arc<dyn Tool>> {
-    Vec::new()
+    vec![
+        Arc::new(ReadFile { spec: read_spec() }),
+        Arc::new(WriteFile { spec: write_spec() }),
+        Arc::new(EditFile { spec: edit_spec() }),
+    ]
+}
+
+fn read_spec() -> ToolSpec {
+    ToolSpec {
+        name: Name::new("read_file").expect("a valid name"),
+        description: format!(
+            "Reads a text file. Gives at most {} lines and {} characters; when more follows, the \
+             last line says how many lines, and `offset` reads on.",
+            read::MAX_LINES,
+            read::MAX_CHARS
+        ),
+        input_schema: Json::encode(&serde_json::json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file, relative to the workspace or absolute."},
+                "offset": {"type": "integer", "minimum": 1, "description": "The first line to read, from 1."},
+                "limit": {"type": "integer", "minimum": 1, "description": "The most lines to read."}
+            },
+            "required": ["path"],
+            "additionalProperties": false
+        })),
+        effect: Effect::Pure,
+        reads_only: true,
+    }
+}
+
+fn write_spec() -> ToolSpec {
+    ToolSpec {
+        name: Name::new("write_file").expect("a valid name"),
+        description:
+            "Writes a file, replacing it if it exists and making the directories it needs."
+                .to_owned(),
+        input_schema: Json::encode(&serde_json::json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file, relative to the workspace or absolute."},
+                "content": {"type": "string", "description": "The whole new content."}
+            },
+            "required": ["path", "content"],
+            "additionalProperties": false
+        })),
+        effect: Effect::Checked,
+        reads_only: false,
+    }
+}
+
+fn edit_spec() -> ToolSpec {
+    ToolSpec {
+        name: Name::new("edit_file").expect("a valid name"),
+        description: "Replaces text in a file. `old_string` must match exactly, white space \
+                      included, and exactly once unless `replace_all` is true."
+            .to_owned(),
+        input_schema: Json::encode(&serde_json::json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file, relative to the workspace or absolute."},
+                "old_string": {"type": "string", "minLength": 1, "description": "The text to replace."},
+                "new_string": {"type": "string", "description": "The text to put there."},
+                "replace_all": {"type": "boolean", "description": "Replace every occurrence (default false)."}
+            },
+            "required": ["path", "old_string", "new_string"],
+            "additionalProperties": false
+        })),
+        effect: Effect::Checked,
+        reads_only: false,
+    }
+}
+
+/// The rule arguments of a call whose `path` may be missing or wrong.
+pub(super) fn rule_paths(input: &Json) -> Vec<String> {
+    let path = input.to_value();
+    path["path"].as_str().map(workspace::path_arguments).unwrap_or_default()
+}
+
+struct ReadFile {
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadArguments {
+    path: String,
+    offset: Option<NonZeroU64>,
+    limit: Option<NonZeroU64>,
+}
+
+impl Tool for ReadFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn permission_arguments(&self, input: &Json) -> Vec<String> {
+        rule_paths(input)
+    }
+
+    fn call(
+        &self,
+        input: Json,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let asked: ReadArguments = arguments(&input)?;
+            let workspace = context.workspace.clone();
+            let read = move |stop: &_| {
+                let place = workspace.place(&asked.path)?;
+                let (file, size) = place.open()?;
+                let window = read::Window {
+                    offset: asked.offset.map_or(1, NonZeroU64::get),
+                    limit: asked.limit.map_or(read::MAX_LINES, NonZeroU64::get),
+                };
+                let text = read::read(blocking::Stoppable::new(file, stop), size, window);
+                match text.map_err(|error| place.refused("read", error))? {
+                    read::Text::Shown(text) => Ok(ToolOutput::ok(text)),
+                    read::Text::Refused(reason) => {
+                        Err(ToolError::Failed(format!("`{}` {reason}", asked.path)))
+                    }
+                }
+            };
+            blocking::run(&context, read).await
+        })
+    }
+}
+
+struct WriteFile {
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteArguments {
+    path: String,
+    content: String,
+}
+
+impl Tool for WriteFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn permission_arguments(&self, input: &Json) -> Vec<String> {
+        rule_paths(input)
+    }
+
+    fn call(
+        &self,
+        input: Json,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let WriteArguments { path, content } = arguments(&input)?;
+            let workspace = context.workspace.clone();
+            let write = move |_: &_| {
+                workspace.write(&path, content.as_bytes())?;
+                let (bytes, lines) = (content.len(), content.lines().count());
+                Ok(ToolOutput::ok(format!("wrote {bytes} bytes, {lines} lines to {path}")))
+            };
+            blocking::run(&context, write).await
+        })
+    }
+}
+
+struct EditFile {
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EditArguments {
+    path: String,
+    old_string: String,
+    new_string: String,
+    #[serde(default)]
+    replace_all: bool,
+}
+
+impl Tool for EditFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn permission_arguments(&self, input: &Json) -> Vec<String> {
+        rule_paths(input)
+    }
+
+    fn call(
+        &self,
+        input: Json,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let asked: EditArguments = arguments(&input)?;
+            if asked.old_string.is_empty() {
+                let reason = "`old_string` is empty; use write_file to make a file";
+                return Err(ToolError::Arguments(reason.to_owned()));
+            }
+            if asked.old_string == asked.new_string {
+                let reason = "`old_string` and `new_string` are the same";
+                return Err(ToolError::Arguments(reason.to_owned()));
+            }
+            let workspace = context.workspace.clone();
+            let edit = move |_: &_| {
+                let change = |content| replaced(&asked, content);
+                let count = workspace.edit(&asked.path, MAX_EDIT_BYTES, change)?;
+                let what = if count == 1 { "occurrence" } else { "occurrences" };
+                Ok(ToolOutput::ok(format!("replaced {count} {what} in {}", asked.path)))
+            };
+            blocking::run(&context, edit).await
+        })
+    }
+}
+
+/// The new content, and how many occurrences were replaced in it.
+fn replaced(asked: &EditArguments, content: Vec<u8>) -> Result<(Vec<u8>, usize), ToolError> {
+    let EditArguments { path, old_string, new_string, replace_all } = asked;
+    let failed = |reason: String| Err(ToolError::Failed(reason));
+    let Ok(content) = String::from_utf8(content) else {
+        return failed(format!("`{path}` is not UTF-8 text; edit it with a command"));
+    };
+    let count = content.matches(old_string).count();
+    if count == 0 {
+        let crlf = content.contains("\r\n") && old_string.replace("\r\n", "").contains('\n');
+        let hint = if crlf { "; the file's lines end with \\r\\n" } else { "" };
+        return failed(format!("`old_string` occurs 0 times in `{path}`{hint}"));
+    }
+    if count > 1 && !replace_all {
+        return failed(format!(
+            "`old_string` occurs {count} times in `{path}`; give more of its surroundings, or set \
+             `replace_all`"
+        ));
+    }
+    Ok((content.replace(old_string, new_string).into_bytes(), count))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::id::{AgentId, CallKey, RunId};
+    use crate::tool::spool::Spool;
+    use crate::tool::workspace::Workspace;
+
+    /// A workspace and what a call in it gets, for the tests of all tools.
+    pub(in crate::tool) struct Bench {
+        pub(in crate::tool) dir: tempfile::TempDir,
+        pub(in crate::tool) workspace: Arc<Workspace>,
+        pub(in crate::tool) skills: Vec<String>,
+    }
+
+    impl Bench {
+        pub(in crate::tool) fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let workspace = Workspace::open(dir.path()).unwrap();
+            let workspace = Arc::new(workspace.protect(".transcripts".as_ref()));
+            Self { dir, workspace, skills: Vec::new() }
+        }
+
+        pub(in crate::tool) fn path(&self, name: &str) -> PathBuf {
+            self.dir.path().join(name)
+        }
+
+        pub(in crate::tool) fn file(&self, name: &str, content: impl AsRef<[u8]>) {
+            let path = self.path(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+
+        pub(in crate::tool) fn context(&self) -> ToolContext {
+            let run = self.path(".transcripts/run");
+            let agent = AgentId::from_text("test");
+            ToolContext {
+                workspace: self.workspace.clone(),
+                spool: Arc::new(Spool::new(run.join("spool"), run.join("results"))),
+                key: CallKey::derive(RunId::generate(), &agent, 1, 0, "tool", "{}"),
+                env: Arc::new(BTreeMap::from([("TOOL_TEST".to_owned(), "set".to_owned())])),
+                skills: self.skills.clone().into(),
+                timeout: Duration::from_secs(60),
+                grace_period: Duration::from_secs(60),
+                cancel: CancellationToken::new(),
+            }
+        }
+
+        pub(in crate::tool) async fn call(
+            &self,
+            tool: &str,
+            input: serde_json::Value,
+        ) -> Result<ToolOutput, ToolError> {
+            let tools = crate::tool::Toolbox::built_in();
+            let tool = tools.get(tool).unwrap();
+            tool.call(Json::encode(&input), self.context()).await
+        }
+
+        /// What the model reads of a call that must work.
+        pub(in crate::tool) async fn text(&self, tool: &str, input: serde_json::Value) -> String {
+            self.call(tool, input).await.unwrap().text
+        }
+
+        /// What the model reads of a call that must fail.
+        pub(in crate::tool) async fn error(&self, tool: &str, input: serde_json::Value) -> String {
+            self.call(tool, input).await.unwrap_err().to_string()
+        }
+    }
+
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_file_is_written_edited_and_read() {
+        let bench = Bench::new();
+        let input = json!({"path": "new/dir/f.txt", "content": "one\ntwo\ntwo\n"});
+        let text = bench.text("write_file", input).await;
+        assert_eq!(text, "wrote 12 bytes, 3 lines to new/dir/f.txt");
+        let path = bench.path("new/dir/f.txt");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        let edit = |old: &str, all: bool| json!({"path": "new/dir/f.txt", "old_string": old, "new_string": "2", "replace_all": all});
+        assert_eq!(
+            bench.text("edit_file", edit("one\n", false)).await,
+            "replaced 1 occurrence in new/dir/f.txt"
+        );
+        let error = bench.error("edit_file", edit("two", false)).await;
+        assert!(error.starts_with("`old_string` occurs 2 times"), "{error}");
+        let error = bench.error("edit_file", edit("three", true)).await;
+        assert_eq!(error, "`old_string` occurs 0 times in `new/dir/f.txt`");
+        assert_eq!(
+            bench.text("edit_file", edit("two", true)).await,
+            "replaced 2 occurrences in new/dir/f.txt"
+        );
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(bench.text("read_file", json!({"path": "new/dir/f.txt"})).await, "22\n2\n");
+    }
+
+    #[tokio::test]
+    async fn a_failed_edit_says_why() {
+        let bench = Bench::new();
+        bench.file("crlf", "a\r\nb\r\n");
+        bench.file("latin", b"caf\xe9");
+        let edit = |path: &str, old: &str, new: &str| json!({"path": path, "old_string": old, "new_string": new});
+        let error = bench.error("edit_file", edit("crlf", "a\nb", "c")).await;
+        assert!(error.contains("\\r\\n"), "{error}");
+        let error = bench.error("edit_file", edit("latin", "caf", "c")).await;
+        assert!(error.contains("not UTF-8"), "{error}");
+        assert!(bench.error("edit_file", edit("crlf", "", "c")).await.contains("empty"));
+        assert!(bench.error("edit_file", edit("crlf", "a", "a")).await.contains("the same"));
+        assert!(bench.error("edit_file", edit("none", "a", "b")).await.contains("`none`"));
+        assert_eq!(std::fs::read(bench.path("latin")).unwrap(), b"caf\xe9");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_says_why() {
+        let bench = Bench::new();
+        bench.file("binary", [b'a', 0, b'b']);
+        bench.file("dir/f", "x");
+        let read = |path: &str| json!({"path": path});
+        let error = bench.error("read_file", read("binary")).await;
+        assert_eq!(error, "`binary` is binary (3 bytes)");
+        let error = bench.error("read_file", read("dir")).await;
+        assert_eq!(error, "`dir` is a directory; use glob to list it");
+        let error = bench.error("read_file", read("../x")).await;
+        assert_eq!(error, "`../x` is outside the workspace");
+        assert!(bench.error("read_file", read("none")).await.starts_with("read `none`: "));
+        let fifo = std::process::Command::new("mkfifo").arg(bench.path("fifo")).status();
+        assert!(fifo.unwrap().success());
+        let error = bench.error("read_file", read("fifo")).await;
+        assert_eq!(error, "`fifo` is not a regular file");
+    }
+
+    #[tokio::test]
+    async fn wrong_arguments_are_refused() {
+        let bench = Bench::new();
+        for (tool, input) in [
+            ("read_file", json!({})),
+            ("read_file", json!({"path": "a", "line": 3})),
+            ("read_file", json!({"path": "a", "offset": 0})),
+            ("write_file", json!({"path": "a", "content": 3})),
+            ("edit_file", json!({"path": "a", "old_string": "x"})),
+        ] {
+            let outcome = bench.call(tool, input).await;
+            assert!(matches!(outcome, Err(ToolError::Arguments(_))), "{tool}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn rules_see_the_path_as_written_and_normalised() {
+        let tools = crate::tool::Toolbox::built_in();
+        for tool in ["read_file", "write_file", "edit_file", "glob", "grep"] {
+            let tool = tools.get(tool).unwrap();
+            let input = Json::encode(&json!({"path": "./a/../.env"}));
+            assert_eq!(tool.permission_arguments(&input), ["./a/../.env", ".env"]);
+        }
+    }
 }

@@ -1,8 +1,375 @@
-//! To be written.
-use super::Tool;
+//! The tools `glob` and `grep`.
+//!
+//! Owns what they tell the model. How a tree is walked and how a file is searched are in the
+//! folder beside.
+
+mod grep;
+mod walk;
+
+use std::path::Path;
 use std::sync::Arc;
-/// Tools.
+
+use globset::{GlobBuilder, GlobMatcher};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use super::spool::{INLINE_CHARS, Spool};
+use super::workspace::Workspace;
+use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking, files};
+use crate::id::Name;
+use crate::message::Json;
+use crate::model::BoxFuture;
+use crate::turn::Effect;
+
+/// The most paths that `glob` lists: a tree with more needs a narrower pattern to be of use.
+const MAX_FILES: u64 = 10_000;
+
+/// The search tools.
 #[must_use]
 pub fn tools() -> Vec<Arc<dyn Tool>> {
-    Vec::new()
+    vec![Arc::new(Glob { spec: glob_spec() }), Arc::new(Grep { spec: grep_spec() })]
+}
+
+fn glob_spec() -> ToolSpec {
+    ToolSpec {
+        name: Name::new("glob").expect("a valid name"),
+        description: "Lists the files that match a pattern, sorted, one path a line. `*` stays \
+                      within a directory, `**/` crosses any number of them. Files that .gitignore \
+                      names are left out, and hidden ones unless the pattern has the dot."
+            .to_owned(),
+        input_schema: Json::encode(&serde_json::json!({
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "description": "For example `**/*.rs` or `src/*.{ts,tsx}`."},
+                "path": {"type": "string", "description": "The directory to search (default: the workspace)."}
+            },
+            "required": ["pattern"],
+            "additionalProperties": false
+        })),
+        effect: Effect::Pure,
+        reads_only: true,
+    }
+}
+
+fn grep_spec() -> ToolSpec {
+    ToolSpec {
+        name: Name::new("grep").expect("a valid name"),
+        description: "Searches the contents of files line by line with a regular expression (Rust \
+                      syntax). Gives `path:line:text`. Hidden and binary files and those that \
+                      .gitignore names are left out."
+            .to_owned(),
+        input_schema: Json::encode(&serde_json::json!({
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "description": "The regular expression."},
+                "path": {"type": "string", "description": "The file or directory to search (default: the workspace)."},
+                "glob": {"type": "string", "description": "Search only files that match, for example `*.rs`."},
+                "output_mode": {
+                    "type": "string",
+                    "enum": ["content", "files", "count"],
+                    "description": "Matching lines (default), paths only, or `path:count`."
+                },
+                "ignore_case": {"type": "boolean", "description": "Ignore case (default false)."},
+                "limit": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": grep::MAX_LIMIT,
+                    "description": format!("The most lines to give (default {}).", grep::LIMIT)
+                }
+            },
+            "required": ["pattern"],
+            "additionalProperties": false
+        })),
+        effect: Effect::Pure,
+        reads_only: true,
+    }
+}
+
+/// Reads a file pattern in which `*` stops at `/`.
+fn pattern(text: &str) -> Result<GlobMatcher, ToolError> {
+    let glob = GlobBuilder::new(text).literal_separator(true).build();
+    Ok(glob.map_err(|error| ToolError::Arguments(error.to_string()))?.compile_matcher())
+}
+
+/// The rule arguments of a search: where it looks.
+fn rule_paths(input: &Json) -> Vec<String> {
+    let paths = files::rule_paths(input);
+    if paths.is_empty() { vec![".".to_owned()] } else { paths }
+}
+
+/// Text of any length as a tool's output.
+fn present(spool: &Spool, text: &str) -> Result<ToolOutput, ToolError> {
+    let output = spool.present(text.as_bytes(), INLINE_CHARS);
+    let what = "store the output".to_owned();
+    let output = output.map_err(|source| ToolError::Io { what, source })?;
+    Ok(ToolOutput { stored: output.stored, ..ToolOutput::ok(output.text) })
+}
+
+struct Glob {
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GlobArguments {
+    pattern: String,
+    path: Option<String>,
+}
+
+impl Tool for Glob {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn permission_arguments(&self, input: &Json) -> Vec<String> {
+        rule_paths(input)
+    }
+
+    fn call(
+        &self,
+        input: Json,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let asked: GlobArguments = arguments(&input)?;
+            let (workspace, spool) = (context.workspace.clone(), context.spool.clone());
+            let list = move |stop: &_| present(&spool, &glob(&workspace, &asked, stop)?);
+            blocking::run(&context, list).await
+        })
+    }
+}
+
+/// Lists what matches. An absolute pattern is split into the directory that it names and the rest.
+fn glob(
+    workspace: &Arc<Workspace>,
+    asked: &GlobArguments,
+    stop: &CancellationToken,
+) -> Result<String, ToolError> {
+    let (base, rest) = match asked.pattern.strip_prefix('/') {
+        None => (asked.path.as_deref().unwrap_or("."), asked.pattern.as_str()),
+        Some(_) => {
+            let special = asked.pattern.find(['*', '?', '[', '{', '\\']);
+            let fixed = &asked.pattern[..special.unwrap_or(asked.pattern.len())];
+            asked.pattern.split_at(fixed.rfind('/').map_or(0, |at| at + 1))
+        }
+    };
+    let rest = rest.trim_start_matches("./");
+    if rest.split('/').any(|part| part == "..") {
+        let reason = "`..` cannot stand in a pattern; name the directory by `path`";
+        return Err(ToolError::Arguments(reason.to_owned()));
+    }
+    let matcher = pattern(rest)?;
+    let place = workspace.place(base)?;
+    if !place.metadata()?.is_dir() {
+        return Err(ToolError::Failed(format!("`{base}` is not a directory")));
+    }
+    let hidden = rest.split('/').any(|part| part.starts_with('.'));
+    let walk = walk::Walk::new(workspace, &place, hidden)?;
+    let (mut text, mut count) = (String::new(), 0_u64);
+    walk.files(stop, &mut |path: &Path, below: &Path| {
+        if matcher.is_match(below) {
+            count += 1;
+            if count <= MAX_FILES {
+                text.push_str(&place.shown(path));
+                text.push('\n');
+            }
+        }
+        Ok(true)
+    })?;
+    match count.checked_sub(MAX_FILES) {
+        _ if count == 0 => text.push_str("(no files)"),
+        None | Some(0) => {}
+        Some(more) => text.push_str(&format!("... ({more} more files)")),
+    }
+    Ok(text)
+}
+
+struct Grep {
+    spec: ToolSpec,
+}
+
+impl Tool for Grep {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn permission_arguments(&self, input: &Json) -> Vec<String> {
+        rule_paths(input)
+    }
+
+    fn call(
+        &self,
+        input: Json,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let asked: grep::GrepArguments = arguments(&input)?;
+            let (workspace, spool) = (context.workspace.clone(), context.spool.clone());
+            let search = move |stop: &_| present(&spool, &grep::grep(&workspace, &asked, stop)?);
+            blocking::run(&context, search).await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::files::tests::Bench;
+
+    fn bench() -> Bench {
+        let bench = Bench::new();
+        bench.file(".gitignore", "/target\n*.log\n!keep.log\n");
+        bench.file("src/main.rs", "fn main() {\n    run();\n}\n");
+        bench.file("src/deep/lib.rs", "pub fn run() {}\n");
+        bench.file("src/deep/.gitignore", "generated.rs\n");
+        bench.file("src/deep/generated.rs", "fn run() {}\n");
+        bench.file("src/deep/keep.log", "run\n");
+        bench.file("src/noise.log", "run\n");
+        bench.file("target/out.rs", "fn run() {}\n");
+        bench.file(".hidden/x.rs", "fn run() {}\n");
+        bench.file(".git/config.rs", "fn run() {}\n");
+        bench.file(".transcripts/run/results/abc", "fn run() {}\n");
+        bench.file("data.bin", b"fn run() \0\n");
+        bench
+    }
+
+    #[tokio::test]
+    async fn glob_lists_what_is_not_ignored() {
+        let bench = bench();
+        let glob = |pattern: &str| json!({"pattern": pattern});
+        let all = "src/deep/lib.rs\nsrc/main.rs\n";
+        assert_eq!(bench.text("glob", glob("**/*.rs")).await, all);
+        assert_eq!(bench.text("glob", glob("*.rs")).await, "(no files)");
+        assert_eq!(bench.text("glob", glob("./src/*.rs")).await, "src/main.rs\n");
+        assert_eq!(bench.text("glob", glob("**/*.log")).await, "src/deep/keep.log\n");
+        assert_eq!(bench.text("glob", glob(".hidden/*")).await, ".hidden/x.rs\n");
+        assert_eq!(bench.text("glob", glob(".transcripts/**")).await, "(no files)");
+        assert_eq!(bench.text("glob", glob(".git/**")).await, "(no files)");
+        let absolute = format!("{}/**/lib.*", bench.dir.path().display());
+        assert_eq!(bench.text("glob", glob(&absolute)).await, "src/deep/lib.rs\n");
+    }
+
+    #[tokio::test]
+    async fn a_path_narrows_the_search_and_may_name_what_is_ignored() {
+        let bench = bench();
+        let glob = |path: &str| json!({"pattern": "**/*", "path": path});
+        assert_eq!(
+            bench.text("glob", glob("src/deep")).await,
+            "src/deep/keep.log\nsrc/deep/lib.rs\n"
+        );
+        assert_eq!(bench.text("glob", glob("target")).await, "target/out.rs\n");
+        assert_eq!(
+            bench.text("glob", glob(".transcripts/run")).await,
+            ".transcripts/run/results/abc\n"
+        );
+        assert!(bench.error("glob", glob("src/main.rs")).await.contains("not a directory"));
+    }
+
+    #[tokio::test]
+    async fn searches_do_not_leave_the_roots() {
+        let bench = bench();
+        let other = tempfile::tempdir().unwrap();
+        std::fs::write(other.path().join("secret.rs"), "fn run() {}\n").unwrap();
+        symlink(other.path(), bench.path("src/link")).unwrap();
+        symlink(other.path().join("secret.rs"), bench.path("src/secret.rs")).unwrap();
+        assert!(!bench.text("glob", json!({"pattern": "**/*"})).await.contains("secret"));
+        assert!(!bench.text("grep", json!({"pattern": "run"})).await.contains("secret"));
+        for path in ["..", "src/link", "src/secret.rs", "/etc", &other.path().display().to_string()]
+        {
+            for tool in ["glob", "grep"] {
+                let outcome = bench.call(tool, json!({"pattern": "*", "path": path})).await;
+                let outside = matches!(outcome, Err(ToolError::Outside(_)));
+                assert!(outside || (tool == "grep" && outcome.is_err()), "{tool} {path}");
+            }
+            let outcome = bench.call("grep", json!({"pattern": "run", "path": path})).await;
+            assert!(matches!(outcome, Err(ToolError::Outside(_))), "{path}: {outcome:?}");
+        }
+        let outcome = bench.call("glob", json!({"pattern": "../*"})).await;
+        assert!(matches!(outcome, Err(ToolError::Arguments(_))));
+    }
+
+    #[tokio::test]
+    async fn a_read_only_root_is_shown_by_absolute_paths() {
+        let mut bench = bench();
+        let other = tempfile::tempdir().unwrap();
+        let real = other.path().canonicalize().unwrap();
+        std::fs::write(real.join("a.txt"), "run\n").unwrap();
+        let workspace = Workspace::open(bench.dir.path()).unwrap();
+        bench.workspace = Arc::new(workspace.with_read_only_root(other.path()).unwrap());
+        let shown = real.join("a.txt").display().to_string();
+        let input = json!({"pattern": "*", "path": other.path()});
+        assert_eq!(bench.text("glob", input).await, format!("{shown}\n"));
+        let input = json!({"pattern": "run", "path": other.path()});
+        assert_eq!(bench.text("grep", input).await, format!("{shown}:1:run\n"));
+    }
+
+    #[tokio::test]
+    async fn the_number_of_paths_is_bounded() {
+        let bench = Bench::new();
+        for n in 0..10_003 {
+            std::fs::write(bench.path(&format!("{n:05}")), "").unwrap();
+        }
+        let output = bench.call("glob", json!({"pattern": "*"})).await.unwrap();
+        let stored = output.stored.unwrap();
+        let whole = std::fs::read_to_string(bench.context().spool.path_of(&stored)).unwrap();
+        assert!(whole.starts_with("00000\n00001\n"));
+        assert!(whole.ends_with("09999\n... (3 more files)"));
+        assert!(output.text.ends_with("09999\n... (3 more files)"));
+        assert!(output.text.len() < 10_000);
+    }
+
+    #[tokio::test]
+    async fn grep_gives_lines_files_or_counts() {
+        let bench = bench();
+        assert_eq!(
+            bench.text("grep", json!({"pattern": r"run\(\)"})).await,
+            "src/deep/lib.rs:1:pub fn run() {}\nsrc/main.rs:2:    run();\n"
+        );
+        let input = json!({"pattern": "FN", "ignore_case": true, "output_mode": "files"});
+        assert_eq!(bench.text("grep", input).await, "src/deep/lib.rs\nsrc/main.rs\n");
+        let input = json!({"pattern": "[{}]", "glob": "*.rs", "output_mode": "count"});
+        assert_eq!(bench.text("grep", input).await, "src/deep/lib.rs:1\nsrc/main.rs:2\n");
+        let input = json!({"pattern": "run", "glob": "deep/*.rs", "path": "src"});
+        assert_eq!(bench.text("grep", input).await, "src/deep/lib.rs:1:pub fn run() {}\n");
+        let input = json!({"pattern": "run", "path": "src/noise.log"});
+        assert_eq!(bench.text("grep", input).await, "src/noise.log:1:run\n");
+        let input = json!({"pattern": "run", "path": ".transcripts/run/results/abc"});
+        assert!(bench.text("grep", input).await.contains("results/abc:1:fn run"));
+        assert_eq!(bench.text("grep", json!({"pattern": "absent"})).await, "(no matches)");
+        let input = json!({"pattern": "run", "path": "data.bin"});
+        assert_eq!(bench.text("grep", input).await, "(no matches)");
+        let input = json!({"pattern": "fn", "limit": 1});
+        let text = bench.text("grep", input).await;
+        assert!(text.starts_with("src/deep/lib.rs:1:pub fn run() {}\n... (stopped after 1 line"));
+        for input in [json!({"pattern": "("}), json!({"pattern": "a", "output_mode": "x"})] {
+            assert!(matches!(bench.call("grep", input).await, Err(ToolError::Arguments(_))));
+        }
+    }
+
+    #[tokio::test]
+    async fn long_lines_are_cut_around_the_match() {
+        let bench = Bench::new();
+        bench.file("min.js", format!("{}needle{}\n", "é".repeat(9_000), "x".repeat(9_000)));
+        let text = bench.text("grep", json!({"pattern": "needle"})).await;
+        assert!(text.starts_with("min.js:1:...é") && text.contains("éneedlex"), "{text}");
+        assert!(text.chars().count() < 700, "{text}");
+        assert!(text.ends_with("... (line of 27006 bytes)\n"), "{text}");
+    }
+
+    #[test]
+    fn a_stopped_search_is_not_an_answer() {
+        let bench = bench();
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let asked = GlobArguments { pattern: "**".to_owned(), path: None };
+        let outcome = glob(&bench.workspace, &asked, &stop);
+        assert!(matches!(outcome, Err(ToolError::Cancelled)));
+        let asked = serde_json::from_value(json!({"pattern": "run", "path": "src/main.rs"}));
+        let outcome = grep::grep(&bench.workspace, &asked.unwrap(), &stop);
+        assert!(matches!(outcome, Err(ToolError::Cancelled)), "{outcome:?}");
+    }
 }

@@ -1,4 +1,527 @@
-//! The files that tools may touch.
-/// Roots.
+//! The files that tools may touch: one root to work in, and roots that are only read.
+//!
+//! Every path is opened relative to a directory handle that cannot be left, whatever `..`,
+//! symbolic links and races do. Knows nothing of tools. Everything here blocks: call it off the
+//! runtime. Processes are not bound by it.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, Metadata, OpenOptions};
+use parking_lot::Mutex;
+
+use super::ToolError;
+
+/// A directory tree, or a single file.
 #[derive(Debug)]
-pub struct Workspace;
+struct Root {
+    dir: Dir,
+    /// The directory with all links resolved.
+    path: PathBuf,
+    /// The root as it was named, made absolute.
+    named: PathBuf,
+    /// The one file that may be reached, when the root is a file.
+    only: Option<OsString>,
+}
+
+impl Root {
+    fn open(path: &Path) -> io::Result<Self> {
+        let named = std::path::absolute(path)?;
+        let real = path.canonicalize()?;
+        let (path, only) = match (real.is_dir(), real.parent(), real.file_name()) {
+            (false, Some(parent), Some(name)) => (parent.to_owned(), Some(name.to_owned())),
+            _ => (real, None),
+        };
+        let dir = Dir::open_ambient_dir(&path, ambient_authority())?;
+        Ok(Self { dir, path, named, only })
+    }
+
+    /// The part of an absolute path below this root; `..` may still be in it.
+    fn relative(&self, absolute: &Path) -> Option<PathBuf> {
+        if let Some(only) = &self.only {
+            let same = absolute == self.named || absolute == self.path.join(only);
+            return same.then(|| PathBuf::from(only));
+        }
+        let below = absolute.strip_prefix(&self.named);
+        below.or_else(|_| absolute.strip_prefix(&self.path)).ok().map(Path::to_owned)
+    }
+}
+
+/// The roots of a run.
+#[derive(Debug)]
+pub struct Workspace {
+    root: Root,
+    read_only: Vec<Root>,
+    /// Relative to the root; nothing in them is written.
+    protected: Vec<PathBuf>,
+    /// Held while a file is read, changed and replaced, so that no edit of another agent is lost.
+    writing: Mutex<()>,
+}
+
+/// A path that was found to be within a root. It need not exist.
+#[derive(Debug)]
+pub struct Place<'a> {
+    root: &'a Root,
+    relative: PathBuf,
+    text: String,
+    in_workspace: bool,
+}
+
+impl Workspace {
+    /// Opens the root that tools work in.
+    ///
+    /// # Errors
+    /// When it is not a directory that can be opened.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let root = Root::open(root)?;
+        if root.only.is_some() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        Ok(Self { root, read_only: Vec::new(), protected: Vec::new(), writing: Mutex::new(()) })
+    }
+
+    /// Adds a directory or a file that may be read.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn with_read_only_root(mut self, path: &Path) -> io::Result<Self> {
+        self.read_only.push(Root::open(path)?);
+        Ok(self)
+    }
+
+    /// Refuses writes to a path and everything below it, and hides it from searches. The path is
+    /// relative to the root or absolute; outside the root nothing is written anyway.
+    #[must_use]
+    pub fn protect(mut self, path: &Path) -> Self {
+        let inside =
+            if path.is_absolute() { self.root.relative(path) } else { Some(path.to_owned()) };
+        self.protected.extend(inside.map(|path| normalised(&path)));
+        self
+    }
+
+    /// The root with all links resolved: where processes run.
+    #[must_use]
+    pub fn root_path(&self) -> &Path {
+        &self.root.path
+    }
+
+    /// The protected paths, absolute; those that exist also with all links resolved.
+    #[must_use]
+    pub fn protected_paths(&self) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        for protected in &self.protected {
+            paths.push(self.root.path.join(protected));
+            if let Ok(real) = self.root.dir.canonicalize(protected) {
+                paths.push(self.root.path.join(normalised(&real)));
+            }
+        }
+        paths
+    }
+
+    /// Finds the root that a path belongs to: relative paths belong to the workspace, absolute
+    /// ones to the innermost root that they name.
+    ///
+    /// # Errors
+    /// [`ToolError::Outside`] when an absolute path is in no root. Where `..` and links lead is
+    /// found out when the place is used.
+    pub fn place(&self, text: &str) -> Result<Place<'_>, ToolError> {
+        let path = Path::new(text);
+        let found = if path.is_absolute() {
+            let roots = std::iter::once(&self.root).chain(&self.read_only);
+            let found = roots.filter_map(|root| Some((root, root.relative(path)?)));
+            found.min_by_key(|(_, relative)| relative.components().count())
+        } else {
+            Some((&self.root, path.to_owned()))
+        };
+        let (root, relative) = found.ok_or_else(|| ToolError::Outside(text.to_owned()))?;
+        let relative = if relative.as_os_str().is_empty() { ".".into() } else { relative };
+        let in_workspace = std::ptr::eq(root, &self.root);
+        Ok(Place { root, relative, text: text.to_owned(), in_workspace })
+    }
+
+    /// Writes a file as a whole, making the directories it needs. Others see the old or the new
+    /// content, never a part.
+    ///
+    /// # Errors
+    /// When the path is outside the workspace, protected, no regular file or read-only, or the
+    /// disk refuses.
+    pub fn write(&self, text: &str, content: &[u8]) -> Result<(), ToolError> {
+        let _alone = self.writing.lock();
+        self.place(text)?.replace(self, content)
+    }
+
+    /// Changes a file as a whole; `change` gets its content and gives the new one. No other call
+    /// of this workspace writes in between.
+    ///
+    /// # Errors
+    /// As [`Workspace::write`], when the file cannot be read or has more than `most` bytes, and
+    /// what `change` gives.
+    pub fn edit<T>(
+        &self,
+        text: &str,
+        most: u64,
+        change: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, T), ToolError>,
+    ) -> Result<T, ToolError> {
+        let _alone = self.writing.lock();
+        let place = self.place(text)?;
+        let (file, size) = place.open()?;
+        if size > most {
+            return Err(ToolError::Failed(format!("`{text}` has {size} bytes, over {most}")));
+        }
+        let mut content = Vec::new();
+        let read = io::copy(&mut io::Read::take(file, most), &mut content);
+        read.map_err(|error| place.refused("read", error))?;
+        let (content, answer) = change(content)?;
+        place.replace(self, &content)?;
+        Ok(answer)
+    }
+}
+
+impl Place<'_> {
+    /// What is there, links followed.
+    ///
+    /// # Errors
+    /// When nothing is there or the path leads out of its root.
+    pub fn metadata(&self) -> Result<Metadata, ToolError> {
+        self.root.dir.metadata(&self.relative).map_err(|error| self.refused("read", error))
+    }
+
+    /// Opens a regular file and says how many bytes it has.
+    ///
+    /// # Errors
+    /// When it is no regular file, cannot be read, or the path leads out of its root.
+    pub fn open(&self) -> Result<(File, u64), ToolError> {
+        // Looked at first: opening a pipe would wait for its other end.
+        self.regular(&self.metadata()?)?;
+        let file = self.root.dir.open(&self.relative);
+        let file = file.map_err(|error| self.refused("read", error))?.into_std();
+        let metadata = file.metadata().map_err(|error| self.refused("read", error))?;
+        Ok((file, metadata.len()))
+    }
+
+    /// Opens a file by its absolute path in the same root, as [`Place::real_path`] or a walk of
+    /// the root gave it.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is not in this root.
+    pub fn open_beside(&self, path: &Path) -> io::Result<File> {
+        let relative = path.strip_prefix(&self.root.path).map_err(io::Error::other)?;
+        Ok(self.root.dir.open(relative)?.into_std())
+    }
+
+    /// The absolute path with all links resolved.
+    ///
+    /// # Errors
+    /// When nothing is there or the path leads out of its root.
+    pub fn real_path(&self) -> Result<PathBuf, ToolError> {
+        let real = self.root.dir.canonicalize(&self.relative);
+        Ok(self.root.path.join(normalised(&real.map_err(|error| self.refused("read", error))?)))
+    }
+
+    /// The root it is in, with all links resolved.
+    #[must_use]
+    pub fn root_path(&self) -> &Path {
+        &self.root.path
+    }
+
+    /// How the model is told of an absolute path in the same root: relative to the workspace, or
+    /// absolute in a read-only root.
+    #[must_use]
+    pub fn shown(&self, path: &Path) -> String {
+        let relative = path.strip_prefix(&self.root.path).ok().filter(|_| self.in_workspace);
+        relative.unwrap_or(path).display().to_string()
+    }
+
+    /// The error for something that the system refused: a path that leads out is told apart.
+    #[must_use]
+    pub fn refused(&self, what: &str, source: io::Error) -> ToolError {
+        // cap-std reports an escape as a denial that did not come from the system.
+        if source.kind() == io::ErrorKind::PermissionDenied && source.raw_os_error().is_none() {
+            return ToolError::Outside(self.text.clone());
+        }
+        ToolError::Io { what: format!("{what} `{}`", self.text), source }
+    }
+
+    fn regular(&self, metadata: &Metadata) -> Result<(), ToolError> {
+        let text = &self.text;
+        if metadata.is_dir() {
+            return Err(ToolError::Failed(format!("`{text}` is a directory; use glob to list it")));
+        }
+        if !metadata.is_file() {
+            return Err(ToolError::Failed(format!("`{text}` is not a regular file")));
+        }
+        Ok(())
+    }
+
+    /// Where a write would go with all links resolved, relative to the root. What does not exist
+    /// yet cannot be a link, so only the part that exists is resolved.
+    fn target(&self, workspace: &Workspace) -> Result<PathBuf, ToolError> {
+        if !self.in_workspace {
+            return Err(ToolError::Failed(format!("`{}` is read-only", self.text)));
+        }
+        let mut missing = Vec::new();
+        let mut existing = self.relative.as_path();
+        let real = loop {
+            let found = match existing.as_os_str().is_empty() {
+                true => break PathBuf::new(),
+                false => self.root.dir.canonicalize(existing),
+            };
+            match (found, existing.components().next_back(), existing.parent()) {
+                (Ok(real), _, _) => break normalised(&real),
+                (Err(error), Some(Component::Normal(name)), Some(parent))
+                    if error.kind() == io::ErrorKind::NotFound =>
+                {
+                    missing.push(name.to_owned());
+                    existing = parent;
+                }
+                (Err(error), _, _) => return Err(self.refused("write", error)),
+            }
+        };
+        let target = missing.into_iter().rev().fold(real, |path, name| path.join(name));
+        let absolute = self.root.path.join(&target);
+        if workspace.protected_paths().iter().any(|path| absolute.starts_with(path)) {
+            let text = &self.text;
+            let reason = format!("`{text}` belongs to the records of the run and is not written");
+            return Err(ToolError::Failed(reason));
+        }
+        Ok(target)
+    }
+
+    fn replace(&self, workspace: &Workspace, content: &[u8]) -> Result<(), ToolError> {
+        let refused = |error| self.refused("write", error);
+        let target = self.target(workspace)?;
+        let Some(name) = target.file_name() else {
+            return Err(ToolError::Failed(format!("`{}` is a directory", self.text)));
+        };
+        let dir = match target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            None => self.root.dir.try_clone(),
+            Some(parent) => {
+                self.root.dir.create_dir_all(parent).map_err(refused)?;
+                self.root.dir.open_dir(parent)
+            }
+        };
+        let dir = dir.map_err(refused)?;
+        let permissions = match dir.symlink_metadata(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(refused(error)),
+            // A link that leads nowhere is replaced by the file.
+            Ok(found) if found.is_symlink() => None,
+            Ok(found) => {
+                self.regular(&found)?;
+                // The rename would not ask.
+                if found.permissions().readonly() {
+                    return Err(ToolError::Failed(format!("`{}` is read-only", self.text)));
+                }
+                Some(found.permissions())
+            }
+        };
+        let temporary = format!(".{}.tmp", uuid::Uuid::now_v7().simple());
+        let written = fill(&dir, &temporary, permissions, content);
+        let done = written.and_then(|()| dir.rename(&temporary, &dir, name));
+        if done.is_err() {
+            // The first error is the one to tell; the file may not even have been made.
+            let _gone = dir.remove_file(&temporary);
+        }
+        done.and_then(|()| dir.open(".")?.sync_all()).map_err(refused)
+    }
+}
+
+/// Makes a new file with the permissions of the one that it will replace.
+fn fill(
+    dir: &Dir,
+    name: &str,
+    permissions: Option<cap_std::fs::Permissions>,
+    content: &[u8],
+) -> io::Result<()> {
+    let mut file = dir.open_with(name, OpenOptions::new().write(true).create_new(true))?;
+    if let Some(permissions) = permissions {
+        file.set_permissions(permissions)?;
+    }
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// A path without `.` and with every `a/..` taken out, as far as the text alone tells.
+#[must_use]
+pub fn normalised(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match (part, clean.components().next_back()) {
+            (Component::CurDir, _) | (Component::ParentDir, Some(Component::RootDir)) => {}
+            (Component::ParentDir, Some(Component::Normal(_))) => {
+                clean.pop();
+            }
+            (part, _) => clean.push(part),
+        }
+    }
+    clean
+}
+
+/// The texts by which a permission rule may name a path: as written, and normalised.
+#[must_use]
+pub fn path_arguments(text: &str) -> Vec<String> {
+    let clean = normalised(Path::new(text)).display().to_string();
+    let clean = if clean.is_empty() { ".".to_owned() } else { clean };
+    if clean == text { vec![clean] } else { vec![text.to_owned(), clean] }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// `ws` with `a/file`, beside `other` with `secret`.
+    fn set_up() -> (tempfile::TempDir, Workspace) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("ws/a")).unwrap();
+        std::fs::create_dir(dir.path().join("other")).unwrap();
+        std::fs::write(dir.path().join("ws/a/file"), "inside").unwrap();
+        std::fs::write(dir.path().join("other/secret"), "outside").unwrap();
+        let workspace = Workspace::open(&dir.path().join("ws")).unwrap();
+        (dir, workspace)
+    }
+
+    fn read(workspace: &Workspace, path: &str) -> Result<String, ToolError> {
+        let (file, _) = workspace.place(path)?.open()?;
+        Ok(io::read_to_string(file).unwrap())
+    }
+
+    #[test]
+    fn paths_inside_are_found() {
+        let (dir, workspace) = set_up();
+        let absolute = dir.path().join("ws/a/file").display().to_string();
+        for path in ["a/file", "./a/../a/file", &absolute] {
+            assert_eq!(read(&workspace, path).unwrap(), "inside", "{path}");
+        }
+    }
+
+    #[test]
+    fn nothing_leads_out() {
+        let (dir, workspace) = set_up();
+        let ws = dir.path().join("ws");
+        symlink("/etc", ws.join("etc")).unwrap();
+        symlink("/etc/passwd", ws.join("passwd")).unwrap();
+        symlink("../other", ws.join("sideways")).unwrap();
+        symlink("../../other/secret", ws.join("a/secret")).unwrap();
+        symlink("../other/new", ws.join("dangling")).unwrap();
+        let other = dir.path().join("other/secret").display().to_string();
+        let dotted = format!("{}/../other/secret", ws.display());
+        let paths = [
+            "../other/secret",
+            "a/../../other/secret",
+            "/etc/passwd",
+            "etc/passwd",
+            "passwd",
+            "sideways/secret",
+            "a/secret",
+            "dangling",
+            "sideways/new/deep",
+            &other,
+            &dotted,
+        ];
+        for path in paths {
+            let outcome = read(&workspace, path);
+            assert!(matches!(outcome, Err(ToolError::Outside(_))), "read {path}: {outcome:?}");
+            let outcome = workspace.write(path, b"broken");
+            assert!(matches!(outcome, Err(ToolError::Outside(_))), "write {path}: {outcome:?}");
+        }
+        let left: Vec<_> = std::fs::read_dir(dir.path().join("other")).unwrap().collect();
+        assert_eq!(left.len(), 1);
+        assert_eq!(std::fs::read_to_string(other).unwrap(), "outside");
+    }
+
+    #[test]
+    fn read_only_roots_are_read_only() {
+        let (dir, workspace) = set_up();
+        let other = dir.path().join("other");
+        std::fs::write(other.join("single"), "one").unwrap();
+        let secret = other.join("secret").display().to_string();
+        let single = other.join("single").display().to_string();
+        let workspace = workspace.with_read_only_root(&other.join("single")).unwrap();
+        assert_eq!(read(&workspace, &single).unwrap(), "one");
+        assert!(matches!(read(&workspace, &secret), Err(ToolError::Outside(_))));
+        let workspace = workspace.with_read_only_root(&other).unwrap();
+        assert_eq!(read(&workspace, &secret).unwrap(), "outside");
+        for path in [&secret, &single] {
+            assert!(matches!(workspace.write(path, b"x"), Err(ToolError::Failed(_))));
+        }
+        assert_eq!(std::fs::read_to_string(&secret).unwrap(), "outside");
+    }
+
+    #[test]
+    fn protected_paths_are_read_but_not_written() {
+        let (dir, workspace) = set_up();
+        let records = dir.path().join("ws/.transcripts");
+        let workspace = workspace.protect(&records);
+        assert!(workspace.write(".transcripts/run/x", b"x").is_err());
+        assert!(!records.exists());
+        std::fs::create_dir_all(records.join("run/results")).unwrap();
+        std::fs::write(records.join("run/results/hash"), "result").unwrap();
+        symlink(".transcripts/run", dir.path().join("ws/alias")).unwrap();
+        symlink("../.transcripts", dir.path().join("ws/a/alias")).unwrap();
+        assert_eq!(read(&workspace, ".transcripts/run/results/hash").unwrap(), "result");
+        for path in [
+            ".transcripts/run/results/hash",
+            "alias/results/hash",
+            "alias/new",
+            "a/alias/run/new",
+            "a/../.transcripts/x/y",
+            ".transcripts",
+        ] {
+            let outcome = workspace.write(path, b"x");
+            assert!(matches!(outcome, Err(ToolError::Failed(_))), "{path}: {outcome:?}");
+        }
+        assert_eq!(read(&workspace, "alias/results/hash").unwrap(), "result");
+    }
+
+    #[test]
+    fn a_write_replaces_the_file_and_keeps_its_mode() {
+        let (dir, workspace) = set_up();
+        let file = dir.path().join("ws/a/file");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o750)).unwrap();
+        symlink("a/file", dir.path().join("ws/link")).unwrap();
+        workspace.write("link", b"new").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o750);
+        assert!(dir.path().join("ws/link").is_symlink());
+        workspace.write("deep/er/file", b"x").unwrap();
+        workspace.write("./top", b"y").unwrap();
+        let names = std::fs::read_dir(dir.path().join("ws/a")).unwrap();
+        assert_eq!(names.count(), 1);
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o444)).unwrap();
+        assert!(matches!(workspace.write("a/file", b"x"), Err(ToolError::Failed(_))));
+        for path in ["a", ".", "", "a/file/below"] {
+            assert!(workspace.write(path, b"x").is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn parallel_edits_are_all_kept() {
+        let (_dir, workspace) = set_up();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let add = |mut content: Vec<u8>| {
+                        content.push(b'+');
+                        Ok((content, ()))
+                    };
+                    workspace.edit("a/file", 100, add).unwrap();
+                });
+            }
+        });
+        assert_eq!(read(&workspace, "a/file").unwrap(), "inside++++++++");
+    }
+
+    #[test]
+    fn paths_are_normalised_for_rules() {
+        assert_eq!(path_arguments("a/b"), ["a/b"]);
+        assert_eq!(path_arguments("./a//../b/."), ["./a//../b/.", "b"]);
+        assert_eq!(path_arguments("../a"), ["../a"]);
+        assert_eq!(path_arguments("/../a/.."), ["/../a/..", "/"]);
+        assert_eq!(path_arguments(""), ["", "."]);
+    }
+}

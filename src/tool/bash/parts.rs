@@ -1,0 +1,127 @@
+//! The texts by which a permission rule may name a command: the whole, and each part of it.
+//!
+//! A textual look, not a shell: quotes are not read, so that a command hidden in a quoted
+//! argument is seen as well. It stops slips, not attackers; a sandbox is for those.
+
+/// Words that stand before a command and are not part of it.
+const LEADING_WORDS: [&str; 10] =
+    ["if", "then", "elif", "else", "while", "until", "do", "time", "!", "{"];
+
+/// The command and its parts, trimmed, without empty ones and repetitions. A part that begins
+/// with assignments is also given without them.
+pub(super) fn parts(command: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut add = |text: &str| {
+        if !text.is_empty() && !found.iter().any(|known| known == text) {
+            found.push(text.to_owned());
+        }
+    };
+    add(command.trim());
+    // A line that is continued is one line.
+    let command = command.replace("\\\n", " ");
+    for part in split(&command) {
+        let part = bare(part);
+        add(part);
+        add(without_assignments(part));
+    }
+    found
+}
+
+/// Splits at `&&`, `||`, `;`, `|`, `&`, line ends and where a substitution begins.
+fn split(command: &str) -> Vec<&str> {
+    let bytes = command.as_bytes();
+    let (mut parts, mut from) = (Vec::new(), 0);
+    for (at, byte) in bytes.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        let next = bytes.get(at + 1);
+        let ends = match byte {
+            b';' | b'|' | b'\n' | b'`' => true,
+            // `2>&1` and `&>file` redirect.
+            b'&' => !matches!(before, Some(b'>' | b'<')) && next != Some(&b'>'),
+            b'(' => matches!(before, Some(b'$' | b'<' | b'>')),
+            _ => false,
+        };
+        if ends {
+            parts.push(&command[from..at]);
+            from = at + 1;
+        }
+    }
+    parts.push(&command[from..]);
+    parts
+}
+
+/// A part without the brackets and words around the command.
+fn bare(part: &str) -> &str {
+    let mut part = part.trim();
+    loop {
+        let inner = part.trim_start_matches('(').trim_start();
+        let word = inner.split_whitespace().next().unwrap_or_default();
+        let inner = match LEADING_WORDS.contains(&word) {
+            true => inner[word.len()..].trim_start(),
+            false => inner,
+        };
+        // A closing bracket belongs to the command if it was opened in it.
+        let opened = inner.matches('(').count();
+        let closed = inner.matches(')').count();
+        let inner = match inner.strip_suffix(')') {
+            Some(inner) if closed > opened => inner.trim_end(),
+            _ => inner,
+        };
+        if inner == part {
+            return part;
+        }
+        part = inner;
+    }
+}
+
+/// A command without the `NAME=value` before it.
+fn without_assignments(mut command: &str) -> &str {
+    loop {
+        let word = command.split_whitespace().next().unwrap_or_default();
+        let name = word.split_once('=').map_or("", |(name, _)| name);
+        let assigns = !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            && !name.starts_with(|c: char| c.is_ascii_digit());
+        if !assigns {
+            return command;
+        }
+        command = command[word.len()..].trim_start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(command: &str, expected: &[&str]) {
+        assert_eq!(parts(command), expected, "{command}");
+    }
+
+    #[test]
+    fn a_command_is_seen_whole_and_in_parts() {
+        check("ls", &["ls"]);
+        check("  ", &[]);
+        check("cd x && rm -rf y", &["cd x && rm -rf y", "cd x", "rm -rf y"]);
+        check("a||b;c|d & e\nf", &["a||b;c|d & e\nf", "a", "b", "c", "d", "e", "f"]);
+        check("rm \\\n -rf y", &["rm \\\n -rf y", "rm   -rf y"]);
+    }
+
+    #[test]
+    fn redirections_do_not_split() {
+        check("make 2>&1", &["make 2>&1"]);
+        check("make &>log", &["make &>log"]);
+    }
+
+    #[test]
+    fn commands_inside_others_are_seen() {
+        check("echo $(rm -rf y)", &["echo $(rm -rf y)", "echo $", "rm -rf y"]);
+        check("echo `rm -rf y`", &["echo `rm -rf y`", "echo", "rm -rf y"]);
+        check("(cd x; rm -rf y)", &["(cd x; rm -rf y)", "cd x", "rm -rf y"]);
+        check(
+            "if true; then rm -rf y; fi",
+            &["if true; then rm -rf y; fi", "true", "rm -rf y", "fi"],
+        );
+        check("A=1 B='x' rm -rf y", &["A=1 B='x' rm -rf y", "rm -rf y"]);
+        check("python -c 'print(1)'", &["python -c 'print(1)'"]);
+    }
+}

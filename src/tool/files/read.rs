@@ -1,0 +1,207 @@
+//! A window of a text file's lines, in bounded memory however large the file and its lines are.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+/// The most lines that are given unless the call names a number: what Claude Code reads at once.
+pub(super) const MAX_LINES: u64 = 2_000;
+
+/// The most characters that are given, line ends included: the read limit of the presets.
+pub(super) const MAX_CHARS: usize = 50_000;
+
+/// How far a file is looked at for a NUL byte before it counts as text; git's number.
+const BINARY_PROBE_BYTES: usize = 8 * 1024;
+
+/// The lines that are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// The first, from 1.
+    pub(super) offset: u64,
+    /// The most of them.
+    pub(super) limit: u64,
+}
+
+/// What reading gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Text {
+    /// The lines.
+    Shown(String),
+    /// Why there are none, as a sentence that goes on from the file's name.
+    Refused(String),
+}
+
+/// Reads a window of a file of `size` bytes. Lines keep their ends. A line that does not fit any
+/// more is left for the next call, but a line that is alone too long is cut.
+pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Text> {
+    let mut file = BufReader::with_capacity(64 * 1024, file);
+    let mut probe = Vec::with_capacity(BINARY_PROBE_BYTES);
+    file.by_ref().take(BINARY_PROBE_BYTES as u64).read_to_end(&mut probe)?;
+    if probe.contains(&0) {
+        return Ok(Text::Refused(format!("is binary ({size} bytes)")));
+    }
+    if probe.is_empty() {
+        return Ok(Text::Shown("(empty file)".to_owned()));
+    }
+    let mut file = io::Cursor::new(probe).chain(file);
+    let mut line = Line::default();
+    let mut number = 0;
+    while number + 1 < window.offset {
+        if !line.next(&mut file)? {
+            let lines = if number == 1 { "1 line" } else { &format!("{number} lines") };
+            return Ok(Text::Refused(format!("has only {lines}")));
+        }
+        number += 1;
+    }
+    let (mut shown, mut chars, mut more) = (String::new(), 0, 0_u64);
+    for taken in 0.. {
+        if !line.next(&mut file)? {
+            if taken == 0 {
+                return Ok(Text::Refused(format!("has only {number} lines")));
+            }
+            break;
+        }
+        if taken < window.limit && line.add_to(&mut shown, &mut chars) {
+            continue;
+        }
+        more = 1 + count_lines(&mut file)?;
+        break;
+    }
+    if more > 0 {
+        let line_break = if shown.ends_with('\n') { "" } else { "\n" };
+        shown.push_str(&format!("{line_break}... ({more} more lines)"));
+    }
+    Ok(Text::Shown(shown))
+}
+
+/// One line, of which no more is kept than could be shown.
+#[derive(Debug, Default)]
+struct Line {
+    kept: Vec<u8>,
+    dropped: u64,
+}
+
+impl Line {
+    /// A character has at most four bytes.
+    const KEPT_BYTES: usize = 4 * MAX_CHARS;
+
+    /// Reads the next line with its end; false at the end of the file.
+    fn next(&mut self, file: &mut impl BufRead) -> io::Result<bool> {
+        self.kept.clear();
+        self.dropped = 0;
+        let most = Self::KEPT_BYTES as u64;
+        let read = file.by_ref().take(most).read_until(b'\n', &mut self.kept)?;
+        if read == Self::KEPT_BYTES && !self.kept.ends_with(b"\n") {
+            self.dropped = skip_line(file)?;
+        }
+        Ok(read > 0)
+    }
+
+    /// Adds the line if it fits, or if nothing was shown yet and it would never fit.
+    fn add_to(&self, shown: &mut String, chars: &mut usize) -> bool {
+        let text = String::from_utf8_lossy(&self.kept);
+        let length = text.chars().count();
+        if self.dropped == 0 && *chars + length <= MAX_CHARS {
+            shown.push_str(&text);
+            *chars += length;
+            return true;
+        }
+        if !shown.is_empty() {
+            return false;
+        }
+        let end = text.char_indices().nth(MAX_CHARS).map_or(text.len(), |(at, _)| at);
+        let cut = (text.len() - end) as u64 + self.dropped;
+        shown.push_str(&text[..end]);
+        shown.push_str(&format!("... ({cut} more bytes in this line)\n"));
+        *chars = MAX_CHARS;
+        true
+    }
+}
+
+/// Passes over the rest of a line and counts its bytes.
+fn skip_line(file: &mut impl BufRead) -> io::Result<u64> {
+    let mut skipped = 0;
+    loop {
+        let buffer = file.fill_buf()?;
+        let end = buffer.iter().position(|b| *b == b'\n').map(|at| at + 1);
+        let used = end.unwrap_or(buffer.len());
+        file.consume(used);
+        skipped += used as u64;
+        if end.is_some() || used == 0 {
+            return Ok(skipped);
+        }
+    }
+}
+
+/// How many lines are left; the last need not end.
+fn count_lines(file: &mut impl BufRead) -> io::Result<u64> {
+    let (mut lines, mut open) = (0, false);
+    loop {
+        let buffer = file.fill_buf()?;
+        let Some(last) = buffer.last() else { return Ok(lines + u64::from(open)) };
+        open = *last != b'\n';
+        lines += buffer.iter().filter(|b| **b == b'\n').count() as u64;
+        let used = buffer.len();
+        file.consume(used);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(text: impl AsRef<[u8]>, offset: u64, limit: u64) -> Text {
+        let bytes = text.as_ref();
+        read(bytes, bytes.len() as u64, Window { offset, limit }).unwrap()
+    }
+
+    fn shown(text: impl AsRef<[u8]>, offset: u64, limit: u64) -> String {
+        match window(text, offset, limit) {
+            Text::Shown(text) => text,
+            Text::Refused(reason) => panic!("refused: {reason}"),
+        }
+    }
+
+    #[test]
+    fn a_window_keeps_the_lines_as_they_are() {
+        assert_eq!(shown("a\r\nb\n", 1, 9), "a\r\nb\n");
+        assert_eq!(shown("a\nb", 1, 2), "a\nb");
+        assert_eq!(shown("a\nb\nc\nd\n", 2, 2), "b\nc\n... (1 more lines)");
+        assert_eq!(shown("a\nb\nc\nd", 1, 1), "a\n... (3 more lines)");
+        assert_eq!(shown("a\n\n\n", 3, 1), "\n");
+        assert_eq!(shown(b"a\xff\n", 1, 9), "a\u{fffd}\n");
+        assert_eq!(shown("", 5, 9), "(empty file)");
+    }
+
+    #[test]
+    fn an_offset_past_the_end_says_how_long_the_file_is() {
+        assert_eq!(window("a\nb\n", 3, 1), Text::Refused("has only 2 lines".to_owned()));
+        assert_eq!(window("a\nb\n", 9, 1), Text::Refused("has only 2 lines".to_owned()));
+        assert_eq!(window("a", 9, 1), Text::Refused("has only 1 line".to_owned()));
+    }
+
+    #[test]
+    fn the_rest_is_counted_in_a_large_file() {
+        let text = "0123456789\n".repeat(100_000);
+        let given = shown(&text, 1, MAX_LINES);
+        assert_eq!(given.lines().count(), 2_001);
+        assert!(given.ends_with("\n... (98000 more lines)"));
+        let given = shown(&text, 1, u64::MAX);
+        assert_eq!(given.lines().count(), MAX_CHARS / 11 + 1);
+        assert!(given.ends_with(&format!("... ({} more lines)", 100_000 - MAX_CHARS / 11)));
+    }
+
+    #[test]
+    fn a_line_that_never_fits_is_cut_and_others_wait() {
+        let long = "é".repeat(300_000);
+        let given = shown(format!("{long}\nnext\n"), 1, 10);
+        assert!(given.starts_with(&"é".repeat(MAX_CHARS)));
+        assert!(given.contains("... (500001 more bytes in this line)\n... (1 more lines)"));
+        let given = shown(format!("first\n{long}\nnext\n"), 1, 10);
+        assert_eq!(given, "first\n... (2 more lines)");
+        assert_eq!(shown(format!("{long}\nnext\n"), 2, 10), "next\n");
+    }
+
+    #[test]
+    fn binary_files_are_refused() {
+        assert_eq!(window(b"a\0b", 1, 1), Text::Refused("is binary (3 bytes)".to_owned()));
+    }
+}

@@ -1,0 +1,249 @@
+//! Searches files line by line, in bounded memory.
+
+use std::io::{self, Read, Seek};
+use std::path::Path;
+use std::sync::Arc;
+
+use grep_matcher::Matcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{pattern, walk};
+use crate::tool::ToolError;
+use crate::tool::blocking::Stoppable;
+use crate::tool::workspace::{Place, Workspace};
+
+/// The most lines that are given unless the call names a number: what fits in a preview's worth
+/// of reading several times over.
+pub(super) const LIMIT: u64 = 1_000;
+
+/// The most lines that a call may ask for: they are held in memory.
+pub(super) const MAX_LIMIT: u64 = 10_000;
+
+/// The longest line that is given whole, in characters: longer ones are seldom written by hand.
+const MAX_LINE_CHARS: usize = 500;
+
+/// How much of a longer line is shown before the match, in bytes.
+const BEFORE_MATCH_BYTES: usize = 200;
+
+/// The longest line that is searched, in bytes; files with longer ones are named as not searched.
+const MAX_LINE_BYTES: usize = 64 << 20;
+
+/// How far a file is looked at for a NUL byte before it counts as text; git's number.
+const BINARY_PROBE_BYTES: u64 = 8 * 1024;
+
+/// How many files that could not be searched are named.
+const MAX_NAMED: usize = 5;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GrepArguments {
+    pattern: String,
+    path: Option<String>,
+    glob: Option<String>,
+    #[serde(default)]
+    output_mode: Mode,
+    #[serde(default)]
+    ignore_case: bool,
+    limit: Option<std::num::NonZeroU64>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    #[default]
+    Content,
+    Files,
+    Count,
+}
+
+/// Searches, and gives what the model reads.
+pub(super) fn grep(
+    workspace: &Arc<Workspace>,
+    asked: &GrepArguments,
+    stop: &CancellationToken,
+) -> Result<String, ToolError> {
+    let matcher = RegexMatcherBuilder::new()
+        .case_insensitive(asked.ignore_case)
+        .line_terminator(Some(b'\n'))
+        .build(&asked.pattern);
+    let matcher = matcher.map_err(|error| ToolError::Arguments(error.to_string()))?;
+    let only = asked.glob.as_deref().map(|glob| match glob.contains('/') {
+        true => pattern(glob.trim_start_matches("./")),
+        // Without a slash a name is meant, wherever the file is.
+        false => pattern(&format!("**/{glob}")),
+    });
+    let only = only.transpose()?;
+    let place = workspace.place(asked.path.as_deref().unwrap_or("."))?;
+    let walk = walk::Walk::new(workspace, &place, false)?;
+    let mut search = Search {
+        place: &place,
+        matcher,
+        searcher: SearcherBuilder::new()
+            .line_number(true)
+            .binary_detection(BinaryDetection::quit(0))
+            .heap_limit(Some(MAX_LINE_BYTES))
+            .build(),
+        mode: asked.output_mode,
+        left: asked.limit.map_or(LIMIT, std::num::NonZeroU64::get).min(MAX_LIMIT),
+        text: String::new(),
+        cut: false,
+        unsearched: Vec::new(),
+        stop,
+    };
+    let limit = search.left;
+    walk.files(stop, &mut |path: &Path, below: &Path| {
+        // A file that the call names itself has no path below the start.
+        let named = below.as_os_str().is_empty();
+        if named || only.as_ref().is_none_or(|only| only.is_match(below)) {
+            search.file(path)?;
+        }
+        Ok(!search.cut)
+    })?;
+    Ok(search.told(limit))
+}
+
+/// A search under way.
+struct Search<'a> {
+    place: &'a Place<'a>,
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    mode: Mode,
+    /// How many lines may still be given.
+    left: u64,
+    text: String,
+    /// Whether there was more than could be given.
+    cut: bool,
+    unsearched: Vec<String>,
+    stop: &'a CancellationToken,
+}
+
+impl Search<'_> {
+    fn file(&mut self, path: &Path) -> Result<(), ToolError> {
+        let name = self.place.shown(path);
+        let searched = self.search(path, &name);
+        if self.stop.is_cancelled() {
+            return Err(ToolError::Cancelled);
+        }
+        let Err(error) = searched else { return Ok(()) };
+        if self.unsearched.len() < MAX_NAMED {
+            self.unsearched.push(format!("(could not search {name}: {error})\n"));
+        }
+        Ok(())
+    }
+
+    fn search(&mut self, path: &Path, name: &str) -> io::Result<()> {
+        let mut file = self.place.open_beside(path)?;
+        let mut probe = Vec::new();
+        file.by_ref().take(BINARY_PROBE_BYTES).read_to_end(&mut probe)?;
+        if probe.contains(&0) {
+            return Ok(());
+        }
+        file.rewind()?;
+        let mut found = Found {
+            name,
+            matcher: &self.matcher,
+            mode: self.mode,
+            left: self.left,
+            text: &mut self.text,
+            count: 0,
+            cut: false,
+        };
+        let file = Stoppable::new(file, self.stop);
+        self.searcher.search_reader(&self.matcher, file, &mut found)?;
+        let (count, cut) = (found.count, found.cut);
+        match self.mode {
+            Mode::Content => {
+                self.left -= count;
+                self.cut |= cut;
+            }
+            Mode::Files | Mode::Count if count == 0 => {}
+            Mode::Files | Mode::Count if self.left == 0 => self.cut = true,
+            Mode::Files => {
+                self.left -= 1;
+                self.text.push_str(&format!("{name}\n"));
+            }
+            Mode::Count => {
+                self.left -= 1;
+                self.text.push_str(&format!("{name}:{count}\n"));
+            }
+        }
+        Ok(())
+    }
+
+    fn told(mut self, limit: u64) -> String {
+        if self.text.is_empty() {
+            self.text.push_str("(no matches)");
+            if !self.unsearched.is_empty() {
+                self.text.push('\n');
+            }
+        }
+        for file in &self.unsearched {
+            self.text.push_str(file);
+        }
+        if self.cut {
+            let lines = if limit == 1 { "line" } else { "lines" };
+            let hint = if limit < MAX_LIMIT { " or raise `limit`" } else { "" };
+            let cut = format!("... (stopped after {limit} {lines}; narrow the search{hint})");
+            self.text.push_str(&cut);
+        }
+        self.text
+    }
+}
+
+/// The matches of one file.
+struct Found<'a> {
+    name: &'a str,
+    matcher: &'a RegexMatcher,
+    mode: Mode,
+    left: u64,
+    text: &'a mut String,
+    count: u64,
+    cut: bool,
+}
+
+impl Sink for Found<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        match self.mode {
+            Mode::Content if self.count == self.left => {
+                self.cut = true;
+                return Ok(false);
+            }
+            Mode::Content => {
+                let number = found.line_number().unwrap_or_default();
+                self.text.push_str(&format!("{}:{number}:", self.name));
+                self.push_line(found.bytes());
+            }
+            Mode::Files | Mode::Count => {}
+        }
+        self.count += 1;
+        Ok(!matches!(self.mode, Mode::Files))
+    }
+}
+
+impl Found<'_> {
+    /// Adds a line; of a long one the part around the match.
+    fn push_line(&mut self, line: &[u8]) {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let text = String::from_utf8_lossy(&line[..line.len().min(4 * MAX_LINE_CHARS)]);
+        if line.len() <= 4 * MAX_LINE_CHARS && text.chars().count() <= MAX_LINE_CHARS {
+            self.text.push_str(&text);
+            self.text.push('\n');
+            return;
+        }
+        let at = self.matcher.find(line).ok().flatten().map_or(0, |found| found.start());
+        let mut from = at.saturating_sub(BEFORE_MATCH_BYTES);
+        while from > 0 && line[from] & 0xc0 == 0x80 {
+            from -= 1;
+        }
+        let part = &line[from..line.len().min(from + 4 * MAX_LINE_CHARS)];
+        let part: String = String::from_utf8_lossy(part).chars().take(MAX_LINE_CHARS).collect();
+        let before = if from > 0 { "..." } else { "" };
+        self.text.push_str(&format!("{before}{part}... (line of {} bytes)\n", line.len()));
+    }
+}

@@ -1,0 +1,103 @@
+//! The files below a directory of the workspace, sorted, without what `.gitignore` names.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ignore::{DirEntry, WalkBuilder};
+use tokio_util::sync::CancellationToken;
+
+use crate::tool::ToolError;
+use crate::tool::workspace::{Place, Workspace};
+
+/// What is done with each file: gets its absolute path and its path below the start; false ends
+/// the walk.
+pub(super) type Visit<'a> = &'a mut dyn FnMut(&Path, &Path) -> Result<bool, ToolError>;
+
+/// A walk that is about to begin.
+#[derive(Debug)]
+pub(super) struct Walk {
+    root: PathBuf,
+    start: PathBuf,
+    hidden: bool,
+    skipped: Vec<PathBuf>,
+}
+
+impl Walk {
+    /// Prepares a walk from `place`, which must exist; `hidden` takes in files whose names begin
+    /// with a dot. Protected directories are passed over unless the walk begins inside one.
+    pub(super) fn new(
+        workspace: &Arc<Workspace>,
+        place: &Place<'_>,
+        hidden: bool,
+    ) -> Result<Self, ToolError> {
+        let start = place.real_path()?;
+        let mut skipped = workspace.protected_paths();
+        skipped.retain(|path| !start.starts_with(path));
+        Ok(Self { root: place.root_path().to_owned(), start, hidden, skipped })
+    }
+
+    /// Visits the files in order. A start that is itself ignored or hidden was named on purpose
+    /// and is walked all the same.
+    pub(super) fn files(
+        &self,
+        stop: &CancellationToken,
+        visit: Visit<'_>,
+    ) -> Result<(), ToolError> {
+        if self.start.is_file() {
+            if stop.is_cancelled() {
+                return Err(ToolError::Cancelled);
+            }
+            return visit(&self.start, Path::new("")).map(|_| ());
+        }
+        // From the root, so that the ignore files on the way to the start are heeded.
+        if !self.files_from(&self.root, stop, visit)? {
+            self.files_from(&self.start, stop, visit)?;
+        }
+        Ok(())
+    }
+
+    /// Says whether the start was reached.
+    fn files_from(
+        &self,
+        from: &Path,
+        stop: &CancellationToken,
+        visit: Visit<'_>,
+    ) -> Result<bool, ToolError> {
+        let mut reached = false;
+        // A directory that may not be read has no files for us.
+        for entry in self.builder(from).build().filter_map(Result::ok) {
+            if stop.is_cancelled() {
+                return Err(ToolError::Cancelled);
+            }
+            let Ok(below) = entry.path().strip_prefix(&self.start) else { continue };
+            reached = true;
+            // Links are neither followed nor listed.
+            let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+            if is_file && !visit(entry.path(), below)? {
+                break;
+            }
+        }
+        Ok(reached)
+    }
+
+    fn builder(&self, from: &Path) -> WalkBuilder {
+        let (start, skipped) = (self.start.clone(), self.skipped.clone());
+        let wanted = move |entry: &DirEntry| {
+            let path = entry.path();
+            (path.starts_with(&start) || start.starts_with(path))
+                && !skipped.iter().any(|skipped| path.starts_with(skipped))
+                && (entry.depth() == 0 || entry.file_name() != ".git")
+        };
+        let mut builder = WalkBuilder::new(from);
+        builder
+            .hidden(!self.hidden)
+            // What lies above the root is none of the run's business.
+            .parents(false)
+            .git_global(false)
+            .require_git(false)
+            .follow_links(false)
+            .sort_by_file_name(std::cmp::Ord::cmp)
+            .filter_entry(wanted);
+        builder
+    }
+}
