@@ -308,7 +308,7 @@ pub(super) mod tests {
                 env: Arc::new(BTreeMap::from([("TOOL_TEST".to_owned(), "set".to_owned())])),
                 skills: self.skills.clone().into(),
                 timeout: Duration::from_secs(60),
-                grace_period: Duration::from_secs(5),
+                grace_period: Duration::from_secs(60),
                 cancel: CancellationToken::new(),
             }
         }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
-use tokio::time::Instant;
 
 /// How often a group is looked at while it has time to end: much shorter than any grace period
 /// that a person would set.
@@ -54,13 +53,13 @@ impl Group {
         signal(self.id, Signal::TERM);
         // A stopped process would not get the signal before.
         signal(self.id, Signal::CONT);
-        let deadline = Instant::now() + grace;
-        while self.is_alive().await {
-            if Instant::now() >= deadline {
-                signal(self.id, Signal::KILL);
-                return;
+        let ended = async {
+            while self.is_alive().await {
+                tokio::time::sleep(POLL).await;
             }
-            tokio::time::sleep(POLL).await;
+        };
+        if tokio::time::timeout(grace, ended).await.is_err() {
+            signal(self.id, Signal::KILL);
         }
     }
 }
@@ -100,4 +99,35 @@ fn has_members(group: Pid) -> bool {
         }
     }
     !looked
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::Command;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_group_is_known_while_it_lives_and_killed_when_dropped() {
+        let mut child = Command::new("sleep").arg("300").process_group(0).spawn().unwrap();
+        let mut group = Group::led_by(child.id()).unwrap();
+        let id = i32::try_from(child.id()).unwrap();
+        assert!(LIVE.lock().contains(&id));
+        assert!(group.is_alive().await);
+        drop(group);
+        assert!(!LIVE.lock().contains(&id));
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        assert!(!has_members(Pid::from_raw(id).unwrap()));
+    }
+
+    #[tokio::test]
+    async fn zombies_do_not_count() {
+        let mut child = Command::new("sleep").arg("300").process_group(0).spawn().unwrap();
+        let mut group = Group::led_by(child.id()).unwrap();
+        // Nobody has reaped the child when this returns.
+        group.end(Duration::from_secs(60)).await;
+        assert!(group.gone);
+        assert_eq!(child.wait().unwrap().signal(), Some(15));
+    }
 }

@@ -114,9 +114,9 @@ async fn a_failure_has_a_shorter_limit() {
 async fn a_timeout_ends_the_group_and_keeps_the_output() {
     let bench = Bench::new();
     let begun = Instant::now();
-    let input = json!({"command": GRANDCHILD, "timeout_s": 0.5});
+    let input = json!({"command": GRANDCHILD, "timeout_s": 2});
     let output = bench.call("bash", input).await.unwrap();
-    assert_eq!(output.text, "Error: Timeout (0.5s)\nready\n");
+    assert_eq!(output.text, "Error: Timeout (2s)\nready\n");
     assert_eq!((output.is_error, output.exit_code), (true, None));
     assert_gone(&noted(&bench.path("pid")).await).await;
     // The polite signal was enough.
@@ -127,11 +127,11 @@ async fn a_timeout_ends_the_group_and_keeps_the_output() {
 async fn a_deaf_process_is_killed_after_the_grace() {
     let bench = Bench::new();
     let mut context = bench.context();
-    context.timeout = Duration::from_millis(300);
+    context.timeout = Duration::from_secs(2);
     context.grace_period = Duration::from_millis(200);
     let command = "trap '' TERM; sh -c 'echo $$ > pid; exec sleep 300'";
     let output = run_command(command, &context).await.unwrap();
-    assert_eq!(output.text, "Error: Timeout (0.3s)\n");
+    assert_eq!(output.text, "Error: Timeout (2s)\n");
     assert_gone(&noted(&bench.path("pid")).await).await;
 }
 
@@ -139,8 +139,10 @@ async fn a_deaf_process_is_killed_after_the_grace() {
 async fn the_polite_signal_lets_a_process_clean_up() {
     let bench = Bench::new();
     let command = "trap 'echo cleaned; exit 0' TERM; echo $$ > pid; while :; do sleep 0.01; done";
-    let output = bench.call("bash", json!({"command": command, "timeout_s": 0.5})).await.unwrap();
-    assert_eq!(output.text, "Error: Timeout (0.5s)\ncleaned\n");
+    let output = bench.call("bash", json!({"command": command, "timeout_s": 2})).await.unwrap();
+    // Some shells say that the `sleep` was terminated, too.
+    assert!(output.text.starts_with("Error: Timeout (2s)\n"), "{}", output.text);
+    assert!(output.text.ends_with("cleaned\n"), "{}", output.text);
 }
 
 #[tokio::test]
@@ -170,7 +172,8 @@ async fn a_dropped_call_kills_its_group() {
 async fn what_holds_the_output_open_is_ended() {
     let bench = Bench::new();
     let begun = Instant::now();
-    let command = "sh -c 'echo $$ > pid; exec sleep 300' & echo started";
+    let command = "sh -c 'echo $$ > pid; exec sleep 300' & \
+                   while [ ! -s pid ]; do sleep 0.01; done; echo started";
     let output = bench.call("bash", json!({"command": command})).await.unwrap();
     let note = "(background processes were left and have been ended)";
     assert_eq!(output.text, format!("started\n{note}"));
