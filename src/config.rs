@@ -4,8 +4,8 @@
 //! spent; nothing here prints, calls a model or touches the network. Actors never see these types,
 //! only the values they need.
 //!
-//! What the user wrote is a tree of values with places ([`raw`]); its layers are merged by figment
-//! ([`layers`]); the keys are checked one by one ([`schema`], [`check`]); then each section is
+//! What the user wrote is a tree of values with places (`raw`); its layers are merged by figment
+//! (`layers`); the keys are checked one by one (`schema`, `check`); then each section is
 //! turned into what the program needs, and what it names is resolved.
 
 mod agents;
@@ -319,7 +319,7 @@ fn layered(mut tree: Table, sources: &Sources, start: &Place, problems: &mut Pro
         let all = profiles.as_ref().and_then(|entry| entry.node.table());
         profile(name, all, start, problems)
     });
-    let environment = layers::environment(&sources.environment, &tree, problems);
+    let environment = layers::environment(&sources.environment, &tree);
     let flags = layers::flags(&sources.overrides);
     check::overlay(&environment.tree, "", problems);
     check::overlay(&flags.tree, "", problems);
@@ -435,8 +435,9 @@ fn env(
     let values = serde_json::json!({ "inputs": inputs });
     let mut all = BTreeMap::new();
     for entry in &tree.section("env").0 {
+        let before = problems.count();
         scope.check(&entry.node, Language::Template, problems);
-        let Some(text) = entry.node.text() else { continue };
+        let Some(text) = entry.node.text().filter(|_| problems.count() == before) else { continue };
         match template::render(text, &values) {
             Ok(rendered) => {
                 all.insert(entry.key.clone(), rendered);
@@ -484,3 +485,6 @@ fn state_dir_of(tree: &Table, root: &Path, sources: &Sources) -> PathBuf {
     let variable = sources.environment.get("CALLSHEET_STATE_DIR").filter(|dir| !dir.is_empty());
     variable.map_or_else(|| root.join(text), |dir| here(dir))
 }
+
+#[cfg(test)]
+mod tests;

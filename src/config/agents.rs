@@ -65,7 +65,7 @@ fn agent(
 ) -> Option<AgentSpec> {
     let instructions = instructions(setting.root, name, entry, table, problems);
     let sub_agents = sub_agents(setting.tree, table, problems);
-    let mut tools = tools(setting.sources, table, problems);
+    let mut tools = tools(setting, table, problems);
     let has_sub_agents = table.get("sub_agents").is_some() && !sub_agents.is_empty();
     add_steps(table, has_sub_agents, &mut tools, problems);
     tools.sort();
@@ -111,7 +111,8 @@ fn instructions(
             files::read(&path, &file.node.place, problems).unwrap_or_default()
         }
         (None, None) => {
-            if table.get("instructions").is_none() {
+            // A remote agent has none; that it is not built is said at its address.
+            if ["instructions", "a2a_url"].iter().all(|key| table.get(key).is_none()) {
                 let message = format!("agent `{name}` has no instructions");
                 let help = Some("add `instructions` or `instructions_file`".to_owned());
                 problems.error_help("missing_field", &entry.key_place, message, help);
@@ -147,10 +148,10 @@ fn sub_agents(tree: &Table, table: &Table, problems: &mut Problems) -> Vec<Name>
     all
 }
 
-fn tools(sources: &Sources, table: &Table, problems: &mut Problems) -> Vec<Name> {
+fn tools(setting: Setting<'_>, table: &Table, problems: &mut Problems) -> Vec<Name> {
     let mut all = Vec::new();
     for (text, place) in table.texts("tools") {
-        let extra = sources.extra_tools.iter().map(Name::as_str);
+        let extra = extra_tools(setting);
         if LATER_TOOLS.contains(&text) {
             let message = format!("the tool `{text}` is not available in this version");
             problems.error("not_built", place, message);
@@ -162,6 +163,13 @@ fn tools(sources: &Sources, table: &Table, problems: &mut Problems) -> Vec<Name>
         all.extend(Name::new(text));
     }
     all
+}
+
+/// The tools that the program brings along, and those of `[tools]`: the section is not built, which
+/// is said once, where it stands.
+fn extra_tools(setting: Setting<'_>) -> impl Iterator<Item = &str> + Clone {
+    let own = setting.tree.section("tools").0.iter().map(|entry| entry.key.as_str());
+    setting.sources.extra_tools.iter().map(Name::as_str).chain(own)
 }
 
 /// Adds the tools that follow from other keys: to have somebody to delegate to, or a skill to
@@ -287,7 +295,7 @@ fn rules(table: &Table, key: &str, setting: Setting<'_>, problems: &mut Problems
     for (text, place) in table.texts(key) {
         match Rule::parse(text) {
             Ok(rule) => {
-                names_a_tool(text, place, setting.sources, problems);
+                names_a_tool(text, place, setting, problems);
                 all.push(rule);
             }
             Err(error) => problems.error("bad_rule", place, error.to_string()),
@@ -297,9 +305,9 @@ fn rules(table: &Table, key: &str, setting: Setting<'_>, problems: &mut Problems
 }
 
 /// Warns of a rule that can never match, because it names no tool that there is.
-fn names_a_tool(rule: &str, place: &Place, sources: &Sources, problems: &mut Problems) {
+fn names_a_tool(rule: &str, place: &Place, setting: Setting<'_>, problems: &mut Problems) {
     let tool = rule.split('(').next().unwrap_or_default().trim();
-    let extra = sources.extra_tools.iter().map(Name::as_str);
+    let extra = extra_tools(setting);
     let mut known = TOOLS.into_iter().chain(LATER_TOOLS).chain(extra.clone());
     if Name::new(tool).is_ok() && !known.any(|known| known == tool) {
         let help = names::nearest(tool, TOOLS.into_iter().chain(extra));

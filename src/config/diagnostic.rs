@@ -160,6 +160,14 @@ impl Place {
         Self { text, span, origin: Some(origin.into()) }
     }
 
+    /// The name that stands before the `=` of a value outside files, without the value: a mistyped
+    /// name must not show the key that it holds.
+    pub(super) fn name_only(&self) -> Self {
+        let name = self.text.inner().get(..self.span.start.saturating_sub(1)).unwrap_or_default();
+        let text = Arc::new(NamedSource::new(self.text.name(), name.to_owned()));
+        Self { text, span: 0..name.len(), origin: self.origin.clone() }
+    }
+
     /// The text as it was written, quotes included.
     pub(super) fn written(&self) -> &str {
         self.text.inner().get(self.span.clone()).unwrap_or_default()
@@ -211,14 +219,18 @@ impl Problems {
         self.0.push(diagnostic);
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The warnings, or everything if there is an error among them. The order is that of `files`,
     /// then that of the text.
     pub(super) fn settle(mut self, files: &[Text]) -> Result<Vec<Diagnostic>, Diagnostics> {
         let rank = |d: &Diagnostic| {
             let file = files.iter().position(|f| f.name() == d.file).unwrap_or(files.len());
-            (file, d.line, d.column)
+            (file, d.file.clone(), d.line, d.column, d.severity)
         };
-        self.0.sort_by_key(rank);
+        self.0.sort_by_cached_key(rank);
         self.0.dedup_by(|a, b| a.code == b.code && rank(a) == rank(b) && a.message == b.message);
         match self.0.iter().any(|d| d.severity == Severity::Error) {
             true => Err(Diagnostics(self.0)),
@@ -260,8 +272,8 @@ mod tests {
         let handler = miette::NarratableReportHandler::new();
         handler.render_report(&mut out, &diagnostic).expect("renders");
         assert!(out.contains("unknown key `nam`"), "{out}");
-        assert!(out.contains("line 2: nam = 'x'"), "{out}");
-        assert!(out.contains("starting at line 2, column 1"), "{out}");
+        assert!(out.contains("snippet line 2: nam = 'x'"), "{out}");
+        assert!(out.contains("label at line 2, columns 1 to 3"), "{out}");
         assert!(out.contains("did you mean `name`?"), "{out}");
     }
 

@@ -10,10 +10,9 @@ use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 use miette::NamedSource;
 
-use super::diagnostic::{Place, Problems};
-use super::names;
+use super::diagnostic::Place;
 use super::raw::{Entry, Node, Raw, Table};
-use super::schema::ROOT;
+use super::schema::{FILE_ONLY, ROOT};
 use crate::spec::Limits;
 
 /// The beginning of the variables that set configuration keys.
@@ -134,32 +133,23 @@ pub(super) fn built_in() -> Layer {
 
 /// The layer of the `CALLSHEET_*` variables: `__` stands between the levels. A name in capitals
 /// finds the key of the file that it means, whatever its case.
-pub(super) fn environment(
-    variables: &BTreeMap<String, String>,
-    file: &Table,
-    problems: &mut Problems,
-) -> Layer {
+pub(super) fn environment(variables: &BTreeMap<String, String>, file: &Table) -> Layer {
     let mut tree = Table::default();
     for (variable, text) in variables {
         let Some(rest) = variable.strip_prefix(PREFIX) else { continue };
         if rest.is_empty() || NOT_KEYS.contains(&variable.as_str()) {
             continue;
         }
-        // A variable of one word that is no key is somebody else's, unless it looks like a slip.
+        // A variable of one word that is no key is somebody else's.
         let top = rest.to_ascii_lowercase();
-        if !rest.contains("__") && !ROOT.iter().any(|field| field.key == top) {
-            if let Some(near) = names::nearest(&top, ROOT.iter().map(|field| field.key)) {
-                let place = Place::outside("environment", "", variable, "the environment");
-                let help = format!("did you mean `{PREFIX}{}`?", near.to_ascii_uppercase());
-                let message = format!("`{variable}` sets no key");
-                problems.warning("unknown_key", &place, message, Some(help));
-            }
+        let is_key = ROOT.iter().any(|field| field.key == top) && !FILE_ONLY.contains(&&*top);
+        if !rest.contains("__") && !is_key {
             continue;
         }
         let place = Place::outside("environment", &format!("{variable}="), text, variable);
         let Ok(value) = text.parse::<Value>();
         let mut node = Node::from_figment(&value, &place);
-        if !matches!(node.raw, Raw::Text(_) | Raw::List(_) | Raw::Table(_)) {
+        if !matches!(node.raw, Raw::Text(_)) {
             node.unquoted = Some(text.clone());
         }
         insert(&mut tree, &resolve(rest, file), node);
@@ -194,9 +184,7 @@ pub(super) fn flags(overrides: &[(String, toml::Value)]) -> Layer {
 
 fn insert(tree: &mut Table, path: &[String], node: Node) {
     let Some((key, rest)) = path.split_first() else { return };
-    // What stands before the `=`.
-    let name = 0..node.place.span.start.saturating_sub(1);
-    let key_place = Place { span: name, ..node.place.clone() };
+    let key_place = node.place.name_only();
     let at = tree.0.iter().position(|entry| entry.key == *key).unwrap_or_else(|| {
         let raw = Raw::Table(Table::default());
         let empty = Node::new(raw, key_place.clone());
@@ -259,7 +247,7 @@ mod tests {
             ("HOME", "/"),
         ];
         let variables = variables.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        let tree = environment(&variables, &file.tree, &mut Problems::default()).tree;
+        let tree = environment(&variables, &file.tree).tree;
         assert_eq!(tree.section("agents").section("fix-it").text("model"), Some("5"));
         assert_eq!(tree.section("env").text("FOO"), Some("2"));
         assert_eq!(tree.section("limits").whole::<u32>("max_concurrency"), Some(2));

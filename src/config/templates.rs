@@ -87,6 +87,7 @@ impl Scope<'_> {
                     problems.error("not_built", &name_place(node, &name), message);
                 }
                 (function, None) if FUNCTIONS.contains(&function) => {}
+                (item, _) if self.is_item(item) => {}
                 _ => self.undefined(node, &name, problems),
             }
         }
@@ -194,6 +195,14 @@ impl Scope<'_> {
         }
     }
 
+    /// Whether a name stands for the item of a fan-out: that it is not built is said at its key.
+    fn is_item(&self, name: &str) -> bool {
+        let own = self.task.and_then(|task| self.tasks.get(task)?.node.table());
+        own.is_some_and(|own| {
+            own.get("foreach").is_some() && name == own.text("foreach_as").unwrap_or("item")
+        })
+    }
+
     fn undefined(&self, node: &Node, name: &str, problems: &mut Problems) {
         let root = name.split('.').next().unwrap_or_default();
         let help = match (self.task, names::nearest(root, ["inputs", "tasks", "run"])) {
@@ -207,7 +216,10 @@ impl Scope<'_> {
 }
 
 fn is_text(task: Option<&Table>) -> bool {
-    task.and_then(|task| task.text("output")).is_none_or(|format| format == "text")
+    // A schema will mean JSON; that it is not built is said at its key.
+    task.is_none_or(|task| {
+        task.get("output_schema").is_none() && task.text("output").is_none_or(|it| it == "text")
+    })
 }
 
 /// Where a name stands in the text; the start of the text when it is written in another way.
