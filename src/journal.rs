@@ -170,7 +170,7 @@ pub(crate) mod testing {
 
     pub(crate) fn turn(agent: &str, turn: u32) -> Draft {
         let task = Name::new("work").expect("a name");
-        Draft::agent(&task, &AgentId::from_text(agent), TurnStarted { turn })
+        Draft::agent(&task, &AgentId::from_text(agent), TurnStarted { turn, message: None })
     }
 
     pub(crate) fn record(seq: u64, draft: Draft) -> Record {

@@ -67,12 +67,21 @@ impl Rule {
         Ok(Self { text: text.to_owned(), tool, argument })
     }
 
-    /// Whether the rule speaks of a call of `tool` with these arguments, the texts by which a
-    /// rule may name it (a command and its parts, a path as written and as resolved).
+    /// Whether the rule speaks of some part of a call of `tool`: enough to ask or to deny.
     #[must_use]
-    pub fn matches(&self, tool: &str, arguments: &[&str]) -> bool {
+    pub fn touches(&self, tool: &str, arguments: &[&str]) -> bool {
         self.tool.is_match(tool)
             && self.argument.as_ref().is_none_or(|glob| arguments.iter().any(|a| glob.is_match(a)))
+    }
+
+    /// Whether the rule speaks of all of a call of `tool`: needed to allow, so that a command which
+    /// is allowed cannot carry another one along.
+    #[must_use]
+    pub fn covers(&self, tool: &str, arguments: &[&str]) -> bool {
+        let all = |glob: &GlobMatcher| {
+            !arguments.is_empty() && arguments.iter().all(|argument| glob.is_match(argument))
+        };
+        self.tool.is_match(tool) && self.argument.as_ref().is_none_or(all)
     }
 }
 
@@ -156,25 +165,19 @@ impl Default for Permissions {
 }
 
 impl Permissions {
-    /// Judges a call: deny beats ask beats allow; the agent's own allow settles an ask. A denial
-    /// or a question names the rule that made it.
+    /// Judges a call, named by all its `arguments` (a command and its parts, a path): deny beats ask
+    /// beats allow; the agent's own allow settles an ask. Gives the rule that decided, if one did.
     #[must_use]
     pub fn judge(&self, tool: &str, arguments: &[&str]) -> (Verdict, Option<&Rule>) {
-        let find = |rules: &'_ [Rule]| -> Option<usize> {
-            rules.iter().position(|rule| rule.matches(tool, arguments))
-        };
-        if let Some(at) = find(&self.deny) {
-            return (Verdict::Deny, self.deny.get(at));
+        let own = self.own_allow.iter().find(|rule| rule.covers(tool, arguments));
+        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(tool, arguments)) {
+            return (Verdict::Deny, Some(rule));
         }
-        let own = find(&self.own_allow).and_then(|at| self.own_allow.get(at));
-        if let Some(at) = find(&self.ask) {
-            return match own {
-                Some(rule) => (Verdict::Allow, Some(rule)),
-                None => (Verdict::Ask, self.ask.get(at)),
-            };
+        if let Some(rule) = self.ask.iter().find(|rule| rule.touches(tool, arguments)) {
+            return own.map_or((Verdict::Ask, Some(rule)), |own| (Verdict::Allow, Some(own)));
         }
-        if let Some(at) = find(&self.allow) {
-            return (Verdict::Allow, self.allow.get(at));
+        if let Some(rule) = self.allow.iter().find(|rule| rule.covers(tool, arguments)) {
+            return (Verdict::Allow, Some(rule));
         }
         match (self.default, own) {
             (Verdict::Ask, Some(rule)) => (Verdict::Allow, Some(rule)),
@@ -209,6 +212,15 @@ mod tests {
         permissions.own_allow = rules(&["bash"]);
         assert_eq!(judge(&permissions, "bash", "git push origin"), Verdict::Allow);
         assert_eq!(judge(&permissions, "bash", "rm -rf /tmp/x"), Verdict::Deny);
+    }
+
+    #[test]
+    fn an_allowed_command_carries_no_other_along() {
+        let permissions = Permissions { allow: rules(&["bash(ls*)"]), ..Permissions::default() };
+        let judge = |arguments: &[&str]| permissions.judge("bash", arguments).0;
+        assert_eq!(judge(&["ls -l"]), Verdict::Allow);
+        assert_eq!(judge(&["ls; rm -rf y", "ls", "rm -rf y"]), Verdict::Ask);
+        assert_eq!(judge(&[]), Verdict::Ask);
     }
 
     #[test]

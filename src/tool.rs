@@ -126,8 +126,9 @@ pub trait Tool: Send + Sync {
     /// What the model is told, and what callsheet must know.
     fn spec(&self) -> &ToolSpec;
 
-    /// The texts by which permission rules may name a call: a command, a path.
-    fn permission_arguments(&self, _input: &Json) -> Vec<String> {
+    /// The texts by which permission rules may name a call: a command and its parts, a path. A rule
+    /// that allows must fit all of them; one that asks or denies, any.
+    fn permission_arguments(&self, _input: &Json, _workspace: &Workspace) -> Vec<String> {
         Vec::new()
     }
 

@@ -159,7 +159,8 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
 async fn denial(context: &StepContext, name: &str, input: &Json) -> Option<String> {
     let spec = context.spec.as_ref()?;
     let tool = context.services.tools.get(name);
-    let texts = tool.map(|tool| tool.permission_arguments(input)).unwrap_or_default();
+    let texts = tool.map(|tool| tool.permission_arguments(input, &context.services.workspace));
+    let texts = texts.unwrap_or_default();
     let texts: Vec<_> = texts.iter().map(String::as_str).collect();
     let (verdict, rule) = spec.permissions.judge(name, &texts);
     let because = rule.map_or_else(

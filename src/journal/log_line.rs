@@ -308,6 +308,7 @@ mod tests {
             edit: Edit::Replace { from: 0, to: 1, with: Vec::new() },
             before_tokens: 51_200,
             after_tokens: 8_000,
+            model: crate::id::Name::new("m").expect("a name"),
             usage: Usage::default(),
             cost_usd: None,
         };

@@ -13,6 +13,8 @@ use crate::turn::{AgentSpawned, Program, ToolFinished, ToolIntended};
 /// What is needed to go on with one agent's transcript.
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
+    /// Whether the agent runs a command: nobody speaks then, so it has a log but no messages.
+    is_command: bool,
     turn: u32,
     /// The calls of the turn, by their place, each with its result once there is one.
     calls: BTreeMap<u32, Option<Json>>,
@@ -22,15 +24,25 @@ impl Transcript {
     /// Takes the agent's next record, and appends the line of the message that it completes.
     pub fn fold(&mut self, record: &Record, out: &mut Vec<u8>) {
         if let Event::AgentSpawned(AgentSpawned { program, .. }) = &record.event {
-            if let Program::Model { prompt, .. } = program {
-                let message = Json::encode(&Message::user(prompt.as_str()));
+            match program {
+                Program::Model { prompt, .. } => {
+                    let message = Json::encode(&Message::user(prompt.as_str()));
+                    write_line(record, &[message.as_str()], out);
+                }
+                Program::Command { .. } => self.is_command = true,
+            }
+        } else if let Event::TurnStarted(started) = &record.event {
+            if let Some(message) = &started.message {
                 write_line(record, &[message.as_str()], out);
             }
         } else if let Event::ModelResponded(responded) = &record.event {
-            write_line(record, &[responded.message.as_str()], out);
-        } else if let Event::ToolIntended(intended) = &record.event {
+            // A reply without a complete block is no message of the conversation.
+            if !responded.message.as_str().ends_with(r#""content":[]}"#) {
+                write_line(record, &[responded.message.as_str()], out);
+            }
+        } else if let (Event::ToolIntended(intended), false) = (&record.event, self.is_command) {
             self.intend(intended);
-        } else if let Event::ToolFinished(finished) = &record.event {
+        } else if let (Event::ToolFinished(finished), false) = (&record.event, self.is_command) {
             self.finish(finished);
             if self.calls.values().all(Option::is_some) {
                 self.write_results(record, out);

@@ -15,6 +15,7 @@ use serde::Deserialize;
 pub use group::kill_all_groups;
 use process::{Ending, Finished};
 
+use super::workspace::Workspace;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
 use crate::id::Name;
 use crate::message::Json;
@@ -114,7 +115,7 @@ impl Tool for Bash {
         &self.spec
     }
 
-    fn permission_arguments(&self, input: &Json) -> Vec<String> {
+    fn permission_arguments(&self, input: &Json, _workspace: &Workspace) -> Vec<String> {
         let input = input.to_value();
         input["command"].as_str().map(parts::parts).unwrap_or_default()
     }

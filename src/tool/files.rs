@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking, workspace};
+use super::workspace::Workspace;
+use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking};
 use crate::id::Name;
 use crate::message::Json;
 use crate::model::BoxFuture;
@@ -95,9 +96,9 @@ fn edit_spec() -> ToolSpec {
 }
 
 /// The rule arguments of a call whose `path` may be missing or wrong.
-pub(super) fn rule_paths(input: &Json) -> Vec<String> {
+pub(super) fn rule_paths(input: &Json, workspace: &Workspace) -> Vec<String> {
     let path = input.to_value();
-    path["path"].as_str().map(workspace::path_arguments).unwrap_or_default()
+    path["path"].as_str().map(|path| workspace.rule_arguments(path)).unwrap_or_default()
 }
 
 struct ReadFile {
@@ -117,8 +118,8 @@ impl Tool for ReadFile {
         &self.spec
     }
 
-    fn permission_arguments(&self, input: &Json) -> Vec<String> {
-        rule_paths(input)
+    fn permission_arguments(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
+        rule_paths(input, workspace)
     }
 
     fn call(
@@ -165,8 +166,8 @@ impl Tool for WriteFile {
         &self.spec
     }
 
-    fn permission_arguments(&self, input: &Json) -> Vec<String> {
-        rule_paths(input)
+    fn permission_arguments(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
+        rule_paths(input, workspace)
     }
 
     fn call(
@@ -206,8 +207,8 @@ impl Tool for EditFile {
         &self.spec
     }
 
-    fn permission_arguments(&self, input: &Json) -> Vec<String> {
-        rule_paths(input)
+    fn permission_arguments(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
+        rule_paths(input, workspace)
     }
 
     fn call(
@@ -412,12 +413,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn rules_see_the_path_as_written_and_normalised() {
+    fn rules_see_the_path_without_detours() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
         let tools = crate::tool::Toolbox::built_in();
         for tool in ["read_file", "write_file", "edit_file", "glob", "grep"] {
             let tool = tools.get(tool).unwrap();
             let input = Json::encode(&json!({"path": "./a/../.env"}));
-            assert_eq!(tool.permission_arguments(&input), ["./a/../.env", ".env"]);
+            assert_eq!(tool.permission_arguments(&input, &workspace), [".env"]);
         }
     }
 }

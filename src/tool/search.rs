@@ -92,8 +92,8 @@ fn pattern(text: &str) -> Result<GlobMatcher, ToolError> {
 }
 
 /// The rule arguments of a search: where it looks.
-fn rule_paths(input: &Json) -> Vec<String> {
-    let paths = files::rule_paths(input);
+fn rule_paths(input: &Json, workspace: &Workspace) -> Vec<String> {
+    let paths = files::rule_paths(input, workspace);
     if paths.is_empty() { vec![".".to_owned()] } else { paths }
 }
 
@@ -121,8 +121,8 @@ impl Tool for Glob {
         &self.spec
     }
 
-    fn permission_arguments(&self, input: &Json) -> Vec<String> {
-        rule_paths(input)
+    fn permission_arguments(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
+        rule_paths(input, workspace)
     }
 
     fn call(
@@ -194,8 +194,8 @@ impl Tool for Grep {
         &self.spec
     }
 
-    fn permission_arguments(&self, input: &Json) -> Vec<String> {
-        rule_paths(input)
+    fn permission_arguments(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
+        rule_paths(input, workspace)
     }
 
     fn call(

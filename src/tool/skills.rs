@@ -181,7 +181,7 @@ impl Tool for LoadSkill {
         &self.spec
     }
 
-    fn permission_arguments(&self, input: &Json) -> Vec<String> {
+    fn permission_arguments(&self, input: &Json, _workspace: &Workspace) -> Vec<String> {
         let input = input.to_value();
         input["name"].as_str().map(|name| vec![name.to_owned()]).unwrap_or_default()
     }

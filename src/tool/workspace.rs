@@ -121,6 +121,24 @@ impl Workspace {
         paths
     }
 
+    /// The texts by which a permission rule may name a path: relative to the workspace where it
+    /// lies in it, without detours; and, when links lead elsewhere, also that place.
+    #[must_use]
+    pub fn rule_arguments(&self, text: &str) -> Vec<String> {
+        let shown = |path: &Path| {
+            let path = path.strip_prefix(&self.root.path).unwrap_or(path);
+            let path = path.display().to_string();
+            if path.is_empty() { ".".to_owned() } else { path }
+        };
+        let named = match self.place(text) {
+            Ok(place) if place.in_workspace => shown(&normalised(&place.relative)),
+            _ => shown(&normalised(Path::new(text))),
+        };
+        let real = self.place(text).and_then(|place| place.real_path());
+        let real = real.ok().map(|path| shown(&path)).filter(|real| *real != named);
+        std::iter::once(named).chain(real).collect()
+    }
+
     /// Finds the root that a path belongs to: relative paths belong to the workspace, absolute
     /// ones to the innermost root that they name.
     ///
@@ -360,14 +378,6 @@ pub fn normalised(path: &Path) -> PathBuf {
     clean
 }
 
-/// The texts by which a permission rule may name a path: as written, and normalised.
-#[must_use]
-pub fn path_arguments(text: &str) -> Vec<String> {
-    let clean = normalised(Path::new(text)).display().to_string();
-    let clean = if clean.is_empty() { ".".to_owned() } else { clean };
-    if clean == text { vec![clean] } else { vec![text.to_owned(), clean] }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -517,11 +527,16 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_normalised_for_rules() {
-        assert_eq!(path_arguments("a/b"), ["a/b"]);
-        assert_eq!(path_arguments("./a//../b/."), ["./a//../b/.", "b"]);
-        assert_eq!(path_arguments("../a"), ["../a"]);
-        assert_eq!(path_arguments("/../a/.."), ["/../a/..", "/"]);
-        assert_eq!(path_arguments(""), ["", "."]);
+    fn rules_name_a_path_in_one_form_and_what_it_leads_to() {
+        let (dir, workspace) = set_up();
+        let inside = dir.path().join("ws/a/file").display().to_string();
+        assert_eq!(workspace.rule_arguments("a/./file"), ["a/file"]);
+        assert_eq!(workspace.rule_arguments("b/../a//file"), ["a/file"]);
+        assert_eq!(workspace.rule_arguments(&inside), ["a/file"]);
+        assert_eq!(workspace.rule_arguments("new/file"), ["new/file"]);
+        assert_eq!(workspace.rule_arguments("../a"), ["../a"]);
+        assert_eq!(workspace.rule_arguments(""), ["."]);
+        symlink("a", dir.path().join("ws/alias")).unwrap();
+        assert_eq!(workspace.rule_arguments("alias/file"), ["alias/file", "a/file"]);
     }
 }

@@ -295,10 +295,10 @@ impl Machine {
                 }
             }
             Event::ModelResponded(responded) => self.responded(responded, event)?,
-            Event::ModelFailed(failed) => {
-                if failed.retry_in_ms.is_none() && matches!(self.phase, Phase::Calling) {
-                    self.model_failed(&failed.failure);
-                }
+            Event::ModelFailed(failed)
+                if failed.retry_in_ms.is_none() && matches!(self.phase, Phase::Calling) =>
+            {
+                self.model_failed(&failed.failure);
             }
             Event::ToolIntended(intended) => self.intended(intended, event)?,
             Event::ToolFinished(finished) => self.finished(finished, event)?,

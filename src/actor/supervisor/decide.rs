@@ -220,6 +220,10 @@ impl Supervisor {
         let entry = state.values.entry(task.to_string());
         let entry = entry.or_insert_with(|| serde_json::json!({ "output": null }));
         entry["state"] = state_word.into();
+        entry["error"] = match &status.failure {
+            Some(failure) => failure.to_string().into(),
+            None => serde_json::Value::Null,
+        };
     }
 
     pub(super) fn task_deadline(

@@ -210,6 +210,8 @@ async fn a_process_that_left_the_group_does_not_hang_the_call() {
 fn rules_see_the_command_and_its_parts() {
     let tools = tools();
     let input = Json::encode(&json!({"command": "cd x && rm -rf y"}));
-    let seen = tools[0].permission_arguments(&input);
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = crate::tool::workspace::Workspace::open(dir.path()).unwrap();
+    let seen = tools[0].permission_arguments(&input, &workspace);
     assert_eq!(seen, ["cd x && rm -rf y", "cd x", "rm -rf y"]);
 }
