@@ -9,7 +9,7 @@
 //!
 //! - words: [`id`], [`message`], [`output`], [`failure`];
 //! - decisions, pure and synchronous: [`policy`], [`permission`], [`spec`], [`template`],
-//!   [`plan`], [`context`], [`turn`], [`event`], [`run_state`];
+//!   [`plan`], [`context`], [`turn`], [`event`], [`turn_machine`], [`run_state`];
 //! - ports and their implementations: [`journal`], [`tool`], [`model`];
 //! - [`actor`]: supervisor, agent, compactor, transcript writer, gateway;
 //! - application: [`config`], [`run`], [`report`];
@@ -46,6 +46,8 @@ pub mod context;
 pub mod turn;
 
 pub mod event;
+
+pub mod turn_machine;
 
 pub mod run_state;
 

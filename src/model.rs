@@ -10,8 +10,6 @@ pub mod script;
 pub mod scripted;
 pub mod sse;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +18,7 @@ use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::{Json, Message, StopReason, Usage};
 use crate::spec::ModelSpec;
+pub use crate::tool::BoxFuture;
 use crate::tool::ToolSpec;
 
 /// The unchanging front of an agent's requests, rendered once: model, parameters, system prompt
@@ -80,9 +79,6 @@ pub enum Delta<'a> {
 
 /// Where deltas go.
 pub type DeltaSink<'a> = &'a mut (dyn for<'d> FnMut(Delta<'d>) + Send);
-
-/// A future that can be sent between threads.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A language model behind some wire.
 ///

@@ -3,10 +3,11 @@
 //! Pure, and the same code while the run lives and when its directory is read. The supervisor
 //! decides by it; `ps`, `show`, `graph` and `cost` print it.
 
+mod agent;
+
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Serialize;
-
+pub use self::agent::{AgentStatus, Doing};
 use crate::event::{Event, Record, RunCompleted, RunCreated, RunStatus, TaskEnd};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, CallKey, Name};
@@ -36,57 +37,6 @@ pub struct TaskStatus {
     pub started_ms: Option<i64>,
     /// When it ended.
     pub ended_ms: Option<i64>,
-}
-
-/// What an agent is doing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Doing {
-    /// It is about to act.
-    Starting,
-    /// A model call is under way.
-    Model,
-    /// These tools are running.
-    Tools(Vec<String>),
-    /// Its children are at work.
-    Children,
-    /// A summary is being written.
-    Compaction,
-    /// It has ended.
-    Nothing,
-}
-
-/// An agent as the journal tells it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AgentStatus {
-    /// The task it works for.
-    pub task: Name,
-    /// The agent definition; absent for a command.
-    pub definition: Option<Name>,
-    /// The agent that delegated to it.
-    pub parent: Option<AgentId>,
-    /// The call that asked for it.
-    pub call: Option<CallKey>,
-    /// Its delegation depth.
-    pub depth: u32,
-    /// What it is doing.
-    pub doing: Doing,
-    /// Its current turn.
-    pub turn: u32,
-    /// Its own tokens.
-    pub usage: Usage,
-    /// What they cost, as far as the models have a price.
-    pub cost_usd: Option<f64>,
-    /// Its model calls by model: tokens and cost.
-    pub by_model: BTreeMap<Name, (Usage, Option<f64>)>,
-    /// How often it was restarted.
-    pub restarts: u32,
-    /// How many children it started, by definition.
-    pub children: BTreeMap<Name, u32>,
-    /// How it ended.
-    pub outcome: Option<Outcome>,
-    /// When its latest event was, in milliseconds since the Unix epoch.
-    pub last_ms: i64,
 }
 
 /// How the run as a whole stands.
@@ -362,32 +312,7 @@ impl RunState {
         if agent.outcome.is_some() {
             return Err("the agent has ended".to_owned());
         }
-        agent.last_ms = record.ts_ms;
-        match event {
-            Event::AgentRestarted(restarted) => {
-                agent.restarts = restarted.restart;
-                agent.doing = Doing::Starting;
-            }
-            Event::AgentEnded(ended) => {
-                agent.doing = Doing::Nothing;
-                agent.outcome = Some(ended.outcome.clone());
-            }
-            Event::TurnStarted(started) => agent.turn = started.turn,
-            Event::ModelRequested(_) => agent.doing = Doing::Model,
-            Event::ModelResponded(reply) => {
-                agent.doing = Doing::Starting;
-                agent.settle(&reply.model, reply.usage, reply.cost_usd);
-            }
-            Event::ToolIntended(intended) => agent.tool_begins(&intended.name),
-            Event::ToolFinished(finished) => agent.tool_ends(&finished.name),
-            Event::CompactionRequested(_) => agent.doing = Doing::Compaction,
-            Event::CompactionFinished(finished) => {
-                agent.doing = Doing::Starting;
-                agent.settle(&finished.model, finished.usage, finished.cost_usd);
-            }
-            Event::CompactionFailed(_) => agent.doing = Doing::Starting,
-            _ => {}
-        }
+        agent.apply(event, record.ts_ms);
         Ok(())
     }
 
@@ -414,84 +339,9 @@ impl RunState {
         if let Some(call) = &spawned.call {
             self.by_call.insert(call.clone(), id.clone());
         }
-        let status = AgentStatus {
-            task,
-            definition,
-            parent: spawned.parent.clone(),
-            call: spawned.call.clone(),
-            depth: spawned.depth,
-            doing: Doing::Starting,
-            turn: 0,
-            usage: Usage::default(),
-            cost_usd: Some(0.0),
-            by_model: BTreeMap::new(),
-            restarts: 0,
-            children: BTreeMap::new(),
-            outcome: None,
-            last_ms: record.ts_ms,
-        };
+        let status = AgentStatus::new(task, definition, spawned, record.ts_ms);
         self.agents.insert(id.clone(), status);
         Ok(())
-    }
-}
-
-impl AgentStatus {
-    fn settle(&mut self, model: &Name, usage: Usage, cost_usd: Option<f64>) {
-        let add = |sum: Option<f64>| sum.zip(cost_usd).map(|(a, b)| a + b);
-        self.usage += usage;
-        self.cost_usd = add(self.cost_usd);
-        let (tokens, cost) =
-            self.by_model.entry(model.clone()).or_insert((Usage::default(), Some(0.0)));
-        *tokens += usage;
-        *cost = add(*cost);
-    }
-
-    fn tool_begins(&mut self, tool: &str) {
-        if let Doing::Tools(tools) = &mut self.doing {
-            tools.push(tool.to_owned());
-        } else {
-            self.doing = Doing::Tools(vec![tool.to_owned()]);
-        }
-    }
-
-    fn tool_ends(&mut self, tool: &str) {
-        if let Doing::Tools(tools) = &mut self.doing {
-            if let Some(place) = tools.iter().position(|name| name == tool) {
-                tools.remove(place);
-            }
-            if tools.is_empty() {
-                self.doing = Doing::Starting;
-            }
-        }
-    }
-
-    /// What it waits for, for a person; nothing once it has ended.
-    #[must_use]
-    pub fn waiting_for(&self) -> Option<String> {
-        match &self.doing {
-            Doing::Starting | Doing::Nothing => None,
-            Doing::Model => Some("model".to_owned()),
-            Doing::Compaction => Some("summary".to_owned()),
-            Doing::Children => Some("children".to_owned()),
-            Doing::Tools(tools) if tools.iter().all(|tool| tool == "delegate") => {
-                Some(format!("{} children", tools.len()))
-            }
-            Doing::Tools(tools) => Some(tools.join(", ")),
-        }
-    }
-
-    /// Its state in one word.
-    #[must_use]
-    pub fn state(&self) -> &'static str {
-        match &self.outcome {
-            None if matches!(&self.doing, Doing::Tools(t) if t.iter().all(|t| t == "delegate")) => {
-                "waiting"
-            }
-            None => "running",
-            Some(Outcome::Completed { .. }) => "completed",
-            Some(Outcome::Failed { .. }) => "failed",
-            Some(Outcome::Cancelled { .. }) => "cancelled",
-        }
     }
 }
 

@@ -14,6 +14,7 @@ pub mod steps;
 pub mod workspace;
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,11 +23,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::id::{CallKey, Name};
 use crate::message::Json;
-use crate::model::BoxFuture;
 use crate::output::Stored;
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::turn::Effect;
+
+/// A future that can be sent between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a model is told of a tool, and what callsheet must know of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,8 +1,6 @@
-//! One agent's turn machine: what has happened in, the next step out.
+//! One agent's turns as the journal tells them: what it was started for, what it asked, what it got.
 //!
 //! Pure. Owns the payloads of the `agent.*`, `turn.*`, `model.*` and `tool.*` events.
-
-pub mod machine;
 
 use serde::{Deserialize, Serialize};
 

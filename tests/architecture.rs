@@ -1,1 +1,215 @@
-//! Reads the sources and checks the rules of ARCHITECTURE.md.
+//! Reads the sources and checks the rules of ARCHITECTURE.md: imports point down, no cycles
+//! between modules, a header in every file, sizes, and things that belong in one place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The top-level modules in layers, from bottom to top. A module may use those of the layers
+/// before its own, and those that stand before it in its own.
+const LAYERS: [(&str, &[&str]); 6] = [
+    ("words", &["failure", "id", "message", "output"]),
+    (
+        "decisions",
+        &[
+            "permission",
+            "policy",
+            "spec",
+            "template",
+            "plan",
+            "context",
+            "turn",
+            "event",
+            "turn_machine",
+            "run_state",
+        ],
+    ),
+    ("ports", &["journal", "tool", "model"]),
+    ("actors", &["actor"]),
+    ("application", &["config", "report", "run"]),
+    ("command line", &["exit", "cli"]),
+];
+
+/// The most lines of a file without its tests.
+const MOST_LINES: usize = 500;
+
+struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    /// The top-level module that the file belongs to.
+    fn module(&self) -> String {
+        let relative = self.path.strip_prefix(root().join("src")).expect("below src");
+        let first = relative.components().next().expect("a name");
+        first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()
+    }
+
+    /// The code without tests, comments and documentation.
+    fn code(&self) -> String {
+        let before_tests = self.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let lines = before_tests.lines().filter(|line| !line.trim_start().starts_with("//"));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    fn is_test(&self) -> bool {
+        self.path.file_name().is_some_and(|name| name == "tests.rs" || name == "testing.rs")
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources() -> Vec<Source> {
+    fn walk(folder: &Path, out: &mut Vec<Source>) {
+        for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry")) {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, out);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("text");
+                out.push(Source { path, text });
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk(&root().join("src"), &mut out);
+    assert!(out.len() > 50, "the sources are there");
+    out
+}
+
+/// Where a module stands: its layer and its place in it.
+fn rank(module: &str) -> Option<(usize, usize)> {
+    LAYERS.iter().enumerate().find_map(|(layer, (_, modules))| {
+        modules.iter().position(|name| *name == module).map(|place| (layer, place))
+    })
+}
+
+/// The top-level modules that a text names by `crate::`.
+fn imports(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for part in code.split("crate::").skip(1) {
+        if let Some(group) = part.strip_prefix('{') {
+            let group = group.split('}').next().unwrap_or_default();
+            found.extend(group.split(',').map(|name| first_word(name.trim())));
+        } else {
+            found.insert(first_word(part));
+        }
+    }
+    found.retain(|name| !name.is_empty());
+    found
+}
+
+fn first_word(text: &str) -> String {
+    text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+}
+
+#[test]
+fn every_module_has_a_layer() {
+    let modules: BTreeSet<_> = sources().iter().map(Source::module).collect();
+    let known: BTreeSet<_> = LAYERS.iter().flat_map(|(_, modules)| modules.iter()).collect();
+    for module in modules.iter().filter(|module| !["lib", "main"].contains(&module.as_str())) {
+        assert!(known.contains(&module.as_str()), "`{module}` is in no layer");
+    }
+    for module in known {
+        assert!(modules.contains(*module), "there is no `{module}`");
+    }
+}
+
+#[test]
+fn imports_point_down() {
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|source| !source.is_test()) {
+        let module = source.module();
+        let Some(own) = rank(&module) else { continue };
+        for import in imports(&source.code()) {
+            let Some(other) = rank(&import) else { continue };
+            if import != module && other > own {
+                wrong.push(format!("{}: crate::{import}", source.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "imports that point up:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn modules_form_no_cycle() {
+    let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in sources().iter().filter(|source| !source.is_test()) {
+        let module = source.module();
+        let known = imports(&source.code()).into_iter().filter(|name| rank(name).is_some());
+        let others: Vec<_> = known.filter(|name| *name != module).collect();
+        edges.entry(module).or_default().extend(others);
+    }
+    let mut open: BTreeSet<_> = edges.keys().cloned().collect();
+    loop {
+        let free: Vec<_> = open
+            .iter()
+            .filter(|module| edges[*module].iter().all(|other| !open.contains(other)))
+            .cloned()
+            .collect();
+        if free.is_empty() {
+            break;
+        }
+        open.retain(|module| !free.contains(module));
+    }
+    assert!(open.is_empty(), "modules in a cycle: {open:?}");
+}
+
+#[test]
+fn every_file_opens_with_a_header() {
+    let bare: Vec<_> = sources().into_iter().filter(|s| !s.text.starts_with("//!")).collect();
+    let bare: Vec<_> = bare.iter().map(|source| source.path.display().to_string()).collect();
+    assert!(bare.is_empty(), "files without a `//!` header:\n{}", bare.join("\n"));
+}
+
+#[test]
+fn files_stay_small() {
+    for source in sources().iter().filter(|source| !source.is_test()) {
+        let before_tests = source.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let lines = before_tests.lines().count();
+        assert!(lines <= MOST_LINES, "{}: {lines} lines without tests", source.path.display());
+    }
+}
+
+#[test]
+fn some_names_have_their_place() {
+    let places: [(&str, &[&str]); 5] = [
+        ("ractor::", &["actor", "run"]),
+        ("figment::", &["config"]),
+        ("dashmap::", &["actor"]),
+        ("println!", &["cli"]),
+        ("minijinja::", &["template"]),
+    ];
+    for source in sources().iter().filter(|source| !source.is_test()) {
+        let (module, code) = (source.module(), source.code());
+        for (name, allowed) in places {
+            let fits = allowed.contains(&module.as_str()) || !code.contains(name);
+            assert!(fits, "{}: `{name}` does not belong here", source.path.display());
+        }
+    }
+}
+
+#[test]
+fn decisions_neither_wait_nor_look_at_the_clock() {
+    let lower: Vec<_> = LAYERS[..2].iter().flat_map(|(_, modules)| modules.iter()).collect();
+    let banned =
+        ["async fn", ".await", "tokio::", "std::fs", "Instant::now", "SystemTime", "std::env"];
+    for source in sources().iter().filter(|source| lower.contains(&&source.module().as_str())) {
+        let code = source.code();
+        for name in banned {
+            assert!(!code.contains(name), "{}: `{name}`", source.path.display());
+        }
+    }
+}
+
+#[test]
+fn there_is_no_room_without_a_purpose() {
+    for source in sources() {
+        let stem = source.path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let vague = ["utils", "util", "common", "types", "errors", "helpers", "misc", "mod"];
+        assert!(!vague.contains(&stem.as_str()), "{}", source.path.display());
+    }
+}

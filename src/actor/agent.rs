@@ -22,8 +22,8 @@ use crate::message::Json;
 use crate::model::{Head, Piece, Request};
 use crate::spec::AgentSpec;
 use crate::tool::{ToolSpec, steps};
-use crate::turn::machine::{Machine, Step};
 use crate::turn::{Effect, Outcome, Program};
+use crate::turn_machine::{Machine, Step};
 
 /// What an agent is told.
 #[derive(Debug)]

@@ -23,11 +23,11 @@ use crate::model::Request;
 use crate::output::Output;
 use crate::spec::AgentSpec;
 use crate::tool::{ToolOutput, ToolSpec};
-use crate::turn::machine::PendingCall;
 use crate::turn::{
     AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ResultSource,
     ToolFinished, ToolIntended, ToolStatus, TurnStarted,
 };
+use crate::turn_machine::PendingCall;
 
 /// The largest output that stands in a record; a larger one is stored beside the journal and named
 /// by its hash (the limit of the journal's format).

@@ -20,8 +20,8 @@ use crate::message::Json;
 use crate::permission::{NonInteractive, Verdict};
 use crate::tool::steps::{COMPACT_ANSWER, CompactInput, DelegateInput, TodoInput};
 use crate::tool::{ToolContext, ToolError, ToolOutput, arguments};
-use crate::turn::machine::PendingCall;
 use crate::turn::{Effect, Outcome, ToolFinished, ToolStarted};
+use crate::turn_machine::PendingCall;
 
 /// The longest that one tool call may take unless it asks for another limit: the limit of the
 /// documented shell tool.

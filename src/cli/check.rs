@@ -74,7 +74,7 @@ fn show(found: &Diagnostic) {
     match handler.render_report(&mut text, found) {
         Ok(()) => complain(&format!("{}:{}:{}\n{text}", found.file, found.line, found.column)),
         Err(_) => {
-            complain(&format!("{}:{}:{}: {}", found.file, found.line, found.column, found.message))
+            complain(&format!("{}:{}:{}: {}", found.file, found.line, found.column, found.message));
         }
     }
 }

@@ -19,7 +19,7 @@ use super::workspace::Workspace;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
 use crate::id::Name;
 use crate::message::Json;
-use crate::model::BoxFuture;
+use crate::tool::BoxFuture;
 use crate::turn::Effect;
 
 /// The shell tool.

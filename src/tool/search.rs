@@ -18,7 +18,7 @@ use super::workspace::Workspace;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking, files};
 use crate::id::Name;
 use crate::message::Json;
-use crate::model::BoxFuture;
+use crate::tool::BoxFuture;
 use crate::turn::Effect;
 
 /// The most paths that `glob` lists: a tree with more needs a narrower pattern to be of use.

@@ -13,7 +13,7 @@ use super::workspace::Workspace;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking};
 use crate::id::Name;
 use crate::message::Json;
-use crate::model::BoxFuture;
+use crate::tool::BoxFuture;
 use crate::turn::Effect;
 
 /// Where skills are found in a workspace: the place that the Agent Skills format names.

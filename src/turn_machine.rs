@@ -3,19 +3,20 @@
 //! Pure: no clock, no I/O. The same fold runs while the agent works and when it is rebuilt from
 //! the journal, so an agent that was interrupted goes on where its records end.
 
-use super::{
-    AgentEnded, AgentSpawned, Effect, ModelResponded, Outcome, Program, ResultSource, ToolFinished,
-    ToolIntended, ToolStatus,
-};
+mod calls;
+
+pub use self::calls::PendingCall;
+use self::calls::{CallState, results_message};
 use crate::context::CompactionTrigger;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::id::CallKey;
-use crate::message::{
-    Block, Json, Message, ResultContent, StopReason, ToolCall, ToolResult, Usage,
-};
+use crate::message::{Block, Json, Message, StopReason, ToolCall, Usage};
 use crate::output::Output;
+use crate::turn::{
+    AgentEnded, AgentSpawned, ModelResponded, Outcome, Program, ToolFinished, ToolIntended,
+    ToolStatus,
+};
 
 /// How often in a row an answer that was cut is continued: enough for an answer of several
 /// times the output limit, few enough that a model which never ends is stopped.
@@ -23,10 +24,6 @@ const MAX_CONTINUATIONS: u32 = 4;
 
 /// What a model is told after its answer was cut at the output limit.
 const CONTINUE: &str = "Continue from the previous response. Do not repeat completed work.";
-
-/// What a model is told of a call that was interrupted and may have taken effect.
-const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
-    effect; it was not run again. Inspect the state before you repeat it.";
 
 /// What an agent must do next.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,26 +50,6 @@ pub enum Step {
     Finish(Outcome),
     /// Nothing: the end is recorded, or a call is under way.
     Rest,
-}
-
-/// A tool call of the current turn.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PendingCall {
-    /// Its idempotency key.
-    pub key: CallKey,
-    /// Its place in the turn, from 0.
-    pub index: u32,
-    /// What the model asked for.
-    pub call: ToolCall,
-    /// What a repeated call would do.
-    pub effect: Effect,
-}
-
-#[derive(Clone, Debug)]
-struct CallState {
-    call: ToolCall,
-    intended: Option<(CallKey, Effect)>,
-    result: Option<Json>,
 }
 
 #[derive(Clone, Debug)]
@@ -227,42 +204,16 @@ impl Machine {
         Step::CallModel { turn: self.turn + 1, message: self.continuation.clone() }
     }
 
+    /// The calls of the turn that have no result yet.
     fn open_calls(&self) -> Vec<PendingCall> {
-        let open = self.calls.iter().enumerate().filter(|(_, call)| call.result.is_none());
-        let pending = open.filter_map(|(index, state)| {
-            let (key, effect) = state.intended.clone()?;
-            let index = u32::try_from(index).ok()?;
-            Some(PendingCall { key, index, call: state.call.clone(), effect })
-        });
-        pending.collect()
+        calls::open(&self.calls)
     }
 
     /// The results that answer the calls which an interruption left open and which must not be
     /// run again.
     #[must_use]
     pub fn repairs(&self) -> Vec<ToolFinished> {
-        let again = |effect| matches!(effect, Effect::Pure | Effect::Keyed);
-        let lost = self.open_calls().into_iter().filter(|call| !again(call.effect));
-        let results = lost.map(|pending| {
-            let result = ToolResult {
-                tool_use_id: pending.call.id,
-                content: ResultContent::Text(OUTCOME_UNKNOWN.to_owned()),
-                is_error: true,
-            };
-            ToolFinished {
-                key: pending.key,
-                turn: self.turn,
-                index: pending.index,
-                name: pending.call.name,
-                status: ToolStatus::Unknown,
-                source: ResultSource::Recovered,
-                block: Json::encode(&Block::ToolResult(result)),
-                stored: None,
-                exit_code: None,
-                took_ms: 0,
-            }
-        });
-        results.collect()
+        calls::repairs(self.turn, self.open_calls())
     }
 
     /// A failure with what the agent had said by then.
@@ -518,18 +469,12 @@ impl Machine {
     }
 }
 
-/// The user message that carries the results of one turn, joined from their encoded blocks.
-fn results_message(blocks: &[Json]) -> Json {
-    let blocks: Vec<_> = blocks.iter().map(Json::as_str).collect();
-    let text = format!("{{\"role\":\"user\",\"content\":[{}]}}", blocks.join(","));
-    Json::parse(text).expect("JSON blocks joined by commas are a JSON list")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Name;
-    use crate::turn::{ModelFailed, TurnStarted};
+    use crate::id::{CallKey, Name};
+    use crate::message::{ResultContent, ToolResult};
+    use crate::turn::{Effect, ModelFailed, ResultSource, TurnStarted};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");

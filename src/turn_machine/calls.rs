@@ -1,0 +1,74 @@
+//! The tool calls of one turn: which are open, and what answers those that were interrupted.
+
+use crate::id::CallKey;
+use crate::message::{Block, Json, ResultContent, ToolCall, ToolResult};
+use crate::turn::{Effect, ResultSource, ToolFinished, ToolStatus};
+
+/// What a model is told of a call that was interrupted and may have taken effect.
+const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
+    effect; it was not run again. Inspect the state before you repeat it.";
+
+/// A tool call of the current turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PendingCall {
+    /// Its idempotency key.
+    pub key: CallKey,
+    /// Its place in the turn, from 0.
+    pub index: u32,
+    /// What the model asked for.
+    pub call: ToolCall,
+    /// What a repeated call would do.
+    pub effect: Effect,
+}
+
+/// A call as its events tell it.
+#[derive(Clone, Debug)]
+pub(super) struct CallState {
+    pub(super) call: ToolCall,
+    pub(super) intended: Option<(CallKey, Effect)>,
+    pub(super) result: Option<Json>,
+}
+
+/// The calls that were announced and have no result yet, in call order.
+pub(super) fn open(calls: &[CallState]) -> Vec<PendingCall> {
+    let open = calls.iter().enumerate().filter(|(_, call)| call.result.is_none());
+    let pending = open.filter_map(|(index, state)| {
+        let (key, effect) = state.intended.clone()?;
+        let index = u32::try_from(index).ok()?;
+        Some(PendingCall { key, index, call: state.call.clone(), effect })
+    });
+    pending.collect()
+}
+
+/// The results of the interrupted calls that must not be run again.
+pub(super) fn repairs(turn: u32, open: Vec<PendingCall>) -> Vec<ToolFinished> {
+    let again = |effect| matches!(effect, Effect::Pure | Effect::Keyed);
+    let lost = open.into_iter().filter(|call| !again(call.effect));
+    let results = lost.map(|pending| {
+        let result = ToolResult {
+            tool_use_id: pending.call.id,
+            content: ResultContent::Text(OUTCOME_UNKNOWN.to_owned()),
+            is_error: true,
+        };
+        ToolFinished {
+            key: pending.key,
+            turn,
+            index: pending.index,
+            name: pending.call.name,
+            status: ToolStatus::Unknown,
+            source: ResultSource::Recovered,
+            block: Json::encode(&Block::ToolResult(result)),
+            stored: None,
+            exit_code: None,
+            took_ms: 0,
+        }
+    });
+    results.collect()
+}
+
+/// The user message that carries the results of one turn, joined from their encoded blocks.
+pub(super) fn results_message(blocks: &[Json]) -> Json {
+    let blocks: Vec<_> = blocks.iter().map(Json::as_str).collect();
+    let text = format!("{{\"role\":\"user\",\"content\":[{}]}}", blocks.join(","));
+    Json::parse(text).expect("JSON blocks joined by commas are a JSON list")
+}
