@@ -14,7 +14,7 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
 use crate::output::Output;
 use crate::plan::{Standing, TaskState};
-use crate::turn::{Outcome, Program};
+use crate::turn::Program;
 
 /// A task as the journal tells it.
 #[derive(Clone, Debug, Default, PartialEq)]

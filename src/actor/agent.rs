@@ -72,6 +72,8 @@ pub struct State {
     step: u64,
     /// Whether a step is under way.
     busy: bool,
+    /// Whether that step records the end: it is never given up, or there might be two ends.
+    finishing: bool,
     steps: JoinSet<()>,
     cancel: CancellationToken,
     ending: Option<Ending>,
@@ -194,7 +196,7 @@ impl Actor for Agent {
             AgentMsg::Compact { focus } => {
                 state.machine.ask_to_compact(CompactionTrigger::Manual, focus);
             }
-            AgentMsg::GraceOver { step } if step == state.step => {
+            AgentMsg::GraceOver { step } if step == state.step && !state.finishing => {
                 state.steps.abort_all();
                 state.busy = false;
                 state.step += 1;
@@ -227,6 +229,7 @@ impl Agent {
             talk,
             step: 0,
             busy: false,
+            finishing: false,
             steps: JoinSet::new(),
             cancel: CancellationToken::new(),
             ending: None,
@@ -321,6 +324,9 @@ impl Agent {
     }
 
     fn finish(&self, myself: &ActorRef<AgentMsg>, state: &mut State, outcome: Outcome) {
+        if std::mem::replace(&mut state.finishing, true) {
+            return;
+        }
         let (turns, usage) = (state.machine.replies(), state.machine.usage());
         let context = self.context(state);
         self.start(myself, state, agent_steps::finish(context, outcome, turns, usage));

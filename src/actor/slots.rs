@@ -62,6 +62,12 @@ impl<R> Slots<R> {
         self.resuming.retain(|(waiting, _, _)| waiting != agent);
     }
 
+    /// Whether an agent holds a slot.
+    #[must_use]
+    pub fn holds(&self, agent: &AgentId) -> bool {
+        self.working.contains_key(agent)
+    }
+
     /// Notes that an agent wants to go on; `ticket` comes back when it may.
     pub fn queue(&mut self, agent: AgentId, rank: Rank, ticket: R) {
         self.resuming.push_back((agent, rank, ticket));

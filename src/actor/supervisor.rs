@@ -204,6 +204,10 @@ pub struct State {
     slots: Slots<oneshot::Sender<()>>,
     /// Tasks with a transition on its way to the journal.
     proposed: HashSet<Name>,
+    /// Tasks in the pause before their next attempt.
+    resting: HashSet<Name>,
+    /// Tasks that were cancelled one by one, and why.
+    cancel_requested: HashMap<Name, String>,
     /// Agents whose end is on its way to the journal.
     ending: HashSet<AgentId>,
     /// Agents without an actor that must end when they would come back.
@@ -258,6 +262,8 @@ impl Actor for Supervisor {
             run: RunState::default(),
             slots: Slots::new(limits.max_concurrency, limits.max_children),
             proposed: HashSet::new(),
+            resting: HashSet::new(),
+            cancel_requested: HashMap::new(),
             ending: HashSet::new(),
             condemned: HashMap::new(),
             waiting_children: VecDeque::new(),
@@ -310,6 +316,10 @@ impl Actor for Supervisor {
         match message {
             SupervisorMsg::Committed(record, _permit) => {
                 self.committed(&myself, state, &record).await;
+                if matches!(record.event, Event::ModelResponded(_)) {
+                    // It changes the ledger only; nothing in the plan follows from it.
+                    return Ok(());
+                }
             }
             SupervisorMsg::Delegate(delegation) => self.delegate(state, delegation),
             SupervisorMsg::TakeSlot { agent, reply } => self.take_slot(state, agent, reply),
@@ -317,7 +327,7 @@ impl Actor for Supervisor {
                 self.settled(&myself, state, &task, result);
             }
             SupervisorMsg::RetryNow(task) => {
-                state.proposed.remove(&task);
+                state.resting.remove(&task);
             }
             SupervisorMsg::TaskDeadline { task, attempt } => {
                 self.task_deadline(&myself, state, &task, attempt);

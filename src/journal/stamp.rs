@@ -48,7 +48,7 @@ pub fn text(ms: i64) -> String {
     String::from_utf8(out).expect("digits and marks are ASCII")
 }
 
-/// Reads what [`write`] writes; `None` for anything else.
+/// Reads what [`write()`] writes; `None` for anything else.
 #[must_use]
 pub fn parse(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();

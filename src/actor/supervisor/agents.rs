@@ -13,6 +13,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::message::Usage;
+use crate::run_state::AgentStatus;
 use crate::turn::{AgentEnded, AgentRestarted, AgentSpawned, Outcome, Program};
 
 impl Supervisor {
@@ -94,6 +95,11 @@ impl Supervisor {
 
     /// An agent whose children have ended wants to go on.
     pub(super) fn take_slot(&self, state: &mut State, agent: AgentId, reply: oneshot::Sender<()>) {
+        if state.slots.holds(&agent) {
+            // None of its delegations was accepted, so it never gave the slot back.
+            let _ = reply.send(());
+            return;
+        }
         let is_child = state.run.agents().get(&agent).is_some_and(|a| a.parent.is_some());
         let rank = if is_child { Rank::Child } else { Rank::Main };
         state.slots.queue(agent, rank, reply);
@@ -111,7 +117,8 @@ impl Supervisor {
         if state.interrupted.is_some() {
             return;
         }
-        if let Some(outcome) = state.condemned.remove(id) {
+        if let Some(outcome) = state.condemned.remove(id).or_else(|| Self::too_late(state, status))
+        {
             return self.record_end(myself, state, id, outcome);
         }
         let agent =
@@ -123,6 +130,18 @@ impl Supervisor {
             }
             Err(error) => self.crashed(myself, state, id, &error.to_string()),
         }
+    }
+
+    /// Why an agent whose announcement has just become durable must not begin: it was cancelled, or
+    /// its parent has ended, while the announcement was on its way.
+    fn too_late(state: &State, agent: &AgentStatus) -> Option<Outcome> {
+        let parent = agent.parent.as_ref().and_then(|parent| state.run.agents().get(parent));
+        let orphaned = parent.is_some_and(|parent| parent.outcome.is_some());
+        let reason = orphaned.then(|| "its parent has ended".to_owned());
+        let reason = reason
+            .or_else(|| state.cancel_requested.get(&agent.task).cloned())
+            .or_else(|| state.cancelled.clone())?;
+        Some(Outcome::Cancelled { reason })
     }
 
     /// An actor is gone: with an error it crashed.

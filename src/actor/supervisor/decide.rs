@@ -41,6 +41,11 @@ impl Supervisor {
         let Some(status) = state.run.task(&task.name) else { return };
         let now = status.state;
         let attempt = status.attempt + 1;
+        let begun = now.is_end() || now == TaskState::Running;
+        if let Some(reason) = state.cancel_requested.get(&task.name).filter(|_| !begun) {
+            let event = TaskCancelled { reason: reason.clone() }.into();
+            return self.propose_task(myself, state, &task.name, event);
+        }
         match now {
             TaskState::Pending => {
                 if let Some(event) = self.judge_pending(state, task) {
@@ -50,7 +55,7 @@ impl Supervisor {
             TaskState::Ready | TaskState::Waiting => {
                 if let Some(event) = self.not_to_start(state, task) {
                     self.propose_task(myself, state, &task.name, event);
-                } else if state.slots.has_room(Rank::Main) {
+                } else if !state.resting.contains(&task.name) && state.slots.has_room(Rank::Main) {
                     self.start_task(myself, state, task, attempt);
                 }
             }
@@ -198,8 +203,7 @@ impl Supervisor {
                 }
             }
             Event::TaskRetrying(retrying) => {
-                // Held back until the pause is over.
-                state.proposed.insert(task.clone());
+                state.resting.insert(task.clone());
                 let pause = std::time::Duration::from_millis(retrying.pause_ms);
                 self.later(myself, state, pause, SupervisorMsg::RetryNow(task.clone()));
             }
@@ -268,17 +272,13 @@ impl Supervisor {
             }
             CancelTarget::Task(task) => {
                 let Some(status) = state.run.task(task) else { return false };
-                let (now, agent) = (status.state, status.agent.clone());
-                match (now, agent) {
-                    (TaskState::Running, Some(agent)) => {
-                        let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-                        self.end_agent(myself, state, &agent, outcome);
-                    }
-                    (now, _) if !now.is_end() => {
-                        let event = TaskCancelled { reason: reason.to_owned() }.into();
-                        self.propose_task(myself, state, task, event);
-                    }
-                    _ => {}
+                let agent = status.agent.clone();
+                // What has not begun is cancelled by the next decision, and an agent whose
+                // announcement is on its way when it arrives.
+                state.cancel_requested.insert(task.clone(), reason.to_owned());
+                if let Some(agent) = agent {
+                    let outcome = Outcome::Cancelled { reason: reason.to_owned() };
+                    self.end_agent(myself, state, &agent, outcome);
                 }
                 true
             }

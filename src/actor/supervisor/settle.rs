@@ -56,6 +56,7 @@ impl Supervisor {
         result: Result<(Output, Value), Failure>,
     ) {
         let Some(spec) = self.plan.task(task) else { return };
+        state.proposed.remove(task);
         match result {
             Ok((output, value)) => {
                 state.values.insert(task.to_string(), json!({ "output": value }));
@@ -75,7 +76,9 @@ impl Supervisor {
         failure: &Failure,
     ) {
         let attempt = state.run.task(&spec.name).map_or(1, |status| status.attempt);
-        let ending = state.cancelled.is_some() || state.interrupted.is_some();
+        let ending = state.cancelled.is_some()
+            || state.interrupted.is_some()
+            || state.cancel_requested.contains_key(&spec.name);
         let pause = spec.retry.pause(attempt, failure.kind, fastrand::f64()).filter(|_| !ending);
         let failure = failure.clone();
         let event: Event = match pause {
