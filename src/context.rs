@@ -2,6 +2,7 @@
 //!
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
+pub mod guard;
 pub mod pipeline;
 pub mod preset;
 pub mod view;

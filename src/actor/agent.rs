@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::agent_steps::{self, StepContext, StepError};
 use super::supervisor::SupervisorMsg;
 use super::{ModelService, Services};
+use crate::context::guard;
 use crate::context::pipeline::{self, SummaryRequest};
 use crate::context::{CompactionTrigger, ContextEdited};
 use crate::event::{Event, SharedRecord};
@@ -343,7 +344,8 @@ impl Agent {
             return self.compact(myself, state, None);
         }
         let preset = &self.services.compaction.preset;
-        let edits = pipeline::run_cheap_layers(state.machine.view_mut(), preset);
+        let mut edits = pipeline::run_cheap_layers(state.machine.view_mut(), preset);
+        edits.extend(self.guard(state));
         let Some(request) = self.request(state, turn, message.as_ref()) else {
             return self.give_up(myself, state, "an agent without a model cannot call one");
         };
@@ -351,6 +353,18 @@ impl Agent {
         let effects = state.talk.as_ref().map(|talk| talk.tools.clone()).unwrap_or_default();
         let call = agent_steps::ModelTurn { turn, message, edits, request, tools: effects };
         self.start(myself, state, agent_steps::call_model(context, call));
+    }
+
+    /// Makes the view fit the model's window, with room for the head and for the reply.
+    fn guard(&self, state: &mut State) -> Vec<ContextEdited> {
+        let guard = self.services.compaction.preset.guard;
+        let (Some(guard), Some(talk)) = (guard, &state.talk) else { return Vec::new() };
+        let head = (talk.head.0.len() / guard.chars_per_token) as u64;
+        let spec = &talk.model.spec;
+        let room = spec.context_window.saturating_sub(spec.max_output_tokens + head);
+        let transcript = self.services.transcript(&self.id);
+        let transcript = transcript.to_string_lossy();
+        guard::make_fit(state.machine.view_mut(), &guard, room, &transcript)
     }
 
     fn request(&self, state: &mut State, turn: u32, message: Option<&Json>) -> Option<Request> {

@@ -122,7 +122,7 @@ pub fn summary_edit(view: &View, from: u64, to: u64, path: &str, summary: &str) 
     Edit::Replace { from, to, with }
 }
 
-fn is_request(slot: &super::view::Slot) -> bool {
+pub(super) fn is_request(slot: &super::view::Slot) -> bool {
     slot.entry.role == Role::User && slot.entry.has_text
 }
 
@@ -134,7 +134,7 @@ fn request_only(json: &Json) -> Option<Json> {
 }
 
 /// From the view's first message to the exchange that the model has not read yet.
-fn summarised_range(view: &View) -> Option<(u64, u64)> {
+pub(super) fn summarised_range(view: &View) -> Option<(u64, u64)> {
     let from = view.slots().next()?.from;
     let mut slots = view.slots().rev();
     let last = slots.next()?;

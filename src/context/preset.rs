@@ -40,6 +40,14 @@ pub struct Summarise {
     pub max_tokens: u64,
 }
 
+/// Makes a request fit the window that would not, without a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guard {
+    /// How many characters a token is taken to have: fewer than text and code have on average, so
+    /// that an estimate is not too low.
+    pub chars_per_token: usize,
+}
+
 /// A preset: its layers in the order in which they run, cheap first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preset {
@@ -49,6 +57,8 @@ pub struct Preset {
     pub clear_old: Option<ClearOld>,
     /// Summarising, if it does any.
     pub summarise: Option<Summarise>,
+    /// The guard of the window; absent: a request that does not fit is sent as it is.
+    pub guard: Option<Guard>,
 }
 
 impl Preset {
@@ -71,13 +81,14 @@ impl Preset {
                 input_chars: 80_000,
                 max_tokens: 2_000,
             }),
+            guard: Some(Guard { chars_per_token: 3 }),
         }
     }
 
     /// Nothing: the conversation is sent as it is.
     #[must_use]
     pub fn off() -> Self {
-        Self { name: "off".to_owned(), clear_old: None, summarise: None }
+        Self { name: "off".to_owned(), clear_old: None, summarise: None, guard: None }
     }
 
     /// The preset of that name.
