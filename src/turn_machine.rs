@@ -240,9 +240,14 @@ impl Machine {
                 }
                 self.turn = started.turn;
                 self.phase = Phase::Calling;
-                self.continuation = None;
-                if let Some(message) = &started.message {
-                    self.push(message.clone(), event)?;
+                let continuation = self.continuation.take();
+                match &started.message {
+                    Some(message) if continuation.as_ref() == Some(message) => {
+                        let pushed = self.view.push_prompt_to_go_on(message.clone());
+                        pushed.map_err(|error| illegal(&error.to_string()))?;
+                    }
+                    Some(message) => self.push(message.clone(), event)?,
+                    None => {}
                 }
             }
             Event::ModelResponded(responded) => self.responded(responded, event)?,

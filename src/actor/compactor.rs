@@ -17,14 +17,14 @@ use tokio_util::sync::CancellationToken;
 use super::agent::panic_text;
 use super::model_call::{self, CallError};
 use super::{ModelService, Services};
-use crate::context::CompactionBreaker;
 use crate::context::pipeline::SummaryRequest;
+use crate::context::{CompactionBreaker, CompactionTrigger};
 use crate::event::Draft;
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::message::{Json, Message, StopReason, Usage};
 use crate::model::{Reply, Request};
-use crate::policy::Breaker;
+use crate::policy::{Breaker, BreakerState};
 
 /// The name under which the compactor's address is kept.
 pub const ADDRESS: &str = "compactor";
@@ -36,6 +36,10 @@ const BASE_DEADLINE: Duration = Duration::from_secs(60);
 /// slowly (500 characters a second) still comes to its end.
 const DEADLINE_PER_1000_CHARS: Duration = Duration::from_secs(2);
 
+/// The most characters that a summary may have for each token that it was allowed: twice what
+/// tokens of prose have, so that only a provider which ignores the limit is refused.
+const MAX_CHARS_PER_TOKEN: u64 = 8;
+
 /// What the compactor is told.
 #[derive(Debug)]
 pub enum CompactorMsg {
@@ -45,8 +49,10 @@ pub enum CompactorMsg {
     Done {
         /// The model that was used.
         model: Name,
-        /// Whether there is a summary; `None` when nobody waits for it any more.
+        /// Whether there is a summary; `None` when that says nothing of the summariser.
         success: Option<bool>,
+        /// Whether it was the breaker's probe.
+        is_probe: bool,
     },
 }
 
@@ -84,6 +90,9 @@ pub enum SummaryError {
     /// The reply is no summary.
     #[error("the reply is no summary: {0}")]
     Unusable(&'static str),
+    /// It would make the context no smaller.
+    #[error("the summary is no shorter than what it replaces")]
+    FreesNothing,
     /// It took too long.
     #[error("no summary after {} s", .0.as_secs())]
     Timeout(Duration),
@@ -166,10 +175,10 @@ impl Actor for Compactor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             CompactorMsg::Summarise(job) => state.queue.push_back(*job),
-            CompactorMsg::Done { model, success } => {
+            CompactorMsg::Done { model, success, is_probe } => {
                 state.busy = state.busy.saturating_sub(1);
                 while state.workers.try_join_next().is_some() {}
-                self.judge(&model, success, state);
+                self.judge(&model, success, is_probe, state);
             }
         }
         self.start_workers(&myself, state);
@@ -189,42 +198,62 @@ impl Compactor {
             let breaker = state.breakers.entry(job.service.spec.name.clone());
             let breaker = breaker
                 .or_insert_with(|| Breaker::new(settings.failure_threshold, settings.cooldown));
-            if !breaker.admit(now) {
+            // What a person or the agent asked for, and the last way out of a request that is too
+            // long, are tried even so; their success closes the breaker.
+            let is_auto = job.due.trigger == CompactionTrigger::Auto;
+            if is_auto && !breaker.admit(now) {
                 let _ = job.reply.send(Err(SummaryError::BreakerOpen));
                 continue;
             }
+            let is_probe = is_auto && breaker.state() == BreakerState::HalfOpen;
+            if is_probe {
+                self.record(BreakerState::HalfOpen, state);
+            }
             state.busy += 1;
             let (services, myself) = (self.services.clone(), myself.clone());
-            state.workers.spawn(work(services, job, myself));
+            state.workers.spawn(work(services, job, is_probe, myself));
         }
     }
 
-    fn judge(&self, model: &Name, success: Option<bool>, state: &mut State) {
+    fn judge(&self, model: &Name, success: Option<bool>, is_probe: bool, state: &mut State) {
         let now = state.born.elapsed();
         let Some(breaker) = state.breakers.get_mut(model) else { return };
         let changed = match success {
             Some(true) => breaker.succeed(),
             Some(false) => breaker.fail(now),
-            None => {
+            None if is_probe => {
                 breaker.abandon();
-                false
+                true
             }
+            None => false,
         };
         if changed {
-            let event = CompactionBreaker { state: breaker.state() };
-            while state.records.try_join_next().is_some() {}
-            let services = self.services.clone();
-            state.records.spawn(async move {
-                // A journal that fails stops the run by itself.
-                let _ = services.journal.append(vec![Draft::run(event)]).await;
-            });
+            let breaker = breaker.state();
+            self.record(breaker, state);
         }
+    }
+
+    /// Records the breaker's state off the mailbox.
+    fn record(&self, breaker: BreakerState, state: &mut State) {
+        while state.records.try_join_next().is_some() {}
+        let services = self.services.clone();
+        state.records.spawn(async move {
+            // A journal that fails stops the run by itself.
+            let event = CompactionBreaker { state: breaker };
+            let _ = services.journal.append(vec![Draft::run(event)]).await;
+        });
     }
 }
 
 /// One worker: writes one summary and reports, whatever happens.
-async fn work(services: Arc<Services>, job: Job, compactor: ActorRef<CompactorMsg>) {
+async fn work(
+    services: Arc<Services>,
+    job: Job,
+    is_probe: bool,
+    compactor: ActorRef<CompactorMsg>,
+) {
     let Job { agent, due, service, mut reply } = job;
+    let trigger = due.trigger;
     let deadline = BASE_DEADLINE
         + DEADLINE_PER_1000_CHARS * u32::try_from(due.prompt.len() / 1000).unwrap_or(u32::MAX);
     let writing = write(&services, &service, agent, due);
@@ -237,12 +266,16 @@ async fn work(services: Arc<Services>, job: Job, compactor: ActorRef<CompactorMs
             Err(_) => Err(SummaryError::Timeout(deadline)),
         }),
     };
-    let success = result.as_ref().map(Result::is_ok);
+    let success = match &result {
+        // A context that was compacted early on request may leave nothing to free.
+        Some(Err(SummaryError::FreesNothing)) if trigger != CompactionTrigger::Auto => None,
+        result => result.as_ref().map(Result::is_ok),
+    };
     if let Some(result) = result {
         let _ = reply.send(result);
     }
-    let _ =
-        compactor.send_message(CompactorMsg::Done { model: service.spec.name.clone(), success });
+    let model = service.spec.name.clone();
+    let _ = compactor.send_message(CompactorMsg::Done { model, success, is_probe });
 }
 
 async fn write(
@@ -251,6 +284,7 @@ async fn write(
     agent: AgentId,
     due: SummaryRequest,
 ) -> Result<Summary, SummaryError> {
+    let (covers_chars, max_tokens) = (due.covers_chars, due.max_tokens);
     let message = Json::encode(&Message::user(due.prompt));
     let request = Request {
         agent: Name::new(ADDRESS).expect("the compactor's address is a name"),
@@ -267,19 +301,29 @@ async fn write(
         Err(CallError::Cancelled) => return Err(SummaryError::Gone),
         Err(CallError::Model { error, .. }) => return Err(SummaryError::Model(error.to_string())),
     };
-    let text = usable(&reply).map_err(SummaryError::Unusable)?;
+    let text = usable(&reply, covers_chars, max_tokens)?;
     let cost_usd = service.spec.price.map(|price| price.cost(&reply.usage));
     Ok(Summary { text, model: service.spec.name.clone(), usage: reply.usage, cost_usd })
 }
 
-/// The summary in a reply; a reply without text is a failure, whatever its stop reason.
-fn usable(reply: &Reply) -> Result<String, &'static str> {
+/// The summary in a reply; a reply without text is a failure, whatever its stop reason, and so is
+/// one that frees nothing or is longer than it was allowed to be.
+fn usable(reply: &Reply, covers_chars: usize, max_tokens: u64) -> Result<String, SummaryError> {
     if let StopReason::Refusal(_) = reply.stop {
-        return Err("the model refused");
+        return Err(SummaryError::Unusable("the model refused"));
     }
     if let StopReason::Interrupted(_) = reply.stop {
-        return Err("the stream broke");
+        return Err(SummaryError::Unusable("the stream broke"));
     }
     let text = reply.message.text();
-    if text.trim().is_empty() { Err("it has no text") } else { Ok(text) }
+    let chars = text.chars().count();
+    if text.trim().is_empty() {
+        Err(SummaryError::Unusable("it has no text"))
+    } else if chars >= covers_chars {
+        Err(SummaryError::FreesNothing)
+    } else if chars as u64 > max_tokens.saturating_mul(MAX_CHARS_PER_TOKEN) {
+        Err(SummaryError::Unusable("it is longer than it may be"))
+    } else {
+        Ok(text)
+    }
 }

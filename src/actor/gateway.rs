@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::Services;
 use crate::event::{Draft, Event, GatewayBreaker, GatewayParked, GatewayResumed};
 use crate::id::Name;
-use crate::policy::Breaker;
+use crate::policy::{Breaker, BreakerState};
 
 /// Failures in a row, over all agents, that open the breaker: more than one unlucky call and its
 /// first retries, fewer than a fan-out of twenty makes in one round.
@@ -29,13 +29,22 @@ const BREAKER_COOLDOWN: Duration = Duration::from_secs(15);
 /// second failure.
 const DEFAULT_PARK: Duration = Duration::from_secs(1);
 
+/// The longest pause that a provider can impose on everybody: a day, the longest that a quota of
+/// the public services lasts. What is beyond it is a mistake, and would overflow the clock.
+const LONGEST_PARK: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What a gateway is told.
 #[derive(Debug)]
 pub enum GatewayMsg {
     /// A call wants to start.
     Acquire(oneshot::Sender<Permit>),
     /// A call has ended.
-    Done(CallEnd),
+    Done {
+        /// How.
+        end: CallEnd,
+        /// Whether it was the breaker's probe.
+        is_probe: bool,
+    },
     /// A pause may be over.
     Wake,
 }
@@ -65,6 +74,7 @@ pub enum CallEnd {
 pub struct Permit {
     gateway: ActorRef<GatewayMsg>,
     end: Option<CallEnd>,
+    is_probe: bool,
 }
 
 impl Permit {
@@ -78,7 +88,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let end = self.end.take().unwrap_or(CallEnd::Abandoned);
         // A gateway that is gone has no permits left to count.
-        let _ = self.gateway.send_message(GatewayMsg::Done(end));
+        let _ = self.gateway.send_message(GatewayMsg::Done { end, is_probe: self.is_probe });
     }
 }
 
@@ -151,9 +161,9 @@ impl Actor for Gateway {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             GatewayMsg::Acquire(reply) => state.queue.push_back(reply),
-            GatewayMsg::Done(end) => {
+            GatewayMsg::Done { end, is_probe } => {
                 state.in_use = state.in_use.saturating_sub(1);
-                self.take_note(end, state);
+                self.take_note(end, is_probe, state);
             }
             GatewayMsg::Wake => {}
         }
@@ -163,7 +173,7 @@ impl Actor for Gateway {
 }
 
 impl Gateway {
-    fn take_note(&self, end: CallEnd, state: &mut State) {
+    fn take_note(&self, end: CallEnd, is_probe: bool, state: &mut State) {
         let now = state.now();
         let changed = match end {
             CallEnd::Succeeded | CallEnd::Refused => state.breaker.succeed(),
@@ -175,19 +185,26 @@ impl Gateway {
                 // The provider is there: a limit is no outage.
                 state.breaker.succeed()
             }
-            CallEnd::Abandoned => {
+            // Another call that nobody waits for says nothing about the probe under way.
+            CallEnd::Abandoned if is_probe => {
                 state.breaker.abandon();
-                false
+                true
             }
+            CallEnd::Abandoned => false,
         };
         if changed {
-            let breaker = state.breaker.state();
-            let event = GatewayBreaker { provider: self.provider.clone(), state: breaker };
-            self.record(event.into(), state);
+            self.record_breaker(state);
         }
     }
 
+    fn record_breaker(&self, state: &mut State) {
+        let breaker = state.breaker.state();
+        let event = GatewayBreaker { provider: self.provider.clone(), state: breaker };
+        self.record(event.into(), state);
+    }
+
     fn park(&self, pause: Duration, reason: String, state: &mut State) {
+        let pause = pause.min(LONGEST_PARK);
         let until = Instant::now() + pause;
         if state.parked_until.is_some_and(|already| already >= until) {
             return;
@@ -227,7 +244,11 @@ impl Gateway {
                 return;
             }
             let Some(reply) = state.queue.pop_front() else { return };
-            let permit = Permit { gateway: myself.clone(), end: None };
+            let is_probe = state.breaker.state() == BreakerState::HalfOpen;
+            if is_probe {
+                self.record_breaker(state);
+            }
+            let permit = Permit { gateway: myself.clone(), end: None, is_probe };
             state.in_use += 1;
             // If the caller left this very moment the permit comes back by its drop.
             let _ = reply.send(permit);

@@ -7,6 +7,7 @@
 
 mod agents;
 mod decide;
+mod proposals;
 mod settle;
 
 pub use settle::write_output_file;
@@ -16,15 +17,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::Services;
 use super::agent::AgentMsg;
 use super::compactor::{self, Compactor};
 use super::gateway::Gateway;
 use super::slots::Slots;
-use super::{Compaction, Services};
 use crate::event::{Draft, Event, RunCompleted, RunPaused, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
@@ -39,6 +40,9 @@ use crate::turn::Outcome;
 /// Records on their way from the writer to the supervisor: a few batches, so that the writer does
 /// not wait for each, and little memory should the supervisor be slow.
 pub const FORWARD_PERMITS: usize = 2_048;
+
+/// The reason that ractor gives for the end of an actor that was killed.
+const KILLED: &str = "killed";
 
 /// What the supervisor is told.
 #[derive(Debug)]
@@ -210,8 +214,12 @@ pub struct State {
     cancel_requested: HashMap<Name, String>,
     /// Agents whose end is on its way to the journal.
     ending: HashSet<AgentId>,
-    /// Agents without an actor that must end when they would come back.
+    /// How agents were told to end: kept until their end is recorded, for one that crashes or has
+    /// no actor yet does not know it.
     condemned: HashMap<AgentId, Outcome>,
+    /// What is to be recorded, in the order in which it was decided. At most one proposal a task
+    /// and one an agent are open, so it needs no bound of its own.
+    proposals: mpsc::UnboundedSender<Vec<Draft>>,
     waiting_children: VecDeque<(AgentId, Delegation)>,
     calls: HashMap<CallKey, AgentId>,
     ordinals: HashMap<(AgentId, Name), u32>,
@@ -258,6 +266,7 @@ impl Actor for Supervisor {
         start: Start,
     ) -> Result<State, ActorProcessingErr> {
         let limits = &self.services.limits;
+        let (proposals, queue) = mpsc::unbounded_channel();
         let mut state = State {
             run: RunState::default(),
             slots: Slots::new(limits.max_concurrency, limits.max_children),
@@ -266,6 +275,7 @@ impl Actor for Supervisor {
             cancel_requested: HashMap::new(),
             ending: HashSet::new(),
             condemned: HashMap::new(),
+            proposals,
             waiting_children: VecDeque::new(),
             calls: HashMap::new(),
             ordinals: HashMap::new(),
@@ -286,6 +296,7 @@ impl Actor for Supervisor {
         for record in &start.records {
             state.run.apply(record)?;
         }
+        state.work.spawn(proposals::record_in_order(self.services.clone(), myself.clone(), queue));
         let _ = self.services.addresses.supervisor.set(myself.clone());
         for gateway in &self.gateways {
             self.start_service(&myself, &mut state, Service::Gateway(gateway.clone())).await?;
@@ -299,10 +310,10 @@ impl Actor for Supervisor {
 
     async fn post_start(
         &self,
-        myself: ActorRef<SupervisorMsg>,
+        _myself: ActorRef<SupervisorMsg>,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        self.decide(&myself, state);
+        self.decide(state);
         Ok(())
     }
 
@@ -324,20 +335,20 @@ impl Actor for Supervisor {
             SupervisorMsg::Delegate(delegation) => self.delegate(state, delegation),
             SupervisorMsg::TakeSlot { agent, reply } => self.take_slot(state, agent, reply),
             SupervisorMsg::Settled { task, result } => {
-                self.settled(&myself, state, &task, result);
+                self.settled(state, &task, result);
             }
             SupervisorMsg::RetryNow(task) => {
                 state.resting.remove(&task);
             }
             SupervisorMsg::TaskDeadline { task, attempt } => {
-                self.task_deadline(&myself, state, &task, attempt);
+                self.task_deadline(state, &task, attempt);
             }
-            SupervisorMsg::RunDeadline => self.run_deadline(&myself, state),
+            SupervisorMsg::RunDeadline => self.run_deadline(state),
             SupervisorMsg::Rebuilt { agent, records } => {
                 self.rebuilt(&myself, state, agent, records).await;
             }
             SupervisorMsg::Cancel { target, reason, reply } => {
-                let found = self.cancel(&myself, state, &target, &reason);
+                let found = self.cancel(state, &target, &reason);
                 let _ = reply.send(found);
             }
             SupervisorMsg::Compact { agent, focus, reply } => {
@@ -345,12 +356,12 @@ impl Actor for Supervisor {
                 let sent = live.map(|live| live.actor.send_message(AgentMsg::Compact { focus }));
                 let _ = reply.send(matches!(sent, Some(Ok(()))));
             }
-            SupervisorMsg::Interrupt { reason } => self.interrupt(&myself, state, reason),
+            SupervisorMsg::Interrupt { reason } => self.interrupt(state, reason),
             SupervisorMsg::JournalFailed(error) => {
                 self.finish(&myself, state, RunEnd::JournalFailed(error));
             }
         }
-        self.decide(&myself, state);
+        self.decide(state);
         Ok(())
     }
 
@@ -362,14 +373,16 @@ impl Actor for Supervisor {
     ) -> Result<(), ActorProcessingErr> {
         match event {
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
-            SupervisionEvent::ActorTerminated(cell, _, _) => {
-                self.gone(&myself, state, cell.get_id(), None).await;
+            SupervisionEvent::ActorTerminated(cell, _, reason) => {
+                // A kill is no end of one's own: it is treated as a crash.
+                let killed = reason.filter(|reason| reason == KILLED);
+                self.gone(&myself, state, cell.get_id(), killed).await;
             }
             SupervisionEvent::ActorFailed(cell, error) => {
                 self.gone(&myself, state, cell.get_id(), Some(error.to_string())).await;
             }
         }
-        self.decide(&myself, state);
+        self.decide(state);
         Ok(())
     }
 }
@@ -410,15 +423,11 @@ impl Supervisor {
         }
     }
 
-    /// Has events recorded; they come back by [`SupervisorMsg::Committed`].
-    fn propose(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, drafts: Vec<Draft>) {
-        let (services, myself) = (self.services.clone(), myself.clone());
-        state.work.spawn(async move {
-            if let Err(error) = services.journal.append(drafts).await {
-                // A supervisor that is gone has heard of it already.
-                let _ = myself.send_message(SupervisorMsg::JournalFailed(error));
-            }
-        });
+    /// Has events recorded, after all that was proposed before; they come back by
+    /// [`SupervisorMsg::Committed`].
+    fn propose(&self, state: &mut State, drafts: Vec<Draft>) {
+        // The other end lives as long as the state: it only stops when the journal has failed.
+        let _ = state.proposals.send(drafts);
     }
 
     /// Mails a message to itself later; the timer ends with the supervisor.
@@ -479,11 +488,5 @@ impl Supervisor {
         };
         state.services_by_actor.insert(id, service);
         Ok(())
-    }
-
-    /// The summaries' settings, for those who start the run.
-    #[must_use]
-    pub fn compaction(&self) -> &Compaction {
-        &self.services.compaction
     }
 }

@@ -73,8 +73,9 @@ async fn run_group(
     records: &mut Vec<SharedRecord>,
 ) -> Result<(), StepError> {
     if let [call] = group.as_slice() {
-        let result = run_one(context, call).await;
-        records.extend(context.record([result]).await?);
+        if let Some(result) = run_one(context, call).await {
+            records.extend(context.record([result]).await?);
+        }
         return Ok(());
     }
     let mut running = JoinSet::new();
@@ -84,27 +85,38 @@ async fn run_group(
     }
     while let Some(first) = running.join_next().await {
         // What else is ready by now is recorded in the same batch.
-        let mut ready: Vec<ToolFinished> = first.into_iter().collect();
+        let mut ready: Vec<ToolFinished> = first.into_iter().flatten().collect();
         while let Some(Some(next)) = running.join_next().now_or_never() {
-            ready.extend(next);
+            ready.extend(next.into_iter().flatten());
         }
         records.extend(context.record(ready).await?);
     }
     Ok(())
 }
 
-/// Runs one call to its result, whatever happens.
-async fn run_one(context: &StepContext, call: &PendingCall) -> ToolFinished {
+/// Runs one call to its result, whatever happens. `None`: it was cancelled with its agent and has
+/// no result, so that a resumed run makes it again.
+async fn run_one(context: &StepContext, call: &PendingCall) -> Option<ToolFinished> {
     let began = Instant::now();
     let body = std::panic::AssertUnwindSafe(dispatch(context, call));
     let output = match body.catch_unwind().await {
         Ok(Ok(output)) => output,
+        Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() && is_repeatable(call) => {
+            return None;
+        }
         Ok(Err(error)) => ToolOutput::error(format!("Error: {error}")),
         Err(panic) => {
             ToolOutput::error(format!("Error: the tool crashed ({})", panic_text(panic.as_ref())))
         }
     };
-    finished(context.turn, call, output, began.elapsed())
+    Some(finished(context.turn, call, output, began.elapsed()))
+}
+
+fn is_repeatable(call: &PendingCall) -> bool {
+    match call.effect {
+        Effect::Pure | Effect::Keyed => true,
+        Effect::Checked | Effect::Once => false,
+    }
 }
 
 async fn dispatch(context: &StepContext, call: &PendingCall) -> Result<ToolOutput, ToolError> {
@@ -212,7 +224,11 @@ async fn delegate(context: &StepContext, call: &PendingCall) -> Result<ToolOutpu
     match result {
         Ok(Ok(child)) => Ok(child_output(context, &child)),
         Ok(Err(Refused(reason))) => Ok(ToolOutput::error(format!("Error: {reason}"))),
-        Err(_) => Err(ToolError::Failed("the run is ending".to_owned())),
+        Err(_) => {
+            // The supervisor gives no answer when the run or this agent is told to end.
+            context.cancel.cancelled().await;
+            Err(ToolError::Cancelled)
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! that the model has read before those that it has not, then it replaces the older part of the
 //! conversation by a list of what was done. Each marker names the transcript, which has it all.
 
-use super::pipeline::{is_request, summarised_range, summary_edit};
+use super::pipeline::{summarised_range, summary_edit};
 use super::preset::Guard;
 use super::view::View;
 use super::{ClearedResult, ContextEdited, Edit};
@@ -92,7 +92,7 @@ fn digest(view: &View, most_chars: usize, transcript: &str) -> Option<Edit> {
         let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
         for block in &message.content {
             let line = match block {
-                Block::Text(text) if is_request(slot) => format!("asked: {text}"),
+                Block::Text(text) if slot.entry.is_request => format!("asked: {text}"),
                 Block::Text(text) => format!("said: {text}"),
                 Block::ToolUse(call) => format!("called {} {}", call.name, call.input.as_str()),
                 Block::ToolResult(_) | Block::Other(_) => continue,

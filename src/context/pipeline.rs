@@ -23,6 +23,8 @@ pub struct SummaryRequest {
     pub to: u64,
     /// What to preserve, if somebody said.
     pub focus: Option<String>,
+    /// The size of what it replaces, in characters: a summary that is no shorter is none.
+    pub covers_chars: usize,
     /// The one user message for the summariser.
     pub prompt: String,
     /// The most tokens of the summary.
@@ -97,7 +99,15 @@ pub fn summary_due(
     }
     prompt.push_str("\n\n");
     prompt.push_str(&serialised(view, from, to, layer.input_chars));
-    Some(SummaryRequest { trigger, from, to, focus, prompt, max_tokens: layer.max_tokens })
+    Some(SummaryRequest {
+        trigger,
+        from,
+        to,
+        focus,
+        covers_chars: covered,
+        prompt,
+        max_tokens: layer.max_tokens,
+    })
 }
 
 /// The edit that puts a summary in the place of the range it covers. `path` is the transcript.
@@ -107,23 +117,20 @@ pub fn summary_edit(view: &View, from: u64, to: u64, path: &str, summary: &str) 
         Message::user(format!("[Conversation compressed. Transcript: {path}]\n\n{summary}"));
     let reply = "Understood. I have the context from the summary. Continuing.";
     let mut with = vec![Json::encode(&opening), Json::encode(&Message::assistant(reply))];
+    // What an earlier edit left at `to` has no messages of its own and is covered too.
+    let tail = || view.slots().filter(|slot| slot.to > to);
+    let tail_speaks = tail().next().map(|slot| slot.entry.role);
     // The active request stays word for word, as the last of what replaces the range.
-    let tail_has_request = view.slots().any(|slot| slot.from >= to && is_request(slot));
-    if !tail_has_request
-        && let Some(request) = covered(view, from, to).filter(|s| is_request(s)).last()
+    if !tail().any(|slot| slot.entry.is_request)
+        && let Some(request) = covered(view, from, to).filter(|s| s.entry.is_request).last()
     {
         with.extend(request_only(&request.entry.json));
     }
-    let tail_speaks = view.slots().find(|slot| slot.from >= to).map(|slot| slot.entry.role);
     if with.len() == 2 && tail_speaks == Some(Role::Assistant) {
         // Roles alternate: an assistant message may not follow the acknowledgement.
         with.push(Json::encode(&Message::user("Continue.")));
     }
     Edit::Replace { from, to, with }
-}
-
-pub(super) fn is_request(slot: &super::view::Slot) -> bool {
-    slot.entry.role == Role::User && slot.entry.has_text
 }
 
 /// The text blocks of a message, without the tool results that stood before them.
@@ -133,7 +140,8 @@ fn request_only(json: &Json) -> Option<Json> {
     Some(Json::encode(&message))
 }
 
-/// From the view's first message to the exchange that the model has not read yet.
+/// From the view's first message to the exchange that the model has not read yet, or to an answer
+/// of its own that it is about to continue.
 pub(super) fn summarised_range(view: &View) -> Option<(u64, u64)> {
     let from = view.slots().next()?.from;
     let mut slots = view.slots().rev();
@@ -141,7 +149,7 @@ pub(super) fn summarised_range(view: &View) -> Option<(u64, u64)> {
     let to = match last.entry.role {
         Role::User if last.entry.answers.is_empty() => last.from,
         Role::User => slots.next()?.from,
-        Role::Assistant => last.to,
+        Role::Assistant => last.from,
     };
     (from < to).then_some((from, to))
 }

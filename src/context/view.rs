@@ -22,8 +22,8 @@ pub struct Entry {
     pub calls: Box<[(String, String)]>,
     /// The calls that it answers.
     pub answers: Box<[String]>,
-    /// Whether it has text blocks.
-    pub has_text: bool,
+    /// Whether it asks the agent for something: what an edit keeps word for word.
+    pub is_request: bool,
 }
 
 impl Entry {
@@ -36,7 +36,8 @@ impl Entry {
             chars: json.as_str().chars().count(),
             calls: calls.collect(),
             answers: answers.collect(),
-            has_text: message.content.iter().any(|block| matches!(block, Block::Text(_))),
+            is_request: message.role == Role::User
+                && message.content.iter().any(|block| matches!(block, Block::Text(_))),
             json,
         })
     }
@@ -85,14 +86,26 @@ impl View {
     /// # Errors
     /// When `json` is not a message.
     pub fn push(&mut self, json: Json) -> Result<(), serde_json::Error> {
+        self.add(Entry::new(json)?);
+        Ok(())
+    }
+
+    /// Appends a user message that only asks the model to go on: the request stays the one before.
+    ///
+    /// # Errors
+    /// When `json` is not a message.
+    pub fn push_prompt_to_go_on(&mut self, json: Json) -> Result<(), serde_json::Error> {
+        self.add(Entry { is_request: false, ..Entry::new(json)? });
+        Ok(())
+    }
+
+    fn add(&mut self, entry: Entry) {
         let message = self.next_message;
-        let entry = Entry::new(json)?;
         self.note_results(message, &entry);
         self.chars += entry.chars;
         let serial = self.serial();
         self.slots.push_back(Slot { from: message, to: message + 1, serial, entry: entry.into() });
         self.next_message += 1;
-        Ok(())
     }
 
     /// Applies an edit. What it names and the view no longer has is passed over, so that an edit
@@ -188,7 +201,8 @@ impl View {
                 result.content = ResultContent::Text(cleared.text.clone());
             }
         }
-        let entry = Entry::new(Json::encode(&message))?;
+        let entry =
+            Entry { is_request: slot.entry.is_request, ..Entry::new(Json::encode(&message))? };
         let serial = self.serial();
         let slot = &mut self.slots[place];
         self.chars = self.chars - slot.entry.chars + entry.chars;
@@ -202,10 +216,12 @@ impl View {
         let last = self.slots.partition_point(|slot| slot.to <= to).max(first);
         let mut fresh = Vec::with_capacity(with.len());
         for (at, json) in with.iter().enumerate() {
-            let entry = Arc::new(Entry::new(json.clone())?);
-            // The first replacement stands for the range; the others for nothing of their own.
+            let mut entry = Entry::new(json.clone())?;
+            // The first replacement stands for the range and tells of it; the others stand for
+            // nothing of their own.
+            entry.is_request &= at > 0;
             let from = if at == 0 { from } else { to };
-            fresh.push(Slot { from, to, serial: self.serial(), entry });
+            fresh.push(Slot { from, to, serial: self.serial(), entry: entry.into() });
         }
         let gone: usize = self.slots.range(first..last).map(|slot| slot.entry.chars).sum();
         let came: usize = fresh.iter().map(|slot| slot.entry.chars).sum();

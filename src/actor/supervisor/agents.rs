@@ -13,8 +13,10 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::message::Usage;
-use crate::run_state::AgentStatus;
 use crate::turn::{AgentEnded, AgentRestarted, AgentSpawned, Outcome, Program};
+
+/// Why the children of an agent that was told to end are cancelled.
+const PARENT_STOPPED: &str = "its parent was stopped";
 
 impl Supervisor {
     /// A parent asks for a child, or for the child that the same call asked for before.
@@ -24,15 +26,18 @@ impl Supervisor {
         if let Some(child) = known.cloned() {
             return Self::wait_for(state, child, delegation.reply);
         }
+        let ending = state.interrupted.is_some() || state.cancelled.is_some();
+        if ending || Self::is_over(state, &delegation.parent) {
+            // The parent is told to end: until then it waits. An answer would be recorded as the
+            // call's result, and a resumed run could not make the call again.
+            return;
+        }
         let limits = &self.services.limits;
-        let children = state.run.agents().values().filter(|agent| agent.parent.is_some()).count();
         let refusal = if delegation.depth > limits.max_depth {
             Some(format!("the delegation depth of {} is reached", limits.max_depth))
-        } else if children + state.waiting_children.len() >= limits.max_descendants {
+        } else if Self::descendants(state) >= limits.max_descendants {
             let most = limits.max_descendants;
             Some(format!("the run's limit of {most} children is reached; do the work yourself"))
-        } else if state.interrupted.is_some() || state.cancelled.is_some() {
-            Some("the run is ending".to_owned())
         } else {
             None
         };
@@ -49,6 +54,19 @@ impl Supervisor {
         let child = delegation.parent.child(&delegation.agent, *ordinal);
         state.calls.insert(delegation.key.clone(), child.clone());
         state.waiting_children.push_back((child, delegation));
+    }
+
+    /// Children that were started, and those that wait or are on their way to the journal.
+    fn descendants(state: &State) -> usize {
+        let agents = state.run.agents();
+        let started = agents.values().filter(|agent| agent.parent.is_some()).count();
+        started + state.calls.values().filter(|child| !agents.contains_key(child)).count()
+    }
+
+    /// Whether an agent has ended or was told to.
+    fn is_over(state: &State, id: &AgentId) -> bool {
+        let ended = state.run.agents().get(id).is_none_or(|agent| agent.outcome.is_some());
+        ended || state.condemned.contains_key(id)
     }
 
     /// Answers at once when the child has ended, else when it does.
@@ -74,11 +92,12 @@ impl Supervisor {
     }
 
     /// Proposes the children that have room.
-    pub(super) fn start_children(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
+    pub(super) fn start_children(&self, state: &mut State) {
         while !state.waiting_children.is_empty() && state.slots.has_room(Rank::Child) {
             let Some((child, delegation)) = state.waiting_children.pop_front() else { return };
             let Delegation { parent, task, depth, key, agent, prompt, reply } = delegation;
-            if state.run.agents().get(&parent).is_none_or(|parent| parent.outcome.is_some()) {
+            if Self::is_over(state, &parent) {
+                state.calls.remove(&key);
                 continue;
             }
             state.slots.take(child.clone(), Rank::Child);
@@ -89,7 +108,7 @@ impl Supervisor {
                 parent: Some(parent),
                 call: Some(key),
             };
-            self.propose(myself, state, vec![Draft::agent(&task, &child, spawned)]);
+            self.propose(state, vec![Draft::agent(&task, &child, spawned)]);
         }
     }
 
@@ -117,9 +136,8 @@ impl Supervisor {
         if state.interrupted.is_some() {
             return;
         }
-        if let Some(outcome) = state.condemned.remove(id).or_else(|| Self::too_late(state, status))
-        {
-            return self.record_end(myself, state, id, outcome);
+        if let Some(outcome) = Self::sentence(state, id) {
+            return self.record_end(state, id, outcome);
         }
         let agent =
             Agent { services: self.services.clone(), id: id.clone(), task: status.task.clone() };
@@ -128,20 +146,25 @@ impl Supervisor {
                 state.by_actor.insert(actor.get_id(), id.clone());
                 state.live.insert(id.clone(), Live { actor });
             }
-            Err(error) => self.crashed(myself, state, id, &error.to_string()),
+            Err(error) => self.crashed(state, id, &error.to_string()),
         }
     }
 
-    /// Why an agent whose announcement has just become durable must not begin: it was cancelled, or
-    /// its parent has ended, while the announcement was on its way.
-    fn too_late(state: &State, agent: &AgentStatus) -> Option<Outcome> {
-        let parent = agent.parent.as_ref().and_then(|parent| state.run.agents().get(parent));
-        let orphaned = parent.is_some_and(|parent| parent.outcome.is_some());
-        let reason = orphaned.then(|| "its parent has ended".to_owned());
-        let reason = reason
-            .or_else(|| state.cancel_requested.get(&agent.task).cloned())
-            .or_else(|| state.cancelled.clone())?;
-        Some(Outcome::Cancelled { reason })
+    /// How an agent must end that is about to get its actor: it was told to end before, or what it
+    /// works for was stopped while its birth was on its way to the journal.
+    fn sentence(state: &State, id: &AgentId) -> Option<Outcome> {
+        if let Some(outcome) = state.condemned.get(id) {
+            return Some(outcome.clone());
+        }
+        let status = state.run.agents().get(id)?;
+        let reason = match &status.parent {
+            Some(parent) => Self::is_over(state, parent).then(|| PARENT_STOPPED.to_owned()),
+            None => {
+                let of_task = || state.cancel_requested.get(&status.task).cloned();
+                state.cancelled.clone().or_else(of_task)
+            }
+        };
+        reason.map(|reason| Outcome::Cancelled { reason })
     }
 
     /// An actor is gone: with an error it crashed.
@@ -160,7 +183,7 @@ impl Supervisor {
         self.services.addresses.agents.remove(&id);
         let ended = state.run.agents().get(&id).is_none_or(|agent| agent.outcome.is_some());
         if let Some(error) = error.filter(|_| !ended && !state.ending.contains(&id)) {
-            self.crashed(myself, state, &id, &error);
+            self.crashed(state, &id, &error);
         }
     }
 
@@ -179,15 +202,12 @@ impl Supervisor {
     }
 
     /// An agent crashed: its restart policy decides.
-    fn crashed(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        id: &AgentId,
-        error: &str,
-    ) {
-        if state.interrupted.is_some() {
+    fn crashed(&self, state: &mut State, id: &AgentId, error: &str) {
+        if state.interrupted.is_some() || state.end.is_none() {
             return;
+        }
+        if let Some(outcome) = Self::sentence(state, id) {
+            return self.record_end(state, id, outcome);
         }
         let Some(status) = state.run.agents().get(id) else { return };
         let spec = status.definition.as_ref().and_then(|name| self.services.agents.get(name));
@@ -197,14 +217,14 @@ impl Supervisor {
         if window.admit(&policy, state.born.elapsed()) {
             tracing::warn!(agent = %id, restart, error, "an agent crashed and is restarted");
             let restarted = AgentRestarted { restart, reason: error.to_owned() };
-            return self.propose(myself, state, vec![Draft::agent(&task, id, restarted)]);
+            return self.propose(state, vec![Draft::agent(&task, id, restarted)]);
         }
         let message = match restart {
             1 => error.to_owned(),
             _ => format!("{error} (after {} restarts)", restart - 1),
         };
         let failure = Failure::new(FailureKind::Crashed, message);
-        self.record_end(myself, state, id, Outcome::Failed { failure, partial: None });
+        self.record_end(state, id, Outcome::Failed { failure, partial: None });
     }
 
     /// Reads the records of a crashed agent, off the mailbox.
@@ -238,40 +258,28 @@ impl Supervisor {
     }
 
     /// Tells an agent and its children to end. One without an actor ends when it would come back.
-    pub(super) fn end_agent(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        id: &AgentId,
-        outcome: Outcome,
-    ) {
+    pub(super) fn end_agent(&self, state: &mut State, id: &AgentId, outcome: Outcome) {
         let open = state.run.agents().get(id).is_some_and(|agent| agent.outcome.is_none());
         if !open || state.ending.contains(id) {
             return;
         }
-        match state.live.get(id) {
-            Some(live) => {
-                // An agent that crashes at this moment is condemned instead.
-                let told = live.actor.send_message(AgentMsg::End(outcome.clone()));
-                if told.is_err() {
-                    state.condemned.insert(id.clone(), outcome);
-                }
-            }
-            None => {
-                state.condemned.insert(id.clone(), outcome);
-            }
+        let outcome = state.condemned.entry(id.clone()).or_insert(outcome).clone();
+        if let Some(live) = state.live.get(id) {
+            // One that is gone ends when it would come back.
+            let _ = live.actor.send_message(AgentMsg::End(outcome));
         }
-        self.end_children(myself, state, id, "its parent was stopped");
+        self.end_children(state, id, PARENT_STOPPED);
     }
 
-    fn end_children(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        parent: &AgentId,
-        reason: &str,
-    ) {
-        state.waiting_children.retain(|(_, delegation)| delegation.parent != *parent);
+    fn end_children(&self, state: &mut State, parent: &AgentId, reason: &str) {
+        let calls = &mut state.calls;
+        state.waiting_children.retain(|(_, delegation)| {
+            let stays = delegation.parent != *parent;
+            if !stays {
+                calls.remove(&delegation.key);
+            }
+            stays
+        });
         let open = state.run.agents().iter().filter(|(_, child)| child.outcome.is_none());
         let children: Vec<_> = open
             .filter(|(_, child)| child.parent.as_ref() == Some(parent))
@@ -279,25 +287,19 @@ impl Supervisor {
             .collect();
         for child in children {
             let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-            self.end_agent(myself, state, &child, outcome);
+            self.end_agent(state, &child, outcome);
         }
     }
 
     /// Records the end of an agent that cannot do so itself.
-    fn record_end(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        id: &AgentId,
-        outcome: Outcome,
-    ) {
+    fn record_end(&self, state: &mut State, id: &AgentId, outcome: Outcome) {
         let Some(status) = state.run.agents().get(id) else { return };
         if !state.ending.insert(id.clone()) {
             return;
         }
         let (task, turns) = (status.task.clone(), status.turn);
         let ended = AgentEnded { outcome, turns, usage: Usage::default() };
-        self.propose(myself, state, vec![Draft::agent(&task, id, ended)]);
+        self.propose(state, vec![Draft::agent(&task, id, ended)]);
     }
 
     /// An agent's end is recorded: its slot is free, its parent gets the result.
@@ -312,7 +314,7 @@ impl Supervisor {
         state.restarts.remove(id);
         state.condemned.remove(id);
         state.ending.remove(id);
-        self.end_children(myself, state, id, "its parent has ended");
+        self.end_children(state, id, "its parent has ended");
         if let Some(result) = Self::child_result(state, id) {
             for reply in state.waiters.remove(id).unwrap_or_default() {
                 // A parent that is gone asks again after its restart.

@@ -16,47 +16,47 @@ use crate::turn::{AgentSpawned, Outcome, Program};
 
 impl Supervisor {
     /// Proposes all that follows from the state now. Called after every change.
-    pub(super) fn decide(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
+    pub(super) fn decide(&self, state: &mut State) {
         if state.end.is_none() || state.finishing {
             return;
         }
         if state.interrupted.is_some() {
-            return self.pause_when_quiet(myself, state);
+            return self.pause_when_quiet(state);
         }
         while let Some(ticket) = state.slots.resume_one() {
             // An agent that was cancelled while it waited has dropped its end; its slot comes
             // back with its end.
             let _ = ticket.send(());
         }
-        self.start_children(myself, state);
+        self.start_children(state);
         for task in self.plan.tasks() {
             if !state.proposed.contains(&task.name) {
-                self.decide_task(myself, state, task);
+                self.decide_task(state, task);
             }
         }
-        self.complete_when_done(myself, state);
+        self.complete_when_done(state);
     }
 
-    fn decide_task(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, task: &TaskSpec) {
+    fn decide_task(&self, state: &mut State, task: &TaskSpec) {
         let Some(status) = state.run.task(&task.name) else { return };
         let now = status.state;
         let attempt = status.attempt + 1;
         let begun = now.is_end() || now == TaskState::Running;
         if let Some(reason) = state.cancel_requested.get(&task.name).filter(|_| !begun) {
             let event = TaskCancelled { reason: reason.clone() }.into();
-            return self.propose_task(myself, state, &task.name, event);
+            return self.propose_task(state, &task.name, event);
         }
         match now {
             TaskState::Pending => {
                 if let Some(event) = self.judge_pending(state, task) {
-                    self.propose_task(myself, state, &task.name, event);
+                    self.propose_task(state, &task.name, event);
                 }
             }
             TaskState::Ready | TaskState::Waiting => {
                 if let Some(event) = self.not_to_start(state, task) {
-                    self.propose_task(myself, state, &task.name, event);
+                    self.propose_task(state, &task.name, event);
                 } else if !state.resting.contains(&task.name) && state.slots.has_room(Rank::Main) {
-                    self.start_task(myself, state, task, attempt);
+                    self.start_task(state, task, attempt);
                 }
             }
             TaskState::Running
@@ -108,18 +108,12 @@ impl Supervisor {
     }
 
     /// Begins an attempt: announces it together with its agent.
-    fn start_task(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        task: &TaskSpec,
-        attempt: u32,
-    ) {
+    fn start_task(&self, state: &mut State, task: &TaskSpec, attempt: u32) {
         let program = match self.program(state, task) {
             Ok(program) => program,
             Err((place, error)) => {
                 let event = template_failed(place, &error, attempt - 1);
-                return self.propose_task(myself, state, &task.name, event);
+                return self.propose_task(state, &task.name, event);
             }
         };
         let agent = AgentId::main(&task.name, attempt);
@@ -129,7 +123,7 @@ impl Supervisor {
         let spawned = AgentSpawned { program, depth: 0, parent: None, call: None };
         let drafts =
             vec![Draft::task(&task.name, started), Draft::agent(&task.name, &agent, spawned)];
-        self.propose(myself, state, drafts);
+        self.propose(state, drafts);
     }
 
     /// What the task's agent is to do, with every template rendered.
@@ -174,15 +168,9 @@ impl Supervisor {
         })
     }
 
-    fn propose_task(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        task: &Name,
-        event: Event,
-    ) {
+    fn propose_task(&self, state: &mut State, task: &Name, event: Event) {
         state.proposed.insert(task.clone());
-        self.propose(myself, state, vec![Draft::task(task, event)]);
+        self.propose(state, vec![Draft::task(task, event)]);
     }
 
     /// A task has a new state: notes what templates see of it, and sets its clock.
@@ -211,7 +199,7 @@ impl Supervisor {
                 state.first_failed.get_or_insert_with(|| task.clone());
                 if self.services.limits.fail_fast && self.services.limits.cancel_running {
                     let reason = format!("task `{task}` failed");
-                    self.cancel_everything(myself, state, &reason);
+                    self.cancel_everything(state, &reason);
                 }
             }
             _ => {}
@@ -230,44 +218,32 @@ impl Supervisor {
         };
     }
 
-    pub(super) fn task_deadline(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        task: &Name,
-        attempt: u32,
-    ) {
+    pub(super) fn task_deadline(&self, state: &mut State, task: &Name, attempt: u32) {
         let status = state.run.task(task);
         let current = status.filter(|s| s.state == TaskState::Running && s.attempt == attempt);
         let Some(agent) = current.and_then(|status| status.agent.clone()) else { return };
         let limit = self.plan.task(task).and_then(|spec| spec.timeout).unwrap_or_default();
         let message = format!("attempt {attempt} took longer than {} s", limit.as_secs_f64());
         let failure = Failure::new(FailureKind::Timeout, message);
-        self.end_agent(myself, state, &agent, Outcome::Failed { failure, partial: None });
+        self.end_agent(state, &agent, Outcome::Failed { failure, partial: None });
     }
 
-    pub(super) fn run_deadline(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
+    pub(super) fn run_deadline(&self, state: &mut State) {
         let limit = self.services.limits.timeout.unwrap_or_default();
         let message = format!("the run took longer than {} s", limit.as_secs_f64());
         state.cancelled.get_or_insert(message.clone());
         let failure = Failure::new(FailureKind::Timeout, message);
         for agent in self.main_agents(state) {
             let outcome = Outcome::Failed { failure: failure.clone(), partial: None };
-            self.end_agent(myself, state, &agent, outcome);
+            self.end_agent(state, &agent, outcome);
         }
     }
 
     /// Cancels; false when there is no such target. What has ended already is cancelled.
-    pub(super) fn cancel(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        target: &CancelTarget,
-        reason: &str,
-    ) -> bool {
+    pub(super) fn cancel(&self, state: &mut State, target: &CancelTarget, reason: &str) -> bool {
         match target {
             CancelTarget::Run => {
-                self.cancel_everything(myself, state, reason);
+                self.cancel_everything(state, reason);
                 true
             }
             CancelTarget::Task(task) => {
@@ -278,7 +254,7 @@ impl Supervisor {
                 state.cancel_requested.insert(task.clone(), reason.to_owned());
                 if let Some(agent) = agent {
                     let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-                    self.end_agent(myself, state, &agent, outcome);
+                    self.end_agent(state, &agent, outcome);
                 }
                 true
             }
@@ -287,17 +263,17 @@ impl Supervisor {
                     return false;
                 }
                 let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-                self.end_agent(myself, state, agent, outcome);
+                self.end_agent(state, agent, outcome);
                 true
             }
         }
     }
 
-    fn cancel_everything(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, reason: &str) {
+    fn cancel_everything(&self, state: &mut State, reason: &str) {
         state.cancelled.get_or_insert_with(|| reason.to_owned());
         for agent in self.main_agents(state) {
             let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-            self.end_agent(myself, state, &agent, outcome);
+            self.end_agent(state, &agent, outcome);
         }
     }
 
@@ -306,12 +282,7 @@ impl Supervisor {
         open.filter(|(_, status)| status.parent.is_none()).map(|(id, _)| id.clone()).collect()
     }
 
-    pub(super) fn interrupt(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        reason: String,
-    ) {
+    pub(super) fn interrupt(&self, state: &mut State, reason: String) {
         if state.interrupted.is_some() {
             return;
         }
@@ -321,20 +292,22 @@ impl Supervisor {
             // An agent that is gone has stopped.
             let _ = live.actor.send_message(crate::actor::agent::AgentMsg::Interrupt);
         }
-        self.pause_when_quiet(myself, state);
+        self.pause_when_quiet(state);
     }
 
     /// Records the pause once no agent is at work any more.
-    fn pause_when_quiet(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
-        if !state.live.is_empty() || state.finishing {
+    fn pause_when_quiet(&self, state: &mut State) {
+        // What an agent's end set off is recorded first: a resumed run need not do it again.
+        let quiet = state.live.is_empty() && state.proposed.is_empty() && state.ending.is_empty();
+        if !quiet || state.finishing {
             return;
         }
         state.finishing = true;
         let reason = state.interrupted.clone().unwrap_or_default();
-        self.propose(myself, state, vec![Draft::run(RunPaused { reason })]);
+        self.propose(state, vec![Draft::run(RunPaused { reason })]);
     }
 
-    fn complete_when_done(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
+    fn complete_when_done(&self, state: &mut State) {
         let all_ended = state.run.tasks().all(|(_, status)| status.state.is_end());
         if !all_ended || !state.live.is_empty() || !state.proposed.is_empty() {
             return;
@@ -346,7 +319,7 @@ impl Supervisor {
         };
         state.finishing = true;
         let result = state.run.result(mixed);
-        self.propose(myself, state, vec![Draft::run(result)]);
+        self.propose(state, vec![Draft::run(result)]);
     }
 
     /// A bug in the plan's own state: ends the run and says so.

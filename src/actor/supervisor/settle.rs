@@ -39,10 +39,10 @@ impl Supervisor {
                     let _ = myself.send_message(SupervisorMsg::Settled { task, result });
                 });
             }
-            Outcome::Failed { failure, .. } => self.attempt_failed(myself, state, spec, failure),
+            Outcome::Failed { failure, .. } => self.attempt_failed(state, spec, failure),
             Outcome::Cancelled { reason } => {
                 let event = TaskCancelled { reason: reason.clone() };
-                self.propose_end(myself, state, task, event.into());
+                self.propose_end(state, task, event.into());
             }
         }
     }
@@ -50,7 +50,6 @@ impl Supervisor {
     /// The output was checked and written where it is wanted.
     pub(super) fn settled(
         &self,
-        myself: &ActorRef<SupervisorMsg>,
         state: &mut State,
         task: &Name,
         result: Result<(Output, Value), Failure>,
@@ -62,19 +61,13 @@ impl Supervisor {
                 state.values.insert(task.to_string(), json!({ "output": value }));
                 let attempt = state.run.task(task).map_or(1, |status| status.attempt);
                 let event = TaskCompleted { attempt, output };
-                self.propose_end(myself, state, task, event.into());
+                self.propose_end(state, task, event.into());
             }
-            Err(failure) => self.attempt_failed(myself, state, spec, &failure),
+            Err(failure) => self.attempt_failed(state, spec, &failure),
         }
     }
 
-    fn attempt_failed(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        spec: &TaskSpec,
-        failure: &Failure,
-    ) {
+    fn attempt_failed(&self, state: &mut State, spec: &TaskSpec, failure: &Failure) {
         let attempt = state.run.task(&spec.name).map_or(1, |status| status.attempt);
         let ending = state.cancelled.is_some()
             || state.interrupted.is_some()
@@ -85,18 +78,12 @@ impl Supervisor {
             Some(pause) => TaskRetrying { attempt, failure, pause_ms: millis(pause) }.into(),
             None => TaskFailed { attempt, failure }.into(),
         };
-        self.propose_end(myself, state, &spec.name, event);
+        self.propose_end(state, &spec.name, event);
     }
 
-    fn propose_end(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        task: &Name,
-        event: Event,
-    ) {
+    fn propose_end(&self, state: &mut State, task: &Name, event: Event) {
         state.proposed.insert(task.clone());
-        self.propose(myself, state, vec![Draft::task(task, event)]);
+        self.propose(state, vec![Draft::task(task, event)]);
     }
 }
 
