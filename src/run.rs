@@ -4,6 +4,7 @@
 //! prints nothing.
 
 pub mod control;
+mod launch;
 mod services;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ use crate::model::Model;
 use crate::plan::{Plan, PlanError};
 use crate::spec::Work;
 use crate::tool::Tool;
+
+pub use self::launch::Launch;
 
 /// How long the actors may take to end once the run is over, before they are dropped.
 const LAST_WORDS: Duration = Duration::from_secs(5);

@@ -173,6 +173,17 @@ pub enum RunEnd {
     Broken(String),
 }
 
+impl RunEnd {
+    /// The output of a task, if the run came to its end and the task completed.
+    #[must_use]
+    pub fn output(&self, task: &str) -> Option<&str> {
+        match self {
+            Self::Completed(completed) => completed.tasks.get(task)?.get("output")?.as_str(),
+            Self::Paused(_) | Self::JournalFailed(_) | Self::Broken(_) => None,
+        }
+    }
+}
+
 /// What never changes about the supervisor.
 #[derive(Debug)]
 pub struct Supervisor {

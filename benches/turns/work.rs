@@ -1,0 +1,135 @@
+//! The work that is measured: what the provider answers, what is read, who does it.
+//!
+//! The same for all subjects, so that only the way it is done differs.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::measure::{self, Cost};
+use crate::support::answer::Answer;
+use crate::support::asked::Asked;
+use crate::support::provider::Provider;
+use crate::{floor, ours};
+
+/// Tool turns of an agent; a last turn without a tool follows.
+pub(crate) const TURNS: usize = 20;
+/// The bytes of a file, and so of a tool result.
+const FILE_BYTES: usize = 2_000;
+/// What an agent is told; both bodies hold it.
+pub(crate) const SYSTEM: &str = "You read the parts of a report one after the other with \
+    read_file, note what stands in each, and say when you are done.";
+/// The task.
+pub(crate) const PROMPT: &str = "Read the report.";
+/// The most tokens of a reply.
+pub(crate) const MAX_TOKENS: u64 = 1024;
+/// What the model says beside a call: two sentences, streamed in pieces.
+const SAYS: &str = "The last part was about the weather on the coast and how the boats came \
+    home. I go on with the next part, because the report has not ended yet.";
+/// Characters of one streamed piece: about three tokens.
+const PIECE: usize = 12;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The plain loop.
+    Bare,
+    /// The plain loop with a journal.
+    Durable,
+    /// callsheet as a library.
+    Library,
+    /// callsheet as a program, which also shows every event as it comes.
+    Program,
+}
+
+impl Subject {
+    pub(crate) const ALL: [Self; 4] = [Self::Bare, Self::Durable, Self::Library, Self::Program];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Durable => "durable",
+            Self::Library => "library",
+            Self::Program => "program",
+        }
+    }
+}
+
+/// The path of the file that a turn reads, from 0.
+pub(crate) fn part(turn: usize) -> String {
+    format!("parts/part-{turn:02}.txt")
+}
+
+/// A directory of its own with the files, on the disk that holds the build: a temporary directory
+/// may be in memory, where a sync costs nothing.
+pub(crate) fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    std::fs::create_dir(directory.path().join("parts")).expect("a directory");
+    for turn in 0..TURNS {
+        let line =
+            format!("{turn:2} the wind came from the west and \"turned\" before noon, said K.\n");
+        let mut text = line.repeat(FILE_BYTES / line.len() + 1);
+        text.truncate(FILE_BYTES);
+        std::fs::write(directory.path().join(part(turn)), text).expect("a file");
+    }
+    directory
+}
+
+/// The role of the provider: says where it is and answers until its input ends.
+pub(crate) fn provide() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let provider = runtime.block_on(Provider::start(answer));
+    provider.forget_requests();
+    println!("{}", provider.base_url());
+    std::io::stdout().flush().expect("a reader");
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// The answer depends on how many results the request holds, so it is the same for everybody.
+fn answer(asked: &Asked) -> Answer {
+    let results = memmem(&asked.body, br#""type":"tool_result""#);
+    let answer = match results < TURNS {
+        true => Answer::text(SAYS).and_tool("read_file", json!({ "path": part(results) })),
+        false => Answer::text("The report is read."),
+    };
+    Answer { delta_chars: PIECE, ..answer }
+}
+
+/// How often the needle occurs.
+fn memmem(bytes: &[u8], needle: &[u8]) -> usize {
+    bytes.windows(needle.len()).filter(|window| *window == needle).count()
+}
+
+/// The role of a subject: does the work and prints what it cost.
+pub(crate) fn run(subject: &str, agents: &str, url: &str) {
+    let subject = Subject::ALL.into_iter().find(|known| known.name() == subject);
+    let subject = subject.expect("a subject");
+    let agents: usize = agents.parse().expect("a number of agents");
+    let directory = directory();
+    let began = Instant::now();
+    let (cpu_us, syncs) = match subject {
+        Subject::Bare => (None, floor::run(agents, url, directory.path(), None)),
+        Subject::Durable => {
+            let journal: PathBuf = directory.path().join("journal.jsonl");
+            (None, floor::run(agents, url, directory.path(), Some(&journal)))
+        }
+        Subject::Library => (None, ours::as_library(agents, url, directory.path())),
+        Subject::Program => {
+            let syncs = ours::as_program(agents, url, directory.path());
+            (Some(measure::children_cpu_us()), syncs)
+        }
+    };
+    let wall_us = began.elapsed().as_secs_f64() * 1e6;
+    let cpu_us = cpu_us.unwrap_or_else(measure::own_cpu_us);
+    Cost { cpu_us, wall_us, syncs: syncs as f64 }.print();
+}
+
+/// The batches of a journal of callsheet: each was one sync.
+pub(crate) fn batches(state_dir: &Path) -> usize {
+    let runs = std::fs::read_dir(state_dir).expect("the state directory");
+    let journals = runs.flatten().map(|run| run.path().join("journal.jsonl"));
+    let count = |path: PathBuf| memmem(&std::fs::read(path).expect("a journal"), br#","be":true,"#);
+    journals.map(count).sum()
+}

@@ -1,0 +1,35 @@
+//! `cargo run --example single_agent`: one agent, one prompt.
+//!
+//! The model plays a script, so that this needs no key and no network.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use callsheet::model::script::Script;
+use callsheet::model::scripted::Scripted;
+use callsheet::run::Launch;
+
+const AGENTS: &str = r#"
+version = 1
+
+[agents.greeter]
+instructions = "You greet people in one sentence."
+
+[tasks.greet]
+agent = "greeter"
+prompt = "Greet Ada."
+"#;
+
+const SCRIPT: &str = r#"
+[[rules]]
+say = "Good morning, {{ prompt | find('Greet (\\w+)') }}."
+"#;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let directory = tempfile::tempdir()?;
+    let model = Scripted::new(Script::parse(SCRIPT)?);
+    let launch = Launch::text(AGENTS, directory.path()).model("default", model)?;
+    let end = launch.start().await?.wait().await;
+    println!("{}", end.output("greet").unwrap_or("no answer"));
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! A run made step by step, for programs that use callsheet as a library.
+//!
+//! Owns nothing but what it is told: it says each name once to the configuration, which has to
+//! know of it, and to the run, which has to use it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Options, Run, StartError};
+use crate::config::{self, Sources};
+use crate::id::{BadName, Name};
+use crate::model::Model;
+use crate::tool::Tool;
+
+/// A run that is to be started: a configuration, and what the program brings along for it.
+///
+/// ```
+/// use callsheet::model::script::Script;
+/// use callsheet::model::scripted::Scripted;
+/// use callsheet::run::Launch;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// let agents = r#"
+///     version = 1
+///     [agents.greeter]
+///     instructions = "You greet people."
+///     [tasks.greet]
+///     agent = "greeter"
+///     prompt = "Greet Ada."
+/// "#;
+/// let script = Script::parse("[[rules]]\nsay = 'Good morning, Ada.'")?;
+/// let launch = Launch::text(agents, directory.path()).model("default", Scripted::new(script))?;
+/// let end = launch.start().await?.wait().await;
+/// assert_eq!(end.output("greet"), Some("Good morning, Ada."));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Launch {
+    sources: Sources,
+    text: Option<String>,
+    options: Options,
+}
+
+impl Launch {
+    /// Takes the configuration from a file. Nothing is read from the environment unless
+    /// [`Launch::with_process_environment`] says so.
+    #[must_use]
+    pub fn file(file: impl Into<PathBuf>) -> Self {
+        Self { sources: Sources::new(file), text: None, options: Options::default() }
+    }
+
+    /// Takes the configuration from a text, as if it were `agents.toml` in `directory`: the
+    /// workspace, with the run directories in it.
+    #[must_use]
+    pub fn text(text: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
+        Self { text: Some(text.into()), ..Self::file(directory.into().join("agents.toml")) }
+    }
+
+    /// Takes keys and `CALLSHEET_*` from the variables of this process.
+    #[must_use]
+    pub fn with_process_environment(mut self) -> Self {
+        self.sources = self.sources.with_process_environment();
+        self
+    }
+
+    /// Gives an input its value.
+    #[must_use]
+    pub fn input(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.sources.inputs.push((name.into(), value.into()));
+        self
+    }
+
+    /// Runs this task and what it needs, instead of what the configuration names.
+    #[must_use]
+    pub fn task(mut self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        self.sources.targets.push(name.clone());
+        self.options.tasks.push(name);
+        self
+    }
+
+    /// Answers for the model of this name, which then needs no provider and no `[models]` section.
+    /// Agents that name no model use `default`.
+    ///
+    /// # Errors
+    /// When the text is not a name.
+    pub fn model(mut self, name: &str, model: impl Model + 'static) -> Result<Self, BadName> {
+        let name = Name::new(name)?;
+        self.sources.custom_models.push(name.clone());
+        self.options.models.insert(name, Arc::new(model));
+        Ok(self)
+    }
+
+    /// Adds a tool, which agents name as they name the built-in ones.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.sources.extra_tools.push(tool.spec().name.clone());
+        self.options.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Checks the configuration and starts the run; see [`Run::start`].
+    ///
+    /// # Errors
+    /// When the run cannot be started; nothing was spent then.
+    pub async fn start(self) -> Result<Run, StartError> {
+        let config = match &self.text {
+            Some(text) => config::load_text(text, &self.sources)?,
+            None => config::load(&self.sources)?,
+        };
+        Run::start(config, self.options).await
+    }
+}
