@@ -7,6 +7,7 @@ mod compact;
 mod cost;
 mod graph;
 mod locate;
+mod mistakes;
 mod paint;
 mod ps;
 mod run;
@@ -16,7 +17,7 @@ mod tail;
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::exit::Exit;
 use args::{Arguments, Verb};
@@ -35,7 +36,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     listen_to_tracing(arguments.verbose);
     let place = locate::Place::new(arguments.verb.file(), arguments.state_dir.clone());
     match arguments.verb {
-        Verb::Run(verb) => run::run(&place, verb),
+        Verb::Run(verb) => run::run(&place, verb, arguments.verbose),
         Verb::Check(verb) => check::run(&place, &verb),
         Verb::Tail(verb) => tail::run(&place, &verb),
         Verb::Ps(verb) => ps::run(&place, &verb),
@@ -44,6 +45,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Cost(verb) => cost::run(&place, &verb),
         Verb::Cancel(verb) => cancel::run(&place, &verb),
         Verb::Compact(verb) => compact::run(&place, &verb),
+        Verb::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "callsheet", &mut script);
+            say(&String::from_utf8_lossy(&script))
+        }
         Verb::Version => say(&format!("callsheet {}\n", env!("CARGO_PKG_VERSION"))),
     }
 }

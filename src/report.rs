@@ -1,5 +1,7 @@
 //! A run's result and rows, as text and as JSON, from its folded state alone.
 
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
@@ -96,12 +98,63 @@ pub fn status_word(status: RunStatus) -> &'static str {
     }
 }
 
+/// The agents of a run as people read them: by task in the order of the plan, each followed by its
+/// children, `reader-2` before `reader-10`.
+#[must_use]
+pub fn agents_in_order(state: &RunState) -> Vec<(&AgentId, &AgentStatus)> {
+    let mut below: HashMap<Option<&AgentId>, Vec<(&AgentId, &AgentStatus)>> = HashMap::new();
+    for (id, agent) in state.agents() {
+        below.entry(agent.parent.as_ref()).or_default().push((id, agent));
+    }
+    let places: HashMap<_, _> =
+        state.tasks().enumerate().map(|(at, (name, _))| (name, at)).collect();
+    for siblings in below.values_mut() {
+        siblings.sort_by(|(a, of_a), (b, of_b)| {
+            let place = |agent: &AgentStatus| places.get(&agent.task);
+            place(of_a).cmp(&place(of_b)).then_with(|| natural(a.as_str(), b.as_str()))
+        });
+    }
+    let mut ordered = Vec::with_capacity(state.agents().len());
+    // The next to come stands last. No recursion, so that a tree of any depth fits.
+    let mut open = below.remove(&None).unwrap_or_default();
+    open.reverse();
+    while let Some((id, agent)) = open.pop() {
+        ordered.push((id, agent));
+        open.extend(below.remove(&Some(id)).into_iter().flatten().rev());
+    }
+    ordered
+}
+
+/// Compares names so that numbers in them count as numbers.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
+    while let (Some(first), Some(second)) = (a.first(), b.first()) {
+        let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let order = if first.is_ascii_digit() && second.is_ascii_digit() {
+            let ((one, rest_a), (other, rest_b)) = (a.split_at(digits(a)), b.split_at(digits(b)));
+            (a, b) = (rest_a, rest_b);
+            let (one, other) = (without_zeros(one), without_zeros(other));
+            one.len().cmp(&other.len()).then_with(|| one.cmp(other))
+        } else {
+            (a, b) = (&a[1..], &b[1..]);
+            first.cmp(second)
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+    a.len().cmp(&b.len())
+}
+
+fn without_zeros(digits: &[u8]) -> &[u8] {
+    &digits[digits.iter().take_while(|byte| **byte == b'0').count()..]
+}
+
 /// The rows of one run: the run, its tasks, and under each its agents as a tree.
 #[must_use]
 pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
     let run = state.created().map(|created| created.run.to_string()).unwrap_or_default();
     let workflow = state.created().map(|created| created.workflow.clone()).unwrap_or_default();
-    let age = |last_ms: i64| Some((now_ms - last_ms).max(0) as f64 / 1e3);
     let mut rows = vec![Row {
         kind: "run",
         run: run.clone(),
@@ -111,18 +164,25 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         turn: None,
         usage: state.usage(),
         cost_usd: state.cost_usd(),
-        age_s: age(state.last_ms()).filter(|_| live),
+        age_s: live.then(|| age(now_ms, state.last_ms())),
         waiting_for: None,
         depth: 0,
     }];
+    let agents = agents_in_order(state);
+    let mut left = agents.as_slice();
     for (name, task) in state.tasks() {
-        rows.push(task_row(state, &run, name, task, live, now_ms));
-        let mains = state.agents().iter().filter(|(_, a)| a.task == *name && a.parent.is_none());
-        for (id, agent) in mains {
-            add_tree(state, &run, id, agent, live, now_ms, &mut rows);
-        }
+        let (own, rest) =
+            left.split_at(left.iter().take_while(|(_, agent)| agent.task == *name).count());
+        left = rest;
+        rows.push(task_row(state, &run, name, task, own, live, now_ms));
+        rows.extend(own.iter().map(|(id, agent)| agent_row(&run, id, agent, live, now_ms)));
     }
     rows
+}
+
+/// Seconds since then.
+fn age(now_ms: i64, then_ms: i64) -> f64 {
+    (now_ms - then_ms).max(0) as f64 / 1e3
 }
 
 fn task_row(
@@ -130,11 +190,11 @@ fn task_row(
     run: &str,
     name: &Name,
     task: &TaskStatus,
+    agents: &[(&AgentId, &AgentStatus)],
     live: bool,
     now_ms: i64,
 ) -> Row {
-    let of_task = || state.agents().values().filter(|agent| agent.task == *name);
-    let last = of_task().map(|agent| agent.last_ms).max().or(task.started_ms);
+    let last = agents.iter().map(|(_, agent)| agent.last_ms).max().or(task.started_ms);
     Row {
         kind: "task",
         run: run.to_owned(),
@@ -142,12 +202,10 @@ fn task_row(
         parent: None,
         state: task.state.as_str().to_owned(),
         turn: None,
-        usage: of_task().map(|agent| agent.usage).sum(),
-        cost_usd: of_task().map(|agent| agent.cost_usd).sum(),
-        age_s: last
-            .filter(|_| live && !task.state.is_end())
-            .map(|last| (now_ms - last).max(0) as f64 / 1e3),
-        waiting_for: waiting_task(state, name, task),
+        usage: agents.iter().map(|(_, agent)| agent.usage).sum(),
+        cost_usd: agents.iter().map(|(_, agent)| agent.cost_usd).sum(),
+        age_s: last.filter(|_| live && !task.state.is_end()).map(|last| age(now_ms, last)),
+        waiting_for: waiting_task(state, name, task).filter(|_| live),
         depth: 1,
     }
 }
@@ -166,38 +224,30 @@ fn waiting_task(state: &RunState, name: &Name, task: &TaskStatus) -> Option<Stri
         }
         TaskState::Ready => Some("a slot".to_owned()),
         TaskState::Waiting => Some("the next attempt".to_owned()),
-        _ => None,
+        TaskState::Running
+        | TaskState::Completed
+        | TaskState::Failed
+        | TaskState::Skipped
+        | TaskState::Cancelled
+        | TaskState::Reused => None,
     }
 }
 
-fn add_tree(
-    state: &RunState,
-    run: &str,
-    id: &AgentId,
-    agent: &AgentStatus,
-    live: bool,
-    now_ms: i64,
-    rows: &mut Vec<Row>,
-) {
+fn agent_row(run: &str, id: &AgentId, agent: &AgentStatus, live: bool, now_ms: i64) -> Row {
     let is_open = agent.outcome.is_none();
-    rows.push(Row {
+    let parent = agent.parent.as_ref().map_or(agent.task.as_str(), AgentId::as_str);
+    Row {
         kind: "agent",
         run: run.to_owned(),
         name: id.to_string(),
-        parent: Some(
-            agent.parent.as_ref().map_or_else(|| agent.task.to_string(), AgentId::to_string),
-        ),
+        parent: Some(parent.to_owned()),
         state: if is_open && !live { "stopped" } else { agent.state() }.to_owned(),
         turn: Some(agent.turn),
         usage: agent.usage,
         cost_usd: agent.cost_usd,
-        age_s: (live && is_open).then(|| (now_ms - agent.last_ms).max(0) as f64 / 1e3),
+        age_s: (live && is_open).then(|| age(now_ms, agent.last_ms)),
         waiting_for: agent.waiting_for().filter(|_| live),
         depth: 2 + agent.depth as usize,
-    });
-    let children = state.agents().iter().filter(|(_, child)| child.parent.as_ref() == Some(id));
-    for (child, status) in children {
-        add_tree(state, run, child, status, live, now_ms, rows);
     }
 }
 
@@ -240,7 +290,8 @@ fn add(sum: &mut (Usage, Option<f64>), part: (Usage, Option<f64>)) {
 /// What each agent cost: its own calls, and with those of its children.
 #[must_use]
 pub fn cost_by_agent(state: &RunState) -> Vec<CostRow> {
-    let rows = state.agents().iter().filter(|(_, agent)| agent.definition.is_some());
+    let agents = agents_in_order(state);
+    let rows = agents.into_iter().filter(|(_, agent)| agent.definition.is_some());
     let rows = rows.map(|(id, agent)| CostRow {
         by: "agent",
         name: id.to_string(),
@@ -291,36 +342,83 @@ pub fn short(tokens: u64) -> String {
     }
 }
 
-/// The end of a run for people: every task with its state, and what the last ones gave.
+/// The most characters of a task's result or failure in a summary: the rest of a wide terminal.
+const NOTE: usize = 100;
+
+/// The end of a run for people: every task with its state, and what it gave.
 #[must_use]
 pub fn summary(state: &RunState) -> String {
     let mut text = String::new();
     let Some(completed) = state.completed() else { return text };
     let widest = state.tasks().map(|(name, _)| name.as_str().len()).max().unwrap_or(0);
     for (name, task) in state.tasks() {
-        let took = task.started_ms.zip(task.ended_ms).map(|(from, to)| (to - from) as f64 / 1e3);
-        let took = took.map(|seconds| format!("{seconds:.1} s")).unwrap_or_default();
-        let note = match task.state {
-            TaskState::Failed => task.failure.as_ref().map(ToString::to_string),
-            TaskState::Completed => task.output.as_ref().and_then(|output| {
-                output.text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned)
-            }),
-            _ => task.reason.clone(),
-        };
-        let note: String =
-            note.unwrap_or_default().chars().filter(|c| !c.is_control()).take(100).collect();
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name:widest$}  {:9}  {took:>8}  {note}", task.state.as_str());
+        let took = task.started_ms.zip(task.ended_ms).map(|(from, to)| seconds(to - from));
+        let (name, word) = (name.as_str(), task.state.as_str());
+        let line = format!(
+            "{name:widest$}  {word:9}  {:>8}  {}",
+            took.unwrap_or_default(),
+            note(task).unwrap_or_default()
+        );
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
-    let children = state.agents().values().filter(|agent| agent.parent.is_some()).count();
+    let began = state.tasks().filter_map(|(_, task)| task.started_ms).min();
+    let took = began.map(|began| format!(" after {}", seconds(state.last_ms() - began)));
+    let children = match state.agents().values().filter(|agent| agent.parent.is_some()).count() {
+        0 => String::new(),
+        1 => "1 child agent, ".to_owned(),
+        many => format!("{many} child agents, "),
+    };
     let cost = completed.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
+    // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "run {}: {} agents ({children} of them children), {} tokens in, {} out{cost}",
+        "\nrun {}{}: {children}{} tokens in, {} out{cost}",
         status_word(completed.status),
-        state.agents().len(),
+        took.unwrap_or_default(),
         short(completed.usage.context()),
         short(completed.usage.output),
     );
     text
+}
+
+fn seconds(ms: i64) -> String {
+    format!("{:.1} s", ms as f64 / 1e3)
+}
+
+/// What a task gave, in one line: the end of its output, where results stand, or why there is none.
+fn note(task: &TaskStatus) -> Option<String> {
+    let note = match task.state {
+        TaskState::Completed | TaskState::Reused => {
+            let text = &task.output.as_ref()?.text;
+            text.lines().rev().find(|line| !line.trim().is_empty())?.to_owned()
+        }
+        TaskState::Failed => task.failure.as_ref()?.to_string(),
+        TaskState::Skipped | TaskState::Cancelled => task.reason.clone()?,
+        TaskState::Pending | TaskState::Ready | TaskState::Running | TaskState::Waiting => {
+            task.failure.as_ref()?.to_string()
+        }
+    };
+    let line = note.lines().find(|line| !line.trim().is_empty())?;
+    Some(line.chars().filter(|c| !c.is_control()).take(NOTE).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_count_as_numbers() {
+        let mut names =
+            ["r-10", "r-2", "r", "r-2/x-11", "r-2/x-9", "r-02b", "s~2", "r[10]", "r[9]"];
+        names.sort_by(|a, b| natural(a, b));
+        let wanted = ["r", "r-2", "r-2/x-9", "r-2/x-11", "r-02b", "r-10", "r[9]", "r[10]", "s~2"];
+        assert_eq!(names, wanted);
+    }
+
+    #[test]
+    fn tokens_are_short() {
+        let shown = [0, 999, 1_000, 399_466, 4_100_000].map(short);
+        assert_eq!(shown, ["0", "999", "1.0k", "399.5k", "4.1M"]);
+    }
 }

@@ -8,10 +8,11 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "callsheet", version, propagate_version = true)]
 pub(super) struct Arguments {
-    /// The folder of the run directories [default: .transcripts beside the configuration]
-    #[arg(long, global = true, value_name = "DIR", env = "CALLSHEET_STATE_DIR")]
+    /// The folder of the run directories [default: .transcripts beside the configuration; env:
+    /// CALLSHEET_STATE_DIR]
+    #[arg(long, global = true, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// More of the program's own log on stderr (twice for all)
+    /// More on stderr: every event of a run and more of the program's own log (twice for all)
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
     #[command(subcommand)]
@@ -39,6 +40,11 @@ pub(super) enum Verb {
     Cancel(Cancel),
     /// Ask a live agent to compact its context now
     Compact(Compact),
+    /// Print the completions of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// Print the version
     Version,
 }
@@ -88,7 +94,7 @@ impl Verb {
             Self::Cost(verb) => verb.file.file.clone(),
             Self::Cancel(verb) => verb.file.file.clone(),
             Self::Compact(verb) => verb.file.file.clone(),
-            Self::Version => PathBuf::new(),
+            Self::Completions { .. } | Self::Version => PathBuf::new(),
         }
     }
 }

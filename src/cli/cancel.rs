@@ -31,14 +31,7 @@ pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
         }
         Err(exit) => return exit,
     }
-    let request = match &part {
-        Part::Run => Request::Cancel { task: None, agent: None },
-        Part::Task(task) => Request::Cancel { task: Name::new(task).ok(), agent: None },
-        Part::Agent(agent) => {
-            Request::Cancel { task: None, agent: Some(AgentId::from_text(agent)) }
-        }
-    };
-    match control::ask(&dir, &request) {
+    match control::ask(&dir, &request(&part)) {
         Ok(answer) if answer.found => wait(&dir, &part),
         Ok(_) => {
             complain(&format!("error: there is no `{}`", verb.what));
@@ -52,6 +45,20 @@ pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
                 Exit::Failed
             }
         },
+    }
+}
+
+fn request(part: &Part) -> Request {
+    match part {
+        Part::Run => Request::Cancel { task: None, agent: None },
+        // `stopped` found the task, so its name is one.
+        Part::Task(task) => {
+            let task = Name::new(task).expect("a task that exists has a valid name");
+            Request::Cancel { task: Some(task), agent: None }
+        }
+        Part::Agent(agent) => {
+            Request::Cancel { task: None, agent: Some(AgentId::from_text(agent)) }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use super::args;
 use super::locate::Place;
-use super::{complain, paint, say};
+use super::{complain, mistakes, paint, say};
 use crate::config::{self, Config, Diagnostic, Severity, Sources};
 use crate::exit::Exit;
 
@@ -17,12 +17,15 @@ pub(super) fn run(place: &Place, verb: &args::Check) -> Exit {
     };
     let (found, summary) = match config::load(&sources) {
         Ok(config) => {
+            let count = |number: usize, noun: &str| {
+                format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+            };
             let summary = format!(
-                "{}: {} tasks, {} agents, {} models: no mistakes\n",
+                "{}: {}, {}, {}: no mistakes\n",
                 sources.file.display(),
-                config.tasks.len(),
-                config.agents.len(),
-                config.models.len()
+                count(config.tasks.len(), "task"),
+                count(config.agents.len(), "agent"),
+                count(config.models.len(), "model"),
             );
             (config.warnings, Some(summary))
         }
@@ -34,14 +37,22 @@ pub(super) fn run(place: &Place, verb: &args::Check) -> Exit {
             .filter_map(|found| serde_json::to_string(found).ok())
             .map(|line| line + "\n")
             .collect();
-        say(&lines);
+        let exit = say(&lines);
+        if exit != Exit::Done {
+            return exit;
+        }
     } else {
         found.iter().for_each(show);
     }
     match summary {
         Some(summary) if !verb.json => say(&summary),
         Some(_) => Exit::Done,
-        None => Exit::Usage,
+        None => {
+            if !verb.json {
+                tally(&found, &sources);
+            }
+            Exit::Usage
+        }
     }
 }
 
@@ -54,27 +65,19 @@ pub(super) fn load(sources: &Sources) -> Result<Config, Exit> {
         }
         Err(problems) => {
             problems.0.iter().for_each(show);
-            let errors =
-                problems.0.iter().filter(|found| found.severity == Severity::Error).count();
-            complain(&format!("error: {errors} mistake(s) in {}", sources.file.display()));
+            tally(&problems.0, sources);
             Err(Exit::Usage)
         }
     }
 }
 
-/// Shows a diagnostic: `file:line:column`, the line with a caret, the reason, a suggestion.
 fn show(found: &Diagnostic) {
-    let colour = paint::is_on(&io::stderr());
-    let theme = match colour {
-        true => miette::GraphicalTheme::unicode(),
-        false => miette::GraphicalTheme::unicode_nocolor(),
-    };
-    let handler = miette::GraphicalReportHandler::new_themed(theme).with_links(false);
-    let mut text = String::new();
-    match handler.render_report(&mut text, found) {
-        Ok(()) => complain(&format!("{}:{}:{}\n{text}", found.file, found.line, found.column)),
-        Err(_) => {
-            complain(&format!("{}:{}:{}: {}", found.file, found.line, found.column, found.message));
-        }
-    }
+    complain(&mistakes::text(found, paint::is_on(&io::stderr())));
+}
+
+/// How many errors there are, for people.
+fn tally(found: &[Diagnostic], sources: &Sources) {
+    let errors = found.iter().filter(|found| found.severity == Severity::Error).count();
+    let mistakes = if errors == 1 { "mistake" } else { "mistakes" };
+    complain(&format!("error: {errors} {mistakes} in {}", sources.file.display()));
 }

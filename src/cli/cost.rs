@@ -5,7 +5,8 @@ use super::locate::{Place, fold};
 use super::say;
 use crate::exit::Exit;
 use crate::message::Usage;
-use crate::report::{self, short};
+use crate::report::{self, CostRow, short};
+use crate::run_state::RunState;
 
 pub(super) fn run(place: &Place, verb: &args::Cost) -> Exit {
     let state = match place.run(verb.run.as_deref()).and_then(|dir| fold(&dir, |_| {})) {
@@ -20,27 +21,37 @@ pub(super) fn run(place: &Place, verb: &args::Cost) -> Exit {
     if verb.json {
         return say(&rows.iter().map(|row| format!("{}\n", row.json())).collect::<String>());
     }
+    say(&table(&rows, &state))
+}
+
+/// Tokens and money of each row's own calls, and then with those of its children.
+fn table(rows: &[CostRow], state: &RunState) -> String {
     let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(5);
     let mut text = format!(
-        "{:widest$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}\n",
-        "NAME", "IN", "CACHED", "WRITTEN", "OUT", "OWN", "INCLUSIVE"
+        "{:widest$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>9}  {:>9}  {:>10}\n",
+        "NAME", "IN", "CACHED", "WRITTEN", "OUT", "COST", "INCL. IN", "INCL. OUT", "INCL. COST"
     );
-    let money =
-        |cost: Option<f64>| cost.map_or("no price".to_owned(), |cost| format!("${cost:.4}"));
-    let mut line = |name: &str, usage: &Usage, own: Option<f64>, inclusive: Option<f64>| {
+    let mut line = |name: &str, own: &(Usage, Option<f64>), inclusive: &(Usage, Option<f64>)| {
         text.push_str(&format!(
-            "{name:widest$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}\n",
-            short(usage.input),
-            short(usage.cache_read),
-            short(usage.cache_write),
-            short(usage.output),
-            money(own),
-            money(inclusive),
+            "{name:widest$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>9}  {:>9}  {:>10}\n",
+            short(own.0.input),
+            short(own.0.cache_read),
+            short(own.0.cache_write),
+            short(own.0.output),
+            money(own.1),
+            short(inclusive.0.context()),
+            short(inclusive.0.output),
+            money(inclusive.1),
         ));
     };
-    for row in &rows {
-        line(&row.name, &row.own.0, row.own.1, row.inclusive.1);
+    for row in rows {
+        line(&row.name, &row.own, &row.inclusive);
     }
-    line("total", &state.usage(), state.cost_usd(), state.cost_usd());
-    say(&text)
+    let total = (state.usage(), state.cost_usd());
+    line("total", &total, &total);
+    text
+}
+
+fn money(cost: Option<f64>) -> String {
+    cost.map_or("no price".to_owned(), |cost| format!("${cost:.4}"))
 }

@@ -65,20 +65,38 @@ fn of_file(place: &Place) -> Result<Vec<Node>, Exit> {
     Ok(config.tasks.iter().map(node).collect())
 }
 
-/// One line a task, after all that it waits for.
+/// One line a task, after all that it waits for: its name, who does it, its state, what it needs.
 fn ascii(nodes: &[Node], paint: Paint) -> String {
+    let who = |node: &Node| {
+        node.task.agent.as_ref().map_or("command".to_owned(), |agent| format!("agent {agent}"))
+    };
+    let widest = |length: &dyn Fn(&Node) -> usize| nodes.iter().map(length).max().unwrap_or(0);
+    let names = widest(&|node| node.task.name.as_str().len());
+    let works = widest(&|node| who(node).len());
     let mut text = String::new();
     for node in in_order(nodes) {
-        let who =
-            node.task.agent.as_ref().map_or("command".to_owned(), |agent| format!("agent {agent}"));
-        let after: Vec<_> = node.task.depends_on.iter().map(Name::as_str).collect();
-        let after =
-            if after.is_empty() { String::new() } else { format!("  <- {}", after.join(", ")) };
-        let state =
-            node.state.map(|word| format!("  {}", paint.state(word, word))).unwrap_or_default();
-        text.push_str(&format!("{} ({who}){after}{state}\n", node.task.name));
+        let state = node.state.map(|word| paint.state(word, &format!("{word:9}  ")));
+        let before: Vec<_> = node.task.depends_on.iter().map(Name::as_str).collect();
+        let before = match before.as_slice() {
+            [] => String::new(),
+            before => format!("<- {}", before.join(", ")),
+        };
+        let (name, state) = (node.task.name.as_str(), state.unwrap_or_default());
+        let line = format!("{name:names$}  {:works$}  {state}{before}", who(node));
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
     text
+}
+
+/// The colour of a state where pictures are drawn: fill, as both formats write it.
+fn fill(state: &str) -> &'static str {
+    match state {
+        "completed" | "reused" => "#b7e1b0",
+        "failed" | "cancelled" => "#f2b8b5",
+        "running" | "waiting" => "#f7dfa5",
+        _ => "#e4e4e4",
+    }
 }
 
 fn in_order(nodes: &[Node]) -> Vec<&Node> {
@@ -98,12 +116,17 @@ fn in_order(nodes: &[Node]) -> Vec<&Node> {
 }
 
 fn mermaid(nodes: &[Node]) -> String {
+    // A task may be called `end`, which is a word of the format: nodes go by number.
+    let place = |name: &Name| nodes.iter().position(|node| node.task.name == *name);
     let mut text = String::from("flowchart TD\n");
-    for node in nodes {
+    for (at, node) in nodes.iter().enumerate() {
         let state = node.state.map(|word| format!(": {word}")).unwrap_or_default();
-        text.push_str(&format!("  {0}[\"{0}{state}\"]\n", node.task.name));
-        for before in &node.task.depends_on {
-            text.push_str(&format!("  {before} --> {}\n", node.task.name));
+        text.push_str(&format!("  t{at}[\"{}{state}\"]\n", node.task.name));
+        for before in node.task.depends_on.iter().filter_map(place) {
+            text.push_str(&format!("  t{before} --> t{at}\n"));
+        }
+        if let Some(state) = node.state {
+            text.push_str(&format!("  style t{at} fill:{}\n", fill(state)));
         }
     }
     text
@@ -112,10 +135,16 @@ fn mermaid(nodes: &[Node]) -> String {
 fn dot(nodes: &[Node]) -> String {
     let mut text = String::from("digraph plan {\n");
     for node in nodes {
-        let state = node.state.map(|word| format!("\\n{word}")).unwrap_or_default();
-        text.push_str(&format!("  \"{0}\" [label=\"{0}{state}\"];\n", node.task.name));
+        let name = &node.task.name;
+        let label = match node.state {
+            Some(word) => {
+                format!("label=\"{name}\\n{word}\", style=filled, fillcolor=\"{}\"", fill(word))
+            }
+            None => format!("label=\"{name}\""),
+        };
+        text.push_str(&format!("  \"{name}\" [{label}];\n"));
         for before in &node.task.depends_on {
-            text.push_str(&format!("  \"{before}\" -> \"{}\";\n", node.task.name));
+            text.push_str(&format!("  \"{before}\" -> \"{name}\";\n"));
         }
     }
     text.push_str("}\n");

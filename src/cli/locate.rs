@@ -1,6 +1,6 @@
 //! Where runs are, and which one is meant.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::complain;
 use crate::config::Sources;
@@ -44,6 +44,18 @@ impl Place {
         sources
     }
 
+    /// The flags, with a space before each, by which another verb finds the same runs.
+    pub(super) fn flags(&self) -> String {
+        let mut flags = String::new();
+        if self.file != Path::new("agents.toml") {
+            flags.push_str(&format!(" -f {}", quoted(&self.file)));
+        }
+        if let Some(folder) = &self.state_dir {
+            flags.push_str(&format!(" --state-dir {}", quoted(folder)));
+        }
+        flags
+    }
+
     /// The folder of the run directories.
     pub(super) fn runs_folder(&self) -> PathBuf {
         match &self.state_dir {
@@ -52,7 +64,7 @@ impl Place {
         }
     }
 
-    /// All runs, the newest first: their ids sort by time.
+    /// All runs that have begun, the newest first: their ids sort by time.
     pub(super) fn runs(&self) -> Vec<RunDir> {
         let entries = std::fs::read_dir(self.runs_folder());
         let names = entries.into_iter().flatten().flatten();
@@ -61,7 +73,9 @@ impl Place {
             .map(|entry| entry.path())
             .collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));
-        paths.into_iter().map(RunDir::at).collect()
+        // Before its first record is written a run has nothing to show, not even its name.
+        let has_begun = |dir: &RunDir| dir.journal().metadata().is_ok_and(|file| file.len() > 0);
+        paths.into_iter().map(RunDir::at).filter(has_begun).collect()
     }
 
     /// The run of that id, of an id that begins so, or the newest of the workflow of that name;
@@ -122,6 +136,16 @@ impl Place {
             },
         };
         Ok((self.run(Some(run))?, part))
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 

@@ -5,34 +5,51 @@ use std::io;
 use super::args;
 use super::locate::{Place, fold};
 use super::paint::{self, Paint};
-use super::say;
+use super::{complain, say};
 use crate::exit::Exit;
+use crate::journal::file::RunDir;
 use crate::journal::stamp;
 use crate::report::{self, Row};
 
 pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
     let mut rows = Vec::new();
+    let mut worst = Exit::Done;
     let runs = place.runs();
+    let any_live = runs.iter().any(RunDir::is_live);
     for (at, dir) in runs.iter().enumerate() {
         let live = dir.is_live();
         // Without `-a`: what is at work now, or else how the newest run ended.
-        let wanted = verb.all || live || (at == 0 && !runs.iter().any(|dir| dir.is_live()));
+        let wanted = verb.all || live || (at == 0 && !any_live);
         if !wanted {
             continue;
         }
         match fold(dir, |_| {}) {
+            // A run whose first records are being written has no name yet.
+            Ok(state) if state.created().is_none() => {}
             Ok(state) => rows.extend(report::rows(&state, live, stamp::now_ms())),
-            Err(exit) => return exit,
+            // The others can still be shown.
+            Err(exit) => worst = exit,
         }
     }
-    if verb.json {
-        let lines: String = rows.iter().map(|row| format!("{}\n", row.json())).collect();
-        return say(&lines);
+    let said = if verb.json {
+        say(&rows.iter().map(|row| format!("{}\n", row.json())).collect::<String>())
+    } else if rows.is_empty() && worst == Exit::Done {
+        complain(&format!("no runs in {}", place.runs_folder().display()));
+        Exit::Done
+    } else {
+        say(&table(&rows, verb.tree, Paint::new(paint::is_on(&io::stdout()))))
+    };
+    if said == Exit::Done { worst } else { said }
+}
+
+/// An age in its largest unit: `7s`, `12m`, `3h`, `5d`.
+fn age(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0}s"),
+        s if s < 7_200.0 => format!("{:.0}m", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0}h", s / 3_600.0),
+        s => format!("{:.0}d", s / 86_400.0),
     }
-    if rows.is_empty() {
-        return say(&format!("no runs in {}\n", place.runs_folder().display()));
-    }
-    say(&table(&rows, verb.tree, Paint::new(paint::is_on(&io::stdout()))))
 }
 
 fn table(rows: &[Row], tree: bool, paint: Paint) -> String {
@@ -58,7 +75,7 @@ fn table(rows: &[Row], tree: bool, paint: Paint) -> String {
         let state = paint.state(&row.state, &format!("{:9}", row.state));
         let turn = row.turn.filter(|turn| *turn > 0).map(|turn| turn.to_string());
         let cost = row.cost_usd.filter(|cost| *cost > 0.0).map(|cost| format!("${cost:.4}"));
-        let age = row.age_s.map(|age| format!("{age:.0}s"));
+        let age = row.age_s.map(age);
         let line = format!(
             "{name}  {state}  {:>4}  {:>7}  {:>7}  {:>9}  {:>6}  {}",
             turn.unwrap_or_default(),

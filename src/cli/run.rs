@@ -2,21 +2,28 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use super::args;
 use super::locate::{Place, fold};
 use super::paint::{self, Paint};
-use super::tail::Printer;
+use super::tail::{Detail, Printer};
 use super::{check, complain, runtime, say};
 use crate::actor::supervisor::RunEnd;
 use crate::config::{Config, ProviderKind, Sources};
 use crate::event::Event;
 use crate::exit::Exit;
 use crate::id::RunId;
+use crate::journal::reader::follow::Follower;
+use crate::plan::TaskState;
 use crate::report;
 use crate::run::{Options, Remote, Run, StartError};
+use crate::run_state::RunState;
 
-pub(super) fn run(place: &Place, verb: args::Run) -> Exit {
+pub(super) fn run(place: &Place, verb: args::Run, verbose: u8) -> Exit {
     let run_id = match verb.run_id.as_deref().map(|text| (text, RunId::parse(text))) {
         Some((text, None)) => {
             complain(&format!("error: `{text}` is not a run id: a UUID is needed"));
@@ -37,7 +44,7 @@ pub(super) fn run(place: &Place, verb: args::Run) -> Exit {
     };
     match runtime() {
         Ok(runtime) => {
-            let exit = runtime.block_on(drive(config, verb, run_id));
+            let exit = runtime.block_on(drive(place, config, verb, run_id, verbose));
             // A blocking call that hangs must not hold the program up.
             runtime.shutdown_timeout(std::time::Duration::from_secs(1));
             exit
@@ -46,10 +53,13 @@ pub(super) fn run(place: &Place, verb: args::Run) -> Exit {
     }
 }
 
-async fn drive(mut config: Config, verb: args::Run, run_id: Option<RunId>) -> Exit {
-    if verb.keep_going {
-        config.limits.fail_fast = false;
-    }
+async fn drive(
+    place: &Place,
+    config: Config,
+    verb: args::Run,
+    run_id: Option<RunId>,
+    verbose: u8,
+) -> Exit {
     for provider in config.providers.values() {
         if !matches!(provider.kind, ProviderKind::Scripted { .. }) {
             continue;
@@ -60,34 +70,54 @@ async fn drive(mut config: Config, verb: args::Run, run_id: Option<RunId>) -> Ex
              script, its tool calls are real"
         ));
     }
-    let options = Options { tasks: verb.tasks, run_id, asker: asker(), ..Options::default() };
+    let options = Options {
+        tasks: verb.tasks,
+        run_id,
+        keep_going: verb.keep_going,
+        asker: asker(),
+        ..Options::default()
+    };
+    // From here on a signal stops the run and does not kill the program.
+    let signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => {
+            complain(&format!("error: signals cannot be heard: {error}"));
+            return Exit::Bug;
+        }
+    };
     let run = match Run::start(config, options).await {
         Ok(run) => run,
         Err(error) => return refused(&error),
     };
-    let dir = run.dir().clone();
-    complain(&format!("run {} in {}", run.id(), dir.path().display()));
-    let shown = run.follow().map(|follower| tokio::spawn(show(follower, verb.json)));
-    let signals = tokio::spawn(listen(run.remote()));
+    let (id, dir) = (run.id(), run.dir().clone());
+    complain(&format!("run {id} in {}", dir.path().display()));
+    let detail = if verbose > 0 { Detail::Full } else { Detail::Milestones };
+    let printer = Printer::for_run(verb.json, detail, Paint::new(paint::is_on(&io::stderr())));
+    let shown = run.follow().map(|follower| show(follower, printer));
+    let heard = Heard::default();
+    let listening = tokio::spawn(listen(signals, run.remote(), heard.clone()));
     let end = run.wait().await;
     if let Ok(shown) = shown {
-        // It ends by itself once the run has ended; a broken pipe ended it before.
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(5), shown).await;
+        // It ends by itself once everything is printed, as soon as whoever reads it has taken it.
+        let _ = shown.await;
     }
-    let signal = Signal::of(&signals);
-    signals.abort();
+    listening.abort();
     match end {
         RunEnd::Completed(completed) => {
-            if !verb.json
-                && let Ok(state) = fold(&dir, |_| {})
-            {
-                say(&report::summary(&state));
+            if verb.json {
+                return Exit::of(&completed);
             }
-            Exit::of(&completed)
+            match fold(&dir, |_| {}) {
+                Ok(state) => match say(&summary(place, &state, id)) {
+                    Exit::Done => Exit::of(&completed),
+                    disk => disk,
+                },
+                Err(exit) => exit,
+            }
         }
         RunEnd::Paused(reason) => {
-            complain(&format!("run paused: {reason}"));
-            signal
+            complain(&format!("run {id} paused: {reason}"));
+            heard.exit()
         }
         RunEnd::JournalFailed(error) => {
             complain(&format!("error: the journal cannot be written: {error}"));
@@ -113,55 +143,83 @@ fn refused(error: &StartError) -> Exit {
     }
 }
 
-/// Prints events as they become durable: as JSON on stdout, or as lines for people on stderr.
-async fn show(mut follower: crate::journal::reader::follow::Follower, json: bool) {
-    let mut printer = Printer::for_run(json, Paint::new(paint::is_on(&io::stderr())));
-    while let Ok(Some(record)) = follower.next().await {
-        if !printer.print(&record) {
+/// The result for people, and where to look next.
+fn summary(place: &Place, state: &RunState, id: RunId) -> String {
+    let mut text = report::summary(state);
+    let flags = place.flags();
+    let failed = state.tasks().find(|(_, task)| task.state == TaskState::Failed);
+    if let Some(agent) = failed.and_then(|(_, task)| task.agent.as_ref()) {
+        text.push_str(&format!("what failed:  callsheet show{flags} {id}/@{agent} --transcript\n"));
+    }
+    text.push_str(&format!("its parts:    callsheet ps{flags} --tree\n"));
+    text.push_str(&format!("its results:  callsheet show{flags} {id}\n"));
+    text.push_str(&format!(
+        "its events:   callsheet tail{} {id}\n",
+        flags.replace(" -f ", " --file ")
+    ));
+    text
+}
+
+/// Prints events as they become durable, as JSON on stdout or as lines for people on stderr, on a
+/// thread of its own: whoever reads them may be slow, and the run must not wait for that.
+fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<()> {
+    let (ended, shown) = oneshot::channel();
+    std::thread::spawn(move || {
+        let _ended = ended;
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build()
+        else {
             return;
-        }
-        if matches!(record.event, Event::RunCompleted(_) | Event::RunPaused(_)) {
-            return;
-        }
+        };
+        runtime.block_on(async {
+            while let Ok(Some(record)) = follower.next().await {
+                let is_last = matches!(record.event, Event::RunCompleted(_) | Event::RunPaused(_));
+                if !printer.print(&record) || is_last {
+                    return;
+                }
+            }
+        });
+    });
+    shown
+}
+
+/// The signals that stop a run.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
+        Ok(Self { interrupt: signal(interrupt)?, terminate: signal(terminate)? })
     }
 }
 
-/// The exit code of a run that a signal stopped.
-struct Signal;
+/// The last signal heard.
+#[derive(Clone, Debug, Default)]
+struct Heard(Arc<AtomicBool>);
 
-static TERMINATED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-
-impl Signal {
-    fn of(_listening: &tokio::task::JoinHandle<()>) -> Exit {
-        if TERMINATED.load(std::sync::atomic::Ordering::SeqCst) {
-            Exit::Terminated
-        } else {
-            Exit::Interrupted
-        }
+impl Heard {
+    fn exit(&self) -> Exit {
+        if self.0.load(Ordering::SeqCst) { Exit::Terminated } else { Exit::Interrupted }
     }
 }
 
 /// The first signal stops the run gracefully, the second ends the program at once, its tools
 /// included.
-async fn listen(remote: Remote) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return;
-    };
-    let mut heard = false;
+async fn listen(mut signals: Signals, remote: Remote, heard: Heard) {
+    let mut again = false;
     loop {
         let terminated = tokio::select! {
-            _ = interrupt.recv() => false,
-            _ = terminate.recv() => true,
+            _ = signals.interrupt.recv() => false,
+            _ = signals.terminate.recv() => true,
         };
-        TERMINATED.store(terminated, std::sync::atomic::Ordering::SeqCst);
-        if heard {
+        heard.0.store(terminated, Ordering::SeqCst);
+        if again {
             crate::tool::bash::kill_all_groups();
-            std::process::exit(if terminated { 143 } else { 130 });
+            std::process::exit(heard.exit() as i32);
         }
-        heard = true;
+        again = true;
         complain("stopping; once more to stop at once");
         remote.interrupt(if terminated { "SIGTERM" } else { "Ctrl-C" });
     }

@@ -88,14 +88,17 @@ fn show_run(dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
     if state.completed().is_some() {
         text.push_str(&report::summary(state));
     } else {
-        for row in report::rows(state, live, stamp::now_ms()).iter().skip(1) {
+        if let Some(reason) = state.paused_reason().filter(|_| !live) {
+            text.push_str(&format!("paused: {reason}\n"));
+        }
+        let rows = report::rows(state, live, stamp::now_ms());
+        let name = |row: &report::Row| format!("{}{}", "  ".repeat(row.depth - 1), row.name);
+        let widest = rows.iter().skip(1).map(|row| name(row).len()).max().unwrap_or(0);
+        for row in rows.iter().skip(1) {
             let waits = row.waiting_for.as_deref().unwrap_or_default();
-            text.push_str(&format!(
-                "{}{}  {}  {waits}\n",
-                "  ".repeat(row.depth),
-                row.name,
-                row.state
-            ));
+            let line = format!("{:widest$}  {:9}  {waits}", name(row), row.state);
+            text.push_str(line.trim_end());
+            text.push('\n');
         }
     }
     say(&text)

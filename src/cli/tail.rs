@@ -9,7 +9,7 @@ use super::args;
 use super::locate::Place;
 use super::paint::{self, Paint};
 use super::{complain, runtime};
-use crate::event::{Event, SharedRecord};
+use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::log_line::line_for;
@@ -63,7 +63,7 @@ fn replay(
     while let Some(batch) = reader.next_batch()? {
         for record in batch {
             seq = record.seq;
-            if !filter.wants(&record) {
+            if !filter.wants(&record) || !printer.shows(&record) {
                 continue;
             }
             match lines {
@@ -163,32 +163,39 @@ pub(super) struct Printer {
     json: bool,
     paint: Paint,
     width: usize,
+    detail: Detail,
     to_stderr: bool,
 }
 
-/// The widest name that the others are aligned to.
-const NAME_WIDTH: usize = 24;
+/// How much is shown to people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// What happens to tasks and children, and what goes wrong.
+    Milestones,
+    /// Everything.
+    Full,
+}
+
+/// The widths of the column of names: wide enough for most from the first line on, and no wider
+/// than leaves room for the text. Longer names stand out.
+const NAME_WIDTHS: std::ops::RangeInclusive<usize> = 16..=28;
 
 impl Printer {
     /// For `run`: events go to stdout as JSON, or lines to stderr for people.
-    pub(super) fn for_run(json: bool, paint: Paint) -> Self {
-        Self { json, paint, width: 0, to_stderr: !json }
+    pub(super) fn for_run(json: bool, detail: Detail, paint: Paint) -> Self {
+        Self { json, paint, width: 0, detail, to_stderr: !json }
     }
 
     fn for_tail(json: bool, paint: Paint) -> Self {
-        Self { json, paint, width: 0, to_stderr: false }
+        Self { json, paint, width: 0, detail: Detail::Full, to_stderr: false }
     }
 
     /// Prints one record; false when nobody reads any more.
     pub(super) fn print(&mut self, record: &SharedRecord) -> bool {
-        let line = if self.json {
-            report::event_json(record)
-        } else {
-            match self.line(record) {
-                Some(line) => line,
-                None => return true,
-            }
-        };
+        if !self.shows(record) {
+            return true;
+        }
+        let line = if self.json { report::event_json(record) } else { self.line(record) };
         let written = if self.to_stderr {
             writeln!(io::stderr().lock(), "{line}")
         } else {
@@ -198,18 +205,64 @@ impl Printer {
         written.is_ok()
     }
 
-    fn line(&mut self, record: &SharedRecord) -> Option<String> {
-        // A turn's announcement and the call that it makes are one thing to a person.
-        if matches!(record.event, Event::TurnStarted(_) | Event::ToolStarted(_)) {
-            return None;
+    /// Whether this record is printed at all.
+    fn shows(&self, record: &Record) -> bool {
+        match (self.json, self.detail) {
+            (true, _) => true,
+            // A turn's announcement and the call that it makes are one thing to a person.
+            (false, Detail::Full) => {
+                !matches!(record.event, Event::TurnStarted(_) | Event::ToolStarted(_))
+            }
+            (false, Detail::Milestones) => is_milestone(record),
         }
+    }
+
+    fn line(&mut self, record: &Record) -> String {
         let agent = record.agent.as_ref().map(|agent| agent.as_str());
         let name = agent.or(record.task.as_ref().map(|task| task.as_str())).unwrap_or("run");
-        self.width = self.width.max(name.len()).min(NAME_WIDTH);
+        self.width = self.width.max(name.len()).clamp(*NAME_WIDTHS.start(), *NAME_WIDTHS.end());
         let padding = " ".repeat(self.width.saturating_sub(name.len()));
         let line = line_for(record);
         let (time, text) = line.split_at_checked(12).unwrap_or(("", line.as_str()));
         let (time, name) = (self.paint.faint(time), self.paint.name(name));
-        Some(format!("{time} {name}{padding} |{text}"))
+        format!("{time} {name}{padding} |{text}")
+    }
+}
+
+/// Whether a record belongs to the story of a run as it is told while it works.
+fn is_milestone(record: &Record) -> bool {
+    match &record.event {
+        Event::TaskStarted(_)
+        | Event::TaskRetrying(_)
+        | Event::TaskCompleted(_)
+        | Event::TaskFailed(_)
+        | Event::TaskSkipped(_)
+        | Event::TaskCancelled(_)
+        | Event::AgentRestarted(_)
+        | Event::ModelFailed(_)
+        | Event::CompactionFinished(_)
+        | Event::CompactionFailed(_)
+        | Event::CompactionBreaker(_)
+        | Event::GatewayParked(_)
+        | Event::GatewayResumed(_)
+        | Event::GatewayBreaker(_) => true,
+        // A main agent begins and ends with its task.
+        Event::AgentSpawned(spawned) => spawned.parent.is_some(),
+        Event::AgentEnded(_) => {
+            record.agent.as_ref().is_some_and(|agent| agent.as_str().contains('/'))
+        }
+        Event::RunCreated(_)
+        | Event::RunOpened(_)
+        | Event::RunPaused(_)
+        | Event::RunCompleted(_)
+        | Event::TaskReady(_)
+        | Event::TurnStarted(_)
+        | Event::ModelRequested(_)
+        | Event::ModelResponded(_)
+        | Event::ToolIntended(_)
+        | Event::ToolStarted(_)
+        | Event::ToolFinished(_)
+        | Event::ContextEdited(_)
+        | Event::CompactionRequested(_) => false,
     }
 }

@@ -152,6 +152,21 @@ impl Place {
         Self::new(text, 0..0)
     }
 
+    /// The word at a line and a column, both from 1.
+    pub(super) fn at(text: &Text, line: usize, column: usize) -> Self {
+        let content = text.inner();
+        let lines = content.split_inclusive('\n').map(str::len);
+        let start: usize = lines.take(line.saturating_sub(1)).sum();
+        let rest = content.get(start..).unwrap_or_default().lines().next().unwrap_or_default();
+        let before = rest.chars().take(column.saturating_sub(1)).map(char::len_utf8).sum::<usize>();
+        let word = |c: &char| c.is_alphanumeric() || "_-".contains(*c);
+        let from = rest.get(before..).unwrap_or_default();
+        let word: usize = from.chars().take_while(word).map(char::len_utf8).sum();
+        // At least one character, if there is one.
+        let length = word.max(from.chars().next().map_or(0, char::len_utf8));
+        Self::new(text, start + before..start + before + length)
+    }
+
     /// A value that stands in no file: shown as `written`, of which the part after `prefix` is
     /// the value.
     pub(super) fn outside(name: &str, prefix: &str, value: &str, origin: &str) -> Self {

@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+
+use miette::NamedSource;
 
 use super::diagnostic::{Place, Problems};
 use super::keys::{self, NoKey, Secret};
 use super::raw::{Entry, Table};
 use super::{Missing, Sources, files, names, retry};
 use crate::id::Name;
+use crate::model::script::Script;
 use crate::policy::RetryPolicy;
 use crate::spec::{ModelSpec, Price};
 
@@ -328,7 +332,7 @@ fn provider(
     let kind = match kind.node.text()? {
         "anthropic" => ProviderKind::Anthropic,
         "openai" => ProviderKind::OpenAi,
-        "scripted" => script(setting.root, &name, entry, table, problems)?,
+        "scripted" => script(setting, &name, entry, table, problems)?,
         _ => return None,
     };
     let key = match used && setting.sources.missing_keys == Missing::Refuse {
@@ -366,7 +370,7 @@ fn address(at: &Entry, problems: &mut Problems) -> Option<String> {
 }
 
 fn script(
-    root: &Path,
+    setting: Setting<'_>,
     name: &Name,
     entry: &Entry,
     table: &Table,
@@ -378,8 +382,17 @@ fn script(
         problems.error_help("missing_field", &entry.key_place, message, help);
         return None;
     };
-    let script = root.join(at.node.text()?);
-    files::read(&script, &at.node.place, problems)?;
+    let written = at.node.text()?;
+    let script = setting.root.join(written);
+    let text = files::read(&script, &at.node.place, problems)?;
+    if let Err(error) = Script::parse(&text) {
+        // Named as the configuration is named, so that both read alike in diagnostics.
+        let shown = setting.sources.file.parent().unwrap_or(Path::new("")).join(written);
+        let text = Arc::new(NamedSource::new(shown.display().to_string(), text));
+        let place = Place::at(&text, error.line, error.column);
+        problems.error("bad_script", &place, error.message);
+        return None;
+    }
     Some(ProviderKind::Scripted { script })
 }
 
