@@ -105,6 +105,8 @@ pub struct Services {
     pub spool: Arc<Spool>,
     /// Environment variables for processes.
     pub env: BTreeMap<String, String>,
+    /// Variables of this program that processes must not see: those that hold keys.
+    pub hidden_env: Arc<[String]>,
     /// The ceilings.
     pub limits: Limits,
     /// How summaries are made.

@@ -48,13 +48,14 @@ impl RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// The numbers of `[defaults.retry]` in the documented configuration.
+    /// Ten tries with ceilings from half a second to 32 s: what is documented for agents that run
+    /// for hours, so that an outage of a few minutes does not end a night's work.
     fn default() -> Self {
         Self {
-            max_attempts: 3,
-            initial_interval: Duration::from_secs(1),
+            max_attempts: 10,
+            initial_interval: Duration::from_millis(500),
             backoff_factor: 2.0,
-            max_interval: Duration::from_secs(60),
+            max_interval: Duration::from_secs(32),
             jitter: true,
             retry_on: FailureKind::TRANSIENT.to_vec(),
         }

@@ -59,6 +59,8 @@ pub struct ToolContext {
     pub key: CallKey,
     /// Environment variables for processes.
     pub env: Arc<BTreeMap<String, String>>,
+    /// Variables of this program that processes must not see: those that hold keys.
+    pub hidden_env: Arc<[String]>,
     /// Skill folders that this agent may load.
     pub skills: Arc<[String]>,
     /// The longest the call may take.

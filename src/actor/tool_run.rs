@@ -160,6 +160,7 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
         spool: services.spool.clone(),
         key,
         env: Arc::new(services.env.clone()),
+        hidden_env: services.hidden_env.clone(),
         skills: skills.unwrap_or_default().into(),
         timeout: TOOL_TIMEOUT,
         grace_period: services.limits.grace_period,

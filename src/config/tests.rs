@@ -34,7 +34,7 @@ impl Workspace {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let workspace = Self(dir);
-        workspace.write("s.toml", "");
+        workspace.write("s.toml", "[[rules]]\nsay = 'done'\n");
         workspace
     }
 

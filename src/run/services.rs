@@ -106,6 +106,7 @@ impl Parts {
             workspace: Arc::new(workspace),
             spool: Arc::new(Spool::new(dir.spool(), results)),
             env: config.env.clone(),
+            hidden_env: key_variables(config),
             limits,
             compaction: compaction(&config.compaction),
             journal,
@@ -114,6 +115,16 @@ impl Parts {
             addresses: Addresses { supervisor, ..Addresses::default() },
         })
     }
+}
+
+/// The variables of this process that hold a provider's key or a secret, whatever their names.
+fn key_variables(config: &Config) -> Arc<[String]> {
+    let keys = config.providers.values().filter_map(|provider| provider.key.as_ref());
+    let keys: Vec<_> = keys.chain(config.secrets.values()).map(|key| key.expose()).collect();
+    let holds = |value: &str| !value.is_empty() && keys.contains(&value.trim());
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    variables.filter(|(_, value)| holds(value)).map(|(name, _)| name).collect()
 }
 
 fn opening(path: &Path, source: std::io::Error) -> StartError {

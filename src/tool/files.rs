@@ -306,6 +306,7 @@ pub(super) mod tests {
                 workspace: self.workspace.clone(),
                 spool: Arc::new(Spool::new(run.join("spool"), run.join("results"))),
                 key: CallKey::derive(RunId::generate(), &agent, 1, 0, "tool", "{}"),
+                hidden_env: Arc::default(),
                 env: Arc::new(BTreeMap::from([("TOOL_TEST".to_owned(), "set".to_owned())])),
                 skills: self.skills.clone().into(),
                 timeout: Duration::from_secs(60),

@@ -86,7 +86,11 @@ fn io_error(what: &str, source: io::Error) -> ToolError {
 
 fn start(command: &str, context: &ToolContext) -> io::Result<(Child, Group, Receiver)> {
     let (reader, writer) = io::pipe()?;
-    let child = Command::new("/bin/sh")
+    let mut shell = Command::new("/bin/sh");
+    for name in context.hidden_env.iter() {
+        shell.env_remove(name);
+    }
+    let child = shell
         .arg("-c")
         .arg(command)
         .current_dir(context.workspace.root_path())
