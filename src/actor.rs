@@ -14,6 +14,7 @@
 
 pub mod agent;
 pub mod agent_steps;
+pub mod briefing;
 pub mod compactor;
 pub mod gateway;
 pub mod model_call;
@@ -94,7 +95,9 @@ pub struct Services {
     /// The run's inputs.
     pub inputs: serde_json::Map<String, serde_json::Value>,
     /// The agent definitions.
-    pub agents: BTreeMap<Name, AgentSpec>,
+    pub agents: BTreeMap<Name, Arc<AgentSpec>>,
+    /// What agents of one definition have in common.
+    pub briefings: briefing::Briefings,
     /// The models.
     pub models: HashMap<Name, Arc<ModelService>>,
     /// The tools that do work outside the agents.

@@ -11,18 +11,18 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::Services;
 use super::agent_steps::{self, StepContext, StepError};
+use super::briefing::{self, Briefing};
 use super::supervisor::SupervisorMsg;
-use super::{ModelService, Services};
 use crate::context::guard;
 use crate::context::pipeline::{self, SummaryRequest};
 use crate::context::{CompactionTrigger, ContextEdited};
 use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, Name};
 use crate::message::Json;
-use crate::model::{Head, Piece, Request};
-use crate::spec::AgentSpec;
-use crate::tool::{ToolSpec, steps};
+use crate::model::{Piece, Request};
+use crate::tool::ToolSpec;
 use crate::turn::{Effect, Outcome, Program};
 use crate::turn_machine::{Machine, Step};
 
@@ -90,27 +90,12 @@ enum Ending {
 /// What an agent that talks with a model needs for it.
 #[derive(Debug)]
 struct Talk {
-    spec: Arc<AgentSpec>,
-    model: Arc<ModelService>,
-    tools: Arc<[ToolSpec]>,
-    head: Head,
+    briefing: Arc<Briefing>,
     /// The view rendered for the wire: each entry once, keyed by the serial of its slot.
     pieces: Vec<(u64, Piece)>,
 }
 
 impl Talk {
-    fn new(services: &Services, definition: &Name, depth: u32) -> Result<Self, String> {
-        let spec = services.agents.get(definition);
-        let spec = Arc::new(spec.ok_or_else(|| format!("no agent `{definition}`"))?.clone());
-        let model = services.models.get(&spec.model);
-        let model = model.ok_or_else(|| format!("no model `{}`", spec.model))?.clone();
-        let tools: Arc<[ToolSpec]> = offered_tools(services, &spec, depth).into();
-        let skills = crate::tool::skills::describe(&services.workspace, &spec.skills);
-        let system = system_prompt(&spec, &skills);
-        let head = model.model.head(&model.spec, &system, &tools);
-        Ok(Self { spec, model, tools, head, pieces: Vec::new() })
-    }
-
     /// Brings the rendered pieces in line with the view; renders only what is new or changed.
     fn sync(&mut self, machine: &Machine) {
         let slots = machine.view().slots();
@@ -119,7 +104,8 @@ impl Talk {
             match self.pieces.get(at) {
                 Some((serial, _)) if *serial == slot.serial => {}
                 known => {
-                    let fresh = (slot.serial, self.model.model.piece(&slot.entry.json));
+                    let piece = self.briefing.model.model.piece(&slot.entry.json);
+                    let fresh = (slot.serial, piece);
                     if known.is_some() {
                         self.pieces[at] = fresh;
                     } else {
@@ -129,38 +115,6 @@ impl Talk {
             }
         }
     }
-}
-
-/// The tools that a request names, sorted, so that the prefix is stable.
-fn offered_tools(services: &Services, spec: &AgentSpec, depth: u32) -> Vec<ToolSpec> {
-    let mut tools: Vec<_> = spec
-        .tools
-        .iter()
-        .filter_map(|name| match services.tools.get(name.as_str()) {
-            Some(tool) => Some(tool.spec().clone()),
-            None => steps::named(name.as_str()),
-        })
-        .collect();
-    // At the depth limit the tool is absent, so that no model tries in vain.
-    if !spec.sub_agents.is_empty() && depth < services.limits.max_depth {
-        let known = spec.sub_agents.iter().filter_map(|name| services.agents.get(name));
-        let helpers: Vec<_> = known.map(|a| (a.name.as_str(), a.description.as_str())).collect();
-        tools.push(steps::delegate(&helpers));
-    }
-    tools.sort_by(|a, b| a.name.cmp(&b.name));
-    tools.dedup_by(|a, b| a.name == b.name);
-    tools
-}
-
-fn system_prompt(spec: &AgentSpec, skills: &[(String, String)]) -> String {
-    let mut prompt = spec.instructions.clone();
-    if !skills.is_empty() {
-        prompt.push_str("\n\nSkills that you can read with load_skill:\n");
-        for (name, description) in skills {
-            prompt.push_str(&format!("- {name}: {description}\n"));
-        }
-    }
-    prompt
 }
 
 impl Actor for Agent {
@@ -217,10 +171,13 @@ impl Agent {
             return Err(format!("agent `{}` has no agent.spawned record", self.id).into());
         };
         let talk = match &spawned.program {
-            Program::Model { agent, .. } => Some(Talk::new(&self.services, agent, spawned.depth)?),
+            Program::Model { agent, .. } => {
+                let briefing = briefing::of(&self.services, agent, spawned.depth)?;
+                Some(Talk { briefing, pieces: Vec::new() })
+            }
             Program::Command { .. } => None,
         };
-        let max_turns = talk.as_ref().map_or(1, |talk| talk.spec.max_turns);
+        let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
         let mut machine = Machine::new(spawned.clone(), max_turns);
         for record in &records[1..] {
             machine.apply(&record.event)?;
@@ -350,7 +307,8 @@ impl Agent {
             return self.give_up(myself, state, "an agent without a model cannot call one");
         };
         let context = self.context(state);
-        let effects = state.talk.as_ref().map(|talk| talk.tools.clone()).unwrap_or_default();
+        let effects =
+            state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default();
         let call = agent_steps::ModelTurn { turn, message, edits, request, tools: effects };
         self.start(myself, state, agent_steps::call_model(context, call));
     }
@@ -359,8 +317,8 @@ impl Agent {
     fn guard(&self, state: &mut State) -> Vec<ContextEdited> {
         let guard = self.services.compaction.preset.guard;
         let (Some(guard), Some(talk)) = (guard, &state.talk) else { return Vec::new() };
-        let head = (talk.head.0.len() / guard.chars_per_token) as u64;
-        let spec = &talk.model.spec;
+        let head = (talk.briefing.head.0.len() / guard.chars_per_token) as u64;
+        let spec = &talk.briefing.model.spec;
         let room = spec.context_window.saturating_sub(spec.max_output_tokens + head);
         let transcript = self.services.transcript(&self.id);
         let transcript = transcript.to_string_lossy();
@@ -371,14 +329,14 @@ impl Agent {
         let talk = state.talk.as_mut()?;
         talk.sync(&state.machine);
         let mut pieces: Vec<_> = talk.pieces.iter().map(|(_, piece)| piece.clone()).collect();
-        pieces.extend(message.map(|json| talk.model.model.piece(json)));
+        pieces.extend(message.map(|json| talk.briefing.model.model.piece(json)));
         Some(Request {
-            agent: talk.spec.name.clone(),
+            agent: talk.briefing.spec.name.clone(),
             agent_id: self.id.clone(),
             turn,
-            head: talk.head.clone(),
+            head: talk.briefing.head.clone(),
             pieces,
-            max_output_tokens: talk.model.spec.max_output_tokens,
+            max_output_tokens: talk.briefing.model.spec.max_output_tokens,
         })
     }
 
@@ -403,7 +361,7 @@ impl Agent {
             let failed = crate::context::CompactionFailed { reason };
             return self.start(myself, state, agent_steps::record(context, vec![failed]));
         };
-        let model = state.talk.as_ref().map(|talk| talk.model.spec.name.clone());
+        let model = state.talk.as_ref().map(|talk| talk.briefing.model.spec.name.clone());
         let Some(model) = self.services.compaction.model.clone().or(model) else {
             return self.give_up(myself, state, "an agent without a model cannot compact");
         };
@@ -424,8 +382,8 @@ impl Agent {
             agent: self.id.clone(),
             turn: state.machine.turn(),
             depth: state.machine.spawned().depth,
-            spec: state.talk.as_ref().map(|talk| talk.spec.clone()),
-            tools: state.talk.as_ref().map(|talk| talk.tools.clone()).unwrap_or_default(),
+            spec: state.talk.as_ref().map(|talk| talk.briefing.spec.clone()),
+            tools: state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default(),
             cancel: state.cancel.clone(),
         }
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Options, StartError};
+use crate::actor::briefing::Briefings;
 use crate::actor::supervisor::GatewaySettings;
 use crate::actor::transcript_writer::SupervisorAddress;
 use crate::actor::{Addresses, Compaction, ModelService, Services};
@@ -100,7 +101,12 @@ impl Parts {
             run,
             workflow: config.name.clone(),
             inputs: config.inputs.clone(),
-            agents: config.agents.clone(),
+            agents: config
+                .agents
+                .iter()
+                .map(|(name, spec)| (name.clone(), Arc::new(spec.clone())))
+                .collect(),
+            briefings: Briefings::default(),
             models: self.models,
             tools: self.tools,
             workspace: Arc::new(workspace),
