@@ -4,16 +4,19 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+/// The heading of what every verb takes.
+const EVERYWHERE: &str = "Everywhere";
+
 /// Runs teams of LLM agents from one file, agents.toml, as supervised actors.
 #[derive(Debug, Parser)]
 #[command(name = "callsheet", version, propagate_version = true)]
 pub(super) struct Arguments {
     /// The folder of the run directories [default: .transcripts beside the configuration; env:
     /// CALLSHEET_STATE_DIR]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = EVERYWHERE)]
     pub state_dir: Option<PathBuf>,
     /// More on stderr: every event of a run and more of the program's own log (twice for all)
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = EVERYWHERE)]
     pub verbose: u8,
     #[command(subcommand)]
     pub verb: Verb,

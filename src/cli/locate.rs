@@ -59,7 +59,7 @@ impl Place {
     /// The folder of the run directories.
     pub(super) fn runs_folder(&self) -> PathBuf {
         match &self.state_dir {
-            Some(folder) => folder.clone(),
+            Some(folder) => std::path::absolute(folder).unwrap_or_else(|_| folder.clone()),
             None => crate::config::state_dir(&self.sources()),
         }
     }

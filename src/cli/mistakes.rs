@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode};
+use miette::{
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
+    SourceCode, SourceSpan, SpanContents,
+};
 
 use crate::config::{Diagnostic, Severity};
 
@@ -69,11 +72,33 @@ impl miette::Diagnostic for Shown<'_> {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        miette::Diagnostic::source_code(self.0).filter(|_| self.has_text())
+        self.has_text().then_some(self)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let label = LabeledSpan::new_with_span(None, self.0.span.clone());
         self.has_text().then(|| Box::new(std::iter::once(label)) as _)
+    }
+}
+
+impl SourceCode for Shown<'_> {
+    /// As the text itself, but with the column in characters: miette counts bytes, and an editor
+    /// that is sent there would miss the place.
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        before: usize,
+        after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let source = miette::Diagnostic::source_code(self.0).ok_or(MietteError::OutOfBounds)?;
+        let read = source.read_span(span, before, after)?;
+        // Without lines around it, the place itself is asked for.
+        let column = match before + after {
+            0 => self.0.column.saturating_sub(1),
+            _ => read.column(),
+        };
+        let (data, span, line, count) = (read.data(), *read.span(), read.line(), read.line_count());
+        let name = self.0.file.clone();
+        Ok(Box::new(MietteSpanContents::new_named(name, data, span, line, column, count)))
     }
 }

@@ -60,11 +60,11 @@ async fn drive(
     run_id: Option<RunId>,
     verbose: u8,
 ) -> Exit {
-    for provider in config.providers.values() {
-        if !matches!(provider.kind, ProviderKind::Scripted { .. }) {
+    for (provider, spec) in &config.providers {
+        let is_used = config.models.values().any(|model| model.provider == *provider);
+        if !is_used || !matches!(spec.kind, ProviderKind::Scripted { .. }) {
             continue;
         }
-        let provider = &provider.name;
         complain(&format!(
             "note: provider `{provider}` is the built-in scripted model: its answers come from a \
              script, its tool calls are real"
