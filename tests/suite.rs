@@ -1,6 +1,7 @@
 //! The integration tests: one binary, so that everything is linked once.
 
 mod architecture;
+mod cli;
 mod examples;
 mod support;
 mod survey_script;

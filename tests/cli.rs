@@ -1,0 +1,9 @@
+//! The program as it is used: the real binary in temporary workspaces, without network.
+
+mod desk;
+mod exits;
+mod mistakes;
+mod stop;
+mod survey;
+mod verbs;
+mod watch;

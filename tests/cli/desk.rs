@@ -1,0 +1,227 @@
+//! A temporary workspace with an agents.toml, and the program run in it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// For what must happen: longer than anything here takes on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How often to look.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A file with one scripted model; agents and tasks are added to it.
+pub(super) const OFFLINE: &str = r#"
+version = 1
+name = "desk"
+[providers.offline]
+kind = "scripted"
+script = "script.toml"
+[models.default]
+provider = "offline"
+model = "m"
+[permissions]
+default = "allow"
+"#;
+
+pub(super) struct Desk(TempDir);
+
+impl Desk {
+    pub(super) fn empty() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    /// A workspace with a scripted model, this rest of agents.toml, and this script.
+    pub(super) fn offline(rest: &str, script: &str) -> Self {
+        let desk = Self::empty();
+        desk.write("agents.toml", &format!("{OFFLINE}{rest}"));
+        desk.write("script.toml", script);
+        desk
+    }
+
+    /// A workspace for tasks that are commands.
+    pub(super) fn commands(tasks: &str) -> Self {
+        let desk = Self::empty();
+        desk.write("agents.toml", &format!("version = 1\nname = \"desk\"\n{tasks}"));
+        desk
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(super) fn write(&self, name: &str, text: &str) {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        std::fs::write(path, text).expect("written");
+    }
+
+    pub(super) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path().join(name)).expect("a file")
+    }
+
+    /// The program with these arguments, and nothing of the environment that could change it.
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
+        command.args(arguments);
+        self.bare(&mut command);
+        command
+    }
+
+    /// A command in this workspace, without the environment of the tests.
+    pub(super) fn bare(&self, command: &mut Command) {
+        command.current_dir(self.path()).env_clear().stdin(Stdio::null());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.path());
+    }
+
+    /// Runs the program to its end.
+    pub(super) fn call(&self, arguments: &[&str]) -> Done {
+        Done::of(&mut self.command(arguments))
+    }
+
+    /// Runs the program to its end, which must be exit code 0.
+    pub(super) fn good(&self, arguments: &[&str]) -> String {
+        let done = self.call(arguments);
+        assert_eq!(done.code, 0, "{arguments:?}: {}", done.err);
+        done.out
+    }
+
+    /// What the program prints with exit code 0, one JSON value a line.
+    pub(super) fn json(&self, arguments: &[&str]) -> Vec<Value> {
+        lines(&self.good(arguments))
+    }
+
+    /// Starts the program.
+    pub(super) fn start(&self, arguments: &[&str]) -> Live {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Live::of(command.spawn().expect("started"))
+    }
+
+    /// The run directories.
+    pub(super) fn runs(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.path().join(".transcripts"));
+        let mut runs: Vec<_> =
+            entries.into_iter().flatten().map(|e| e.expect("an entry").path()).collect();
+        runs.sort();
+        runs
+    }
+
+    /// Waits until the newest run has recorded such an event; gives the event.
+    pub(super) fn wait_for_event(&self, kind: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        wait(kind, || {
+            let run = self.runs().pop()?;
+            let journal = std::fs::read_to_string(run.join("journal.jsonl")).ok()?;
+            let records = journal.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            let mut records = records.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            records.find(|record| record["type"] == kind && fits(record))
+        })
+    }
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) code: i32,
+    pub(super) out: String,
+    pub(super) err: String,
+}
+
+impl Done {
+    pub(super) fn of(command: &mut Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Live::of(command.spawn().expect("started")).end()
+    }
+
+    /// Everything that was printed is free of escape codes.
+    pub(super) fn assert_plain(&self) {
+        assert!(!self.out.contains('\x1b'), "{}", self.out);
+        assert!(!self.err.contains('\x1b'), "{}", self.err);
+    }
+}
+
+/// A program at work; it is killed when it is dropped.
+pub(super) struct Live {
+    child: Child,
+    out: Option<std::thread::JoinHandle<String>>,
+    err: Option<std::thread::JoinHandle<String>>,
+}
+
+impl Live {
+    fn of(mut child: Child) -> Self {
+        fn drain(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                let _ = from.read_to_end(&mut bytes);
+                String::from_utf8(bytes).expect("UTF-8")
+            })
+        }
+        let out = child.stdout.take().map(drain);
+        let err = child.stderr.take().map(drain);
+        Self { child, out, err }
+    }
+
+    /// Sends it a signal.
+    pub(super) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status().expect("sent");
+        assert!(sent.success());
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_some()
+    }
+
+    /// Waits for its end.
+    pub(super) fn end(mut self) -> Done {
+        let status = wait("the end of the program", || self.child.try_wait().expect("a child"));
+        let text = |drained: Option<std::thread::JoinHandle<String>>| {
+            drained.expect("once").join().expect("read")
+        };
+        let (out, err) = (text(self.out.take()), text(self.err.take()));
+        Done { code: status.code().unwrap_or(-1), out, err }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One JSON value a line.
+pub(super) fn lines(text: &str) -> Vec<Value> {
+    let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    text.lines().map(read).collect()
+}
+
+/// Waits until it gives something.
+pub(super) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The keys of an object, in their order.
+pub(super) fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+/// Whether a process is there.
+pub(super) fn is_alive(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    // One that has ended and is not yet waited for does nothing any more.
+    status.is_ok_and(|text| !text.contains("State:\tZ"))
+}

@@ -1,0 +1,169 @@
+//! Ending a run before its time: signals, and `cancel` from another process.
+
+use super::desk::{Desk, Live, is_alive, wait};
+
+const BASH: &str = r#"
+[agents.a]
+model = "default"
+instructions = "x"
+tools = ["bash"]
+sub_agents = ["b"]
+[agents.b]
+model = "default"
+instructions = "x"
+tools = ["bash"]
+[tasks.one]
+agent = "a"
+prompt = "go"
+[tasks.two]
+run = "true"
+depends_on = ["one"]
+"#;
+
+/// The agent runs a command that takes a minute.
+const SLEEP: &str = r#"
+[[rules]]
+turn = 1
+[[rules.calls]]
+tool = "bash"
+input = { command = "sleep 60 & echo $! > pid.new; mv pid.new pid; wait" }
+[[rules]]
+say = "done"
+"#;
+
+/// Its child does.
+const CHILD_SLEEPS: &str = r#"
+[[rules]]
+agent = "a"
+turn = 1
+[[rules.calls]]
+tool = "delegate"
+input = { agent = "b", prompt = "go" }
+[[rules]]
+agent = "b"
+turn = 1
+[[rules.calls]]
+tool = "bash"
+input = { command = "sleep 60 & echo $! > pid.new; mv pid.new pid; wait" }
+[[rules]]
+say = "done"
+"#;
+
+/// A run whose tool is asleep, and the process that it waits for.
+fn asleep(script: &str) -> (Desk, Live, String) {
+    let desk = Desk::offline(BASH, script);
+    let run = desk.start(&["run"]);
+    let pid = sleeper(&desk);
+    (desk, run, pid)
+}
+
+fn sleeper(desk: &Desk) -> String {
+    let read = || std::fs::read_to_string(desk.path().join("pid")).ok();
+    let pid = wait("the tool's process", read).trim().to_owned();
+    assert!(is_alive(&pid));
+    pid
+}
+
+fn last_event(desk: &Desk) -> serde_json::Value {
+    desk.json(&["tail", "--json"]).pop().expect("an event")
+}
+
+#[test]
+fn ctrl_c_pauses_and_leaves_no_process_behind() {
+    for (signal, code, reason) in [("INT", 130, "Ctrl-C"), ("TERM", 143, "SIGTERM")] {
+        let (desk, run, pid) = asleep(SLEEP);
+        run.signal(signal);
+        let done = run.end();
+        assert_eq!(done.code, code, "{}", done.err);
+        assert!(done.err.contains("stopping"), "{}", done.err);
+        assert!(!is_alive(&pid));
+        let last = last_event(&desk);
+        assert_eq!(
+            (&last["type"], &last["data"]["reason"]),
+            (&"run.paused".into(), &reason.into())
+        );
+        assert_eq!(desk.json(&["ps", "--json"])[0]["state"], "paused");
+        assert!(desk.good(&["show"]).contains(&format!("paused: {reason}")));
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_ends_at_once() {
+    // The tool does not care about the first.
+    let stubborn = SLEEP.replace("sleep 60 &", "trap '' TERM; sleep 60 &");
+    let desk = Desk::offline(&format!("{BASH}[limits]\ngrace_period = '60s'\n"), &stubborn);
+    let run = desk.start(&["run"]);
+    let pid = sleeper(&desk);
+    run.signal("INT");
+    // The same signal twice before it is taken counts once, so it is sent until it has had effect.
+    let mut run = Some(run);
+    let done = wait("the end", || {
+        run.as_ref().unwrap().signal("INT");
+        run.as_mut().unwrap().has_ended().then(|| run.take().unwrap().end())
+    });
+    assert_eq!(done.code, 130);
+    wait("the tool's end", || (!is_alive(&pid)).then_some(()));
+}
+
+#[test]
+fn a_run_is_cancelled_from_elsewhere() {
+    let (desk, run, pid) = asleep(SLEEP);
+    assert_eq!(desk.good(&["cancel", "desk"]), "");
+    assert!(!is_alive(&pid));
+    let done = run.end();
+    assert_eq!(done.code, 1, "{}", done.err);
+    assert!(done.out.contains("run cancelled"), "{}", done.out);
+    let last = last_event(&desk);
+    assert_eq!(last["data"]["status"], "cancelled");
+    assert_eq!(last["data"]["tasks"]["two"]["state"], "cancelled");
+    // It is stopped already, and so are its parts.
+    desk.good(&["cancel", "desk"]);
+    desk.good(&["cancel", "desk/two"]);
+    desk.good(&["cancel", "desk/@one"]);
+}
+
+#[test]
+fn a_task_is_cancelled_from_elsewhere() {
+    let (desk, run, pid) = asleep(SLEEP);
+    desk.good(&["cancel", "desk/one"]);
+    assert!(!is_alive(&pid));
+    let done = run.end();
+    assert_eq!(done.code, 1, "{}", done.err);
+    assert!(done.out.contains("one  cancelled"), "{}", done.out);
+    assert!(done.out.contains("two  skipped"), "{}", done.out);
+}
+
+#[test]
+fn a_child_is_cancelled_and_its_parent_goes_on() {
+    let (desk, run, pid) = asleep(CHILD_SLEEPS);
+    desk.good(&["cancel", "desk/@one/b-1"]);
+    assert!(!is_alive(&pid));
+    let done = run.end();
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    let child = desk.json(&["show", "@one/b-1", "--json"]).pop().unwrap();
+    assert_eq!(child["state"], "cancelled");
+}
+
+#[test]
+fn what_does_not_exist_is_not_cancelled() {
+    let desk = Desk::commands("[tasks.one]\nrun = 'true'\n");
+    assert_eq!(desk.call(&["cancel", "nosuch"]).code, 1);
+    desk.good(&["run"]);
+    for what in ["nosuch", "desk/nosuch", "desk/NO SUCH", "desk/@nosuch", "desk/"] {
+        let done = desk.call(&["cancel", what]);
+        assert_eq!((done.code, done.out.as_str()), (1, ""), "{what}");
+        assert!(done.err.starts_with("error: there is no "), "{what}: {}", done.err);
+    }
+}
+
+#[test]
+fn an_agent_that_is_not_at_work_cannot_compact() {
+    let (desk, run, _) = asleep(SLEEP);
+    assert_eq!(desk.call(&["compact", "desk/@nosuch"]).code, 1);
+    desk.good(&["compact", "desk/@one", "--focus", "the plan"]);
+    desk.good(&["cancel", "desk"]);
+    run.end();
+    let done = desk.call(&["compact", "desk/@one"]);
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains("error: "), "{}", done.err);
+}

@@ -1,0 +1,397 @@
+//! `show`, `graph`, `cost`, `version`, `completions` and the helps.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use super::desk::{Desk, Done, keys};
+
+const GRAPH: &str = r#"
+[models.default.cost_per_mtok]
+input = 1000.0
+output = 2000.0
+[agents.lead]
+model = "default"
+instructions = "x"
+tools = ["bash"]
+sub_agents = ["hand"]
+[agents.hand]
+model = "default"
+instructions = "x"
+[tasks.ask]
+agent = "lead"
+prompt = "go"
+[tasks.end]
+run = "echo first; echo done; exit $(cat code)"
+depends_on = ["ask"]
+[tasks.after]
+run = "true"
+depends_on = ["end"]
+"#;
+
+const SCRIPT: &str = r#"
+[[rules]]
+agent = "lead"
+turn = 1
+say = "I ask around."
+[[rules.calls]]
+tool = "delegate"
+for_each = "[1, 2]"
+input = { agent = "hand", prompt = "job" }
+[[rules]]
+agent = "lead"
+turn = 2
+[[rules.calls]]
+tool = "bash"
+input = { command = "printf 'a\\033[31mb'" }
+[[rules]]
+agent = "hand"
+say = "{{ prompt }} is done"
+[[rules]]
+say = "All is done."
+"#;
+
+/// A finished run; the second task exits with this code.
+fn ran(code: i32) -> (Desk, Done) {
+    let desk = Desk::offline(GRAPH, SCRIPT);
+    desk.write("code", &code.to_string());
+    let done = desk.call(&["run"]);
+    (desk, done)
+}
+
+fn id(desk: &Desk) -> String {
+    let run = desk.runs().pop().expect("a run");
+    run.file_name().expect("a name").to_string_lossy().into_owned()
+}
+
+/// A text with what differs from run to run replaced by words of the same width.
+fn redacted(desk: &Desk, text: &str) -> String {
+    let root = desk.path().canonicalize().expect("it exists");
+    let text = text.replace(&*root.to_string_lossy(), "DIR").replace(&id(desk), "RUN");
+    let varies = [
+        (r"\d+\.\d s", "0.0 s"),
+        (r"[\d.]+k? tokens in, [\d.]+k? out, \$[\d.]+", "1 tokens in, 2 out, $3"),
+        (r"--- \d+ ", "--- N "),
+    ];
+    varies.iter().fold(text, |text, (what, word)| {
+        let what = regex::Regex::new(what).expect("an expression");
+        what.replace_all(&text, regex::NoExpand(word)).into_owned()
+    })
+}
+
+#[test]
+fn a_good_run_ends_with_its_result_and_where_to_look() {
+    let (desk, done) = ran(0);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert_snapshot!(redacted(&desk, &done.out), @r"
+    ask    completed     0.0 s  All is done.
+    end    completed     0.0 s  done
+    after  completed     0.0 s
+
+    run completed after 0.0 s: 2 child agents, 1 tokens in, 2 out, $3
+    its parts:    callsheet ps --tree
+    its results:  callsheet show RUN
+    its events:   callsheet tail RUN
+    ");
+    let talk: Vec<_> = done.err.lines().map(|line| redacted(&desk, line)).collect();
+    assert_eq!(talk[1], "run RUN in DIR/.transcripts/RUN");
+    // The story of the run: what its tasks and children did, line by line.
+    let story: Vec<_> = talk[2..].iter().map(|line| line[13..].to_owned()).collect();
+    let begins = |what: &str| story.iter().any(|line| line.starts_with(what));
+    assert!(begins("ask              | task started"), "{story:?}");
+    assert!(begins("ask/hand-2       | done after 1 turn"), "{story:?}");
+    assert!(begins("after            | task completed"), "{story:?}");
+    assert!(!begins("ask              | calling"), "{story:?}");
+}
+
+#[test]
+fn a_failed_run_says_what_failed_and_where_to_look() {
+    let (desk, done) = ran(3);
+    assert_eq!(done.code, 1, "{}", done.err);
+    assert_snapshot!(redacted(&desk, &done.out), @r"
+    ask    completed     0.0 s  All is done.
+    end    failed        0.0 s  command_failed: the command ended with exit code 3
+    after  skipped              task `end` did not succeed
+
+    run failed after 0.0 s: 2 child agents, 1 tokens in, 2 out, $3
+    what failed:  callsheet show RUN/@end --transcript
+    its parts:    callsheet ps --tree
+    its results:  callsheet show RUN
+    its events:   callsheet tail RUN
+    ");
+}
+
+#[test]
+fn more_is_told_when_more_is_asked_for() {
+    let desk = Desk::offline(GRAPH, SCRIPT);
+    desk.write("code", "0");
+    let done = desk.call(&["run", "-v"]);
+    assert!(done.err.contains("| calling default"), "{}", done.err);
+    done.assert_plain();
+}
+
+#[test]
+fn only_a_scripted_model_in_use_is_announced() {
+    let desk = Desk::offline(GRAPH, SCRIPT);
+    desk.write("code", "0");
+    let announced = |done: &Done| done.err.contains("scripted model");
+    assert!(announced(&desk.call(&["run", "end"])));
+    let desk = Desk::offline("[tasks.one]\nrun = 'true'\n", SCRIPT);
+    let other = "[profiles.live]\nmodels.default = { provider = 'live', model = 'm' }\n\
+                 [profiles.live.providers.live]\nkind = 'openai'\n\
+                 base_url = 'http://127.0.0.1:1/v1'\n";
+    desk.write("agents.toml", &(desk.read("agents.toml") + other));
+    assert!(announced(&desk.call(&["run"])));
+    let live = desk.call(&["run", "--profile", "live"]);
+    assert_eq!((live.code, announced(&live)), (0, false), "{}", live.err);
+}
+
+#[test]
+fn a_run_goes_by_id_by_prefix_and_by_name() {
+    let (desk, _) = ran(0);
+    let id = id(&desk);
+    let whole = desk.good(&["show"]);
+    for name in [id.as_str(), &id.to_uppercase(), &id[..13], "desk"] {
+        assert_eq!(desk.good(&["show", name]), whole, "{name}");
+    }
+    assert_eq!(desk.good(&["show", "--state-dir", ".transcripts"]), whole);
+    desk.good(&["run"]);
+    // Both ids begin with the same time.
+    let done = desk.call(&["show", &id[..2]]);
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains("beginning of several runs"), "{}", done.err);
+    assert_ne!(desk.good(&["show", "desk"]), whole);
+}
+
+#[test]
+fn what_does_not_exist_is_one_and_named() {
+    let (desk, _) = ran(0);
+    for (arguments, wanted) in [
+        (&["show", "nosuch"][..], "error: there is no run `nosuch` in "),
+        (&["show", "desk/nosuch"], "error: the run has no task `nosuch`"),
+        (&["show", "desk/@nosuch"], "error: the run has no agent `nosuch`"),
+        (&["show", "desk", "--result", "abc123"], "error: "),
+        (&["tail", "nosuch"], "error: there is no run `nosuch` in "),
+        (&["graph", "nosuch"], "error: there is no run `nosuch` in "),
+        (&["cost", "nosuch"], "error: there is no run `nosuch` in "),
+    ] {
+        let done = desk.call(arguments);
+        assert_eq!((done.code, done.out.as_str()), (1, ""), "{arguments:?}");
+        assert!(done.err.starts_with(wanted), "{arguments:?}: {}", done.err);
+    }
+}
+
+#[test]
+fn one_thing_is_shown_in_full() {
+    let (desk, _) = ran(0);
+    let shown = desk.good(&["show", "desk"]);
+    assert!(shown.contains("of desk: completed"), "{shown}");
+    assert_snapshot!(desk.good(&["show", "desk/end"]), @r"
+    task end: completed, attempt 1
+
+    first
+    done
+    ");
+    let transcript = desk.good(&["show", "desk/@ask/hand-2", "--transcript"]);
+    assert_snapshot!(redacted(&desk, &transcript), @r"
+    --- N user
+    job
+    --- N assistant
+    job is done
+    ");
+    // What a tool printed cannot steer the terminal.
+    let transcript = desk.call(&["show", "@ask", "--transcript"]);
+    transcript.assert_plain();
+    assert!(transcript.out.contains(r"a\u{1b}[31mb"), "{}", transcript.out);
+    let messages = desk.json(&["show", "@ask", "--transcript", "--json"]);
+    assert!(messages.iter().all(|line| keys(line) == ["seq", "ts", "message"]));
+    // Names are globs where no literal name fits.
+    let agents = desk.json(&["show", "@ask/*", "--json"]);
+    let names: Vec<_> = agents.iter().map(|agent| agent["agent"].as_str().unwrap()).collect();
+    assert_eq!(names, ["ask/hand-1", "ask/hand-2"]);
+    let run = desk.json(&["show", "--json"]).pop().unwrap();
+    assert_eq!(run["state"], "completed");
+    assert_eq!(run["tasks"]["end"]["output"]["text"].as_str().unwrap().trim(), "first\ndone");
+    let task = desk.json(&["show", "desk/ask", "--json"]).pop().unwrap();
+    assert_eq!((&task["task"], &task["agent"]), (&json!("ask"), &json!("ask")));
+}
+
+#[test]
+fn a_large_output_is_stored_and_shown_whole() {
+    let desk = Desk::commands("[tasks.big]\nrun = 'seq 1 100000'\n");
+    desk.good(&["run"]);
+    let task = desk.json(&["show", "/big", "--json"]).pop().unwrap();
+    let hash = task["output"]["stored"]["hash"].as_str().unwrap();
+    let whole = desk.good(&["show", "--result", hash]);
+    assert_eq!(whole.lines().count(), 100_000);
+    assert!(desk.good(&["show", "/big"]).ends_with(&format!("show --result {hash}\n")));
+    assert_eq!(desk.call(&["show", "--result", "../LOCK"]).code, 2);
+}
+
+#[test]
+fn the_graph_is_drawn_in_four_forms() {
+    let (desk, _) = ran(3);
+    assert_snapshot!(desk.good(&["graph"]), @r"
+    ask    agent lead
+    end    command     <- ask
+    after  command     <- end
+    ");
+    assert_snapshot!(desk.good(&["graph", "desk"]), @r"
+    ask    agent lead  completed
+    end    command     failed     <- ask
+    after  command     skipped    <- end
+    ");
+    assert_snapshot!(desk.good(&["graph", "--format", "mermaid"]), @r#"
+    flowchart TD
+      t0["ask"]
+      t1["end"]
+      t0 --> t1
+      t2["after"]
+      t1 --> t2
+    "#);
+    assert_snapshot!(desk.good(&["graph", "desk", "--format", "dot"]), @r##"
+    digraph plan {
+      "ask" [label="ask\ncompleted", style=filled, fillcolor="#b7e1b0"];
+      "end" [label="end\nfailed", style=filled, fillcolor="#f2b8b5"];
+      "ask" -> "end";
+      "after" [label="after\nskipped", style=filled, fillcolor="#e4e4e4"];
+      "end" -> "after";
+    }
+    "##);
+    let document = desk.json(&["graph", "desk", "--format", "json"]);
+    let wanted = json!([{"tasks": [
+        {"name": "ask", "agent": "lead", "depends_on": [], "state": "completed"},
+        {"name": "end", "agent": null, "depends_on": ["ask"], "state": "failed"},
+        {"name": "after", "agent": null, "depends_on": ["end"], "state": "skipped"},
+    ]}]);
+    assert_eq!(json!(document), wanted);
+}
+
+#[test]
+fn costs_are_summed_by_agent_task_and_model() {
+    let (desk, _) = ran(0);
+    let by_agent = desk.json(&["cost", "--by", "agent", "--json"]);
+    for row in &by_agent {
+        assert_eq!(keys(row), ["by", "name", "own", "inclusive"]);
+        let wanted = ["input", "output", "cache_read", "cache_write", "cost_usd"];
+        assert_eq!(keys(&row["own"]), wanted);
+        assert_eq!(keys(&row["inclusive"]), wanted);
+        let part = |key: &str| row["own"][key].as_f64().unwrap();
+        let cost = (part("input") * 1000.0 + part("output") * 2000.0) / 1e6;
+        assert!((part("cost_usd") - cost).abs() < 1e-9, "{row}");
+    }
+    let names: Vec<_> = by_agent.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["ask", "ask/hand-1", "ask/hand-2"]);
+    let sum = |key: &str| by_agent.iter().map(|row| row["own"][key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(by_agent[0]["inclusive"]["input"], sum("input"));
+
+    let by_task = desk.json(&["cost", "--json"]);
+    assert_eq!((&by_task[0]["by"], &by_task[0]["name"]), (&json!("task"), &json!("ask")));
+    assert_eq!(by_task[0]["own"], by_agent[0]["own"]);
+    assert_eq!(by_task[0]["inclusive"], by_agent[0]["inclusive"]);
+    let by_model = desk.json(&["cost", "--by", "model", "--json"]);
+    assert_eq!((by_model.len(), &by_model[0]["name"]), (1, &json!("default")));
+    assert_eq!(by_model[0]["own"], by_agent[0]["inclusive"]);
+
+    let table = desk.good(&["cost", "--by", "agent"]);
+    let widths: Vec<_> = table.lines().map(str::len).collect();
+    assert!(widths.windows(2).all(|two| two[0] == two[1]), "{table}");
+}
+
+#[test]
+fn colours_are_for_terminals_or_on_request() {
+    let (desk, _) = ran(0);
+    let done = Done::of(desk.command(&["ps"]).env("CLICOLOR_FORCE", "1"));
+    assert!(done.out.contains("\x1b[32m"), "{}", done.out);
+    for verb in ["ps", "tail", "graph", "show", "--help", "nonsense"] {
+        let plain = desk.call(&[verb]);
+        plain.assert_plain();
+        let done = Done::of(desk.command(&[verb]).env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1"));
+        done.assert_plain();
+    }
+}
+
+#[test]
+fn the_folder_of_runs_can_be_elsewhere() {
+    let desk = Desk::commands("[tasks.one]\nrun = 'true'\n");
+    let done = Done::of(desk.command(&["run"]).env("CALLSHEET_STATE_DIR", "elsewhere"));
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(!desk.path().join(".transcripts").exists());
+    assert!(desk.good(&["ps", "--state-dir", "elsewhere"]).contains("completed"));
+    // An empty variable is none.
+    let done = Done::of(desk.command(&["ps"]).env("CALLSHEET_STATE_DIR", ""));
+    assert_eq!((done.code, done.out.as_str()), (0, ""), "{}", done.err);
+    let done = desk.call(&["run", "-f", "agents.toml", "--state-dir", "a b"]);
+    assert!(done.out.contains("callsheet ps --state-dir 'a b' --tree"), "{}", done.out);
+}
+
+#[test]
+fn version_and_completions_are_data() {
+    let desk = Desk::empty();
+    let version = format!("callsheet {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(desk.good(&["version"]), version);
+    assert_eq!(desk.good(&["--version"]), version);
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(desk.good(&["completions", shell]).contains("keep-going"), "{shell}");
+    }
+}
+
+#[test]
+fn the_help_names_every_verb() {
+    assert_snapshot!(Desk::empty().good(&["--help"]), @r"
+    Runs teams of LLM agents from one file, agents.toml, as supervised actors
+
+    Usage: callsheet [OPTIONS] <COMMAND>
+
+    Commands:
+      run          Launch the graph, or the named tasks and what they need
+      check        Find every mistake in the configuration before anything is spent
+      tail         Print the agents' logs, live or after the fact [alias: logs]
+      ps           List runs, tasks and agents
+      show         Show one run, task or agent in full
+      graph        Draw the task graph
+      cost         Tokens and money by agent, task or model
+      cancel       Stop a run, a task or an agent with its children
+      compact      Ask a live agent to compact its context now
+      completions  Print the completions of a shell
+      version      Print the version
+      help         Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help     Print help
+      -V, --version  Print version
+
+    Everywhere:
+          --state-dir <DIR>  The folder of the run directories [default: .transcripts beside the
+                             configuration; env: CALLSHEET_STATE_DIR]
+      -v, --verbose...       More on stderr: every event of a run and more of the program's own log
+                             (twice for all)
+    ");
+}
+
+#[test]
+fn the_help_of_run_is_readable() {
+    assert_snapshot!(Desk::empty().good(&["run", "--help"]), @r"
+    Launch the graph, or the named tasks and what they need
+
+    Usage: callsheet run [OPTIONS] [TASK]...
+
+    Arguments:
+      [TASK]...  The tasks to run [default: all]
+
+    Options:
+      -f, --file <FILE>         The configuration [default: agents.toml]
+          --input <NAME=VALUE>  An input of the run
+          --profile <NAME>      A profile of the configuration
+          --json                Print events as JSON, one a line
+          --keep-going          Let tasks go on that do not need a failed one
+          --run-id <ID>         The id of the run, a UUID
+      -h, --help                Print help
+      -V, --version             Print version
+
+    Everywhere:
+          --state-dir <DIR>  The folder of the run directories [default: .transcripts beside the
+                             configuration; env: CALLSHEET_STATE_DIR]
+      -v, --verbose...       More on stderr: every event of a run and more of the program's own log
+                             (twice for all)
+    ");
+}
