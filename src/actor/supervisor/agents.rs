@@ -302,7 +302,7 @@ impl Supervisor {
         self.propose(state, vec![Draft::agent(&task, id, ended)]);
     }
 
-    /// An agent's end is recorded: its slot is free, its parent gets the result.
+    /// An agent's end is recorded: a child's slot is free, its parent gets the result.
     pub(super) fn agent_ended(
         &self,
         myself: &ActorRef<SupervisorMsg>,
@@ -310,7 +310,13 @@ impl Supervisor {
         id: &AgentId,
         ended: &AgentEnded,
     ) {
-        state.slots.release(id);
+        let status = state.run.agents().get(id);
+        let works = |task| state.run.task(task).is_some_and(|task| !task.state.is_end());
+        let awaits_its_task = status.is_some_and(|a| a.parent.is_none() && works(&a.task));
+        if !awaits_its_task {
+            // Otherwise the slot comes back with the end of the task's attempt.
+            state.slots.release(id);
+        }
         state.restarts.remove(id);
         state.condemned.remove(id);
         state.ending.remove(id);

@@ -204,9 +204,14 @@ impl Supervisor {
             }
             _ => {}
         }
-        let Some(status) = state.run.task(task).filter(|status| status.state.is_end()) else {
+        let Some(status) = state.run.task(task) else { return };
+        if status.state.is_end() || status.state == TaskState::Waiting {
+            // Not before: what takes the place must know that this one failed.
+            status.agent.iter().for_each(|agent| state.slots.release(agent));
+        }
+        if !status.state.is_end() {
             return;
-        };
+        }
         let state_word = status.state.as_str();
         // A completed task's value was noted when it was settled.
         let entry = state.values.entry(task.to_string());
