@@ -3,6 +3,9 @@
 mod architecture;
 mod cli;
 mod examples;
+mod graph;
 mod support;
 mod survey_script;
+#[path = "support/test_run.rs"]
+mod test_run;
 mod wire;
