@@ -17,6 +17,7 @@ use super::supervisor::{ChildResult, Delegation, Refused, SupervisorMsg};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::Json;
+use crate::output::Output;
 use crate::permission::{NonInteractive, Verdict};
 use crate::tool::steps::{COMPACT_ANSWER, CompactInput, DelegateInput, TodoInput};
 use crate::tool::{ToolContext, ToolError, ToolOutput, arguments};
@@ -223,7 +224,7 @@ async fn delegate(context: &StepContext, call: &PendingCall) -> Result<ToolOutpu
         result = result => result,
     };
     match result {
-        Ok(Ok(child)) => Ok(child_output(context, &child)),
+        Ok(Ok(child)) => Ok(child_output(context, &child).await),
         Ok(Err(Refused(reason))) => Ok(ToolOutput::error(format!("Error: {reason}"))),
         Err(_) => {
             // The supervisor gives no answer when the run or this agent is told to end.
@@ -234,27 +235,42 @@ async fn delegate(context: &StepContext, call: &PendingCall) -> Result<ToolOutpu
 }
 
 /// The typed result that a parent reads, cut to a bounded digest.
-fn child_output(context: &StepContext, child: &ChildResult) -> ToolOutput {
-    let (status, text, failure) = match &child.outcome {
-        Outcome::Completed { output } => ("completed", output.text.as_str(), None),
+async fn child_output(context: &StepContext, child: &ChildResult) -> ToolOutput {
+    let (status, output, failure) = match &child.outcome {
+        Outcome::Completed { output } => ("completed", Some(output), None),
         Outcome::Failed { failure, partial } => {
-            let text = partial.as_ref().map_or("", |output| output.text.as_str());
-            ("failed", text, Some(failure.to_string()))
+            ("failed", partial.as_ref(), Some(failure.to_string()))
         }
-        Outcome::Cancelled { reason } => ("cancelled", "", Some(reason.clone())),
+        Outcome::Cancelled { reason } => ("cancelled", None, Some(reason.clone())),
+    };
+    let text = match output {
+        Some(output) => whole_text(context, output).await,
+        None => String::new(),
     };
     let transcript = context.services.transcript(&child.agent);
     let result = serde_json::json!({
         "status": status,
         "agent": child.agent,
         "error": failure,
-        "text": digest(text),
+        "text": digest(&text),
         "turns": child.turns,
         "usage": child.usage,
         "transcript": transcript,
     });
     let text = result.to_string();
     if status == "completed" { ToolOutput::ok(text) } else { ToolOutput::error(text) }
+}
+
+/// The text of an output; where the stored whole cannot be read, its beginning.
+async fn whole_text(context: &StepContext, output: &Output) -> String {
+    let Some(stored) = &output.stored else { return output.text.clone() };
+    match tokio::fs::read(context.services.spool.path_of(stored)).await {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) => {
+            tracing::warn!(%error, hash = stored.hash, "a stored output could not be read");
+            output.text.clone()
+        }
+    }
 }
 
 /// The beginning and the end of a text that is too long.
