@@ -100,6 +100,8 @@ impl AgentStatus {
             Event::TurnStarted(started) => self.turn = started.turn,
             Event::ModelRequested(_) => self.doing = Doing::Model,
             Event::ModelResponded(reply) => {
+                // The supervisor is not told of the turn's beginning.
+                self.turn = reply.turn;
                 self.doing = Doing::Starting;
                 self.settle(&reply.model, reply.usage, reply.cost_usd);
             }
