@@ -601,14 +601,14 @@ async fn a_task_can_read_why_another_failed() {
         agent = "echo"
         depends_on = ["good", "bad"]
         join = "all_done"
-        prompt = "{{ tasks.bad.error.kind }}, {{ tasks.bad.error.message }}, {{ tasks.good.error is none }}"
+        prompt = "{{ tasks.bad.error }}, {{ tasks.good.error is none }}"
         "#,
     )
     .script(ECHO)
     .keep_going()
     .run()
     .await;
-    let told = "command_failed, the command ended with exit code 9, true";
+    let told = "command_failed: the command ended with exit code 9, true";
     assert_eq!(ended.output("report").to_lowercase(), told);
 }
 

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod cli;
+mod delegation;
 mod examples;
 mod graph;
 mod support;

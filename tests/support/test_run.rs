@@ -280,7 +280,12 @@ fn answer(message: &Message, stop: &StopReason) -> Answer {
     });
     let answer = Answer { parts: parts.collect(), ..Answer::default() };
     match stop {
-        StopReason::Refusal(_) => answer.with(Fault::Refusal(message.text())),
+        StopReason::Refusal(_) => {
+            // Without a word there is no refusal on the OpenAI wire; these are callsheet's own for
+            // a script that says nothing.
+            let said = Some(message.text()).filter(|text| !text.is_empty());
+            answer.with(Fault::Refusal(said.unwrap_or_else(|| "no reason was given".to_owned())))
+        }
         StopReason::MaxTokens => answer.stopping("max_tokens"),
         _ if message.content.is_empty() => answer.with(Fault::Empty),
         _ => answer,
