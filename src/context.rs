@@ -14,8 +14,11 @@ use crate::message::{Json, Usage};
 use crate::policy::BreakerState;
 
 /// A change of the view. Message numbers count the conversation from 0 and never shift.
+///
+/// Written as `{"replace": {...}}`: with a tag inside, serde would read the fields by way of a
+/// buffer, which the verbatim messages do not survive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Edit {
     /// The content of some tool results is replaced by a short text each.
     ClearResults {
@@ -115,4 +118,27 @@ pub struct CompactionFailed {
 pub struct CompactionBreaker {
     /// The new state.
     pub state: BreakerState,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Message;
+
+    #[test]
+    fn edits_are_read_as_they_were_written() {
+        let cleared = ClearedResult {
+            message: 2,
+            tool_use_id: "c".to_owned(),
+            text: "[Previous: used glob]".to_owned(),
+        };
+        let with = vec![Json::encode(&Message::user("summary"))];
+        let edits = [
+            Edit::ClearResults { results: vec![cleared] },
+            Edit::Replace { from: 0, to: 3, with },
+        ];
+        for edit in edits {
+            assert_eq!(Json::encode(&edit).decode::<Edit>().expect("an edit"), edit);
+        }
+    }
 }
