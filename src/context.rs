@@ -133,10 +133,8 @@ mod tests {
             text: "[Previous: used glob]".to_owned(),
         };
         let with = vec![Json::encode(&Message::user("summary"))];
-        let edits = [
-            Edit::ClearResults { results: vec![cleared] },
-            Edit::Replace { from: 0, to: 3, with },
-        ];
+        let edits =
+            [Edit::ClearResults { results: vec![cleared] }, Edit::Replace { from: 0, to: 3, with }];
         for edit in edits {
             assert_eq!(Json::encode(&edit).decode::<Edit>().expect("an edit"), edit);
         }

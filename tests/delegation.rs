@@ -6,6 +6,7 @@ use std::sync::Arc;
 use callsheet::actor::supervisor::CancelTarget;
 use callsheet::event::{Event, Record, RunStatus};
 use callsheet::failure::FailureKind;
+use callsheet::id::AgentId;
 use callsheet::message::{Message, Usage};
 use callsheet::plan::TaskState;
 use callsheet::report;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
 use crate::support::asked::{Asked, Wire};
-use crate::test_run::{Ended, Host, TestRun, agent};
+use crate::test_run::{Ended, Host, TestRun, agent, name};
 
 const LOOPBACK: Host = Host::Loopback(Wire::Anthropic);
 
@@ -38,7 +39,7 @@ fn children(ended: &Ended, id: &str) -> Vec<Value> {
     results.iter().map(|result| read(result.text())).collect()
 }
 
-fn is_child(id: &callsheet::id::AgentId) -> bool {
+fn is_child(id: &AgentId) -> bool {
     id.as_str().contains('/')
 }
 
@@ -314,9 +315,9 @@ async fn no_more_children_are_at_work_than_max_children() {
 }
 
 #[tokio::test]
-async fn a_parent_that_waits_gives_its_slot_to_others() {
-    // One slot: the other task can only run while the first waits for its child, which in turn
-    // waits for what the other task does.
+async fn tasks_and_children_share_the_slots_and_who_waits_holds_none() {
+    // The two children have to meet: with two slots they can only if their parent holds none.
+    let barrier = Arc::new(Barrier::new(2));
     let ended = TestRun::new(&format!(
         "[limits]\nmax_concurrency = 2\n{LEAD}\n[tasks.other]\nrun = \"echo x\"\n"
     ))
@@ -325,7 +326,7 @@ async fn a_parent_that_waits_gives_its_slot_to_others() {
         [[rules]]
         agent = "lead"
         turn = 1
-        calls = [{ tool = "delegate", for_each = "range(2) | list", as = "n", input = { agent = "helper", prompt = "part {{ n }}" } }]
+        calls = [{ tool = "delegate", for_each = "range(4) | list", as = "n", input = { agent = "helper", prompt = "part {{ n }}" } }]
         [[rules]]
         agent = "lead"
         say = "done"
@@ -334,9 +335,15 @@ async fn a_parent_that_waits_gives_its_slot_to_others() {
         say = "{{ prompt }}"
         "#,
     )
+    .on(LOOPBACK)
+    .adapting(move |asked, answer| match asked.model().as_str() {
+        "helper" => answer.together(&barrier),
+        _ => answer,
+    })
     .run()
     .await;
     assert_eq!(ended.status(), RunStatus::Completed);
+    assert_eq!(ended.most_at_work(is_child), 2);
     // Main agents, commands and children together, without those that wait.
     let mut at_work: BTreeMap<String, bool> = BTreeMap::new();
     for record in &ended.records {
@@ -528,7 +535,7 @@ async fn cancelling_a_child_tells_its_parent_and_cancelling_a_task_ends_its_chil
 
     let mut live = TestRun::new(LEAD).script(script).start().await;
     live.until("the endless child asks", asks).await;
-    assert!(live.cancel(CancelTarget::Task(crate::test_run::name("job"))).await);
+    assert!(live.cancel(CancelTarget::Task(name("job"))).await);
     let ended = live.end().await;
     assert_eq!(ended.task("job").state, TaskState::Cancelled);
     let outcome = &ended.state.agents()[&agent("job/helper-2")].outcome;
@@ -547,7 +554,13 @@ fn story(ended: &Ended) -> String {
         let mut calls = Vec::new();
         for record in ended.of_agent(id) {
             if let Event::ToolIntended(call) = &record.event {
-                calls.push(json!([call.turn, call.index, call.id, call.name, call.input.to_value()]));
+                calls.push(json!([
+                    call.turn,
+                    call.index,
+                    call.id,
+                    call.name,
+                    call.input.to_value()
+                ]));
             }
         }
         let mut results: Vec<_> = ended

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use callsheet::actor::supervisor::CancelTarget;
 use callsheet::event::{Event, RunStatus};
 use callsheet::failure::FailureKind;
 use callsheet::message::{Json, Role};
@@ -12,7 +13,7 @@ use callsheet::plan::TaskState;
 use callsheet::tool::ToolOutput;
 use tokio::sync::Barrier;
 
-use crate::test_run::{Host, TestRun, is_alive, writing};
+use crate::test_run::{Host, TestRun, is_alive, name, writing};
 
 /// An agent that answers with its prompt.
 const ECHO: &str = "[[rules]]\nsay = \"{{ prompt }}\"";
@@ -231,6 +232,38 @@ async fn outputs_are_bound_as_json_and_written_to_files() {
     assert_eq!(ended.output("sum"), "15");
     assert_eq!(ended.read("sum.txt"), "15");
     assert_eq!(ended.read("out/one.json"), "{\"list\": [1, 2, 3]}\n");
+}
+
+#[tokio::test]
+async fn a_large_output_reaches_the_next_task_whole() {
+    let ended = TestRun::new(
+        r#"
+        [agents.echo]
+        [tasks.large]
+        run = "printf '{\"text\": \"'; head -c 300000 /dev/zero | tr '\\0' x; printf '\"}'"
+        output = "json"
+        output_file = "large.json"
+        [tasks.binary]
+        run = "printf 'a\\377\\000b'"
+        [tasks.size]
+        agent = "echo"
+        depends_on = ["large", "binary"]
+        prompt = "{{ tasks.large.output.text | length }} {{ tasks.binary.output | length }}"
+        [tasks.talk]
+        agent = "echo"
+        depends_on = ["large"]
+        prompt = "{{ tasks.large.output.text }}"
+        output_file = "talk.txt"
+        "#,
+    )
+    .script(ECHO)
+    .run()
+    .await;
+    assert_eq!(ended.output("size"), "300000 4");
+    assert_eq!(ended.read("large.json").len(), 300_012);
+    // An answer too: whole where it is wanted, its beginning in the record.
+    assert_eq!(ended.read("talk.txt"), "x".repeat(300_000));
+    assert!(ended.output("talk").len() <= 64 * 1024);
 }
 
 #[tokio::test]
@@ -738,6 +771,63 @@ async fn an_answer_that_is_cut_for_ever_is_a_failure() {
         .run()
         .await;
     assert_eq!(ended.kind("talk"), FailureKind::OutputTruncated);
+}
+
+/// A graph whose every kind of step can be met by a cancel.
+const STEPS: &str = r#"
+    [limits]
+    grace_period = "1s"
+    max_concurrency = 2
+    [agents.lead]
+    tools = ["glob"]
+    sub_agents = ["helper"]
+    [agents.helper]
+    [tasks.first]
+    run = "true"
+    [tasks.job]
+    agent = "lead"
+    depends_on = ["first"]
+    prompt = "go"
+    [tasks.flaky]
+    run = "exit 1"
+    retry = { max_attempts = 2, initial_interval = "1ms" }
+    [tasks.last]
+    depends_on = ["job"]
+    run = "true"
+    "#;
+
+const STEPS_SCRIPT: &str = r#"
+    [[rules]]
+    agent = "lead"
+    turn = 1
+    calls = [
+        { tool = "glob", input = { pattern = "*" } },
+        { tool = "delegate", for_each = "range(3) | list", as = "n", input = { agent = "helper", prompt = "part {{ n }}" } },
+    ]
+    [[rules]]
+    say = "done"
+    "#;
+
+#[tokio::test]
+async fn a_cancel_at_any_moment_ends_the_run() {
+    let whole = TestRun::new(STEPS).script(STEPS_SCRIPT).keep_going().run().await;
+    assert_eq!(whole.status(), RunStatus::Partial);
+    let all = whole.records.len() as u64;
+    assert!(all > 40, "{all}");
+    let targets = [CancelTarget::Run, CancelTarget::Task(name("job"))];
+    let moments = (1..all).step_by(3).zip(targets.iter().cycle());
+    for (at, target) in moments {
+        let mut live = TestRun::new(STEPS).script(STEPS_SCRIPT).keep_going().start().await;
+        live.until("a record", |record| record.seq >= at).await;
+        // It may have ended by then.
+        live.cancel(target.clone()).await;
+        let ended = live.end().await;
+        let job = ended.task("job").state;
+        assert!(matches!(job, TaskState::Cancelled | TaskState::Completed), "{at}: {job:?}");
+        if job == TaskState::Cancelled {
+            assert_ne!(ended.task("last").state, TaskState::Completed, "{at}");
+        }
+    }
 }
 
 /// A model that brings its agent down.

@@ -9,4 +9,5 @@ mod support;
 mod survey_script;
 #[path = "support/test_run.rs"]
 mod test_run;
+mod tools;
 mod wire;

@@ -20,7 +20,7 @@ use tokio::sync::{Barrier, Notify};
 
 use crate::support::answer::Part;
 use crate::support::asked::Wire;
-use crate::test_run::{Ended, Host, TestRun, agent, is_alive, name, reading, writing};
+use crate::test_run::{Ended, Host, TestRun, agent, is_alive, name, reading, soon, writing};
 
 /// One agent that may do everything.
 const FREE: &str = r#"
@@ -99,10 +99,8 @@ async fn reading_calls_overlap_and_results_are_read_in_call_order() {
             Ok(ToolOutput::ok(format!("saw {which}")))
         }
     });
-    let script = calling(&[
-        ("look", json!({"which": "first"})),
-        ("look", json!({"which": "second"})),
-    ]);
+    let script =
+        calling(&[("look", json!({"which": "first"})), ("look", json!({"which": "second"}))]);
     for host in Host::ALL {
         let ended = TestRun::new(OWN)
             .script(&script)
@@ -112,12 +110,11 @@ async fn reading_calls_overlap_and_results_are_read_in_call_order() {
             .run()
             .await;
         assert_eq!(texts(&ended), ["saw first", "saw second"], "{host:?}");
-        let mut ids: Vec<_> =
+        let ids: Vec<_> =
             ended.results("job").into_iter().map(|result| result.tool_use_id).collect();
-        ids.dedup();
         assert_eq!(ids, ["call_1_1", "call_1_2"], "{host:?}");
         let finished: Vec<_> = ended.finished("job").iter().map(|result| result.index).collect();
-        assert_eq!(finished.len(), 2, "{host:?}");
+        assert_eq!(finished, [1, 0], "{host:?}");
         if let Some(request) = ended.requests.get(1) {
             let sent = request.messages().pop().expect("a message");
             let sent: Vec<_> = sent.tool_results().map(ToolResult::text).collect();
@@ -169,8 +166,7 @@ async fn a_call_that_changes_something_runs_alone_and_in_its_place() {
         call("look", "4a"),
         call("look", "4b"),
     ];
-    let ended =
-        TestRun::new(OWN).script(&calling(&calls)).tool(look).tool(change).run().await;
+    let ended = TestRun::new(OWN).script(&calling(&calls)).tool(look).tool(change).run().await;
     assert_eq!(texts(&ended), ["seen", "seen", "changed", "changed", "seen", "seen"]);
     let log = log.lock().clone();
     let place = |line: &str| log.iter().position(|l| l == line).expect("a line");
@@ -351,7 +347,7 @@ async fn a_huge_output_is_a_bounded_result_and_stored_whole() {
         calls = [{ tool = "bash", input = { command = "COMMAND" } }]
         [[rules]]
         turn = 2
-        calls = [{ tool = "grep", input = { pattern = "^END$", path = "{{ last[0].text | find('is in (/[^ \n\]]+)') }}", output_mode = "count" } }]
+        calls = [{ tool = "grep", input = { pattern = "^END$", path = "{{ last[0].text | find('is in ([^ ]+)') }}", output_mode = "count" } }]
         [[rules]]
         say = "done"
         "#;
@@ -593,7 +589,7 @@ async fn a_cancelled_run_ends_with_all_its_processes() {
 async fn a_tool_hears_of_a_cancel_and_gets_its_grace() {
     let heard = Arc::new(Notify::new());
     let tell = heard.clone();
-    let (begun, has_begun) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let begun = Arc::new(Notify::new());
     let begin = begun.clone();
     let change = writing("change", move |_, context: ToolContext| {
         let (heard, begun) = (tell.clone(), begin.clone());
@@ -604,13 +600,12 @@ async fn a_tool_hears_of_a_cancel_and_gets_its_grace() {
             Err(ToolError::Cancelled)
         }
     });
-    drop(has_begun);
     let script = calling(&[("change", json!({}))]);
     let look = reading("look", |_, _| async { Ok(ToolOutput::ok("")) });
     let live = TestRun::new(OWN).script(&script).tool(change).tool(look).start().await;
-    crate::test_run::soon("the call begins", begun.notified()).await;
+    soon("the call begins", begun.notified()).await;
     assert!(live.cancel(CancelTarget::Agent(agent("job"))).await);
-    crate::test_run::soon("the tool hears of it", heard.notified()).await;
+    soon("the tool hears of it", heard.notified()).await;
     let ended = live.end().await;
     assert_eq!(ended.task("job").state, TaskState::Cancelled);
 }
