@@ -4,7 +4,7 @@
 //! and its result is durable before the agent hears of it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
@@ -185,6 +185,8 @@ pub async fn run_command(context: StepContext, program: Program) -> StepResult {
     let mut all = context.services.env.clone();
     all.extend(env);
     tool_context.env = Arc::new(all);
+    // The limit of the tools that models call is not meant here: a task has its own.
+    tool_context.timeout = Duration::MAX;
     let result = crate::tool::bash::run_command(&run, &tool_context).await;
     let output = result.unwrap_or_else(|error| ToolOutput::error(error.to_string()));
     let call = PendingCall {
@@ -203,7 +205,7 @@ pub(super) fn finished(
     turn: u32,
     call: &PendingCall,
     output: ToolOutput,
-    took: std::time::Duration,
+    took: Duration,
 ) -> ToolFinished {
     let result = ToolResult {
         tool_use_id: call.call.id.clone(),
