@@ -74,15 +74,20 @@ async fn run_group(
     records: &mut Vec<SharedRecord>,
 ) -> Result<(), StepError> {
     if let [call] = group.as_slice() {
-        if let Some(result) = run_one(context, call).await {
+        if let Some(result) = run_one(context, call, Ticket::default()).await {
             records.extend(context.record([result]).await?);
         }
         return Ok(());
     }
     let mut running = JoinSet::new();
+    let mut before = None;
     for call in group {
         let context = context.clone();
-        running.spawn(async move { run_one(&context, &call).await });
+        let ticket = match call.call.name.as_str() {
+            "delegate" => Ticket::after(&mut before),
+            _ => Ticket::default(),
+        };
+        running.spawn(async move { run_one(&context, &call, ticket).await });
     }
     while let Some(first) = running.join_next().await {
         // What else is ready by now is recorded in the same batch.
@@ -95,11 +100,39 @@ async fn run_group(
     Ok(())
 }
 
+/// A call's place among those that must ask in call order: children are numbered as they are asked
+/// for, and a run that is repeated should name them alike.
+#[derive(Debug, Default)]
+struct Ticket {
+    before: Option<oneshot::Receiver<()>>,
+    /// Dropped when it is the next call's turn to ask.
+    _after: Option<oneshot::Sender<()>>,
+}
+
+impl Ticket {
+    /// The ticket after the one that `last` waits for; `last` then waits for this one.
+    fn after(last: &mut Option<oneshot::Receiver<()>>) -> Self {
+        let (done, next) = oneshot::channel();
+        Self { before: last.replace(next), _after: Some(done) }
+    }
+
+    /// Waits until the call before has asked, or has ended without asking.
+    async fn wait(&mut self) {
+        if let Some(before) = self.before.take() {
+            let _ = before.await;
+        }
+    }
+}
+
 /// Runs one call to its result, whatever happens. `None`: it was cancelled with its agent and has
 /// no result, so that a resumed run makes it again.
-async fn run_one(context: &StepContext, call: &PendingCall) -> Option<ToolFinished> {
+async fn run_one(
+    context: &StepContext,
+    call: &PendingCall,
+    ticket: Ticket,
+) -> Option<ToolFinished> {
     let began = Instant::now();
-    let body = std::panic::AssertUnwindSafe(dispatch(context, call));
+    let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket));
     let output = match body.catch_unwind().await {
         Ok(Ok(output)) => output,
         Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() && is_repeatable(call) => {
@@ -120,7 +153,11 @@ fn is_repeatable(call: &PendingCall) -> bool {
     }
 }
 
-async fn dispatch(context: &StepContext, call: &PendingCall) -> Result<ToolOutput, ToolError> {
+async fn dispatch(
+    context: &StepContext,
+    call: &PendingCall,
+    ticket: Ticket,
+) -> Result<ToolOutput, ToolError> {
     let (name, input) = (call.call.name.as_str(), &call.call.input);
     if !context.tools.iter().any(|spec| spec.name.as_str() == name) {
         return Ok(ToolOutput::error(format!("Unknown tool: {name}")));
@@ -132,7 +169,7 @@ async fn dispatch(context: &StepContext, call: &PendingCall) -> Result<ToolOutpu
         return Ok(ToolOutput::error(denial));
     }
     match name {
-        "delegate" => delegate(context, call).await,
+        "delegate" => delegate(context, call, ticket).await,
         "compact" => {
             arguments::<CompactInput>(input)?;
             Ok(ToolOutput::ok(COMPACT_ANSWER))
@@ -201,7 +238,11 @@ async fn denial(context: &StepContext, name: &str, input: &Json) -> Option<Strin
 }
 
 /// Gives a job to a child and waits for its result.
-async fn delegate(context: &StepContext, call: &PendingCall) -> Result<ToolOutput, ToolError> {
+async fn delegate(
+    context: &StepContext,
+    call: &PendingCall,
+    mut ticket: Ticket,
+) -> Result<ToolOutput, ToolError> {
     let input: DelegateInput = arguments(&call.call.input)?;
     let helpers = context.spec.as_ref().map(|spec| spec.sub_agents.as_slice()).unwrap_or_default();
     if !helpers.contains(&input.agent) {
@@ -210,6 +251,7 @@ async fn delegate(context: &StepContext, call: &PendingCall) -> Result<ToolOutpu
         return Err(ToolError::Arguments(problem));
     }
     let (reply, result) = oneshot::channel();
+    ticket.wait().await;
     context.services.tell_supervisor(SupervisorMsg::Delegate(Delegation {
         parent: context.agent.clone(),
         task: context.task.clone(),
@@ -219,6 +261,7 @@ async fn delegate(context: &StepContext, call: &PendingCall) -> Result<ToolOutpu
         prompt: input.prompt,
         reply,
     }));
+    drop(ticket);
     let result = tokio::select! {
         () = context.cancel.cancelled() => return Err(ToolError::Cancelled),
         result = result => result,
