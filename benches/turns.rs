@@ -43,8 +43,8 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["provider"] => work::provide(),
-        ["turns", subject, agents, url] => work::run(subject, agents, url),
-        ["idle", agents] => idle::run(agents),
+        ["turns", subject, agents, url, ground] => work::run(subject, agents, url, ground),
+        ["idle", agents, ground] => idle::run(agents, ground),
         _ => compare(),
     }
 }
@@ -52,11 +52,13 @@ fn main() {
 fn compare() {
     let began = Instant::now();
     let provider = measure::Provider::start();
+    let ground = work::ground();
     let mut costs: Vec<[Cost; 2]> = Vec::new();
     println!("{TURNS} tool turns of 2 kB an agent, {} and {} agents", AGENTS[0], AGENTS[1]);
     while costs.len() < ROUNDS * Subject::ALL.len() && began.elapsed() < LAST_START {
         for subject in Subject::ALL {
-            costs.push(AGENTS.map(|agents| measure::turns(subject, agents, provider.url())));
+            let turns = |agents| measure::turns(subject, agents, provider.url(), ground.path());
+            costs.push(AGENTS.map(turns));
         }
     }
     let slope = |[small, large]: &[Cost; 2]| {
@@ -90,7 +92,7 @@ fn compare() {
     }
     let rounds = costs.len() / Subject::ALL.len();
     println!("\nmedians of {rounds} rounds, in brackets the least and the most");
-    let [small, large] = IDLE.map(measure::idle_kb);
+    let [small, large] = IDLE.map(|agents| measure::idle_kb(agents, ground.path()));
     let each = (large - small) / (IDLE[1] - IDLE[0]) as f64;
     println!("memory of an idle agent: {each:.1} kB (between {} and {})", IDLE[0], IDLE[1]);
     println!("took {:.0} s", began.elapsed().as_secs_f64());

@@ -21,7 +21,7 @@ impl Model for Silent {
 }
 
 /// The role of the process: prints its memory in kB once all agents wait.
-pub(crate) fn run(agents: &str) {
+pub(crate) fn run(agents: &str, ground: &str) {
     let agents: usize = agents.parse().expect("a number of agents");
     let mut text = format!(
         "version = 1\n[limits]\nmax_concurrency = {agents}\n[agents.idler]\ninstructions = \"Wait.\"\n"
@@ -29,10 +29,10 @@ pub(crate) fn run(agents: &str) {
     for agent in 0..agents {
         let _ = write!(text, "[tasks.wait-{agent}]\nagent = \"idler\"\nprompt = \"Wait.\"\n");
     }
-    let directory = crate::work::directory();
+    let directory = crate::work::directory(ground);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let launch = Launch::text(text, directory.path()).model("default", Silent);
+        let launch = Launch::text(text, &directory).model("default", Silent);
         let run = launch.expect("a name").start().await;
         let run = run.unwrap_or_else(|error| panic!("{error}"));
         let mut events = run.follow().expect("the journal");
@@ -43,7 +43,6 @@ pub(crate) fn run(agents: &str) {
         }
         println!("{}", measure::own_memory_kb());
     });
-    // The agents never end; the directory goes, and the process with them.
-    drop(directory);
+    // The agents never end.
     std::process::exit(0);
 }

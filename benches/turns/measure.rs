@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -94,16 +95,17 @@ fn figures(arguments: &[&str]) -> Vec<f64> {
 }
 
 /// Has so many agents do their turns in a process of their own.
-pub(crate) fn turns(subject: Subject, agents: usize, url: &str) -> Cost {
-    match figures(&["turns", subject.name(), &agents.to_string(), url])[..] {
+pub(crate) fn turns(subject: Subject, agents: usize, url: &str, ground: &Path) -> Cost {
+    let ground = ground.to_str().expect("a path of our own");
+    match figures(&["turns", subject.name(), &agents.to_string(), url, ground])[..] {
         [cpu_us, wall_us, syncs] => Cost { cpu_us, wall_us, syncs },
         ref other => panic!("three figures, not {other:?}"),
     }
 }
 
 /// The memory of a process with so many idle agents, in kB.
-pub(crate) fn idle_kb(agents: usize) -> f64 {
-    figures(&["idle", &agents.to_string()])[0]
+pub(crate) fn idle_kb(agents: usize, ground: &Path) -> f64 {
+    figures(&["idle", &agents.to_string(), ground.to_str().expect("a path of our own")])[0]
 }
 
 /// The processor time of this process so far, as `getrusage` counts it, in microseconds.

@@ -62,17 +62,23 @@ pub(crate) fn part(turn: usize) -> String {
     format!("parts/part-{turn:02}.txt")
 }
 
-/// A directory of its own with the files, on the disk that holds the build: a temporary directory
-/// may be in memory, where a sync costs nothing.
-pub(crate) fn directory() -> tempfile::TempDir {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    std::fs::create_dir(directory.path().join("parts")).expect("a directory");
+/// A directory for everything that is measured, on the disk that holds the build: a temporary
+/// directory may be in memory, where a sync costs nothing.
+pub(crate) fn ground() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
+}
+
+/// A directory with the files for one measurement. It stays until all is measured: ext4 makes a
+/// new file at the price of a search through all that were deleted in the last seconds.
+pub(crate) fn directory(ground: &str) -> PathBuf {
+    let directory = Path::new(ground).join(std::process::id().to_string());
+    std::fs::create_dir_all(directory.join("parts")).expect("a directory");
     for turn in 0..TURNS {
         let line =
             format!("{turn:2} the wind came from the west and \"turned\" before noon, said K.\n");
         let mut text = line.repeat(FILE_BYTES / line.len() + 1);
         text.truncate(FILE_BYTES);
-        std::fs::write(directory.path().join(part(turn)), text).expect("a file");
+        std::fs::write(directory.join(part(turn)), text).expect("a file");
     }
     directory
 }
@@ -103,21 +109,21 @@ fn memmem(bytes: &[u8], needle: &[u8]) -> usize {
 }
 
 /// The role of a subject: does the work and prints what it cost.
-pub(crate) fn run(subject: &str, agents: &str, url: &str) {
+pub(crate) fn run(subject: &str, agents: &str, url: &str, ground: &str) {
     let subject = Subject::ALL.into_iter().find(|known| known.name() == subject);
     let subject = subject.expect("a subject");
     let agents: usize = agents.parse().expect("a number of agents");
-    let directory = directory();
+    let directory = directory(ground);
     let began = Instant::now();
     let (cpu_us, syncs) = match subject {
-        Subject::Bare => (None, floor::run(agents, url, directory.path(), None)),
+        Subject::Bare => (None, floor::run(agents, url, &directory, None)),
         Subject::Durable => {
-            let journal: PathBuf = directory.path().join("journal.jsonl");
-            (None, floor::run(agents, url, directory.path(), Some(&journal)))
+            let journal = directory.join("journal.jsonl");
+            (None, floor::run(agents, url, &directory, Some(&journal)))
         }
-        Subject::Library => (None, ours::as_library(agents, url, directory.path())),
+        Subject::Library => (None, ours::as_library(agents, url, &directory)),
         Subject::Program => {
-            let syncs = ours::as_program(agents, url, directory.path());
+            let syncs = ours::as_program(agents, url, &directory);
             (Some(measure::children_cpu_us()), syncs)
         }
     };
