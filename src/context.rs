@@ -7,14 +7,15 @@ pub mod pipeline;
 pub mod preset;
 pub mod view;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::id::Name;
 use crate::message::{Json, Usage};
 use crate::policy::BreakerState;
 
 /// A change of the view. Message numbers count the conversation from 0 and never shift.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Edit {
     /// The content of some tool results is replaced by a short text each.
@@ -31,6 +32,39 @@ pub enum Edit {
         /// What stands in its place, in Anthropic form.
         with: Vec<Json>,
     },
+}
+
+impl<'de> Deserialize<'de> for Edit {
+    /// Reads what the derived form writes. The derived reader would take the fields out of a
+    /// buffer, from which no verbatim JSON can be read.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Op {
+            ClearResults,
+            Replace,
+        }
+        #[derive(Deserialize)]
+        struct In {
+            op: Op,
+            results: Option<Vec<ClearedResult>>,
+            from: Option<u64>,
+            to: Option<u64>,
+            with: Option<Vec<Json>>,
+        }
+        let missing = D::Error::missing_field;
+        let edit = In::deserialize(deserializer)?;
+        Ok(match edit.op {
+            Op::ClearResults => {
+                Self::ClearResults { results: edit.results.ok_or_else(|| missing("results"))? }
+            }
+            Op::Replace => Self::Replace {
+                from: edit.from.ok_or_else(|| missing("from"))?,
+                to: edit.to.ok_or_else(|| missing("to"))?,
+                with: edit.with.ok_or_else(|| missing("with"))?,
+            },
+        })
+    }
 }
 
 /// A tool result that was cleared.
@@ -115,4 +149,26 @@ pub struct CompactionFailed {
 pub struct CompactionBreaker {
     /// The new state.
     pub state: BreakerState,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Message;
+
+    #[test]
+    fn edits_are_read_back_as_they_were_written() {
+        let cleared = ClearedResult { message: 2, tool_use_id: "a".into(), text: "[b]".into() };
+        let with = vec![Json::encode(&Message::user("s"))];
+        for edit in
+            [Edit::ClearResults { results: vec![cleared] }, Edit::Replace { from: 0, to: 7, with }]
+        {
+            assert_eq!(Json::encode(&edit).decode::<Edit>().expect("an edit"), edit);
+        }
+        let text = r#"{"op":"replace","from":0,"to":7,"with":[ {"role":"user"}]}"#;
+        assert!(serde_json::from_str::<Edit>(text).is_ok());
+        for bad in [r#"{"op":"replace","from":0,"to":7}"#, r#"{"op":"clear_results"}"#, "{}"] {
+            assert!(serde_json::from_str::<Edit>(bad).is_err(), "{bad}");
+        }
+    }
 }
