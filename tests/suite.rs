@@ -3,6 +3,7 @@
 mod architecture;
 mod cli;
 mod examples;
+mod gateway;
 mod supervision;
 mod support;
 mod survey_script;

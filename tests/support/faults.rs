@@ -249,14 +249,14 @@ impl Tool for FakeTool {
 
 /// A workspace, and the models and tools that a program brings along.
 pub(crate) struct Setup {
-    pub(crate) root: TempDir,
+    pub(crate) root: Arc<TempDir>,
     models: BTreeMap<Name, Arc<dyn Model>>,
     tools: Vec<Arc<dyn Tool>>,
 }
 
 impl Setup {
     pub(crate) fn new() -> Self {
-        let root = tempfile::tempdir().expect("a directory");
+        let root = Arc::new(tempfile::tempdir().expect("a directory"));
         Self { root, models: BTreeMap::new(), tools: Vec::new() }
     }
 
@@ -275,6 +275,7 @@ impl Setup {
         let text =
             format!("version = 1\nname = \"test\"\n{text}\n[permissions]\ndefault = \"allow\"\n");
         let mut sources = Sources::new(self.root.path().join("agents.toml"));
+        sources.environment.insert("TEST_KEY".to_owned(), "k".to_owned());
         sources.custom_models = self.models.keys().cloned().collect();
         sources.extra_tools = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
         config::load_text(&text, &sources).unwrap_or_else(|problems| panic!("{problems:#?}"))
@@ -291,7 +292,8 @@ impl Setup {
 
     /// Runs to the end.
     pub(crate) async fn run(&self, text: &str) -> Ended {
-        Ended::of(self.start(text).await).await
+        let ended = Ended::of(self.start(text).await).await;
+        Ended { _root: Some(self.root.clone()), ..ended }
     }
 }
 
@@ -300,6 +302,8 @@ pub(crate) struct Ended {
     pub(crate) end: RunEnd,
     pub(crate) dir: RunDir,
     pub(crate) records: Vec<SharedRecord>,
+    /// Keeps the files where the run's setup does not.
+    _root: Option<Arc<TempDir>>,
 }
 
 impl Ended {
@@ -307,7 +311,7 @@ impl Ended {
         let dir = run.dir().clone();
         let end = tokio::time::timeout(SOON, run.wait()).await.expect("the run ends");
         let records = records(&dir);
-        Self { end, dir, records }
+        Self { end, dir, records, _root: None }
     }
 
     pub(crate) fn completed(&self) -> &RunCompleted {
@@ -557,7 +561,7 @@ impl Rig {
         self.writer.send_message(TranscriptWriterMsg::Close(reply)).expect("lives");
         closed.await.expect("closed");
         let records = records(&self.dir);
-        Ended { end, dir: self.dir, records }
+        Ended { end, dir: self.dir, records, _root: None }
     }
 }
 
