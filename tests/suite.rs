@@ -2,6 +2,7 @@
 
 mod architecture;
 mod cli;
+mod compaction;
 mod examples;
 mod gateway;
 mod supervision;
