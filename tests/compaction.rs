@@ -9,6 +9,7 @@ use callsheet::context::preset::{ClearOld, KeepUnit, Preset, Summarise};
 use callsheet::context::view::View;
 use callsheet::context::{CompactionTrigger, Edit};
 use callsheet::event::Event;
+use callsheet::id::RunId;
 use callsheet::journal::file::RunDir;
 use callsheet::message::{
     Block, Json, Message, ResultContent, Role, StopReason, ToolCall, ToolResult,
@@ -83,7 +84,7 @@ async fn old_results_are_cleared_as_documented_and_recorded_first() {
     let (of_journal, of_recorded) = (journal.clone(), recorded.clone());
     let provider = Provider::start(move |asked: &Asked| {
         // What the request shows must be durable by the time it arrives.
-        let dir = of_journal.get().expect("the run has started");
+        let dir = of_journal.get().expect("known before the first call");
         let cleared = records(dir)
             .iter()
             .map(|record| match &record.event {
@@ -108,13 +109,10 @@ async fn old_results_are_cleared_as_documented_and_recorded_first() {
         graph("preset = \"three-layer\""),
     );
     let setup = Setup::new().tool(&FakeTool::dump()).tool(&rest());
-    let run = {
-        // The model is called only after the run directory exists; the lock is set right after.
-        let config = setup.start(&text);
-        let run = config.await;
-        journal.set(run.dir().clone()).expect("once");
-        run
-    };
+    let run_id = RunId::generate();
+    let dir = RunDir::at(setup.config(&text).state_dir.join(run_id.to_string()));
+    journal.set(dir).expect("once");
+    let run = setup.start_as(&text, run_id).await;
     let ended = Ended::of(run).await;
     assert_eq!(ended.output("work"), "done");
     let requests = provider.requests();

@@ -8,4 +8,5 @@ mod gateway;
 mod supervision;
 mod support;
 mod survey_script;
+mod transcripts;
 mod wire;

@@ -119,9 +119,9 @@ impl Fake {
         of_agent.map(Request::messages).collect()
     }
 
-    /// Every prompt that it was sent as a single message.
-    pub(crate) fn prompts(&self) -> Vec<String> {
-        self.asked.lock().iter().map(|request| request.messages()[0].text()).collect()
+    /// What it would do now.
+    pub(crate) fn act(&self, request: &Request) -> Act {
+        (self.answers)(request)
     }
 }
 
@@ -282,9 +282,15 @@ impl Setup {
     }
 
     pub(crate) async fn start(&self, text: &str) -> Run {
+        self.start_as(text, RunId::generate()).await
+    }
+
+    /// Starts a run of this id.
+    pub(crate) async fn start_as(&self, text: &str, run: RunId) -> Run {
         let options = Options {
             tools: self.tools.clone(),
             models: self.models.clone(),
+            run_id: Some(run),
             ..Options::default()
         };
         Run::start(self.config(text), options).await.expect("starts")
