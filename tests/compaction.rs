@@ -22,11 +22,11 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::answer::Answer;
-use crate::support::asked::Asked;
-use crate::support::faults::{
+use crate::faults::{
     Act, Ended, Fake, FakeTool, Setup, defect, follows_tools, id, records, transcript, unsendable,
 };
+use crate::support::answer::Answer;
+use crate::support::asked::Asked;
 use crate::support::provider::Provider;
 
 const PROMPT: &str = "Find \"every\" error\nand list it.";

@@ -16,11 +16,9 @@ use ractor::Actor;
 use serde_json::json;
 use tokio::sync::Barrier;
 
+use crate::faults::{Ended, FakeTool, Setup, bare_services, defect, name, transcript, unsendable};
 use crate::support::answer::{Answer, Fault, Place};
 use crate::support::asked::{Asked, Wire};
-use crate::support::faults::{
-    Ended, FakeTool, Setup, bare_services, defect, name, transcript, unsendable,
-};
 use crate::support::provider::Provider;
 
 /// Tasks of one agent against a provider; a failed call is made again at once.
@@ -35,6 +33,7 @@ fn graph(provider: &Provider, wire: Wire, concurrency: usize, tasks: usize) -> S
 max_concurrency = 50
 fail_fast = false
 [defaults.retry]
+max_attempts = 3
 initial_interval = "4ms"
 max_interval = "4ms"
 [providers.main]
@@ -273,7 +272,7 @@ async fn a_call_that_is_cancelled_gives_its_permit_back() {
     let setup = Setup::new().tool(&FakeTool::dump());
     let run = setup.start(&graph(&provider, Wire::Anthropic, 1, 3)).await;
     let stalled = || provider.requests().iter().any(|a| a.messages()[0].text() == "Go 1.");
-    crate::support::faults::until(stalled).await;
+    crate::faults::until(stalled).await;
     let target = callsheet::actor::supervisor::CancelTarget::Task(name("t1"));
     assert!(run.remote().cancel(target, "enough").await);
     let ended = Ended::of(run).await;

@@ -4,6 +4,8 @@ mod architecture;
 mod cli;
 mod compaction;
 mod examples;
+#[path = "support/faults.rs"]
+mod faults;
 mod gateway;
 mod supervision;
 mod support;

@@ -16,7 +16,7 @@ use callsheet::turn::{Effect, Outcome, ToolStatus};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::support::faults::{
+use crate::faults::{
     Act, Ended, Fake, FakeTool, Rig, Setup, defect, failure, follows_tools, gate, id, name, open,
     records, transcript, until, until_recorded,
 };

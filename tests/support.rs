@@ -6,8 +6,6 @@
 pub(crate) mod answer;
 #[path = "support/asked.rs"]
 pub(crate) mod asked;
-#[path = "support/faults.rs"]
-pub(crate) mod faults;
 #[path = "support/provider.rs"]
 pub(crate) mod provider;
 #[path = "support/render.rs"]

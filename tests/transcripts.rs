@@ -16,7 +16,7 @@ use callsheet::run::Run;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::support::faults::{
+use crate::faults::{
     Act, Ended, Fake, FakeTool, Setup, defect, fold, follows_tools, id, name, records, transcript,
     until,
 };

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use callsheet::actor::agent::AgentMsg;
 use callsheet::actor::agent_steps::StepError;
+use callsheet::actor::briefing::Briefings;
 use callsheet::actor::supervisor::{GatewaySettings, RunEnd, Start, Supervisor, SupervisorMsg};
 use callsheet::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
 use callsheet::actor::{Addresses, Compaction, ModelService, Services};
@@ -60,7 +61,7 @@ pub(crate) enum Act {
     /// Never answers.
     Hang,
     /// Does the next once the gate has a permit.
-    After(Arc<Semaphore>, Box<Act>),
+    After(Arc<Semaphore>, Box<Self>),
 }
 
 impl Act {
@@ -513,22 +514,19 @@ impl Rig {
         let records = journal.append(vec![Draft::run(created)]).await.expect("durable");
         let mut tools = Toolbox::built_in();
         setup.tools.iter().for_each(|tool| tools.insert(tool.clone()));
+        let agents = config.agents.iter();
         let services = Arc::new(Services {
             run,
             workflow: config.name.clone(),
             inputs: config.inputs.clone(),
-            agents: config.agents.clone(),
+            agents: agents.map(|(name, spec)| (name.clone(), Arc::new(spec.clone()))).collect(),
             models: services_of(setup, &config),
             tools,
-            workspace: Arc::new(Workspace::open(setup.root.path()).expect("opens")),
             spool: Arc::new(Spool::new(dir.spool(), dir.results())),
-            env: BTreeMap::new(),
             limits: config.limits,
-            compaction: three_layer(),
-            journal,
             transcripts: dir.agents(),
-            asker: None,
             addresses: Addresses { supervisor: address, ..Addresses::default() },
+            ..bare_services(setup.root.path(), journal)
         });
         let gateways = vec![GatewaySettings {
             provider: name("custom"),
@@ -601,11 +599,13 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         workflow: "test".to_owned(),
         inputs: serde_json::Map::new(),
         agents: BTreeMap::new(),
+        briefings: Briefings::default(),
         models: std::collections::HashMap::new(),
         tools: Toolbox::default(),
         workspace: Arc::new(Workspace::open(root).expect("opens")),
         spool: Arc::new(Spool::new(root.join("spool"), root.join("results"))),
         env: BTreeMap::new(),
+        hidden_env: Arc::new([]),
         limits: callsheet::spec::Limits::default(),
         compaction: three_layer(),
         journal,
