@@ -50,7 +50,7 @@ prompt = {PROMPT:?}
 fn rest() -> Arc<FakeTool> {
     FakeTool::new("rest", Effect::Pure, |_, _| async {
         // Longer than the breaker stays open in these tests.
-        tokio::time::sleep(Duration::from_millis(60)).await;
+        tokio::time::sleep(Duration::from_millis(420)).await;
         Ok(ToolOutput::ok("rested"))
     })
 }
@@ -289,7 +289,7 @@ async fn the_breaker_opens_after_three_failures_and_half_opens_after_a_pause() {
         _ => Act::say("at last"),
     });
     let setup = setup(&main).model("small", &small);
-    let breaker = "[compaction.circuit_breaker]\nfailure_threshold = 3\ncooldown = \"50ms\"";
+    let breaker = "[compaction.circuit_breaker]\nfailure_threshold = 3\ncooldown = \"400ms\"";
     let text = graph(&format!("model = \"small\"\nthreshold = 2_000\n{breaker}"));
     let ended = setup.run(&text).await;
     assert_eq!(ended.output("work"), "done");
