@@ -2,12 +2,18 @@
 
 mod architecture;
 mod cli;
+mod compaction;
 mod delegation;
 mod examples;
+#[path = "support/faults.rs"]
+mod faults;
+mod gateway;
 mod graph;
+mod supervision;
 mod support;
 mod survey_script;
 #[path = "support/test_run.rs"]
 mod test_run;
 mod tools;
+mod transcripts;
 mod wire;

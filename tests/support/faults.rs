@@ -1,0 +1,616 @@
+//! Models and tools that go wrong on purpose, runs of them, and what a run left behind.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use callsheet::actor::agent::AgentMsg;
+use callsheet::actor::agent_steps::StepError;
+use callsheet::actor::briefing::Briefings;
+use callsheet::actor::supervisor::{GatewaySettings, RunEnd, Start, Supervisor, SupervisorMsg};
+use callsheet::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
+use callsheet::actor::{Addresses, Compaction, ModelService, Services};
+use callsheet::config::{self, Config, Sources};
+use callsheet::context::preset::Preset;
+use callsheet::event::{Draft, Event, PlannedTask, RunCompleted, RunCreated, SharedRecord};
+use callsheet::failure::{Failure, FailureKind};
+use callsheet::id::{AgentId, Name, RunId};
+use callsheet::journal::file::RunDir;
+use callsheet::journal::line::Position;
+use callsheet::journal::reader::Reader;
+use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
+use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
+use callsheet::plan::Plan;
+use callsheet::policy::RetryPolicy;
+use callsheet::run::{Options, Run};
+use callsheet::run_state::RunState;
+use callsheet::tool::spool::Spool;
+use callsheet::tool::workspace::Workspace;
+use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, Toolbox};
+use callsheet::turn::{Effect, Outcome};
+use parking_lot::Mutex;
+use ractor::{Actor, ActorRef};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::{Semaphore, oneshot};
+
+/// A deadline for what must happen: far longer than it takes.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// A name.
+pub(crate) fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+/// An agent.
+pub(crate) fn id(text: &str) -> AgentId {
+    AgentId::from_text(text)
+}
+
+/// What a model does when it is called.
+pub(crate) enum Act {
+    Say(String),
+    /// Calls these tools.
+    Call(Vec<(&'static str, Value)>),
+    /// Answers with this message and this stop reason.
+    Reply(Message, StopReason),
+    Panic,
+    Fail(ErrorClass),
+    /// Never answers.
+    Hang,
+    /// Does the next once the gate has a permit.
+    After(Arc<Semaphore>, Box<Self>),
+}
+
+impl Act {
+    pub(crate) fn say(text: impl Into<String>) -> Self {
+        Self::Say(text.into())
+    }
+
+    pub(crate) fn tool(tool: &'static str, input: Value) -> Self {
+        Self::Call(vec![(tool, input)])
+    }
+
+    pub(crate) fn after(self, gate: &Arc<Semaphore>) -> Self {
+        Self::After(gate.clone(), Box::new(self))
+    }
+}
+
+/// A closed gate.
+pub(crate) fn gate() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(0))
+}
+
+/// Opens a gate for all that wait and will wait.
+pub(crate) fn open(gate: &Semaphore) {
+    gate.add_permits(10_000);
+}
+
+type Answers = dyn Fn(&Request) -> Act + Send + Sync;
+
+/// A model of one's own: it implements the call only, and keeps what it was asked.
+pub(crate) struct Fake {
+    answers: Box<Answers>,
+    asked: Mutex<Vec<Request>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Fake {
+    pub(crate) fn new(answers: impl Fn(&Request) -> Act + Send + Sync + 'static) -> Arc<Self> {
+        let waiting = Arc::default();
+        Arc::new(Self { answers: Box::new(answers), asked: Mutex::default(), waiting })
+    }
+
+    /// How often it was called.
+    pub(crate) fn count(&self) -> usize {
+        self.asked.lock().len()
+    }
+
+    /// The calls under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// The conversations that an agent sent, oldest first.
+    pub(crate) fn sent_by(&self, agent: &str) -> Vec<Vec<Message>> {
+        let asked = self.asked.lock();
+        let of_agent = asked.iter().filter(|request| request.agent_id.as_str() == agent);
+        of_agent.map(Request::messages).collect()
+    }
+
+    /// What it would do now.
+    pub(crate) fn act(&self, request: &Request) -> Act {
+        (self.answers)(request)
+    }
+}
+
+struct UnderWay(Arc<AtomicUsize>);
+
+impl UnderWay {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count.clone())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Model for Fake {
+    fn call<'a>(
+        &'a self,
+        request: Request,
+        _deltas: DeltaSink<'a>,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        let act = (self.answers)(&request);
+        let (agent, turn) = (request.agent_id.clone(), request.turn);
+        self.asked.lock().push(request);
+        let under_way = UnderWay::new(&self.waiting);
+        Box::pin(async move {
+            let _under_way = under_way;
+            perform(act, &agent, turn).await
+        })
+    }
+}
+
+async fn perform(act: Act, agent: &AgentId, turn: u32) -> Result<Reply, ModelError> {
+    let (message, stop) = match act {
+        Act::Say(text) => (Message::assistant(text), StopReason::EndTurn),
+        Act::Call(calls) => {
+            let block = |(at, (tool, input)): (usize, (&str, Value))| {
+                let id = format!("{agent}.{turn}.{at}");
+                let input = Json::encode(&input);
+                Block::ToolUse(ToolCall { id, name: tool.to_owned(), input })
+            };
+            let content = calls.into_iter().enumerate().map(block).collect();
+            (Message { role: Role::Assistant, content }, StopReason::ToolUse)
+        }
+        Act::Reply(message, stop) => (message, stop),
+        Act::Panic => panic!("injected"),
+        Act::Fail(class) => return Err(ModelError::new(class, "injected")),
+        Act::Hang => std::future::pending().await,
+        Act::After(gate, act) => {
+            gate.acquire().await.expect("an open semaphore").forget();
+            return Box::pin(perform(*act, agent, turn)).await;
+        }
+    };
+    let usage = Usage { input: 10, output: 5, ..Usage::default() };
+    Ok(Reply { message, stop, usage })
+}
+
+/// Whether the last message carries tool results: a turn that follows tools.
+pub(crate) fn follows_tools(request: &Request) -> bool {
+    request.messages().last().is_some_and(|message| message.tool_results().next().is_some())
+}
+
+type Work = dyn Fn(usize, Value) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
+
+/// A tool of one's own that counts its calls.
+pub(crate) struct FakeTool {
+    spec: ToolSpec,
+    calls: AtomicUsize,
+    work: Box<Work>,
+}
+
+impl FakeTool {
+    /// `work` is given the number of the call, from 1, and the arguments.
+    pub(crate) fn new<F>(
+        tool: &str,
+        effect: Effect,
+        work: impl Fn(usize, Value) -> F + Send + Sync + 'static,
+    ) -> Arc<Self>
+    where
+        F: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+    {
+        let spec = ToolSpec {
+            name: name(tool),
+            description: "A tool of a test.".to_owned(),
+            input_schema: Json::encode(&json!({"type": "object"})),
+            effect,
+            reads_only: false,
+        };
+        let work = Box::new(move |count, input| Box::pin(work(count, input)) as BoxFuture<'_, _>);
+        Arc::new(Self { spec, calls: AtomicUsize::new(0), work })
+    }
+
+    /// A tool `dump` that gives a text of `size` characters.
+    pub(crate) fn dump() -> Arc<Self> {
+        Self::new("dump", Effect::Pure, |count, input| async move {
+            let size = input["size"].as_u64().unwrap_or(10);
+            let size = usize::try_from(size).expect("a size");
+            let text = format!("{count}:{}", "d".repeat(size));
+            Ok(ToolOutput::ok(&text[..size]))
+        })
+    }
+
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+impl Tool for FakeTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(
+        &self,
+        input: Json,
+        _context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        let count = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        (self.work)(count, input.to_value())
+    }
+}
+
+/// A workspace, and the models and tools that a program brings along.
+pub(crate) struct Setup {
+    pub(crate) root: Arc<TempDir>,
+    models: BTreeMap<Name, Arc<dyn Model>>,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Setup {
+    pub(crate) fn new() -> Self {
+        let root = Arc::new(tempfile::tempdir().expect("a directory"));
+        Self { root, models: BTreeMap::new(), tools: Vec::new() }
+    }
+
+    pub(crate) fn model(mut self, model: &str, fake: &Arc<Fake>) -> Self {
+        self.models.insert(name(model), fake.clone());
+        self
+    }
+
+    pub(crate) fn tool(mut self, tool: &Arc<FakeTool>) -> Self {
+        self.tools.push(tool.clone());
+        self
+    }
+
+    /// The configuration with its first lines, and everything allowed.
+    pub(crate) fn config(&self, text: &str) -> Config {
+        let text =
+            format!("version = 1\nname = \"test\"\n{text}\n[permissions]\ndefault = \"allow\"\n");
+        let mut sources = Sources::new(self.root.path().join("agents.toml"));
+        sources.environment.insert("TEST_KEY".to_owned(), "k".to_owned());
+        sources.custom_models = self.models.keys().cloned().collect();
+        sources.extra_tools = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
+        config::load_text(&text, &sources).unwrap_or_else(|problems| panic!("{problems:#?}"))
+    }
+
+    pub(crate) async fn start(&self, text: &str) -> Run {
+        self.start_as(text, RunId::generate()).await
+    }
+
+    /// Starts a run of this id.
+    pub(crate) async fn start_as(&self, text: &str, run: RunId) -> Run {
+        let options = Options {
+            tools: self.tools.clone(),
+            models: self.models.clone(),
+            run_id: Some(run),
+            ..Options::default()
+        };
+        Run::start(self.config(text), options).await.expect("starts")
+    }
+
+    /// Runs to the end.
+    pub(crate) async fn run(&self, text: &str) -> Ended {
+        let ended = Ended::of(self.start(text).await).await;
+        Ended { _root: Some(self.root.clone()), ..ended }
+    }
+}
+
+/// A run that is over.
+pub(crate) struct Ended {
+    pub(crate) end: RunEnd,
+    pub(crate) dir: RunDir,
+    pub(crate) records: Vec<SharedRecord>,
+    /// Keeps the files where the run's setup does not.
+    _root: Option<Arc<TempDir>>,
+}
+
+impl Ended {
+    pub(crate) async fn of(run: Run) -> Self {
+        let dir = run.dir().clone();
+        let end = tokio::time::timeout(SOON, run.wait()).await.expect("the run ends");
+        let records = records(&dir);
+        Self { end, dir, records, _root: None }
+    }
+
+    pub(crate) fn completed(&self) -> &RunCompleted {
+        match &self.end {
+            RunEnd::Completed(completed) => completed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The state, the output and the failure of a task.
+    pub(crate) fn task(&self, task: &str) -> (String, Option<String>, Option<FailureKind>) {
+        let end = &self.completed().tasks[task];
+        let kind = serde_json::from_value(end["error"]["kind"].clone()).ok();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        (text(&end["state"]).expect("a state"), text(&end["output"]), kind)
+    }
+
+    /// The output of a task that completed.
+    pub(crate) fn output(&self, task: &str) -> String {
+        let (state, output, kind) = self.task(task);
+        assert_eq!((state.as_str(), kind), ("completed", None), "{:#?}", self.kinds());
+        output.expect("an output")
+    }
+
+    /// The events of an agent.
+    pub(crate) fn of_agent(&self, agent: &str) -> Vec<Event> {
+        let of_agent = self.records.iter().filter(|record| record.agent == Some(id(agent)));
+        of_agent.map(|record| record.event.clone()).collect()
+    }
+
+    /// How many events of a type an agent has.
+    pub(crate) fn count(&self, agent: &str, kind: &str) -> usize {
+        self.of_agent(agent).iter().filter(|event| event.kind() == kind).count()
+    }
+
+    /// How an agent ended.
+    pub(crate) fn outcome(&self, agent: &str) -> Outcome {
+        let ends = self.of_agent(agent).into_iter().filter_map(|event| match event {
+            Event::AgentEnded(ended) => Some(ended.outcome),
+            _ => None,
+        });
+        let ends: Vec<_> = ends.collect();
+        assert_eq!(ends.len(), 1, "{agent}: {ends:?}");
+        ends[0].clone()
+    }
+
+    /// All agents that were spawned.
+    pub(crate) fn agents(&self) -> Vec<AgentId> {
+        let spawned = self.records.iter().filter(|r| matches!(r.event, Event::AgentSpawned(_)));
+        spawned.filter_map(|record| record.agent.clone()).collect()
+    }
+
+    /// The types of all events with their agents, for a failed assertion.
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        let line = |r: &SharedRecord| format!("{} {:?} {}", r.seq, r.agent, r.event.kind());
+        self.records.iter().map(line).collect()
+    }
+}
+
+/// What a failed outcome says.
+pub(crate) fn failure(outcome: &Outcome) -> &Failure {
+    match outcome {
+        Outcome::Failed { failure, .. } => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Everything that stands in a journal.
+pub(crate) fn records(dir: &RunDir) -> Vec<SharedRecord> {
+    let mut reader = Reader::open(&dir.journal()).expect("a journal");
+    let mut records = Vec::new();
+    while let Some(batch) = reader.next_batch().expect("a sound journal") {
+        records.extend(batch);
+    }
+    records
+}
+
+/// The fold of records.
+pub(crate) fn fold(records: &[SharedRecord]) -> RunState {
+    let mut state = RunState::default();
+    records.iter().for_each(|record| state.apply(record).expect("a legal record"));
+    state
+}
+
+/// Waits until the journal holds such a record.
+pub(crate) async fn until_recorded(dir: &RunDir, wanted: impl Fn(&SharedRecord) -> bool) {
+    until(|| records(dir).iter().any(&wanted)).await;
+}
+
+/// Waits until something holds.
+pub(crate) async fn until(holds: impl Fn() -> bool) {
+    let waited = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(SOON, waited).await.expect("it holds soon");
+}
+
+/// The messages of a transcript, whose line numbers must grow.
+pub(crate) fn transcript(path: &Path) -> Vec<Message> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    assert!(text.ends_with('\n'), "{}", path.display());
+    let mut last = 0;
+    let line = |line: &str| {
+        let line: Value = serde_json::from_str(line).expect("a line of JSON");
+        let seq = line["seq"].as_u64().expect("a number");
+        assert!(seq > last, "{seq} after {last}");
+        last = seq;
+        assert!(line["ts"].is_string());
+        serde_json::from_value(line["message"].clone()).expect("a message")
+    };
+    text.lines().map(line).collect()
+}
+
+/// Why a conversation cannot be sent, or could not have been had.
+pub(crate) fn defect(messages: &[Message]) -> Option<String> {
+    let first = messages.first()?;
+    if first.role != Role::User {
+        return Some("the first message is not the user's".to_owned());
+    }
+    let mut seen = std::collections::HashSet::new();
+    let mut open: Vec<String> = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        if at > 0 && messages[at - 1].role == message.role {
+            return Some(format!("message {at} has the role of the one before"));
+        }
+        let answers: Vec<_> = message.tool_results().map(|r| r.tool_use_id.clone()).collect();
+        let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
+        if answers != open {
+            return Some(format!("message {at} answers {answers:?} where {open:?} were asked"));
+        }
+        if message.content.iter().take(answers.len()).any(|block| !is_result(block)) {
+            return Some(format!("message {at} does not begin with its results"));
+        }
+        if message.content.is_empty()
+            || message.content.iter().any(|b| matches!(b, Block::Text(t) if t.is_empty()))
+        {
+            return Some(format!("message {at} has nothing to say"));
+        }
+        open = message.tool_calls().map(|call| call.id.clone()).collect();
+        if let Some(twice) = open.iter().find(|id| !seen.insert((*id).clone())) {
+            return Some(format!("the call {twice} stands twice"));
+        }
+    }
+    (!open.is_empty()).then(|| format!("{open:?} are not answered"))
+}
+
+/// Why a conversation cannot be sent: as [`defect`], and it ends with the user.
+pub(crate) fn unsendable(messages: &[Message]) -> Option<String> {
+    let ends_with_user = messages.last().is_some_and(|message| message.role == Role::User);
+    defect(messages)
+        .or_else(|| (!ends_with_user).then(|| "the last message is not the user's".to_owned()))
+}
+
+/// A run whose actors a test can reach, to crash them.
+pub(crate) struct Rig {
+    pub(crate) services: Arc<Services>,
+    pub(crate) supervisor: ActorRef<SupervisorMsg>,
+    pub(crate) dir: RunDir,
+    writer: ActorRef<TranscriptWriterMsg>,
+    end: oneshot::Receiver<RunEnd>,
+}
+
+impl Rig {
+    pub(crate) async fn start(setup: &Setup, text: &str) -> Self {
+        let config = setup.config(text);
+        let run = RunId::generate();
+        let owned = RunDir::at(config.state_dir.join(run.to_string())).create().expect("fresh");
+        let dir = owned.dir().clone();
+        let address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
+        let start =
+            transcript_writer::Start { owned, at: Position::START, supervisor: address.clone() };
+        let (writer, _) = Actor::spawn(None, TranscriptWriter, start).await.expect("starts");
+        let (reply, journal) = oneshot::channel();
+        writer.send_message(TranscriptWriterMsg::Journal(reply)).expect("lives");
+        let journal = journal.await.expect("a journal");
+        let planned = config.tasks.iter().map(|task| PlannedTask {
+            name: task.name.clone(),
+            agent: None,
+            depends_on: task.depends_on.clone(),
+        });
+        let created = RunCreated {
+            run,
+            workflow: config.name.clone(),
+            program: "test".to_owned(),
+            config: String::new(),
+            config_hash: String::new(),
+            profile: None,
+            inputs: Json::encode(&config.inputs),
+            tasks: planned.collect(),
+        };
+        let records = journal.append(vec![Draft::run(created)]).await.expect("durable");
+        let mut tools = Toolbox::built_in();
+        setup.tools.iter().for_each(|tool| tools.insert(tool.clone()));
+        let agents = config.agents.iter();
+        let services = Arc::new(Services {
+            run,
+            workflow: config.name.clone(),
+            inputs: config.inputs.clone(),
+            agents: agents.map(|(name, spec)| (name.clone(), Arc::new(spec.clone()))).collect(),
+            models: services_of(setup, &config),
+            tools,
+            spool: Arc::new(Spool::new(dir.spool(), dir.results())),
+            limits: config.limits,
+            transcripts: dir.agents(),
+            addresses: Addresses { supervisor: address, ..Addresses::default() },
+            ..bare_services(setup.root.path(), journal)
+        });
+        let gateways = vec![GatewaySettings {
+            provider: name("custom"),
+            max_concurrency: 64,
+            respect_retry_after: true,
+        }];
+        let plan = Plan::new(config.tasks).expect("a plan");
+        let supervisor = Supervisor { services: services.clone(), plan, gateways };
+        let (reply, end) = oneshot::channel();
+        let start = Start { records, end: reply };
+        let (supervisor, _) = Actor::spawn(None, supervisor, start).await.expect("starts");
+        Self { services, supervisor, dir, writer, end }
+    }
+
+    /// Mails an agent.
+    pub(crate) fn mail(&self, agent: &str, message: AgentMsg) {
+        let actor = self.services.addresses.agents.get(&id(agent)).map(|actor| actor.clone());
+        actor.expect("it is at work").send_message(message).expect("it lives");
+    }
+
+    /// Lets the step that an agent has under way die.
+    pub(crate) fn crash(&self, agent: &str) {
+        let actor = self.services.addresses.agents.get(&id(agent)).map(|actor| actor.clone());
+        let actor = actor.expect("it is at work");
+        // One of these is the step under way; the others are stale, and ignored.
+        for step in 1..20 {
+            let result = Err(StepError::Crashed("injected".to_owned()));
+            let _ = actor.send_message(AgentMsg::StepDone { step, result });
+        }
+    }
+
+    /// Waits for the end.
+    pub(crate) async fn ended(self) -> Ended {
+        let end = tokio::time::timeout(SOON, self.end).await.expect("it ends").expect("an end");
+        let (reply, closed) = oneshot::channel();
+        self.writer.send_message(TranscriptWriterMsg::Close(reply)).expect("lives");
+        closed.await.expect("closed");
+        let records = records(&self.dir);
+        Ended { end, dir: self.dir, records, _root: None }
+    }
+}
+
+fn services_of(
+    setup: &Setup,
+    config: &Config,
+) -> std::collections::HashMap<Name, Arc<ModelService>> {
+    let service = |(name, model): (&Name, &Arc<dyn Model>)| {
+        let spec = config.models[name].clone();
+        let service = ModelService { spec, model: model.clone(), retry: RetryPolicy::never() };
+        (name.clone(), Arc::new(service))
+    };
+    setup.models.iter().map(service).collect()
+}
+
+/// The settings of `three-layer`.
+pub(crate) fn three_layer() -> Compaction {
+    Compaction {
+        preset: Preset::three_layer(),
+        model: None,
+        max_concurrency: 2,
+        failure_threshold: 3,
+        cooldown: Duration::from_millis(50),
+    }
+}
+
+/// Services around a journal in memory, for one actor alone.
+pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHandle) -> Services {
+    Services {
+        run: RunId::generate(),
+        workflow: "test".to_owned(),
+        inputs: serde_json::Map::new(),
+        agents: BTreeMap::new(),
+        briefings: Briefings::default(),
+        models: std::collections::HashMap::new(),
+        tools: Toolbox::default(),
+        workspace: Arc::new(Workspace::open(root).expect("opens")),
+        spool: Arc::new(Spool::new(root.join("spool"), root.join("results"))),
+        env: BTreeMap::new(),
+        hidden_env: Arc::new([]),
+        limits: callsheet::spec::Limits::default(),
+        compaction: three_layer(),
+        journal,
+        transcripts: root.join("agents"),
+        asker: None,
+        addresses: Addresses::default(),
+    }
+}
