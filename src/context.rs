@@ -107,10 +107,25 @@ pub struct CompactionFinished {
 }
 
 /// `compaction.failed`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactionFailed {
     /// Why, for a person.
     pub reason: String,
+    /// What it cost all the same, if a model replied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
+}
+
+/// What one call cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// The model's name in the configuration.
+    pub model: Name,
+    /// Its tokens.
+    pub usage: Usage,
+    /// Its price; absent when the model has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
 }
 
 /// `compaction.breaker`.

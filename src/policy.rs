@@ -97,6 +97,16 @@ impl Default for RestartPolicy {
     }
 }
 
+impl RestartPolicy {
+    /// The pause before restart number `restart` (from 1): what crashed an agent may pass, and a
+    /// storm of restarts helps nobody. From 50 ms, doubled each time, to 5 s.
+    #[must_use]
+    pub fn pause(restart: u32) -> Duration {
+        let doublings = restart.saturating_sub(1).min(7);
+        Duration::from_millis(50 << doublings).min(Duration::from_secs(5))
+    }
+}
+
 /// The restarts of one agent that still count.
 #[derive(Clone, Debug, Default)]
 pub struct RestartWindow {
@@ -240,6 +250,12 @@ mod tests {
         assert!(window.admit(&policy, 62 * S));
         let never = RestartPolicy { strategy: RestartStrategy::Temporary, ..policy };
         assert!(!RestartWindow::default().admit(&never, S));
+    }
+
+    #[test]
+    fn restarts_wait_longer_each_time() {
+        let pauses = [1, 2, 8, 100].map(|restart| RestartPolicy::pause(restart).as_millis());
+        assert_eq!(pauses, [50, 100, 5_000, 5_000]);
     }
 
     #[test]

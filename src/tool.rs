@@ -48,6 +48,10 @@ pub struct ToolSpec {
     pub reads_only: bool,
 }
 
+/// The longest that a call may take unless its tool says otherwise: the limit of the documented
+/// shell tool.
+pub const TIME_LIMIT: Duration = Duration::from_secs(120);
+
 /// What a call may use.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
@@ -135,6 +139,13 @@ pub trait Tool: Send + Sync {
     /// that allows must fit all of them; one that asks or denies, any.
     fn permission_arguments(&self, _input: &Json, _workspace: &Workspace) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The longest that a call may take; it is dropped then, and also when it has not ended within
+    /// the grace period after its agent was told to end. `None`: the tool sees to both itself,
+    /// because it has something to clean up.
+    fn time_limit(&self) -> Option<Duration> {
+        Some(TIME_LIMIT)
     }
 
     /// Does the work. The input is a JSON object but is not checked against the schema yet.

@@ -216,6 +216,13 @@ impl Machine {
         calls::repairs(self.turn, self.open_calls())
     }
 
+    /// The results that answer whatever is open when the agent is told to end, so that its
+    /// conversation stays whole.
+    #[must_use]
+    pub fn closings(&self) -> Vec<ToolFinished> {
+        calls::closings(self.turn, self.open_calls())
+    }
+
     /// A failure with what the agent had said by then.
     #[must_use]
     pub fn failed(&self, kind: FailureKind, message: impl Into<String>) -> Outcome {
@@ -268,7 +275,10 @@ impl Machine {
                 self.usage += finished.usage;
                 self.settle_compaction();
             }
-            Event::CompactionFailed(_) => self.settle_compaction(),
+            Event::CompactionFailed(failed) => {
+                self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
+                self.settle_compaction();
+            }
             Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
             // What concerns others, or is only of interest to people.
             _ => {}
@@ -638,7 +648,7 @@ mod tests {
         machine.apply(&TurnStarted { turn: 1, message: None }.into()).expect("legal");
         machine.apply(&too_long(1)).expect("legal");
         assert!(matches!(machine.next(), Step::Compact { .. }));
-        let failed = crate::context::CompactionFailed { reason: "no".to_owned() };
+        let failed = crate::context::CompactionFailed { reason: "no".to_owned(), spent: None };
         machine.apply(&failed.into()).expect("legal");
         assert!(matches!(machine.next(), Step::CallModel { turn: 2, .. }));
         machine.apply(&TurnStarted { turn: 2, message: None }.into()).expect("legal");

@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
+use std::time::Duration;
 
 use callsheet::actor::Asker;
 use callsheet::actor::supervisor::CancelTarget;
@@ -12,7 +13,7 @@ use callsheet::id::AgentId;
 use callsheet::message::{Json, ToolResult};
 use callsheet::model::BoxFuture;
 use callsheet::plan::TaskState;
-use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput};
+use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use callsheet::turn::{Outcome, ToolStatus};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -600,7 +601,7 @@ async fn a_tool_hears_of_a_cancel_and_gets_its_grace() {
             Err(ToolError::Cancelled)
         }
     });
-    let script = calling(&[("change", json!({}))]);
+    let script = calling(&[("change", json!({})), ("look", json!({}))]);
     let look = reading("look", |_, _| async { Ok(ToolOutput::ok("")) });
     let live = TestRun::new(OWN).script(&script).tool(change).tool(look).start().await;
     soon("the call begins", begun.notified()).await;
@@ -608,4 +609,37 @@ async fn a_tool_hears_of_a_cancel_and_gets_its_grace() {
     soon("the tool hears of it", heard.notified()).await;
     let ended = live.end().await;
     assert_eq!(ended.task("job").state, TaskState::Cancelled);
+    // The conversation stays whole: the call that had not begun is answered too.
+    let results = ended.results("job");
+    assert_eq!(results.len(), 2);
+    assert!(results.iter().all(|result| result.is_error));
+    assert!(results[1].text().contains("told to end"), "{}", results[1].text());
+}
+
+/// A tool that never ends and listens to nobody.
+struct Endless(ToolSpec);
+
+impl Tool for Endless {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        Some(Duration::from_millis(20))
+    }
+
+    fn call(&self, _: Json, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_never_ends_is_cut_at_its_limit_and_the_run_goes_on() {
+    let look = reading("look", |_, _| async { Ok(ToolOutput::ok("")) });
+    let spec = ToolSpec { name: name("change"), ..look.spec().clone() };
+    let script = calling(&[("change", json!({}))]);
+    let run = TestRun::new(OWN).script(&script).tool(look).tool(Arc::new(Endless(spec)));
+    let ended = run.run().await;
+    assert_eq!(ended.task("job").state, TaskState::Completed);
+    assert_eq!(ended.result("job").text(), "Error: timed out after 0.02 s");
 }

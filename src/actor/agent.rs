@@ -23,7 +23,7 @@ use crate::id::{AgentId, Name};
 use crate::message::Json;
 use crate::model::{Piece, Request};
 use crate::tool::ToolSpec;
-use crate::turn::{Effect, Outcome, Program};
+use crate::turn::{AgentEnded, Effect, Outcome, Program};
 use crate::turn_machine::{Machine, Step};
 
 /// What an agent is told.
@@ -75,6 +75,8 @@ pub struct State {
     busy: bool,
     /// Whether that step records the end: it is never given up, or there might be two ends.
     finishing: bool,
+    /// Whether a step was given up because it did not end within its grace.
+    gave_up: bool,
     steps: JoinSet<()>,
     cancel: CancellationToken,
     ending: Option<Ending>,
@@ -154,6 +156,7 @@ impl Actor for Agent {
             AgentMsg::GraceOver { step } if step == state.step && !state.finishing => {
                 state.steps.abort_all();
                 state.busy = false;
+                state.gave_up = true;
                 state.step += 1;
                 self.advance(&myself, state);
             }
@@ -188,6 +191,7 @@ impl Agent {
             step: 0,
             busy: false,
             finishing: false,
+            gave_up: false,
             steps: JoinSet::new(),
             cancel: CancellationToken::new(),
             ending: None,
@@ -285,9 +289,12 @@ impl Agent {
         if std::mem::replace(&mut state.finishing, true) {
             return;
         }
-        let (turns, usage) = (state.machine.replies(), state.machine.usage());
+        // A step that was given up may have recorded results that did not arrive here.
+        let closings = if state.gave_up { Vec::new() } else { state.machine.closings() };
+        let ended =
+            AgentEnded { outcome, turns: state.machine.replies(), usage: state.machine.usage() };
         let context = self.context(state);
-        self.start(myself, state, agent_steps::finish(context, outcome, turns, usage));
+        self.start(myself, state, agent_steps::finish(context, closings, ended));
     }
 
     fn call_model(
@@ -358,7 +365,7 @@ impl Agent {
         let Some(due) = self.summary_due(state, asked) else {
             let context = self.context(state);
             let reason = "there is nothing to summarise".to_owned();
-            let failed = crate::context::CompactionFailed { reason };
+            let failed = crate::context::CompactionFailed { reason, spent: None };
             return self.start(myself, state, agent_steps::record(context, vec![failed]));
         };
         let model = state.talk.as_ref().map(|talk| talk.briefing.model.spec.name.clone());

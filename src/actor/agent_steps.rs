@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::agent::{Edits, effect_of};
-use super::compactor::{self, SummaryError};
+use super::compactor::{self, NoSummary, SummaryError};
 use super::model_call::{self, CallError, Caller};
 use super::{Services, tool_run};
 use crate::context::pipeline::{self, SummaryRequest};
 use crate::context::view::View;
-use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested};
+use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested, Spent};
 use crate::event::{Draft, Event, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
-use crate::message::{Block, Json, ResultContent, ToolResult, Usage};
+use crate::message::{Block, Json, ResultContent, ToolResult};
 use crate::model::Request;
 use crate::output::Output;
 use crate::spec::AgentSpec;
@@ -253,34 +253,35 @@ pub async fn compact(
                     edit,
                     before_tokens: view.tokens(),
                     after_tokens: after.tokens(),
-                    model: summary.model,
-                    usage: summary.usage,
-                    cost_usd: summary.cost_usd,
+                    model: summary.spent.model,
+                    usage: summary.spent.usage,
+                    cost_usd: summary.spent.cost_usd,
                 }
                 .into(),
-                Ok(()) => failed("the summary is no shorter than what it replaces"),
-                Err(error) => failed(&error.to_string()),
+                Ok(()) => {
+                    failed("the summary is no shorter than what it replaces", Some(summary.spent))
+                }
+                Err(error) => failed(&error.to_string(), Some(summary.spent)),
             }
         }
-        Err(SummaryError::Journal(error)) => return Err(error.into()),
-        Err(error) => failed(&error.to_string()),
+        Err(NoSummary { error: SummaryError::Journal(error), .. }) => return Err(error.into()),
+        Err(NoSummary { error, spent }) => failed(&error.to_string(), spent),
     };
     records.extend(context.record([event]).await?);
     Ok(records)
 }
 
-fn failed(reason: &str) -> Event {
-    CompactionFailed { reason: reason.to_owned() }.into()
+fn failed(reason: &str, spent: Option<Spent>) -> Event {
+    CompactionFailed { reason: reason.to_owned(), spent }.into()
 }
 
-/// Records the agent's end.
+/// Records the agent's end, and before it what answers the calls that it leaves open.
 pub async fn finish(
     context: StepContext,
-    outcome: Outcome,
-    turns: u32,
-    usage: Usage,
+    closings: Vec<ToolFinished>,
+    mut ended: AgentEnded,
 ) -> StepResult {
-    let outcome = match outcome {
+    ended.outcome = match ended.outcome {
         Outcome::Completed { output } => {
             Outcome::Completed { output: bounded(&context, output).await }
         }
@@ -293,7 +294,8 @@ pub async fn finish(
         }
         Outcome::Cancelled { reason } => Outcome::Cancelled { reason },
     };
-    Ok(context.record([AgentEnded { outcome, turns, usage }]).await?)
+    let closings = closings.into_iter().map(Event::from);
+    Ok(context.record(closings.chain([Event::from(ended)])).await?)
 }
 
 /// Stores an output that is too large for a record and keeps its beginning.

@@ -18,11 +18,11 @@ use super::agent::panic_text;
 use super::model_call::{self, CallError};
 use super::{ModelService, Services};
 use crate::context::pipeline::SummaryRequest;
-use crate::context::{CompactionBreaker, CompactionTrigger};
+use crate::context::{CompactionBreaker, CompactionTrigger, Spent};
 use crate::event::Draft;
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
-use crate::message::{Json, Message, StopReason, Usage};
+use crate::message::{Json, Message, StopReason};
 use crate::model::{Reply, Request};
 use crate::policy::{Breaker, BreakerState};
 
@@ -62,7 +62,7 @@ pub struct Job {
     agent: AgentId,
     due: SummaryRequest,
     service: Arc<ModelService>,
-    reply: oneshot::Sender<Result<Summary, SummaryError>>,
+    reply: oneshot::Sender<Result<Summary, NoSummary>>,
 }
 
 /// A summary.
@@ -70,12 +70,23 @@ pub struct Job {
 pub struct Summary {
     /// The text.
     pub text: String,
-    /// The model that wrote it.
-    pub model: Name,
-    /// Its tokens.
-    pub usage: Usage,
-    /// What it cost; absent when the model has no price.
-    pub cost_usd: Option<f64>,
+    /// What it cost.
+    pub spent: Spent,
+}
+
+/// No summary.
+#[derive(Clone, Debug)]
+pub struct NoSummary {
+    /// Why.
+    pub error: SummaryError,
+    /// What it cost all the same, if a model replied.
+    pub spent: Option<Spent>,
+}
+
+impl From<SummaryError> for NoSummary {
+    fn from(error: SummaryError) -> Self {
+        Self { error, spent: None }
+    }
 }
 
 /// Why there is no summary. The view stays as it is.
@@ -116,7 +127,7 @@ pub async fn summarise(
     agent: AgentId,
     due: SummaryRequest,
     model: Name,
-) -> Result<Summary, SummaryError> {
+) -> Result<Summary, NoSummary> {
     let service = services.models.get(&model).cloned();
     let service =
         service.ok_or_else(|| SummaryError::Model(format!("there is no model `{model}`")))?;
@@ -126,7 +137,7 @@ pub async fn summarise(
     let job = Job { agent, due, service, reply };
     let sent = compactor.send_message(CompactorMsg::Summarise(Box::new(job)));
     sent.map_err(|_| SummaryError::Gone)?;
-    summary.await.unwrap_or(Err(SummaryError::Gone))
+    summary.await.unwrap_or(Err(SummaryError::Gone.into()))
 }
 
 /// The compactor's settings.
@@ -202,7 +213,7 @@ impl Compactor {
             // long, are tried even so; their success closes the breaker.
             let is_auto = job.due.trigger == CompactionTrigger::Auto;
             if is_auto && !breaker.admit(now) {
-                let _ = job.reply.send(Err(SummaryError::BreakerOpen));
+                let _ = job.reply.send(Err(SummaryError::BreakerOpen.into()));
                 continue;
             }
             let is_probe = is_auto && breaker.state() == BreakerState::HalfOpen;
@@ -262,13 +273,17 @@ async fn work(
         () = reply.closed() => None,
         result = tokio::time::timeout(deadline, writing) => Some(match result {
             Ok(Ok(result)) => result,
-            Ok(Err(panic)) => Err(SummaryError::Crashed(panic_text(panic.as_ref()))),
-            Err(_) => Err(SummaryError::Timeout(deadline)),
+            Ok(Err(panic)) => Err(SummaryError::Crashed(panic_text(panic.as_ref())).into()),
+            Err(_) => Err(SummaryError::Timeout(deadline).into()),
         }),
     };
     let success = match &result {
         // A context that was compacted early on request may leave nothing to free.
-        Some(Err(SummaryError::FreesNothing)) if trigger != CompactionTrigger::Auto => None,
+        Some(Err(NoSummary { error: SummaryError::FreesNothing, .. }))
+            if trigger != CompactionTrigger::Auto =>
+        {
+            None
+        }
         result => result.as_ref().map(Result::is_ok),
     };
     if let Some(result) = result {
@@ -283,7 +298,7 @@ async fn write(
     service: &ModelService,
     agent: AgentId,
     due: SummaryRequest,
-) -> Result<Summary, SummaryError> {
+) -> Result<Summary, NoSummary> {
     let (covers_chars, max_tokens) = (due.covers_chars, due.max_tokens);
     let message = Json::encode(&Message::user(due.prompt));
     let request = Request {
@@ -297,13 +312,21 @@ async fn write(
     let cancel = CancellationToken::new();
     let reply = match model_call::call(services, service, request, None, &cancel).await {
         Ok(reply) => reply,
-        Err(CallError::Journal(error)) => return Err(SummaryError::Journal(error)),
-        Err(CallError::Cancelled) => return Err(SummaryError::Gone),
-        Err(CallError::Model { error, .. }) => return Err(SummaryError::Model(error.to_string())),
+        Err(CallError::Journal(error)) => return Err(SummaryError::Journal(error).into()),
+        Err(CallError::Cancelled) => return Err(SummaryError::Gone.into()),
+        Err(CallError::Model { error, .. }) => {
+            return Err(SummaryError::Model(error.to_string()).into());
+        }
     };
-    let text = usable(&reply, covers_chars, max_tokens)?;
-    let cost_usd = service.spec.price.map(|price| price.cost(&reply.usage));
-    Ok(Summary { text, model: service.spec.name.clone(), usage: reply.usage, cost_usd })
+    let spent = Spent {
+        model: service.spec.name.clone(),
+        usage: reply.usage,
+        cost_usd: service.spec.price.map(|price| price.cost(&reply.usage)),
+    };
+    match usable(&reply, covers_chars, max_tokens) {
+        Ok(text) => Ok(Summary { text, spent }),
+        Err(error) => Err(NoSummary { error, spent: Some(spent) }),
+    }
 }
 
 /// The summary in a reply; a reply without text is a failure, whatever its stop reason, and so is

@@ -278,7 +278,9 @@ impl Supervisor {
             (Some(agent), Event::AgentSpawned(_)) => {
                 self.spawn(myself, state, agent, vec![record.clone()]).await;
             }
-            (Some(agent), Event::AgentRestarted(_)) => self.rebuild(myself, state, agent),
+            (Some(agent), Event::AgentRestarted(restarted)) => {
+                self.rebuild(myself, state, agent, restarted.restart);
+            }
             (Some(agent), Event::AgentEnded(ended)) => {
                 self.agent_ended(myself, state, agent, ended);
             }

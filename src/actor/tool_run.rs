@@ -5,7 +5,7 @@
 //! Results are recorded as they come and read by the model in call order.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
@@ -20,13 +20,9 @@ use crate::message::Json;
 use crate::output::Output;
 use crate::permission::{NonInteractive, Verdict};
 use crate::tool::steps::{COMPACT_ANSWER, CompactInput, DelegateInput, TodoInput};
-use crate::tool::{ToolContext, ToolError, ToolOutput, arguments};
+use crate::tool::{TIME_LIMIT, ToolContext, ToolError, ToolOutput, arguments};
 use crate::turn::{Effect, Outcome, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
-
-/// The longest that one tool call may take unless it asks for another limit: the limit of the
-/// documented shell tool.
-const TOOL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The most characters of a child's answer that its parent reads: the documented limit of
 /// sub-agent results. The whole stands in the child's transcript.
@@ -35,7 +31,7 @@ const CHILD_TEXT_CHARS: usize = 32_000;
 /// Runs the calls and gives the records of their results.
 ///
 /// # Errors
-/// When the agent was told to end, or the journal failed.
+/// When the journal failed.
 pub async fn run(
     context: &StepContext,
     calls: Vec<PendingCall>,
@@ -44,11 +40,12 @@ pub async fn run(
     for group in groups(context, calls) {
         let delegates = group.iter().any(|call| call.call.name == "delegate");
         run_group(context, group, &mut records).await?;
-        if delegates {
-            take_slot(context).await?;
-        }
+        // What is recorded by now counts, also for an agent that was told to end.
         if context.cancel.is_cancelled() {
-            return Err(StepError::Cancelled);
+            return Ok(records);
+        }
+        if delegates {
+            take_slot(context).await;
         }
     }
     Ok(records)
@@ -184,7 +181,18 @@ async fn dispatch(
                 let recorded = context.record([Event::from(started)]).await;
                 recorded.map_err(|error| ToolError::Failed(error.to_string()))?;
             }
-            tool.call(input.clone(), tool_context(context, call.key.clone())).await
+            let work = tool.call(input.clone(), tool_context(context, call.key.clone()));
+            let Some(limit) = tool.time_limit() else { return work.await };
+            let mut work = std::pin::pin!(work);
+            tokio::select! {
+                result = tokio::time::timeout(limit, work.as_mut()) => {
+                    return result.unwrap_or(Err(ToolError::Timeout(limit)));
+                }
+                () = context.cancel.cancelled() => {}
+            }
+            let grace = context.services.limits.grace_period;
+            let result = tokio::time::timeout(grace, work).await;
+            result.unwrap_or(Err(ToolError::Cancelled))
         }
     }
 }
@@ -200,7 +208,7 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
         env: Arc::new(services.env.clone()),
         hidden_env: services.hidden_env.clone(),
         skills: skills.unwrap_or_default().into(),
-        timeout: TOOL_TIMEOUT,
+        timeout: TIME_LIMIT,
         grace_period: services.limits.grace_period,
         cancel: context.cancel.clone(),
     }
@@ -329,13 +337,13 @@ fn digest(text: &str) -> String {
 }
 
 /// Takes back the slot that the agent gave up while its children were at work.
-async fn take_slot(context: &StepContext) -> Result<(), StepError> {
+async fn take_slot(context: &StepContext) {
     let (reply, granted) = oneshot::channel();
     let agent = context.agent.clone();
     context.services.tell_supervisor(SupervisorMsg::TakeSlot { agent, reply });
     tokio::select! {
-        () = context.cancel.cancelled() => Err(StepError::Cancelled),
+        () = context.cancel.cancelled() => {}
         // A supervisor that is gone ends the run; the next record says so.
-        _ = granted => Ok(()),
+        _ = granted => {}
     }
 }

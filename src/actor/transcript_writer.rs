@@ -122,7 +122,6 @@ fn concerns_supervisor(event: &Event) -> bool {
         | Event::ToolFinished(_)
         | Event::ContextEdited(_)
         | Event::CompactionRequested(_)
-        | Event::CompactionFailed(_)
         | Event::CompactionBreaker(_)
         | Event::GatewayParked(_)
         | Event::GatewayResumed(_)
@@ -142,7 +141,8 @@ fn concerns_supervisor(event: &Event) -> bool {
         | Event::AgentRestarted(_)
         | Event::AgentEnded(_)
         | Event::ModelResponded(_)
-        | Event::CompactionFinished(_) => true,
+        | Event::CompactionFinished(_)
+        | Event::CompactionFailed(_) => true,
     }
 }
 

@@ -112,7 +112,12 @@ impl AgentStatus {
                 self.doing = Doing::Starting;
                 self.settle(&finished.model, finished.usage, finished.cost_usd);
             }
-            Event::CompactionFailed(_) => self.doing = Doing::Starting,
+            Event::CompactionFailed(failed) => {
+                self.doing = Doing::Starting;
+                if let Some(spent) = &failed.spent {
+                    self.settle(&spent.model, spent.usage, spent.cost_usd);
+                }
+            }
             _ => {}
         }
     }

@@ -115,6 +115,11 @@ impl Tool for Bash {
         &self.spec
     }
 
+    /// Its processes get their grace.
+    fn time_limit(&self) -> Option<Duration> {
+        None
+    }
+
     fn permission_arguments(&self, input: &Json, _workspace: &Workspace) -> Vec<String> {
         let input = input.to_value();
         input["command"].as_str().map(parts::parts).unwrap_or_default()

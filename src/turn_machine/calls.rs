@@ -8,6 +8,9 @@ use crate::turn::{Effect, ResultSource, ToolFinished, ToolStatus};
 const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
     effect; it was not run again. Inspect the state before you repeat it.";
 
+/// What answers a call that was under way, or had not begun, when its agent was told to end.
+const CUT_SHORT: &str = "no result: the agent was told to end before the call had one";
+
 /// A tool call of the current turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingCall {
@@ -44,26 +47,33 @@ pub(super) fn open(calls: &[CallState]) -> Vec<PendingCall> {
 pub(super) fn repairs(turn: u32, open: Vec<PendingCall>) -> Vec<ToolFinished> {
     let again = |effect| matches!(effect, Effect::Pure | Effect::Keyed);
     let lost = open.into_iter().filter(|call| !again(call.effect));
-    let results = lost.map(|pending| {
-        let result = ToolResult {
-            tool_use_id: pending.call.id,
-            content: ResultContent::Text(OUTCOME_UNKNOWN.to_owned()),
-            is_error: true,
-        };
-        ToolFinished {
-            key: pending.key,
-            turn,
-            index: pending.index,
-            name: pending.call.name,
-            status: ToolStatus::Unknown,
-            source: ResultSource::Recovered,
-            block: Json::encode(&Block::ToolResult(result)),
-            stored: None,
-            exit_code: None,
-            took_ms: 0,
-        }
-    });
-    results.collect()
+    lost.map(|call| answer(turn, call, OUTCOME_UNKNOWN)).collect()
+}
+
+/// The results of the calls that an agent leaves open when it is told to end.
+pub(super) fn closings(turn: u32, open: Vec<PendingCall>) -> Vec<ToolFinished> {
+    open.into_iter().map(|call| answer(turn, call, CUT_SHORT)).collect()
+}
+
+/// A result that was made up, because the call has none of its own.
+fn answer(turn: u32, call: PendingCall, text: &str) -> ToolFinished {
+    let result = ToolResult {
+        tool_use_id: call.call.id,
+        content: ResultContent::Text(text.to_owned()),
+        is_error: true,
+    };
+    ToolFinished {
+        key: call.key,
+        turn,
+        index: call.index,
+        name: call.call.name,
+        status: ToolStatus::Unknown,
+        source: ResultSource::Recovered,
+        block: Json::encode(&Block::ToolResult(result)),
+        stored: None,
+        exit_code: None,
+        took_ms: 0,
+    }
 }
 
 /// The user message that carries the results of one turn, joined from their encoded blocks.

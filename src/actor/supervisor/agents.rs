@@ -13,6 +13,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::message::Usage;
+use crate::policy::RestartPolicy;
 use crate::turn::{AgentEnded, AgentRestarted, AgentSpawned, Outcome, Program};
 
 /// Why the children of an agent that was told to end are cancelled.
@@ -227,15 +228,17 @@ impl Supervisor {
         self.record_end(state, id, Outcome::Failed { failure, partial: None });
     }
 
-    /// Reads the records of a crashed agent, off the mailbox.
+    /// Reads the records of a crashed agent after a pause, off the mailbox.
     pub(super) fn rebuild(
         &self,
         myself: &ActorRef<SupervisorMsg>,
         state: &mut State,
         id: &AgentId,
+        restart: u32,
     ) {
         let (services, myself, agent) = (self.services.clone(), myself.clone(), id.clone());
         state.work.spawn(async move {
+            tokio::time::sleep(RestartPolicy::pause(restart)).await;
             let records = services.journal.agent_records(&agent).await;
             // A supervisor that is gone restarts nobody.
             let _ = myself.send_message(SupervisorMsg::Rebuilt { agent, records });
