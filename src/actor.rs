@@ -10,15 +10,18 @@
 //!   most as many requests are open as there are steps and children (`max_concurrency`,
 //!   `max_descendants`);
 //! - the journal's writer holds a permit for each record that it forwards to the supervisor
-//!   ([`supervisor::FORWARD_PERMITS`]).
+//!   (`transcript_writer::FORWARD_PERMITS`).
 
 pub mod agent;
 pub mod agent_steps;
 pub mod briefing;
 pub mod compactor;
 pub mod gateway;
+pub mod mail;
 pub mod model_call;
+mod panic;
 pub mod slots;
+pub mod step;
 pub mod supervisor;
 pub mod tool_run;
 pub mod transcript_writer;
@@ -139,7 +142,7 @@ impl Services {
 
     /// Mails the supervisor. It outlives whoever calls this, so a refusal only means that the run
     /// is over.
-    pub(crate) fn tell_supervisor(&self, message: supervisor::SupervisorMsg) {
+    pub(crate) fn tell_supervisor(&self, message: mail::SupervisorMsg) {
         if let Some(supervisor) = self.addresses.supervisor.get() {
             let _ = supervisor.send_message(message);
         }

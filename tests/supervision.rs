@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use callsheet::actor::agent::AgentMsg;
-use callsheet::actor::agent_steps::StepError;
+use callsheet::actor::step::StepError;
 use callsheet::actor::supervisor::{CancelTarget, RunEnd, SupervisorMsg};
 use callsheet::event::{Event, RunStatus};
 use callsheet::failure::FailureKind;

@@ -12,9 +12,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Services;
-use super::agent_steps::{self, StepContext, StepError};
+use super::agent_steps;
 use super::briefing::{self, Briefing};
-use super::supervisor::SupervisorMsg;
+use super::mail::SupervisorMsg;
+use super::panic::panic_text;
+use super::step::{StepContext, StepError};
 use crate::context::guard;
 use crate::context::pipeline::{self, SummaryRequest};
 use crate::context::{CompactionTrigger, ContextEdited};
@@ -22,8 +24,7 @@ use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, Name};
 use crate::message::Json;
 use crate::model::{Piece, Request};
-use crate::tool::ToolSpec;
-use crate::turn::{AgentEnded, Effect, Outcome, Program};
+use crate::turn::{AgentEnded, Outcome, Program};
 use crate::turn_machine::{Machine, Step};
 
 /// What an agent is told.
@@ -415,21 +416,3 @@ impl Agent {
         });
     }
 }
-
-/// The text of a panic.
-#[must_use]
-pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("panic: {}", text.unwrap_or_else(|| "without a message".to_owned()))
-}
-
-/// What a repeated call of this tool would do; `once` for a tool that is not there.
-pub(super) fn effect_of(tools: &[ToolSpec], name: &str) -> Effect {
-    let spec = tools.iter().find(|spec| spec.name.as_str() == name);
-    // Nothing happens when a tool does not exist, but its name may belong to one later.
-    spec.map_or(Effect::Once, |spec| spec.effect)
-}
-
-/// Edits that a step records.
-pub(super) type Edits = Vec<ContextEdited>;

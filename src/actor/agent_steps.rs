@@ -6,26 +6,24 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio_util::sync::CancellationToken;
-
-use super::agent::{Edits, effect_of};
 use super::compactor::{self, NoSummary, SummaryError};
 use super::model_call::{self, CallError, Caller};
-use super::{Services, tool_run};
+use super::step::{StepContext, StepError, finished};
+use super::tool_run;
 use crate::context::pipeline::{self, SummaryRequest};
 use crate::context::view::View;
-use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested, Spent};
-use crate::event::{Draft, Event, SharedRecord};
-use crate::id::{AgentId, CallKey, Name};
-use crate::journal::JournalError;
-use crate::message::{Block, Json, ResultContent, ToolResult};
+use crate::context::{
+    CompactionFailed, CompactionFinished, CompactionRequested, ContextEdited, Spent,
+};
+use crate::event::{Event, SharedRecord};
+use crate::id::{CallKey, Name};
+use crate::message::Json;
 use crate::model::Request;
 use crate::output::Output;
-use crate::spec::AgentSpec;
 use crate::tool::{ToolOutput, ToolSpec};
 use crate::turn::{
-    AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ResultSource,
-    ToolFinished, ToolIntended, ToolStatus, TurnStarted,
+    AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolFinished,
+    ToolIntended, TurnStarted,
 };
 use crate::turn_machine::PendingCall;
 
@@ -33,53 +31,11 @@ use crate::turn_machine::PendingCall;
 /// by its hash (the limit of the journal's format).
 const INLINE_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// A step that did not come to its end.
-#[derive(Debug)]
-pub enum StepError {
-    /// The agent was told to end.
-    Cancelled,
-    /// The step panicked: the text says how.
-    Crashed(String),
-    /// The journal failed.
-    Journal(JournalError),
-}
-
-impl From<JournalError> for StepError {
-    fn from(error: JournalError) -> Self {
-        Self::Journal(error)
-    }
-}
-
-/// What a step knows of its agent.
-#[derive(Clone, Debug)]
-pub struct StepContext {
-    /// What the run's actors share.
-    pub services: Arc<Services>,
-    /// The task.
-    pub task: Name,
-    /// The agent.
-    pub agent: AgentId,
-    /// The agent's current turn.
-    pub turn: u32,
-    /// The agent's delegation depth.
-    pub depth: u32,
-    /// The agent's definition; absent for a command.
-    pub spec: Option<Arc<AgentSpec>>,
-    /// The tools that the agent was offered.
-    pub tools: Arc<[ToolSpec]>,
-    /// Fires when the agent is to end.
-    pub cancel: CancellationToken,
-}
-
-impl StepContext {
-    /// Records events of this agent as one batch; returns when they are durable.
-    pub(super) async fn record<E: Into<Event>>(
-        &self,
-        events: impl IntoIterator<Item = E>,
-    ) -> Result<Vec<SharedRecord>, JournalError> {
-        let drafts = events.into_iter().map(|event| Draft::agent(&self.task, &self.agent, event));
-        self.services.journal.append(drafts.collect()).await
-    }
+/// What a repeated call of this tool would do; `once` for a tool that is not there.
+fn effect_of(tools: &[ToolSpec], name: &str) -> Effect {
+    let spec = tools.iter().find(|spec| spec.name.as_str() == name);
+    // Nothing happens when a tool does not exist, but its name may belong to one later.
+    spec.map_or(Effect::Once, |spec| spec.effect)
 }
 
 type StepResult = Result<Vec<SharedRecord>, StepError>;
@@ -97,7 +53,7 @@ pub struct ModelTurn {
     /// A user message that joins the conversation first.
     pub message: Option<Json>,
     /// The edits that shaped the view it sends.
-    pub edits: Edits,
+    pub edits: Vec<ContextEdited>,
     /// The request.
     pub request: Request,
     /// The tools that were offered.
@@ -198,32 +154,6 @@ pub async fn run_command(context: StepContext, program: Program) -> StepResult {
     let finished = finished(turn, &call, output, began.elapsed());
     records.extend(context.record([finished]).await?);
     Ok(records)
-}
-
-/// The record of a call's end.
-pub(super) fn finished(
-    turn: u32,
-    call: &PendingCall,
-    output: ToolOutput,
-    took: Duration,
-) -> ToolFinished {
-    let result = ToolResult {
-        tool_use_id: call.call.id.clone(),
-        content: ResultContent::Text(output.text),
-        is_error: output.is_error,
-    };
-    ToolFinished {
-        key: call.key.clone(),
-        turn,
-        index: call.index,
-        name: call.call.name.clone(),
-        status: if output.is_error { ToolStatus::Error } else { ToolStatus::Ok },
-        source: ResultSource::Live,
-        block: Json::encode(&Block::ToolResult(result)),
-        stored: output.stored,
-        exit_code: output.exit_code,
-        took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-    }
 }
 
 /// Asks the compactor for a summary and records the edit that it makes, or why there is none.

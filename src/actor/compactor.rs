@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::agent::panic_text;
 use super::model_call::{self, CallError};
+use super::panic::panic_text;
 use super::{ModelService, Services};
 use crate::context::pipeline::SummaryRequest;
 use crate::context::{CompactionBreaker, CompactionTrigger, Spent};

@@ -7,11 +7,9 @@
 
 mod agents;
 mod decide;
-mod mail;
 mod proposals;
 mod settle;
 
-pub use mail::{CancelTarget, ChildReply, ChildResult, Delegation, Refused, RunEnd, SupervisorMsg};
 pub use settle::write_output_file;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -27,6 +25,9 @@ use super::Services;
 use super::agent::AgentMsg;
 use super::compactor::{self, Compactor};
 use super::gateway::Gateway;
+pub use super::mail::{
+    CancelTarget, ChildReply, ChildResult, Delegation, Refused, RunEnd, SupervisorMsg,
+};
 use super::slots::Slots;
 use crate::event::{Draft, Event, RunPaused, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
@@ -34,10 +35,6 @@ use crate::plan::Plan;
 use crate::policy::RestartWindow;
 use crate::run_state::RunState;
 use crate::turn::Outcome;
-
-/// Records on their way from the writer to the supervisor: a few batches, so that the writer does
-/// not wait for each, and little memory should the supervisor be slow.
-pub const FORWARD_PERMITS: usize = 2_048;
 
 /// The reason that ractor gives for the end of an actor that was killed.
 const KILLED: &str = "killed";

@@ -11,9 +11,9 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::agent::panic_text;
-use super::agent_steps::{StepContext, StepError, finished};
-use super::supervisor::{ChildResult, Delegation, Refused, SupervisorMsg};
+use super::mail::{ChildResult, Delegation, Refused, SupervisorMsg};
+use super::panic::panic_text;
+use super::step::{StepContext, StepError, finished};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::Json;

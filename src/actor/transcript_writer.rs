@@ -10,12 +10,16 @@ use std::sync::{Arc, OnceLock};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::supervisor::{FORWARD_PERMITS, SupervisorMsg};
+use super::mail::SupervisorMsg;
 use crate::event::{Event, SharedRecord};
 use crate::journal::file::OwnedRun;
 use crate::journal::line::Position;
 use crate::journal::projection::Projection;
 use crate::journal::{JournalHandle, Observer};
+
+/// Records on their way from the writer to the supervisor: a few batches, so that the writer does
+/// not wait for each, and little memory should the supervisor be slow.
+const FORWARD_PERMITS: usize = 2_048;
 
 /// Where the supervisor's address will stand once it is started.
 pub type SupervisorAddress = Arc<OnceLock<ActorRef<SupervisorMsg>>>;

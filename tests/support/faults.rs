@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callsheet::actor::agent::AgentMsg;
-use callsheet::actor::agent_steps::StepError;
 use callsheet::actor::briefing::Briefings;
+use callsheet::actor::step::StepError;
 use callsheet::actor::supervisor::{GatewaySettings, RunEnd, Start, Supervisor, SupervisorMsg};
 use callsheet::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
 use callsheet::actor::{Addresses, Compaction, ModelService, Services};

@@ -1,0 +1,91 @@
+//! What the steps of an agent share: what they know of it, how they end, what they record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Services;
+use crate::event::{Draft, Event, SharedRecord};
+use crate::id::{AgentId, Name};
+use crate::journal::JournalError;
+use crate::message::{Block, Json, ResultContent, ToolResult};
+use crate::spec::AgentSpec;
+use crate::tool::{ToolOutput, ToolSpec};
+use crate::turn::{ResultSource, ToolFinished, ToolStatus};
+use crate::turn_machine::PendingCall;
+
+/// A step that did not come to its end.
+#[derive(Debug)]
+pub enum StepError {
+    /// The agent was told to end.
+    Cancelled,
+    /// The step panicked: the text says how.
+    Crashed(String),
+    /// The journal failed.
+    Journal(JournalError),
+}
+
+impl From<JournalError> for StepError {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+/// What a step knows of its agent.
+#[derive(Clone, Debug)]
+pub struct StepContext {
+    /// What the run's actors share.
+    pub services: Arc<Services>,
+    /// The task.
+    pub task: Name,
+    /// The agent.
+    pub agent: AgentId,
+    /// The agent's current turn.
+    pub turn: u32,
+    /// The agent's delegation depth.
+    pub depth: u32,
+    /// The agent's definition; absent for a command.
+    pub spec: Option<Arc<AgentSpec>>,
+    /// The tools that the agent was offered.
+    pub tools: Arc<[ToolSpec]>,
+    /// Fires when the agent is to end.
+    pub cancel: CancellationToken,
+}
+
+impl StepContext {
+    /// Records events of this agent as one batch; returns when they are durable.
+    pub(super) async fn record<E: Into<Event>>(
+        &self,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<SharedRecord>, JournalError> {
+        let drafts = events.into_iter().map(|event| Draft::agent(&self.task, &self.agent, event));
+        self.services.journal.append(drafts.collect()).await
+    }
+}
+
+/// The record of a call's end.
+pub(super) fn finished(
+    turn: u32,
+    call: &PendingCall,
+    output: ToolOutput,
+    took: Duration,
+) -> ToolFinished {
+    let result = ToolResult {
+        tool_use_id: call.call.id.clone(),
+        content: ResultContent::Text(output.text),
+        is_error: output.is_error,
+    };
+    ToolFinished {
+        key: call.key.clone(),
+        turn,
+        index: call.index,
+        name: call.call.name.clone(),
+        status: if output.is_error { ToolStatus::Error } else { ToolStatus::Ok },
+        source: ResultSource::Live,
+        block: Json::encode(&Block::ToolResult(result)),
+        stored: output.stored,
+        exit_code: output.exit_code,
+        took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+    }
+}
