@@ -38,6 +38,7 @@ use crate::id::{AgentId, Name, RunId};
 use crate::journal::JournalHandle;
 use crate::model::Model;
 use crate::policy::RetryPolicy;
+use crate::redaction::Secrets;
 use crate::spec::{AgentSpec, Limits, ModelSpec};
 use crate::tool::Toolbox;
 use crate::tool::spool::Spool;
@@ -113,6 +114,8 @@ pub struct Services {
     pub env: BTreeMap<String, String>,
     /// Variables of this program that processes must not see: those that hold keys.
     pub hidden_env: Arc<[String]>,
+    /// Keys and secrets, which no record may hold.
+    pub secrets: Secrets,
     /// The ceilings.
     pub limits: Limits,
     /// How summaries are made.

@@ -8,7 +8,7 @@
 //! The layers, from bottom to top; imports point down only:
 //!
 //! - words: [`id`], [`message`], [`output`], [`failure`];
-//! - decisions, pure and synchronous: [`policy`], [`permission`], [`spec`], [`template`],
+//! - decisions, pure and synchronous: [`policy`], [`permission`], [`redaction`], [`spec`], [`template`],
 //!   [`plan`], [`context`], [`turn`], [`event`], [`turn_machine`], [`run_state`];
 //! - ports and their implementations: [`journal`], [`tool`], [`model`];
 //! - [`actor`]: supervisor, agent, compactor, transcript writer, gateway;
@@ -34,6 +34,7 @@ pub mod output;
 
 pub mod permission;
 pub mod policy;
+pub mod redaction;
 
 pub mod spec;
 

@@ -14,6 +14,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
         &[
             "permission",
             "policy",
+            "redaction",
             "spec",
             "template",
             "plan",

@@ -3,6 +3,7 @@
 mod desk;
 mod exits;
 mod mistakes;
+mod secrets;
 mod stop;
 mod survey;
 mod verbs;

@@ -144,7 +144,8 @@ pub async fn run_command(context: StepContext, program: Program) -> StepResult {
     // The limit of the tools that models call is not meant here: a task has its own.
     tool_context.timeout = Duration::MAX;
     let result = crate::tool::bash::run_command(&run, &tool_context).await;
-    let output = result.unwrap_or_else(|error| ToolOutput::error(error.to_string()));
+    let mut output = result.unwrap_or_else(|error| ToolOutput::error(error.to_string()));
+    context.services.secrets.redact(&mut output.text);
     let call = PendingCall {
         key,
         index,

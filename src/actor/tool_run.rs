@@ -130,7 +130,7 @@ async fn run_one(
 ) -> Option<ToolFinished> {
     let began = Instant::now();
     let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket));
-    let output = match body.catch_unwind().await {
+    let mut output = match body.catch_unwind().await {
         Ok(Ok(output)) => output,
         Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() && is_repeatable(call) => {
             return None;
@@ -140,6 +140,7 @@ async fn run_one(
             ToolOutput::error(format!("Error: the tool crashed ({})", panic_text(panic.as_ref())))
         }
     };
+    context.services.secrets.redact(&mut output.text);
     Some(finished(context.turn, call, output, began.elapsed()))
 }
 

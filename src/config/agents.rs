@@ -63,7 +63,7 @@ fn agent(
     permissions: &Permissions,
     problems: &mut Problems,
 ) -> Option<AgentSpec> {
-    let instructions = instructions(setting.root, name, entry, table, problems);
+    let instructions = instructions(setting.root, table, problems);
     let sub_agents = sub_agents(setting.tree, table, problems);
     let mut tools = tools(setting, table, problems);
     let has_sub_agents = table.get("sub_agents").is_some() && !sub_agents.is_empty();
@@ -88,15 +88,9 @@ fn agent(
     })
 }
 
-/// The system prompt: the instructions, then each context file between `<file path="...">` and
+/// The system prompt: the instructions, if there are any, then each context file between `<file path="...">` and
 /// `</file>`.
-fn instructions(
-    root: &Path,
-    name: &Name,
-    entry: &Entry,
-    table: &Table,
-    problems: &mut Problems,
-) -> String {
+fn instructions(root: &Path, table: &Table, problems: &mut Problems) -> String {
     let inline = table.text("instructions");
     let file = table.get("instructions_file");
     let mut text = match (inline, file) {
@@ -110,15 +104,8 @@ fn instructions(
             let path = root.join(file.node.text().unwrap_or_default());
             files::read(&path, &file.node.place, problems).unwrap_or_default()
         }
-        (None, None) => {
-            // A remote agent has none; that it is not built is said at its address.
-            if ["instructions", "a2a_url"].iter().all(|key| table.get(key).is_none()) {
-                let message = format!("agent `{name}` has no instructions");
-                let help = Some("add `instructions` or `instructions_file`".to_owned());
-                problems.error_help("missing_field", &entry.key_place, message, help);
-            }
-            String::new()
-        }
+        // The prompt alone can be enough.
+        (None, None) => String::new(),
     };
     for (pattern, place) in table.texts("context_files") {
         for path in files::expand(root, pattern, place, problems) {

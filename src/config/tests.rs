@@ -338,11 +338,7 @@ fn names_that_lead_nowhere() {
 #[test]
 fn agents_and_tasks_that_are_not_whole() {
     table(&[
-        (
-            "[agents.b]\ndescription = 'x'\n",
-            &["14:9 missing_field agent `b` has no instructions | add `instructions` or \
-             `instructions_file`"],
-        ),
+        ("[agents.b]\ndescription = 'x'\n", &[]),
         (
             "[agents.b]\ninstructions = 'x'\ninstructions_file = 's.toml'\n",
             &["16:1 conflict `instructions` and `instructions_file` exclude each other"],
@@ -536,7 +532,6 @@ fn several_problems_are_reported_together_and_in_order() {
     assert_eq!(
         codes,
         [
-            (2, 9, "missing_field"),
             (2, 9, "no_model"),
             (3, 10, "unknown_tool"),
             (5, 9, "unknown_agent"),

@@ -21,6 +21,7 @@ use crate::model::openai::{OpenAi, OpenAiProfile};
 use crate::model::script::Script;
 use crate::model::scripted::Scripted;
 use crate::policy::RetryPolicy;
+use crate::redaction::Secrets;
 use crate::tool::Toolbox;
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
@@ -113,6 +114,7 @@ impl Parts {
             spool: Arc::new(Spool::new(dir.spool(), results)),
             env: config.env.clone(),
             hidden_env: key_variables(config),
+            secrets: Secrets::new(secrets(config).into_iter().map(str::to_owned)),
             limits,
             compaction: compaction(&config.compaction),
             journal,
@@ -123,10 +125,15 @@ impl Parts {
     }
 }
 
+/// The texts of all keys and secrets.
+fn secrets(config: &Config) -> Vec<&str> {
+    let keys = config.providers.values().filter_map(|provider| provider.key.as_ref());
+    keys.chain(config.secrets.values()).map(|key| key.expose()).collect()
+}
+
 /// The variables of this process that hold a provider's key or a secret, whatever their names.
 fn key_variables(config: &Config) -> Arc<[String]> {
-    let keys = config.providers.values().filter_map(|provider| provider.key.as_ref());
-    let keys: Vec<_> = keys.chain(config.secrets.values()).map(|key| key.expose()).collect();
+    let keys = secrets(config);
     let holds = |value: &str| !value.is_empty() && keys.contains(&value.trim());
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));

@@ -595,6 +595,7 @@ pub(crate) fn three_layer() -> Compaction {
 /// Services around a journal in memory, for one actor alone.
 pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHandle) -> Services {
     Services {
+        secrets: callsheet::redaction::Secrets::default(),
         run: RunId::generate(),
         workflow: "test".to_owned(),
         inputs: serde_json::Map::new(),
