@@ -29,6 +29,14 @@ const BATCH_ITEMS: usize = 256;
 /// The bytes from which a commit batch takes no more appends.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// From how many appends on a batch tells that many are at work, and that the next ones are worth
+/// a moment's wait.
+const CROWD: usize = 8;
+
+/// How long the writer then lets appends gather: about what a sync takes, so that an append waits
+/// hardly longer, and a third of the syncs do for all.
+const GATHER: Duration = Duration::from_millis(1);
+
 /// How long observers may put off what only has to be done soon: too short to be noticed by who
 /// follows a log, and long enough that busy agents' files are written once for several batches.
 pub const SETTLE: Duration = Duration::from_millis(50);
@@ -168,6 +176,7 @@ pub fn start<S: Storage + 'static>(
         bytes: Vec::new(),
         waiting: Vec::new(),
         observed: Vec::new(),
+        crowded: false,
         settle_at: None,
         _ended: ended.clone().drop_guard(),
     };
@@ -189,6 +198,8 @@ struct Writer<S> {
     bytes: Vec<u8>,
     waiting: Vec<(oneshot::Sender<Reply>, Vec<SharedRecord>)>,
     observed: Vec<SharedRecord>,
+    /// Whether the last batch was shared by many.
+    crowded: bool,
     /// When the observers are to do what they may have put off.
     settle_at: Option<Instant>,
     /// Tells those that wait in `close`; a field, so that it fires however the thread ends.
@@ -221,6 +232,10 @@ impl<S: Storage> Writer<S> {
                 None => return false,
             }
         }
+        if self.crowded {
+            // A wait for the queue would wake this thread up for every append.
+            std::thread::sleep(GATHER);
+        }
         let mut bytes = self.batch.iter().map(|append| append.bodies.len()).sum::<usize>();
         while bytes < BATCH_BYTES && self.batch.len() < BATCH_ITEMS {
             match self.items.try_recv() {
@@ -232,6 +247,7 @@ impl<S: Storage> Writer<S> {
                 Err(_) => break,
             }
         }
+        self.crowded = self.batch.len() >= CROWD;
         true
     }
 
