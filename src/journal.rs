@@ -87,8 +87,13 @@ pub trait Observer: Send {
     /// A record is durable.
     fn committed(&mut self, record: &SharedRecord);
 
-    /// The last record of a commit batch has been given: time to flush.
+    /// The last record of a commit batch has been given. What others rely on is done now; what
+    /// only has to be done soon may wait for [`Observer::settle`].
     fn batch_end(&mut self);
+
+    /// Some batches have ended, the first of them [`writer::SETTLE`] ago, or nothing follows: what
+    /// was put off is done now.
+    fn settle(&mut self) {}
 }
 
 /// What appends events and waits until they are durable. Clones share one journal.

@@ -165,6 +165,14 @@ impl Default for Permissions {
 }
 
 impl Permissions {
+    /// Whether the verdict on a call of `tool` depends on its arguments: whether some rule for the
+    /// tool names one.
+    #[must_use]
+    pub fn depends_on_arguments(&self, tool: &str) -> bool {
+        let rules = self.allow.iter().chain(&self.ask).chain(&self.deny).chain(&self.own_allow);
+        rules.filter(|rule| rule.argument.is_some()).any(|rule| rule.tool.is_match(tool))
+    }
+
     /// Judges a call, named by all its `arguments` (a command and its parts, a path): deny beats ask
     /// beats allow; the agent's own allow settles an ask. Gives the rule that decided, if one did.
     #[must_use]

@@ -13,8 +13,8 @@ use crate::turn::Outcome;
 /// What the supervisor is told.
 #[derive(Debug)]
 pub enum SupervisorMsg {
-    /// A record is durable.
-    Committed(SharedRecord, OwnedSemaphorePermit),
+    /// Records are durable: those of one commit batch, in order.
+    Committed(Vec<SharedRecord>, OwnedSemaphorePermit),
     /// An agent gives a job to a child.
     Delegate(Delegation),
     /// An agent whose children have ended wants to go on.

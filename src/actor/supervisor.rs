@@ -191,10 +191,14 @@ impl Actor for Supervisor {
     ) -> Result<(), ActorProcessingErr> {
         while state.work.try_join_next().is_some() {}
         match message {
-            SupervisorMsg::Committed(record, _permit) => {
-                self.committed(&myself, state, &record).await;
-                if matches!(record.event, Event::ModelResponded(_)) {
-                    // It changes the ledger only; nothing in the plan follows from it.
+            SupervisorMsg::Committed(records, _permit) => {
+                for record in &records {
+                    self.committed(&myself, state, record).await;
+                }
+                // Replies change the ledger only; nothing in the plan follows from them.
+                let replied =
+                    |record: &SharedRecord| matches!(record.event, Event::ModelResponded(_));
+                if records.iter().all(replied) {
                     return Ok(());
                 }
             }

@@ -218,29 +218,36 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
 /// Why a call may not run, in words for the model; `None` when it may.
 async fn denial(context: &StepContext, name: &str, input: &Json) -> Option<String> {
     let spec = context.spec.as_ref()?;
-    let tool = context.services.tools.get(name);
-    let texts = tool.map(|tool| tool.permission_arguments(input, &context.services.workspace));
-    let texts = texts.unwrap_or_default();
-    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-    let (verdict, rule) = spec.permissions.judge(name, &texts);
-    let because = rule.map_or_else(
-        || "no rule allows it".to_owned(),
-        |rule| format!("the rule `{rule}` says so"),
-    );
+    let texts = || {
+        let tool = context.services.tools.get(name);
+        let texts = tool.map(|tool| tool.permission_arguments(input, &context.services.workspace));
+        texts.unwrap_or_default()
+    };
+    // To find out where a path leads is work that most calls need not have done.
+    let weighed = if spec.permissions.depends_on_arguments(name) { texts() } else { Vec::new() };
+    let weighed: Vec<_> = weighed.iter().map(String::as_str).collect();
+    let (verdict, rule) = spec.permissions.judge(name, &weighed);
+    let because = || {
+        rule.map_or_else(
+            || "no rule allows it".to_owned(),
+            |rule| format!("the rule `{rule}` says so"),
+        )
+    };
     match verdict {
         Verdict::Allow => None,
-        Verdict::Deny => Some(format!("Permission denied: {because}.")),
+        Verdict::Deny => Some(format!("Permission denied: {}.", because())),
         Verdict::Ask => match (&context.services.asker, spec.permissions.non_interactive) {
             (Some(asker), _) => {
-                let what = format!("{name} {}", texts.first().copied().unwrap_or_default());
+                let what = format!("{name} {}", texts().first().map_or("", String::as_str));
                 let allowed = asker.ask(&context.agent, what.trim_end()).await;
                 (!allowed)
                     .then(|| "Permission denied: the person who was asked said no.".to_owned())
             }
             (None, NonInteractive::Allow) => None,
             (None, NonInteractive::Deny) => Some(format!(
-                "Permission denied: {because}, a person would have to be asked, and nobody is at \
-                 a terminal."
+                "Permission denied: {}, a person would have to be asked, and nobody is at a \
+                 terminal.",
+                because()
             )),
         },
     }

@@ -162,17 +162,22 @@ impl Observer for Feed {
             // What is recorded before the supervisor starts is handed to it at its start.
             return self.batch.clear();
         };
-        for record in self.batch.drain(..) {
-            let permit = match self.permits.clone().try_acquire_owned() {
+        while !self.batch.is_empty() {
+            let rest = self.batch.split_off(self.batch.len().min(FORWARD_PERMITS));
+            let records = std::mem::replace(&mut self.batch, rest);
+            // The number is at most that of all permits, which is small.
+            let wanted = u32::try_from(records.len()).unwrap_or(u32::MAX);
+            let permits = self.permits.clone();
+            let permit = match permits.try_acquire_many_owned(wanted) {
                 Ok(permit) => permit,
                 Err(_) => {
-                    let waited = self.runtime.block_on(self.permits.clone().acquire_owned());
-                    let Ok(permit) = waited else { return };
+                    let permits = self.permits.clone().acquire_many_owned(wanted);
+                    let Ok(permit) = self.runtime.block_on(permits) else { return };
                     permit
                 }
             };
             // A supervisor that is gone needs no more records.
-            let _ = supervisor.send_message(SupervisorMsg::Committed(record, permit));
+            let _ = supervisor.send_message(SupervisorMsg::Committed(records, permit));
         }
     }
 }

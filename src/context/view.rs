@@ -28,10 +28,14 @@ pub struct Entry {
 
 impl Entry {
     fn new(json: Json) -> Result<Self, serde_json::Error> {
-        let message: Message = json.decode()?;
+        json.decode().map(|message| Self::of(json, &message))
+    }
+
+    /// The entry of a message that is decoded already.
+    fn of(json: Json, message: &Message) -> Self {
         let calls = message.tool_calls().map(|call| (call.id.clone(), call.name.clone()));
         let answers = message.tool_results().map(|result| result.tool_use_id.clone());
-        Ok(Self {
+        Self {
             role: message.role,
             chars: json.as_str().chars().count(),
             calls: calls.collect(),
@@ -39,7 +43,7 @@ impl Entry {
             is_request: message.role == Role::User
                 && message.content.iter().any(|block| matches!(block, Block::Text(_))),
             json,
-        })
+        }
     }
 }
 
@@ -86,7 +90,8 @@ impl View {
     /// # Errors
     /// When `json` is not a message.
     pub fn push(&mut self, json: Json) -> Result<(), serde_json::Error> {
-        self.add(Entry::new(json)?);
+        let message: Message = json.decode()?;
+        self.add(Entry::of(json, &message), &message);
         Ok(())
     }
 
@@ -95,13 +100,14 @@ impl View {
     /// # Errors
     /// When `json` is not a message.
     pub fn push_prompt_to_go_on(&mut self, json: Json) -> Result<(), serde_json::Error> {
-        self.add(Entry { is_request: false, ..Entry::new(json)? });
+        let message: Message = json.decode()?;
+        self.add(Entry { is_request: false, ..Entry::of(json, &message) }, &message);
         Ok(())
     }
 
-    fn add(&mut self, entry: Entry) {
+    fn add(&mut self, entry: Entry, decoded: &Message) {
         let message = self.next_message;
-        self.note_results(message, &entry);
+        self.note_results(message, decoded);
         self.chars += entry.chars;
         let serial = self.serial();
         self.slots.push_back(Slot { from: message, to: message + 1, serial, entry: entry.into() });
@@ -165,12 +171,8 @@ impl View {
         self.next_serial
     }
 
-    fn note_results(&mut self, message: u64, entry: &Entry) {
-        if entry.answers.is_empty() {
-            return;
-        }
+    fn note_results(&mut self, message: u64, decoded: &Message) {
         let calls = self.slots.back().map(|slot| slot.entry.clone());
-        let Ok(decoded) = entry.json.decode::<Message>() else { return };
         for result in decoded.tool_results() {
             let call = calls.iter().flat_map(|e| e.calls.iter());
             let mut tool = call.filter(|(id, _)| *id == result.tool_use_id).map(|(_, tool)| tool);

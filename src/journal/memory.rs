@@ -85,6 +85,7 @@ impl MemoryJournal {
         for observer in &mut state.observers {
             made.iter().for_each(|record| observer.committed(record));
             observer.batch_end();
+            observer.settle();
         }
         state.committed.send_replace(before + made.len() as u64);
         Ok(made)

@@ -2,9 +2,10 @@
 //!
 //! Owns the files under `agents/` and nothing of their content. They can be made again from the
 //! journal at any time, so there is no sync here, and a file that cannot be written never stops a
-//! run: it is reported once and left as it is.
+//! run: it is reported once and left as it is. What an agent does is written a moment later,
+//! together with what it did around then; its files are there from its first record on.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,8 +17,9 @@ use crate::journal::file::RunDir;
 use crate::journal::log_line::line_for;
 use crate::journal::transcript::Transcript;
 
-/// Agents whose two files stay open: 64 files, a sixteenth of the usual limit of a process.
-const OPEN_AGENTS: usize = 32;
+/// Agents whose two files stay open. They are 400 files, so that connections and tools have more
+/// than half of the usual limit of a process, which is 1024.
+const OPEN_AGENTS: usize = 200;
 
 /// Writes `agents/<agent>.jsonl` and `agents/<agent>.log`.
 #[derive(Debug)]
@@ -26,8 +28,10 @@ pub struct Projection {
     agents: HashMap<AgentId, View>,
     /// The agents with something to write, in the order in which they were met.
     touched: Vec<AgentId>,
-    /// The open files, the least recently used first.
-    open: VecDeque<Pair>,
+    /// The agents whose files may not be there yet.
+    fresh: Vec<AgentId>,
+    /// How many agents' files are open.
+    open: usize,
 }
 
 /// One agent's files as they are to be.
@@ -36,6 +40,8 @@ struct View {
     transcript: Transcript,
     messages: Vec<u8>,
     log: Vec<u8>,
+    /// The files, if they stay open.
+    files: Option<Pair>,
     touched: bool,
     stale: bool,
     ended: bool,
@@ -43,7 +49,6 @@ struct View {
 
 #[derive(Debug)]
 struct Pair {
-    agent: AgentId,
     transcript: File,
     log: File,
 }
@@ -52,7 +57,7 @@ impl Projection {
     /// The projection of a run that starts with no records.
     #[must_use]
     pub fn new(dir: RunDir) -> Self {
-        Self { dir, agents: HashMap::new(), touched: Vec::new(), open: VecDeque::new() }
+        Self { dir, agents: HashMap::new(), touched: Vec::new(), fresh: Vec::new(), open: 0 }
     }
 
     /// Takes in a record whose lines are already in the files, so that what follows it joins on.
@@ -67,12 +72,11 @@ impl Projection {
         }
     }
 
-    /// Writes what a batch has brought for one agent.
+    /// Writes what has come for one agent.
     fn flush(&mut self, agent: &AgentId) {
         let Some(view) = self.agents.get_mut(agent) else { return };
-        view.touched = false;
         if !view.stale
-            && let Err(error) = write(&mut self.open, &self.dir, agent, view)
+            && let Err(error) = view.write(&self.dir, agent, &mut self.open)
         {
             tracing::warn!(%agent, %error, "the transcript and the log are stale from here on");
             view.stale = true;
@@ -80,8 +84,8 @@ impl Projection {
         view.messages.clear();
         view.log.clear();
         if view.ended {
+            self.open -= usize::from(view.files.is_some());
             self.agents.remove(agent);
-            self.open.retain(|pair| pair.agent != *agent);
         }
     }
 }
@@ -91,6 +95,7 @@ impl Observer for Projection {
         let Some(agent) = &record.agent else { return };
         if !self.agents.contains_key(agent) {
             self.agents.insert(agent.clone(), View::default());
+            self.fresh.push(agent.clone());
         }
         let Some(view) = self.agents.get_mut(agent) else { return };
         if !view.touched {
@@ -103,35 +108,50 @@ impl Observer for Projection {
         view.ended = matches!(record.event, Event::AgentEnded(_));
     }
 
+    /// Whoever hears of an agent after this finds its files.
     fn batch_end(&mut self) {
-        let mut touched = std::mem::take(&mut self.touched);
-        for agent in touched.drain(..) {
+        for agent in std::mem::take(&mut self.fresh) {
             self.flush(&agent);
         }
-        self.touched = touched;
+    }
+
+    fn settle(&mut self) {
+        for agent in std::mem::take(&mut self.touched) {
+            if let Some(view) = self.agents.get_mut(&agent) {
+                view.touched = false;
+            }
+            self.flush(&agent);
+        }
     }
 }
 
-fn write(open: &mut VecDeque<Pair>, dir: &RunDir, agent: &AgentId, view: &View) -> io::Result<()> {
-    let pair = match open.iter().position(|pair| pair.agent == *agent) {
-        Some(place) => open.remove(place),
-        None => None,
-    };
-    let mut pair = match pair {
-        Some(pair) => pair,
-        None => {
-            // First, so that there are never more than the bound.
-            if open.len() >= OPEN_AGENTS {
-                open.pop_front();
-            }
-            let transcript = append_to(dir.transcript(agent))?;
-            Pair { agent: agent.clone(), transcript, log: append_to(dir.log(agent))? }
+impl View {
+    /// Appends what has come. Who comes when all places are taken opens its files each time: to
+    /// close another's for it would, with a few too many busy agents, only make all of them open
+    /// theirs each time.
+    fn write(&mut self, dir: &RunDir, agent: &AgentId, open: &mut usize) -> io::Result<()> {
+        // Every record has its line in the log.
+        if self.log.is_empty() {
+            return Ok(());
         }
-    };
-    let messages = write_some(&mut pair.transcript, &view.messages);
-    let log = write_some(&mut pair.log, &view.log);
-    open.push_back(pair);
-    messages.and(log)
+        let mut pair = match self.files.take() {
+            Some(pair) => pair,
+            None => {
+                let transcript = append_to(dir.transcript(agent))?;
+                let pair = Pair { transcript, log: append_to(dir.log(agent))? };
+                *open += 1;
+                pair
+            }
+        };
+        let messages = write_some(&mut pair.transcript, &self.messages);
+        let log = write_some(&mut pair.log, &self.log);
+        if *open <= OPEN_AGENTS {
+            self.files = Some(pair);
+        } else {
+            *open -= 1;
+        }
+        messages.and(log)
+    }
 }
 
 fn append_to(path: std::path::PathBuf) -> io::Result<File> {
@@ -166,6 +186,7 @@ mod tests {
             projection.committed(&Arc::new(record(seq, draft)));
         }
         projection.batch_end();
+        projection.settle();
     }
 
     fn lines(path: std::path::PathBuf) -> usize {
@@ -200,24 +221,43 @@ mod tests {
     }
 
     #[test]
-    fn many_agents_share_a_bounded_number_of_files() {
+    fn files_are_there_at_once_and_filled_soon() {
         let (_root, dir) = run();
         let mut projection = Projection::new(dir.clone());
+        projection.committed(&Arc::new(record(1, spawned("Hello"))));
+        projection.batch_end();
+        let agent = AgentId::from_text("work/helper-1");
+        assert_eq!((lines(dir.transcript(&agent)), lines(dir.log(&agent))), (1, 1));
+        projection.committed(&Arc::new(record(2, responded(1))));
+        projection.batch_end();
+        assert_eq!((lines(dir.transcript(&agent)), lines(dir.log(&agent))), (1, 1));
+        projection.settle();
+        assert_eq!((lines(dir.transcript(&agent)), lines(dir.log(&agent))), (2, 2));
+    }
+
+    #[test]
+    fn many_agents_share_a_bounded_number_of_files() {
+        const AGENTS: usize = OPEN_AGENTS + 50;
+        let (_root, dir) = run();
+        let mut projection = Projection::new(dir.clone());
+        let held = |projection: &Projection| {
+            projection.agents.values().filter(|view| view.files.is_some()).count()
+        };
         for round in 0..3 {
-            let drafts = (0..100).map(|agent| turn(&format!("a-{agent}"), round)).collect();
+            let drafts = (0..AGENTS).map(|agent| turn(&format!("a-{agent}"), round)).collect();
             give(&mut projection, drafts);
-            assert_eq!(projection.open.len(), OPEN_AGENTS);
+            assert_eq!((projection.open, held(&projection)), (OPEN_AGENTS, OPEN_AGENTS));
         }
-        for agent in 0..100 {
+        for agent in 0..AGENTS {
             assert_eq!(lines(dir.agents().join(format!("a-{agent}.log"))), 3);
         }
         let outcome = Outcome::Cancelled { reason: "enough".to_owned() };
         let ended = AgentEnded { outcome, turns: 3, usage: Default::default() };
-        let mut draft = turn("a-99", 3);
+        let mut draft = turn("a-0", 3);
         draft.event = ended.into();
         give(&mut projection, vec![draft]);
-        assert_eq!((projection.open.len(), projection.agents.len()), (OPEN_AGENTS - 1, 99));
-        assert_eq!(lines(dir.agents().join("a-99.log")), 4);
+        assert_eq!((projection.open, projection.agents.len()), (OPEN_AGENTS - 1, AGENTS - 1));
+        assert_eq!(lines(dir.agents().join("a-0.log")), 4);
     }
 
     #[test]

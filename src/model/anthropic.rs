@@ -272,11 +272,10 @@ fn breakpoints(pieces: &[Piece]) -> Vec<(usize, usize)> {
 /// Where a piece can take marks, newest first, each with the number of its blocks that are newer.
 /// A piece of few blocks takes one at its end; a longer one is looked into.
 fn candidates(piece: &Piece) -> Vec<(usize, usize)> {
-    let long = piece.blocks > MARK_DISTANCE;
-    let ends = match std::str::from_utf8(&piece.bytes) {
-        Ok(text) if long => block_ends(text).unwrap_or_default(),
-        _ => return piece.mark_at.map(|at| (0, at)).into_iter().collect(),
-    };
+    if piece.blocks <= MARK_DISTANCE {
+        return piece.mark_at.map(|at| (0, at)).into_iter().collect();
+    }
+    let ends = std::str::from_utf8(&piece.bytes).ok().and_then(block_ends).unwrap_or_default();
     let newest_first = ends.into_iter().rev().enumerate();
     newest_first.filter_map(|(newer, end)| Some((newer, end.mark_at?))).collect()
 }

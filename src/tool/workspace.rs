@@ -10,8 +10,9 @@ use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, Metadata, OpenOptions};
+use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 
 use super::ToolError;
 
@@ -212,12 +213,22 @@ impl Place<'_> {
     /// # Errors
     /// When it is no regular file, cannot be read, or the path leads out of its root.
     pub fn open(&self) -> Result<(File, u64), ToolError> {
-        // Looked at first: opening a pipe would wait for its other end.
-        self.regular(&self.metadata()?)?;
-        let file = self.root.dir.open(&self.relative);
-        let file = file.map_err(|error| self.refused("read", error))?.into_std();
-        let metadata = file.metadata().map_err(|error| self.refused("read", error))?;
-        Ok((file, metadata.len()))
+        // Opening a pipe would wait for its other end, and opening a terminal would take it.
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        match self.root.dir.open_with(&self.relative, &options) {
+            Ok(file) => {
+                let metadata = file.metadata().map_err(|error| self.refused("read", error))?;
+                self.regular(&metadata)?;
+                Ok((file.into_std(), metadata.len()))
+            }
+            Err(error) => {
+                // What cannot be opened at all, such as a socket, is better named than its error.
+                self.regular(&self.metadata()?)?;
+                Err(self.refused("read", error))
+            }
+        }
     }
 
     /// Opens a file by its absolute path in the same root, as [`Place::real_path`] or a walk of

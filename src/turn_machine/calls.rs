@@ -1,7 +1,9 @@
 //! The tool calls of one turn: which are open, and what answers those that were interrupted.
 
+use serde::Serialize;
+
 use crate::id::CallKey;
-use crate::message::{Block, Json, ResultContent, ToolCall, ToolResult};
+use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
 use crate::turn::{Effect, ResultSource, ToolFinished, ToolStatus};
 
 /// What a model is told of a call that was interrupted and may have taken effect.
@@ -76,9 +78,12 @@ fn answer(turn: u32, call: PendingCall, text: &str) -> ToolFinished {
     }
 }
 
-/// The user message that carries the results of one turn, joined from their encoded blocks.
+/// The user message that carries the results of one turn: their encoded blocks, as they are.
 pub(super) fn results_message(blocks: &[Json]) -> Json {
-    let blocks: Vec<_> = blocks.iter().map(Json::as_str).collect();
-    let text = format!("{{\"role\":\"user\",\"content\":[{}]}}", blocks.join(","));
-    Json::parse(text).expect("JSON blocks joined by commas are a JSON list")
+    #[derive(Serialize)]
+    struct Results<'a> {
+        role: Role,
+        content: &'a [Json],
+    }
+    Json::encode(&Results { role: Role::User, content: blocks })
 }

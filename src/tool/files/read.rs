@@ -41,7 +41,9 @@ pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Tex
     if probe.is_empty() {
         return Ok(Text::Shown("(empty file)".to_owned()));
     }
-    let mut file = io::Cursor::new(probe).chain(file);
+    // What ended within the probe is not asked once more whether it has ended.
+    let more = if probe.len() < BINARY_PROBE_BYTES { 0 } else { u64::MAX };
+    let mut file = io::Cursor::new(probe).chain(file.take(more));
     let mut line = Line::default();
     let mut number = 0;
     while number + 1 < window.offset {
