@@ -3,6 +3,7 @@
 //! Owns the text form of a conversation: every transcript, journal record and wire rendering
 //! starts from it. Knows nothing of providers, turns or context windows.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,6 +31,10 @@ impl Json {
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Self {
         let raw = serde_json::value::to_raw_value(value);
         Self(raw.expect("plain data with string keys always encodes").into())
+    }
+
+    fn of(raw: &RawValue) -> Self {
+        Self(raw.to_owned().into())
     }
 
     /// The document as text.
@@ -223,42 +228,57 @@ impl Serialize for Block {
 }
 
 #[derive(Deserialize)]
-struct BlockIn {
-    r#type: String,
+struct BlockIn<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
     text: Option<String>,
     id: Option<String>,
     name: Option<String>,
-    input: Option<Json>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
     tool_use_id: Option<String>,
-    content: Option<Json>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
     is_error: Option<bool>,
 }
 
-impl<'de> Deserialize<'de> for Block {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Json::deserialize(deserializer)?;
+impl Block {
+    fn read(raw: &RawValue) -> Self {
+        let verbatim = || Self::Other(Json::of(raw));
         // An unknown block may use our keys with other types, so a mismatch keeps it verbatim.
-        let Ok(block) = raw.decode::<BlockIn>() else { return Ok(Self::Other(raw)) };
+        let Ok(block) = serde_json::from_str::<BlockIn<'_>>(raw.get()) else { return verbatim() };
         let kind = block.r#type.clone();
-        Ok(match (kind.as_str(), block) {
+        match (kind.as_ref(), block) {
             ("text", BlockIn { text: Some(text), .. }) => Self::Text(text),
             ("tool_use", BlockIn { id: Some(id), name: Some(name), input, .. }) => {
-                let input = input.unwrap_or_else(|| Json::encode(&serde_json::Map::new()));
+                let input = match input {
+                    Some(input) => Json::of(input),
+                    None => Json::encode(&serde_json::Map::new()),
+                };
                 Self::ToolUse(ToolCall { id, name, input })
             }
             ("tool_result", BlockIn { tool_use_id: Some(tool_use_id), content, is_error, .. }) => {
-                let content = match content {
+                let content = match content.map(|raw| (text(raw.get()), raw)) {
                     None => ResultContent::Text(String::new()),
-                    Some(json) => match json.decode::<String>() {
-                        Ok(text) => ResultContent::Text(text),
-                        Err(_) => ResultContent::Blocks(json),
-                    },
+                    Some((Some(text), _)) => ResultContent::Text(text),
+                    Some((None, raw)) => ResultContent::Blocks(Json::of(raw)),
                 };
                 let is_error = is_error.unwrap_or(false);
                 Self::ToolResult(ToolResult { tool_use_id, content, is_error })
             }
-            _ => Self::Other(raw),
-        })
+            _ => verbatim(),
+        }
+    }
+}
+
+/// A JSON text that stands alone, or nothing for any other JSON value.
+fn text(raw: &str) -> Option<String> {
+    raw.starts_with('"').then(|| serde_json::from_str(raw).ok())?
+}
+
+impl<'de> Deserialize<'de> for Block {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self::read(&raw))
     }
 }
 
@@ -325,19 +345,35 @@ impl ToolResult {
     }
 }
 
+impl Message {
+    /// Reads a message from a text that can be borrowed from: what [`Deserialize`] does, without
+    /// the copies that it needs where the text may be gone.
+    ///
+    /// # Errors
+    /// When `json` is not a message.
+    pub fn read(json: &str) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct In<'a> {
+            role: Role,
+            #[serde(borrow)]
+            content: &'a RawValue,
+        }
+        let In { role, content } = serde_json::from_str(json)?;
+        let content = match text(content.get()) {
+            Some(text) => vec![Block::Text(text)],
+            None => {
+                let blocks: Vec<&RawValue> = serde_json::from_str(content.get())?;
+                blocks.into_iter().map(Block::read).collect()
+            }
+        };
+        Ok(Self { role, content })
+    }
+}
+
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct In {
-            role: Role,
-            content: Json,
-        }
-        let In { role, content } = In::deserialize(deserializer)?;
-        let blocks = match content.decode::<String>() {
-            Ok(text) => vec![Block::Text(text)],
-            Err(_) => content.decode::<Vec<Block>>().map_err(D::Error::custom)?,
-        };
-        Ok(Self { role, content: blocks })
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Self::read(raw.get()).map_err(D::Error::custom)
     }
 }
 

@@ -324,7 +324,7 @@ impl Machine {
         if !matches!(self.phase, Phase::Calling) {
             return Err(illegal("no model call is under way".to_owned()));
         }
-        let message: Message = reply.message.decode().map_err(|e| illegal(e.to_string()))?;
+        let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
         self.usage += reply.usage;
         self.replies += 1;
         self.reacted = false;

@@ -28,7 +28,7 @@ pub struct Entry {
 
 impl Entry {
     fn new(json: Json) -> Result<Self, serde_json::Error> {
-        json.decode().map(|message| Self::of(json, &message))
+        Message::read(json.as_str()).map(|message| Self::of(json, &message))
     }
 
     /// The entry of a message that is decoded already.
@@ -90,7 +90,7 @@ impl View {
     /// # Errors
     /// When `json` is not a message.
     pub fn push(&mut self, json: Json) -> Result<(), serde_json::Error> {
-        let message: Message = json.decode()?;
+        let message = Message::read(json.as_str())?;
         self.add(Entry::of(json, &message), &message);
         Ok(())
     }
@@ -100,7 +100,7 @@ impl View {
     /// # Errors
     /// When `json` is not a message.
     pub fn push_prompt_to_go_on(&mut self, json: Json) -> Result<(), serde_json::Error> {
-        let message: Message = json.decode()?;
+        let message = Message::read(json.as_str())?;
         self.add(Entry { is_request: false, ..Entry::of(json, &message) }, &message);
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Pure. Owns the wording. What models and tools wrote is shortened and its control characters are
 //! escaped, so that it can neither forge a line nor steer a terminal.
 
+mod peek;
 mod words;
 
 use std::borrow::Cow;
@@ -254,23 +255,25 @@ fn describe_result(finished: &ToolFinished, out: &mut String) -> std::fmt::Resul
     }
     let peek = serde_json::from_str::<Peek<'_>>(finished.block.as_str());
     let raw = peek.ok().and_then(|peek| peek.content).map_or("\"\"", RawValue::get);
-    let text = match serde_json::from_str::<Cow<'_, str>>(raw) {
-        Ok(text) => text,
-        Err(_) => first_text(raw),
-    };
     let status = match finished.status {
         ToolStatus::Ok => "ok",
         ToolStatus::Error => "failed",
         ToolStatus::Unknown => "interrupted",
     };
-    let size = finished.stored.as_ref().map_or(text.len() as u64, |stored| stored.bytes);
+    let (line, length) = match peek::first_line_of(raw, QUOTED).zip(peek::decoded_len(raw)) {
+        Some(known) => known,
+        None => {
+            let text = first_text(raw);
+            (first_line(&text, QUOTED), text.len())
+        }
+    };
+    let size = finished.stored.as_ref().map_or(length as u64, |stored| stored.bytes);
     let (took, size) = (duration(finished.took_ms), bytes(size));
     write!(out, "{} {status} ({took}, {size}", cut(&finished.name, QUOTED))?;
     match finished.exit_code {
         Some(code) if code != 0 => write!(out, ", exit {code})")?,
         Some(_) | None => out.write_str(")")?,
     }
-    let line = first_line(&text, QUOTED);
     if line.is_empty() { Ok(()) } else { write!(out, ": {line}") }
 }
 

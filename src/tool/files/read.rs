@@ -32,7 +32,7 @@ pub(super) enum Text {
 /// Reads a window of a file of `size` bytes. Lines keep their ends. A line that does not fit any
 /// more is left for the next call, but a line that is alone too long is cut.
 pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Text> {
-    let mut file = BufReader::with_capacity(64 * 1024, file);
+    let mut file = file;
     let mut probe = Vec::with_capacity(BINARY_PROBE_BYTES);
     file.by_ref().take(BINARY_PROBE_BYTES as u64).read_to_end(&mut probe)?;
     if probe.contains(&0) {
@@ -41,9 +41,10 @@ pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Tex
     if probe.is_empty() {
         return Ok(Text::Shown("(empty file)".to_owned()));
     }
-    // What ended within the probe is not asked once more whether it has ended.
-    let more = if probe.len() < BINARY_PROBE_BYTES { 0 } else { u64::MAX };
-    let mut file = io::Cursor::new(probe).chain(file.take(more));
+    // What ended within the probe is neither asked for more nor given a buffer for it.
+    let capacity = if probe.len() < BINARY_PROBE_BYTES { 0 } else { 64 * 1024 };
+    let rest = file.take(if capacity == 0 { 0 } else { u64::MAX });
+    let mut file = io::Cursor::new(probe).chain(BufReader::with_capacity(capacity, rest));
     let mut line = Line::default();
     let mut number = 0;
     while number + 1 < window.offset {

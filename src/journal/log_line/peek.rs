@@ -1,0 +1,130 @@
+//! Reads of a JSON text no more than a log line needs: results can be long, and lines are short.
+//!
+//! Pure. Takes texts with their quotes, as they stand in a document that was parsed before.
+
+use std::borrow::Cow;
+
+use super::words::first_line;
+
+/// The bytes that are read first, escapes included: most lines and the one after them fit.
+const PEEK: usize = 1_000;
+
+/// What [`first_line`] gives for the decoded text; nothing when this is no JSON text.
+pub(super) fn first_line_of(raw: &str, max: usize) -> Option<String> {
+    if let Some(begin) = beginning(raw) {
+        let said = begin.trim();
+        // Only if it is known what the line is and that something follows it.
+        if said.contains(['\n', '\r']) || said.chars().nth(max).is_some() {
+            return Some(first_line(said, max));
+        }
+    }
+    let text: Cow<'_, str> = serde_json::from_str(raw).ok()?;
+    Some(first_line(&text, max))
+}
+
+/// The decoded beginning of a text that is much longer than that.
+fn beginning(raw: &str) -> Option<String> {
+    let inner = raw.strip_prefix('"')?;
+    if inner.len() <= 2 * PEEK {
+        return None;
+    }
+    let mut end = inner.floor_char_boundary(PEEK);
+    let mut at = 0;
+    while let Some(found) = inner.get(at..end)?.find('\\') {
+        at += found;
+        at += escape(inner.get(at..)?)?.1;
+        end = end.max(at);
+    }
+    serde_json::from_str(&format!("\"{}\"", inner.get(..end)?)).ok()
+}
+
+/// The length of the decoded text in bytes.
+pub(super) fn decoded_len(raw: &str) -> Option<usize> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    let (mut length, mut at) = (inner.len(), 0);
+    while let Some(found) = inner.get(at..)?.find('\\') {
+        at += found;
+        let (decoded, raw) = escape(inner.get(at..)?)?;
+        length = (length + decoded).checked_sub(raw)?;
+        at += raw;
+    }
+    Some(length)
+}
+
+/// The lengths of what an escape stands for and of the escape itself, both halves of a character
+/// outside the basic plane included.
+fn escape(text: &str) -> Option<(usize, usize)> {
+    if text.as_bytes().get(1) != Some(&b'u') {
+        return Some((1, 2));
+    }
+    let code = u32::from_str_radix(text.get(2..6)?, 16).ok()?;
+    match char::from_u32(code) {
+        Some(c) => Some((c.len_utf8(), 6)),
+        None => Some((4, 12)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn same(text: &str, raw: &str) {
+        assert_eq!(decoded_len(raw), Some(text.len()), "{raw}");
+        for max in [0, 5, 160, 5_000] {
+            assert_eq!(first_line_of(raw, max), Some(first_line(text, max)), "{raw}");
+        }
+    }
+
+    /// Every character that is not ASCII as an escape, as some encoders write it.
+    fn escaped(text: &str) -> String {
+        let unit = |unit: u16| match unit {
+            0x5c => "\\\\".to_owned(),
+            0x22 => "\\\"".to_owned(),
+            0x20..0x7f => char::from_u32(unit.into()).unwrap().to_string(),
+            unit => format!("\\u{unit:04X}"),
+        };
+        let units: String = text.encode_utf16().map(unit).collect();
+        format!("\"{units}\"")
+    }
+
+    #[test]
+    fn long_texts_are_read_in_part() {
+        for line in ["short\n", "\n\n  \"indented\"\t\\ \r\n", "é😀\u{1}", "no end", "\n", "x\n\n"]
+        {
+            for times in [1, 200, 1_500] {
+                let text = line.repeat(times);
+                same(&text, &serde_json::to_string(&text).unwrap());
+                same(&text, &escaped(&text));
+            }
+        }
+        let raw = serde_json::to_string(&"one line\n".repeat(500)).unwrap();
+        assert!(beginning(&raw).is_some_and(|begin| begin.len() < 2 * PEEK));
+        assert_eq!((first_line_of("[1]", 9), decoded_len("7")), (None, None));
+        // Half a character is let pass where a document is only looked over.
+        for bad in [r#""\ud800""#, r#""\ud800é\u00""#, r#""\""#] {
+            assert_eq!(first_line_of(bad, 9), None, "{bad}");
+            let _ = decoded_len(bad);
+            let long = format!(
+                "\"{}{}{}\"",
+                "x".repeat(PEEK - 7),
+                &bad[1..bad.len() - 1],
+                "é".repeat(PEEK)
+            );
+            assert_eq!(first_line_of(&long, 9), None, "{long}");
+            let _ = decoded_len(&long);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_part_tells_the_same_as_the_whole(
+            parts in prop::collection::vec("[\\PC\\n\\t\"\\\\😀]{0,60}", 0..80),
+        ) {
+            let text = parts.concat();
+            same(&text, &serde_json::to_string(&text).unwrap());
+            same(&text, &escaped(&text));
+        }
+    }
+}
