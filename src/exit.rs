@@ -34,7 +34,7 @@ pub enum Exit {
     Held = 75,
     /// Interrupted by Ctrl-C.
     Interrupted = 130,
-    /// Ended by SIGTERM.
+    /// Ended by SIGTERM, or because the terminal was closed.
     Terminated = 143,
 }
 

@@ -11,7 +11,7 @@ use crate::id::{AgentId, Name};
 use crate::journal::stamp;
 use crate::message::Usage;
 use crate::plan::TaskState;
-use crate::run_state::{AgentStatus, RunPhase, RunState, TaskStatus};
+use crate::run_state::{AgentStatus, RunPhase, RunState, TaskStatus, total_cost};
 
 /// A record as `run --json` and `tail --json` print it: the envelope without its checksums.
 #[must_use]
@@ -203,7 +203,7 @@ fn task_row(
         state: task.state.as_str().to_owned(),
         turn: None,
         usage: agents.iter().map(|(_, agent)| agent.usage).sum(),
-        cost_usd: agents.iter().map(|(_, agent)| agent.cost_usd).sum(),
+        cost_usd: total_cost(agents.iter().map(|(_, agent)| *agent)),
         age_s: last.filter(|_| live && !task.state.is_end()).map(|last| age(now_ms, last)),
         waiting_for: waiting_task(state, name, task).filter(|_| live),
         depth: 1,

@@ -162,7 +162,7 @@ impl RunState {
     /// What all agents cost; `None` when some call had no price.
     #[must_use]
     pub fn cost_usd(&self) -> Option<f64> {
-        self.agents.values().map(|agent| agent.cost_usd).sum()
+        total_cost(self.agents.values())
     }
 
     /// The agent and its children, and theirs: tokens and cost.
@@ -359,6 +359,13 @@ fn may_follow(now: TaskState, next: TaskState) -> bool {
     }
 }
 
+/// What these agents cost together, in US dollars; `None` when some call had no price.
+#[must_use]
+pub fn total_cost<'a>(agents: impl IntoIterator<Item = &'a AgentStatus>) -> Option<f64> {
+    // Not `sum`: without any item it is -0.0, and is printed so.
+    agents.into_iter().try_fold(0.0, |sum, agent| Some(sum + agent.cost_usd?))
+}
+
 /// The failures of a run's tasks by kind: what the exit code is made from.
 #[must_use]
 pub fn failure_kinds(completed: &RunCompleted) -> Vec<FailureKind> {
@@ -383,5 +390,11 @@ mod tests {
             assert_eq!(followers == 0, now.is_end(), "{now:?}");
             assert!(!may_follow(now, Pending), "{now:?}");
         }
+    }
+
+    #[test]
+    fn no_agents_cost_nothing_without_a_sign() {
+        let cost = total_cost([]).expect("no call lacks a price");
+        assert_eq!(format!("{cost:.4}"), "0.0000");
     }
 }

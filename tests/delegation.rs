@@ -422,6 +422,7 @@ async fn a_wrong_delegation_is_told_and_costs_no_slot() {
                     { tool = "delegate", input = { agent = "stranger", prompt = "x" } },
                     { tool = "delegate", input = { agent = "helper" } },
                     { tool = "delegate", input = { agent = "helper", prompt = "x", depth = 9 } },
+                    { tool = "delegate", input = { agent = "helper", prompt = " " } },
                 ]
                 [[rules]]
                 agent = "lead"
@@ -440,7 +441,8 @@ async fn a_wrong_delegation_is_told_and_costs_no_slot() {
         assert_eq!(ended.output("job"), "now rightly");
         assert_eq!(ended.agents(), ["job", "job/helper-1"]);
         let results = ended.results("job");
-        for (result, word) in results.iter().zip(["nobody", "stranger", "prompt", "depth"]) {
+        for (result, word) in results.iter().zip(["nobody", "stranger", "prompt", "depth", "blank"])
+        {
             let text = result.text();
             assert!(result.is_error && text.starts_with("Error: bad arguments"), "{text}");
             assert!(text.contains(word), "{text}");

@@ -143,6 +143,26 @@ async fn inputs_keep_their_types_in_templates() {
 }
 
 #[tokio::test]
+async fn a_prompt_that_renders_blank_fails_the_task_as_a_template() {
+    let ended = TestRun::new(
+        r#"
+        [inputs.what]
+        type = "string"
+        default = " "
+        [agents.echo]
+        [tasks.talk]
+        agent = "echo"
+        prompt = "{{ inputs.what }}"
+        "#,
+    )
+    .run()
+    .await;
+    assert_eq!(ended.kind("talk"), FailureKind::Template);
+    assert!(ended.failure("talk").message.contains("blank"), "{}", ended.failure("talk"));
+    assert!(ended.agents().is_empty(), "no model was asked");
+}
+
+#[tokio::test]
 async fn a_name_that_is_not_there_fails_the_task_as_a_template() {
     let ended = TestRun::new(
         r#"

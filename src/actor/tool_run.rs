@@ -266,6 +266,10 @@ async fn delegate(
         let problem = format!("agent `{}` is not one of: {}", input.agent, names.join(", "));
         return Err(ToolError::Arguments(problem));
     }
+    if input.prompt.trim().is_empty() {
+        // No provider takes a message without text.
+        return Err(ToolError::Arguments("`prompt` is blank".to_owned()));
+    }
     let (reply, result) = oneshot::channel();
     ticket.wait().await;
     context.services.tell_supervisor(SupervisorMsg::Delegate(Delegation {

@@ -186,13 +186,44 @@ fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<()> {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// The terminal was closed. Absent under `nohup`, which wants the run to outlive it.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
     fn new() -> io::Result<Self> {
         let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
-        Ok(Self { interrupt: signal(interrupt)?, terminate: signal(terminate)? })
+        let hangup = match ignores_hangup() {
+            true => None,
+            false => Some(signal(SignalKind::hangup())?),
+        };
+        Ok(Self { interrupt: signal(interrupt)?, terminate: signal(terminate)?, hangup })
     }
+
+    /// The next signal: its name in the records, and the code the program then ends with.
+    async fn next(&mut self) -> (&'static str, Exit) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => ("Ctrl-C", Exit::Interrupted),
+            _ = self.terminate.recv() => ("SIGTERM", Exit::Terminated),
+            _ = hangup => ("SIGHUP", Exit::Terminated),
+        }
+    }
+}
+
+/// Whether this process was started with SIGHUP ignored. Where the system does not say, it is
+/// taken to be heard.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is signal 1, and so the lowest bit.
+    mask.is_some_and(|mask| mask & 1 == 1)
 }
 
 /// The last signal heard.
@@ -210,18 +241,15 @@ impl Heard {
 async fn listen(mut signals: Signals, remote: Remote, heard: Heard) {
     let mut again = false;
     loop {
-        let terminated = tokio::select! {
-            _ = signals.interrupt.recv() => false,
-            _ = signals.terminate.recv() => true,
-        };
-        heard.0.store(terminated, Ordering::SeqCst);
+        let (name, exit) = signals.next().await;
+        heard.0.store(exit == Exit::Terminated, Ordering::SeqCst);
         if again {
             crate::tool::bash::kill_all_groups();
             std::process::exit(heard.exit() as i32);
         }
         again = true;
         complain("stopping; once more to stop at once");
-        remote.interrupt(if terminated { "SIGTERM" } else { "Ctrl-C" });
+        remote.interrupt(name);
     }
 }
 

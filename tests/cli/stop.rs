@@ -70,7 +70,9 @@ fn last_event(desk: &Desk) -> serde_json::Value {
 
 #[test]
 fn ctrl_c_pauses_and_leaves_no_process_behind() {
-    for (signal, code, reason) in [("INT", 130, "Ctrl-C"), ("TERM", 143, "SIGTERM")] {
+    // A closed terminal sends HUP.
+    let signals = [("INT", 130, "Ctrl-C"), ("TERM", 143, "SIGTERM"), ("HUP", 143, "SIGHUP")];
+    for (signal, code, reason) in signals {
         let (desk, run, pid) = asleep(SLEEP);
         run.signal(signal);
         let done = run.end();

@@ -136,6 +136,12 @@ impl Supervisor {
         match &task.work {
             Work::Agent { agent, prompt } => {
                 let prompt = template::render(prompt, &values).map_err(|e| ("prompt", e))?;
+                if prompt.trim().is_empty() {
+                    // No provider takes a message without text.
+                    let message = "the rendered text is blank".to_owned();
+                    let error = template::TemplateError { message, line: 1, range: None };
+                    return Err(("prompt", error));
+                }
                 Ok(Program::Model { agent: agent.clone(), prompt })
             }
             Work::Command { run } => {
