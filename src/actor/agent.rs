@@ -21,11 +21,16 @@ use crate::context::guard;
 use crate::context::pipeline::{self, SummaryRequest};
 use crate::context::{CompactionTrigger, ContextEdited};
 use crate::event::{Event, SharedRecord};
+use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::Json;
 use crate::model::{Piece, Request};
 use crate::turn::{AgentEnded, Outcome, Program};
 use crate::turn_machine::{Machine, Step};
+
+/// No text that means anything has more characters to a token: what is too large by this measure is
+/// too large by any.
+const MOST_CHARS_PER_TOKEN: usize = 16;
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -311,6 +316,10 @@ impl Agent {
         let preset = &self.services.compaction.preset;
         let mut edits = pipeline::run_cheap_layers(state.machine.view_mut(), preset);
         edits.extend(self.guard(state));
+        if let Some(reason) = self.too_large(state) {
+            let outcome = state.machine.failed(FailureKind::ContextOverflow, reason);
+            return self.finish(myself, state, outcome);
+        }
         let Some(request) = self.request(state, turn, message.as_ref()) else {
             return self.give_up(myself, state, "an agent without a model cannot call one");
         };
@@ -331,6 +340,20 @@ impl Agent {
         let transcript = self.services.transcript(&self.id);
         let transcript = transcript.to_string_lossy();
         guard::make_fit(state.machine.view_mut(), &guard, room, &transcript)
+    }
+
+    /// Why a request cannot fit by any measure, after all that the guard could do: a prompt of many
+    /// megabytes is a failure, not a bill.
+    fn too_large(&self, state: &State) -> Option<String> {
+        self.services.compaction.preset.guard?;
+        let spec = &state.talk.as_ref()?.briefing.model.spec;
+        let least = state.machine.view().chars() / MOST_CHARS_PER_TOKEN;
+        (least as u64 > spec.context_window).then(|| {
+            format!(
+                "the request needs at least {least} tokens, the window of `{}` has {}",
+                spec.name, spec.context_window
+            )
+        })
     }
 
     fn request(&self, state: &mut State, turn: u32, message: Option<&Json>) -> Option<Request> {
@@ -379,7 +402,7 @@ impl Agent {
     }
 
     fn give_up(&self, myself: &ActorRef<AgentMsg>, state: &mut State, reason: &str) {
-        let outcome = state.machine.failed(crate::failure::FailureKind::Internal, reason);
+        let outcome = state.machine.failed(FailureKind::Internal, reason);
         self.finish(myself, state, outcome);
     }
 

@@ -23,7 +23,10 @@ pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
         Err(exit) => return exit,
     };
     match stopped(&dir, &part) {
-        Ok(Some(true)) => return Exit::Done,
+        Ok(Some(true)) => {
+            complain("nothing to stop: it is not at work");
+            return Exit::Done;
+        }
         Ok(Some(false)) => {}
         Ok(None) => {
             complain(&format!("error: there is no `{}`", verb.what));

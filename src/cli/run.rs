@@ -97,15 +97,16 @@ async fn drive(
     let heard = Heard::default();
     let listening = tokio::spawn(listen(signals, run.remote(), heard.clone()));
     let end = run.wait().await;
-    if let Ok(shown) = shown {
+    let printed = match shown {
         // It ends by itself once everything is printed, as soon as whoever reads it has taken it.
-        let _ = shown.await;
-    }
+        Ok(shown) => shown.await.unwrap_or(Exit::Done),
+        Err(_) => Exit::Done,
+    };
     listening.abort();
     match end {
         RunEnd::Completed(completed) => {
             if verb.json {
-                return Exit::of(&completed);
+                return if printed == Exit::Done { Exit::of(&completed) } else { printed };
             }
             match fold(&dir, |_| {}) {
                 Ok(state) => match say(&summary(place, &state, id)) {
@@ -162,10 +163,9 @@ fn summary(place: &Place, state: &RunState, id: RunId) -> String {
 
 /// Prints events as they become durable, as JSON on stdout or as lines for people on stderr, on a
 /// thread of its own: whoever reads them may be slow, and the run must not wait for that.
-fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<()> {
+fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<Exit> {
     let (ended, shown) = oneshot::channel();
     std::thread::spawn(move || {
-        let _ended = ended;
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build()
         else {
             return;
@@ -178,6 +178,8 @@ fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<()> {
                 }
             }
         });
+        // Whoever waited for it may have gone.
+        let _ = ended.send(printer.end());
     });
     shown
 }

@@ -1,6 +1,6 @@
 //! `show`: one run, task, agent or stored result in full.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use globset::Glob;
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ fn show_task(state: &RunState, name: &str, as_json: bool) -> Exit {
             text.push_str(&format!("{note}\n"));
         }
         if let Some(output) = &task.output {
-            text.push_str(&format!("\n{}\n", output.text.trim_end()));
+            text.push_str(&format!("\n{}\n", shown(output.text.trim_end())));
             if let Some(stored) = &output.stored {
                 text.push_str(&format!("... the whole: show --result {}\n", stored.hash));
             }
@@ -192,16 +192,21 @@ fn agent_json(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
         "task": agent.task,
         "parent": agent.parent,
         "depth": agent.depth,
-        "state": agent.state(),
+        "state": state_word(dir, agent),
         "turn": agent.turn,
         "restarts": agent.restarts,
         "usage": agent.usage,
         "cost_usd": agent.cost_usd,
         "inclusive": {"usage": inclusive, "cost_usd": inclusive_cost},
-        "waiting_for": agent.waiting_for(),
+        "waiting_for": agent.waiting_for().filter(|_| dir.is_live()),
         "outcome": agent.outcome,
         "transcript": dir.transcript(id),
     })
+}
+
+/// An agent's state: one that has not ended is at work only while a process holds the run.
+fn state_word(dir: &RunDir, agent: &AgentStatus) -> &'static str {
+    if agent.outcome.is_none() && !dir.is_live() { "stopped" } else { agent.state() }
 }
 
 fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus) -> String {
@@ -209,7 +214,7 @@ fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
     let definition = agent.definition.as_ref().map_or("command", |name| name.as_str());
     let mut text = format!(
         "agent {id} ({definition}): {}, turn {}\n{} tokens in, {} out; with its children {} in, {} out\n{}\n",
-        agent.state(),
+        state_word(dir, agent),
         agent.turn,
         report::short(agent.usage.context()),
         report::short(agent.usage.output),
@@ -218,13 +223,16 @@ fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
         dir.transcript(id).display(),
     );
     let ended = match &agent.outcome {
-        None => agent.waiting_for().map(|what| format!("waits for {what}")).unwrap_or_default(),
+        None => {
+            let waits = agent.waiting_for().filter(|_| dir.is_live());
+            waits.map(|what| format!("waits for {what}")).unwrap_or_default()
+        }
         Some(Outcome::Completed { output }) => output.text.trim_end().to_owned(),
         Some(Outcome::Failed { failure, .. }) => failure.to_string(),
         Some(Outcome::Cancelled { reason }) => format!("cancelled: {reason}"),
     };
     if !ended.is_empty() {
-        text.push_str(&format!("\n{ended}\n"));
+        text.push_str(&format!("\n{}\n", shown(&ended)));
     }
     text
 }
@@ -278,6 +286,11 @@ fn message_text(seq: u64, message: &Message) -> String {
         text.push_str(&format!("--- {seq} {label}\n{}\n", printable(body.trim_end())));
     }
     text
+}
+
+/// An output: as it is for a program that reads it, safe for a person at a terminal.
+fn shown(text: &str) -> String {
+    if io::stdout().is_terminal() { printable(text) } else { text.to_owned() }
 }
 
 /// Text that cannot steer a terminal: control characters but newline and tab are escaped.

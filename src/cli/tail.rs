@@ -32,7 +32,7 @@ pub(super) fn run(place: &Place, verb: &args::Tail) -> Exit {
     let mut printer = Printer::for_tail(verb.json, Paint::new(paint::is_on(&io::stdout())));
     let after = match replay(&dir, &filter, verb.lines, &mut printer) {
         Ok(Some(after)) => after,
-        Ok(None) => return Exit::Done,
+        Ok(None) => return printer.end(),
         Err(error) => return failed(&error),
     };
     if !verb.follow {
@@ -98,7 +98,7 @@ async fn follow(dir: RunDir, filter: &Filter, after: u64, printer: &mut Printer)
         match next {
             Ok(Some(record)) if record.seq > after && filter.wants(&record) => {
                 if !printer.print(&record) {
-                    return Exit::Done;
+                    return printer.end();
                 }
             }
             Ok(Some(_)) => {}
@@ -165,6 +165,8 @@ pub(super) struct Printer {
     width: usize,
     detail: Detail,
     to_stderr: bool,
+    /// Why nothing more can be printed, if it is not that the reader has gone away.
+    broken: Option<io::Error>,
 }
 
 /// How much is shown to people.
@@ -183,11 +185,11 @@ const NAME_WIDTHS: std::ops::RangeInclusive<usize> = 16..=28;
 impl Printer {
     /// For `run`: events go to stdout as JSON, or lines to stderr for people.
     pub(super) fn for_run(json: bool, detail: Detail, paint: Paint) -> Self {
-        Self { json, paint, width: 0, detail, to_stderr: !json }
+        Self { json, paint, width: 0, detail, to_stderr: !json, broken: None }
     }
 
     fn for_tail(json: bool, paint: Paint) -> Self {
-        Self { json, paint, width: 0, detail: Detail::Full, to_stderr: false }
+        Self { json, paint, width: 0, detail: Detail::Full, to_stderr: false, broken: None }
     }
 
     /// Prints one record; false when nobody reads any more.
@@ -202,7 +204,21 @@ impl Printer {
             let mut out = io::stdout().lock();
             writeln!(out, "{line}").and_then(|()| out.flush())
         };
-        written.is_ok()
+        match written {
+            Ok(()) => true,
+            Err(error) => {
+                self.broken = Some(error).filter(|e| e.kind() != io::ErrorKind::BrokenPipe);
+                false
+            }
+        }
+    }
+
+    /// How printing ended: a reader that has gone away is success, a full disk is not.
+    pub(super) fn end(&self) -> Exit {
+        match &self.broken {
+            Some(error) => failed(error),
+            None => Exit::Done,
+        }
     }
 
     /// Whether this record is printed at all.

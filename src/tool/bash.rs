@@ -138,7 +138,7 @@ impl Tool for Bash {
                 finished.output.text.push_str("(no output)");
             }
             if finished.left_behind {
-                let note = "(background processes were left and have been ended)";
+                let note = "(background processes were left; those of the command's own process group have been ended)";
                 finished.output.text = with_line(finished.output.text, note);
             }
             Ok(told(finished, timeout))

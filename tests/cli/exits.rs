@@ -174,3 +174,31 @@ fn a_program_that_hangs_in_a_provider_ends_with_its_run() {
     assert!(done.out.contains("slow  cancelled"), "{}", done.out);
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
+
+#[test]
+fn a_prompt_that_no_window_holds_is_a_failure_and_not_a_bill() {
+    let desk = Desk::offline(
+        "context_window = 1000\nmax_output_tokens = 100\n",
+        "[[rules]]\nsay = 'never asked'\n",
+    );
+    let text = desk.read("agents.toml").replace("[permissions]\ndefault = \"allow\"\n", "");
+    let prompt = "x".repeat(20_000);
+    let tasks = format!("[agents.a]\n[tasks.t]\nagent = 'a'\nprompt = '{prompt}'\n");
+    desk.write("agents.toml", &format!("{text}{tasks}"));
+    let done = desk.call(&["run", "--json"]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    let events = super::desk::lines(&done.out);
+    assert!(events.iter().all(|event| event["type"] != "model.requested"));
+    let last = events.last().expect("the end");
+    assert_eq!(last["data"]["tasks"]["t"]["error"]["kind"], "context_overflow");
+}
+
+#[test]
+fn a_full_stdout_is_no_success() {
+    let desk = Desk::commands("[tasks.t]\nrun = 'true'\n");
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("the device");
+    let mut run = desk.command(&["run", "--json"]);
+    assert_eq!(run.stdout(full()).output().expect("runs").status.code(), Some(74));
+    let mut tail = desk.command(&["tail"]);
+    assert_eq!(tail.stdout(full()).output().expect("runs").status.code(), Some(74));
+}

@@ -175,7 +175,7 @@ async fn what_holds_the_output_open_is_ended() {
     let command = "sh -c 'echo $$ > pid; exec sleep 300' & \
                    while [ ! -s pid ]; do sleep 0.01; done; echo started";
     let output = bench.call("bash", json!({"command": command})).await.unwrap();
-    let note = "(background processes were left and have been ended)";
+    let note = "(background processes were left; those of the command's own process group have been ended)";
     assert_eq!(output.text, format!("started\n{note}"));
     assert_eq!((output.is_error, output.exit_code), (false, Some(0)));
     assert_gone(&noted(&bench.path("pid")).await).await;
