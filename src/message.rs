@@ -3,12 +3,13 @@
 //! Owns the text form of a conversation: every transcript, journal record and wire rendering
 //! starts from it. Knows nothing of providers, turns or context windows.
 
-use std::borrow::Cow;
+mod read;
+
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -227,61 +228,6 @@ impl Serialize for Block {
     }
 }
 
-#[derive(Deserialize)]
-struct BlockIn<'a> {
-    #[serde(borrow)]
-    r#type: Cow<'a, str>,
-    text: Option<String>,
-    id: Option<String>,
-    name: Option<String>,
-    #[serde(borrow)]
-    input: Option<&'a RawValue>,
-    tool_use_id: Option<String>,
-    #[serde(borrow)]
-    content: Option<&'a RawValue>,
-    is_error: Option<bool>,
-}
-
-impl Block {
-    fn read(raw: &RawValue) -> Self {
-        let verbatim = || Self::Other(Json::of(raw));
-        // An unknown block may use our keys with other types, so a mismatch keeps it verbatim.
-        let Ok(block) = serde_json::from_str::<BlockIn<'_>>(raw.get()) else { return verbatim() };
-        let kind = block.r#type.clone();
-        match (kind.as_ref(), block) {
-            ("text", BlockIn { text: Some(text), .. }) => Self::Text(text),
-            ("tool_use", BlockIn { id: Some(id), name: Some(name), input, .. }) => {
-                let input = match input {
-                    Some(input) => Json::of(input),
-                    None => Json::encode(&serde_json::Map::new()),
-                };
-                Self::ToolUse(ToolCall { id, name, input })
-            }
-            ("tool_result", BlockIn { tool_use_id: Some(tool_use_id), content, is_error, .. }) => {
-                let content = match content.map(|raw| (text(raw.get()), raw)) {
-                    None => ResultContent::Text(String::new()),
-                    Some((Some(text), _)) => ResultContent::Text(text),
-                    Some((None, raw)) => ResultContent::Blocks(Json::of(raw)),
-                };
-                let is_error = is_error.unwrap_or(false);
-                Self::ToolResult(ToolResult { tool_use_id, content, is_error })
-            }
-            _ => verbatim(),
-        }
-    }
-}
-
-/// A JSON text that stands alone, or nothing for any other JSON value.
-fn text(raw: &str) -> Option<String> {
-    raw.starts_with('"').then(|| serde_json::from_str(raw).ok())?
-}
-
-impl<'de> Deserialize<'de> for Block {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(deserializer).map(|raw| Self::read(&raw))
-    }
-}
-
 /// One message of a conversation: a role and its blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Message {
@@ -342,38 +288,6 @@ impl ToolResult {
                 Err(_) => String::new(),
             },
         }
-    }
-}
-
-impl Message {
-    /// Reads a message from a text that can be borrowed from: what [`Deserialize`] does, without
-    /// the copies that it needs where the text may be gone.
-    ///
-    /// # Errors
-    /// When `json` is not a message.
-    pub fn read(json: &str) -> Result<Self, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct In<'a> {
-            role: Role,
-            #[serde(borrow)]
-            content: &'a RawValue,
-        }
-        let In { role, content } = serde_json::from_str(json)?;
-        let content = match text(content.get()) {
-            Some(text) => vec![Block::Text(text)],
-            None => {
-                let blocks: Vec<&RawValue> = serde_json::from_str(content.get())?;
-                blocks.into_iter().map(Block::read).collect()
-            }
-        };
-        Ok(Self { role, content })
-    }
-}
-
-impl<'de> Deserialize<'de> for Message {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Self::read(raw.get()).map_err(D::Error::custom)
     }
 }
 
@@ -471,6 +385,15 @@ mod tests {
     }
 
     #[test]
+    fn half_a_character_is_kept_verbatim() {
+        round_trip(r#"{"role":"assistant","content":[{"type":"text","text":"\ud83d"}]}"#);
+        let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"\ud83d"}]}"#;
+        round_trip(result);
+        let message = Message::read(result).expect("a message");
+        assert_eq!(message.tool_results().count(), 1, "the call stays answered");
+    }
+
+    #[test]
     fn a_string_content_is_one_text_block() {
         let message: Message =
             serde_json::from_str(r#"{"role":"user","content":"hi"}"#).expect("a message");
@@ -479,6 +402,10 @@ mod tests {
 
     #[test]
     fn what_is_not_a_message_is_refused() {
+        for content in ["3", "-3", "0.5", "true", "null", "{\"a\":[{}]}", "[1,"] {
+            let bad = format!(r#"{{"role":"user","content":{content}}}"#);
+            assert!(Message::read(&bad).is_err(), "{bad}");
+        }
         for bad in [r#"{"role":"system","content":"x"}"#, r#"{"role":"user","content":3}"#, "[]"] {
             assert!(serde_json::from_str::<Message>(bad).is_err(), "{bad}");
         }

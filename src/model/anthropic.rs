@@ -193,6 +193,10 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
         // The block is a slice of the message, so the difference of the addresses is its offset.
         let offset = (raw.as_ptr() as usize).checked_sub(message.as_ptr() as usize);
         let at = offset.map(|offset| offset + raw.len() - 1);
+        // Results are the long ones, so they are not gone over again if they can be told apart.
+        if raw.starts_with(r#"{"type":"tool_result","#) && !raw.contains("\"cache_control\"") {
+            return BlockEnd { mark_at: at, sendable: true };
+        }
         let Ok(block) = serde_json::from_str::<Inner<'_>>(raw) else {
             return BlockEnd { mark_at: None, sendable: true };
         };

@@ -28,24 +28,21 @@ fn beginning(raw: &str) -> Option<String> {
     if inner.len() <= 2 * PEEK {
         return None;
     }
-    let mut end = inner.floor_char_boundary(PEEK);
-    let mut at = 0;
-    while let Some(found) = inner.get(at..end)?.find('\\') {
-        at += found;
-        at += escape(inner.get(at..)?)?.1;
-        end = end.max(at);
+    let mut end = 0;
+    while end < PEEK {
+        end += if inner.as_bytes().get(end)? == &b'\\' { escape(inner.get(end..)?)?.1 } else { 1 };
     }
-    serde_json::from_str(&format!("\"{}\"", inner.get(..end)?)).ok()
+    let begin = inner.get(..inner.floor_char_boundary(end))?;
+    serde_json::from_str(&format!("\"{begin}\"")).ok()
 }
 
 /// The length of the decoded text in bytes.
 pub(super) fn decoded_len(raw: &str) -> Option<usize> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
-    let (mut length, mut at) = (inner.len(), 0);
-    while let Some(found) = inner.get(at..)?.find('\\') {
-        at += found;
-        let (decoded, raw) = escape(inner.get(at..)?)?;
-        length = (length + decoded).checked_sub(raw)?;
+    let (mut length, mut at) = (0, 0);
+    while let Some(byte) = inner.as_bytes().get(at) {
+        let (decoded, raw) = if *byte == b'\\' { escape(inner.get(at..)?)? } else { (1, 1) };
+        length += decoded;
         at += raw;
     }
     Some(length)
