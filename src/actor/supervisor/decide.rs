@@ -1,5 +1,7 @@
 //! What happens next in the plan: which tasks become ready, start, are skipped, end the run.
 
+use std::collections::BTreeMap;
+
 use ractor::ActorRef;
 
 use super::{CancelTarget, RunEnd, State, Supervisor, SupervisorMsg};
@@ -95,7 +97,7 @@ impl Supervisor {
             }
             Readiness::Ready => match &task.when {
                 None => Some(TaskReady {}.into()),
-                Some(when) => match template::is_true(when, &self.values(state)) {
+                Some(when) => match template::is_true(when, &self.values(state, task)) {
                     Ok(true) => Some(TaskReady {}.into()),
                     Ok(false) => {
                         let reason = format!("`when` is false: {when}");
@@ -132,7 +134,7 @@ impl Supervisor {
         state: &State,
         task: &TaskSpec,
     ) -> Result<Program, (&'static str, template::TemplateError)> {
-        let values = self.values(state);
+        let values = self.values(state, task);
         match &task.work {
             Work::Agent { agent, prompt } => {
                 let prompt = template::render(prompt, &values).map_err(|e| ("prompt", e))?;
@@ -166,10 +168,15 @@ impl Supervisor {
     }
 
     /// What templates see.
-    pub(super) fn values(&self, state: &State) -> serde_json::Value {
+    pub(super) fn values(&self, state: &State, task: &TaskSpec) -> serde_json::Value {
+        // No other task may be named, and to copy the outputs of all for each would take more and
+        // more.
+        let named = task.depends_on.iter().map(Name::as_str);
+        let tasks: BTreeMap<_, _> =
+            named.filter_map(|name| Some((name, state.values.get(name)?))).collect();
         serde_json::json!({
             "inputs": self.services.inputs,
-            "tasks": state.values,
+            "tasks": tasks,
             "run": { "id": self.services.run, "name": self.services.workflow },
         })
     }

@@ -30,7 +30,7 @@ impl Supervisor {
             Outcome::Completed { output } => {
                 let (services, myself, spec) =
                     (self.services.clone(), myself.clone(), spec.clone());
-                let (output, values) = (output.clone(), self.values(state));
+                let (output, values) = (output.clone(), self.values(state, &spec));
                 state.proposed.insert(task.clone());
                 state.work.spawn(async move {
                     let result = finish_output(&services, &spec, output, &values).await;
