@@ -5,6 +5,8 @@
 pub mod guard;
 pub mod pipeline;
 pub mod preset;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod view;
 
 use serde::{Deserialize, Serialize};
