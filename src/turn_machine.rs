@@ -4,10 +4,13 @@
 //! the journal, so an agent that was interrupted goes on where its records end.
 
 mod calls;
+mod compacting;
 
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
+use self::compacting::Compacting;
 use crate::context::CompactionTrigger;
+use crate::context::pipeline::Reaction;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
@@ -89,10 +92,7 @@ pub struct Machine {
     continuation: Option<Json>,
     continuations: u32,
     answer: String,
-    compact: Option<(CompactionTrigger, Option<String>)>,
-    compacted_in_turn: Option<u32>,
-    /// A request was refused as too long, was answered by a summary, and none succeeded since.
-    reacted: bool,
+    compacting: Compacting,
     todos: Option<Json>,
     usage: Usage,
 }
@@ -117,12 +117,17 @@ impl Machine {
             continuation: None,
             continuations: 0,
             answer: String::new(),
-            compact: None,
-            compacted_in_turn: None,
-            reacted: false,
+            compacting: Compacting::default(),
             todos: None,
             usage: Usage::default(),
         }
+    }
+
+    /// The same machine, in which the user says this after a summary that the model asked for.
+    #[must_use]
+    pub fn saying_after_compact(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.compacting.after);
+        self
     }
 
     /// What the agent was started for.
@@ -193,7 +198,7 @@ impl Machine {
     }
 
     fn next_model_step(&self) -> Step {
-        if let Some((trigger, focus)) = &self.compact {
+        if let Some((trigger, focus)) = &self.compacting.asked {
             return Step::Compact { trigger: *trigger, focus: focus.clone() };
         }
         if self.replies >= self.max_turns {
@@ -249,7 +254,7 @@ impl Machine {
                 self.phase = Phase::Calling;
                 let continuation = self.continuation.take();
                 match &started.message {
-                    Some(message) if continuation.as_ref() == Some(message) => {
+                    Some(message) if continuation.is_some() => {
                         let pushed = self.view.push_prompt_to_go_on(message.clone());
                         pushed.map_err(|error| illegal(&error.to_string()))?;
                     }
@@ -273,11 +278,11 @@ impl Machine {
                 let applied = self.view.apply(&finished.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
                 self.usage += finished.usage;
-                self.settle_compaction();
+                self.settle_compaction(Reaction::Summarised);
             }
             Event::CompactionFailed(failed) => {
                 self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
-                self.settle_compaction();
+                self.settle_compaction(Reaction::Unsummarised);
             }
             Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
             // What concerns others, or is only of interest to people.
@@ -290,17 +295,24 @@ impl Machine {
     /// which fails or frees nothing cannot hold the agent up.
     #[must_use]
     pub fn compacted_this_turn(&self) -> bool {
-        self.compacted_in_turn == Some(self.turn)
+        self.compacting.tried_in(self.turn)
     }
 
     /// Asks for a summary at the next turn boundary.
     pub fn ask_to_compact(&mut self, trigger: CompactionTrigger, focus: Option<String>) {
-        self.compact = Some((trigger, focus));
+        self.compacting.asked = Some((trigger, focus));
     }
 
-    fn settle_compaction(&mut self) {
-        self.compact = None;
-        self.compacted_in_turn = Some(self.turn);
+    /// What came of the summary that a refused request asked for, until a request succeeds.
+    #[must_use]
+    pub fn reaction(&self) -> Option<Reaction> {
+        self.compacting.reaction()
+    }
+
+    fn settle_compaction(&mut self, reaction: Reaction) {
+        if let Some(next) = self.compacting.settle(self.turn, reaction) {
+            self.continuation = Some(next);
+        }
     }
 
     fn push(&mut self, json: Json, event: &Event) -> Result<(), IllegalEvent> {
@@ -310,9 +322,7 @@ impl Machine {
 
     fn model_failed(&mut self, failure: &Failure) {
         // A request that is too long is worth one summary; then it is a failure.
-        if failure.kind == FailureKind::ContextOverflow && !self.reacted {
-            self.reacted = true;
-            self.ask_to_compact(CompactionTrigger::Reactive, None);
+        if failure.kind == FailureKind::ContextOverflow && self.compacting.refused() {
             self.phase = Phase::Ready;
             return;
         }
@@ -327,7 +337,7 @@ impl Machine {
         let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
         self.usage += reply.usage;
         self.replies += 1;
-        self.reacted = false;
+        self.compacting.succeeded();
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -456,7 +466,7 @@ impl Machine {
         match tool {
             "compact" => {
                 let focus = input.to_value()["focus"].as_str().map(str::to_owned);
-                self.ask_to_compact(CompactionTrigger::Manual, focus);
+                self.compacting.call(focus);
             }
             "todo_write" => self.todos = Some(input.clone()),
             _ => {}

@@ -461,7 +461,7 @@ fn push_turn(view: &mut View, number: usize, sizes: &[usize]) {
 }
 
 fn messages(view: &View) -> Vec<Message> {
-    view.slots().map(|slot| slot.entry.json.decode().expect("a message")).collect()
+    view.sent().map(|message| message.json().decode().expect("a message")).collect()
 }
 
 fn preset(keep_recent: usize, turns: bool, preserve: bool) -> Preset {
@@ -477,9 +477,13 @@ fn preset(keep_recent: usize, turns: bool, preserve: bool) -> Preset {
     Preset::three_layer().with_constants(constants).expect("its constants")
 }
 
-fn cheap(view: &mut View, preset: &Preset) -> Vec<Change> {
+fn around() -> Surroundings<'static> {
     let window = Window { tokens: 200_000, output: 8_000, overhead: 0 };
-    run_cheap_layers(view, preset, &Surroundings::new("t.jsonl", "results", window))
+    Surroundings::new("t.jsonl", "results", window)
+}
+
+fn cheap(view: &mut View, preset: &Preset) -> Vec<Change> {
+    run_cheap_layers(view, preset, &around())
 }
 
 /// What holds for every view between two model calls.
@@ -550,7 +554,7 @@ proptest! {
                 }
                 Happening::Summary(size, asked) => {
                     let asked = asked.then_some((CompactionTrigger::Manual, None));
-                    let Some((layer, due)) = summary_due(&view, &preset, asked) else { continue };
+                    let Some((layer, due)) = summary_due(&view, &preset, &around(), asked) else { continue };
                     let summary = "s".repeat(*size);
                     prop_assert!(due.prompt.chars().count() < layer.summary_input_chars + 400);
                     let edit = layer.edit(&view, due.from, due.to, "t.jsonl", &summary);

@@ -14,6 +14,7 @@ mod examples;
 mod faults;
 mod gateway;
 mod graph;
+mod presets;
 mod supervision;
 mod support;
 mod survey_script;

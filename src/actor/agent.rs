@@ -18,13 +18,14 @@ use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::step::{StepContext, StepError};
 use crate::context::CompactionTrigger;
+use crate::context::layer::summary::{Summary, SummaryRequest};
 use crate::context::layer::{Surroundings, Window};
 use crate::context::pipeline::{self, Change};
 use crate::context::view::View;
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
-use crate::message::Json;
+use crate::message::{Json, Role};
 use crate::model::{Piece, Request};
 use crate::turn::{AgentEnded, Outcome, Program};
 use crate::turn_machine::{Machine, Step};
@@ -104,29 +105,44 @@ enum Ending {
 #[derive(Debug)]
 struct Talk {
     briefing: Arc<Briefing>,
-    /// The view rendered for the wire: each entry once, keyed by the serial of its slot.
-    pieces: Vec<(u64, Piece)>,
+    /// The view rendered for the wire: each message once, by its key.
+    pieces: Vec<((u64, usize), Piece)>,
 }
 
 impl Talk {
     /// Brings the rendered pieces in line with the view; renders only what is new or changed.
     fn sync(&mut self, machine: &Machine) {
-        let slots = machine.view().slots();
-        self.pieces.truncate(slots.len());
-        for (at, slot) in slots.enumerate() {
-            match self.pieces.get(at) {
-                Some((serial, _)) if *serial == slot.serial => {}
-                known => {
-                    let piece = self.briefing.model.model.piece(&slot.entry.json);
-                    let fresh = (slot.serial, piece);
-                    if known.is_some() {
-                        self.pieces[at] = fresh;
-                    } else {
-                        self.pieces.push(fresh);
-                    }
+        let mut count = 0;
+        for message in machine.view().sent() {
+            let key = message.key();
+            match self.pieces.get_mut(count) {
+                Some((known, _)) if *known == key => {}
+                Some(place) => *place = (key, self.briefing.model.model.piece(&message.json())),
+                None => {
+                    let piece = self.briefing.model.model.piece(&message.json());
+                    self.pieces.push((key, piece));
                 }
             }
+            count += 1;
         }
+        self.pieces.truncate(count);
+    }
+
+    /// The pieces to send, with a user message that joins the conversation at its end.
+    fn pieces_with(&self, view: &View, message: Option<&Json>) -> Vec<Piece> {
+        let mut pieces: Vec<_> = self.pieces.iter().map(|(_, piece)| piece.clone()).collect();
+        let Some(message) = message else { return pieces };
+        let last = view.sent().last();
+        let before = last.filter(|last| last.slots().all(|slot| slot.entry.role == Role::User));
+        let message = match before {
+            Some(before) => {
+                pieces.pop();
+                before.json_with(message)
+            }
+            None => message.clone(),
+        };
+        pieces.push(self.briefing.model.model.piece(&message));
+        pieces
     }
 }
 
@@ -192,7 +208,9 @@ impl Agent {
             Program::Command { .. } => None,
         };
         let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
-        let mut machine = Machine::new(spawned.clone(), max_turns);
+        let after_compact = &self.services.compaction.preset.compact_tool.compact_after;
+        let machine = Machine::new(spawned.clone(), max_turns);
+        let mut machine = machine.saying_after_compact(after_compact);
         for record in &records[1..] {
             machine.apply(&record.event)?;
         }
@@ -316,7 +334,8 @@ impl Agent {
         message: Option<Json>,
     ) {
         let mut changes = self.run_cheap_layers(state);
-        if !state.machine.compacted_this_turn() && self.is_summary_due(state) {
+        changes.extend(self.run_reactive(state));
+        if !state.machine.compacted_this_turn() && self.summary_due(state, None).is_some() {
             return self.compact(myself, state, changes, None);
         }
         changes.extend(self.run_guard(state));
@@ -344,18 +363,29 @@ impl Agent {
         self.around(state, |view, around| pipeline::run_guard(view, preset, around))
     }
 
-    fn is_summary_due(&self, state: &State) -> bool {
+    /// What is done about a request that was refused as too long, beside a summary.
+    fn run_reactive(&self, state: &mut State) -> Vec<Change> {
+        let Some(reaction) = state.machine.reaction() else { return Vec::new() };
         let preset = &self.services.compaction.preset;
-        pipeline::summary_due(state.machine.view(), preset, None).is_some()
+        self.around(state, |view, around| pipeline::run_reactive(view, preset, around, reaction))
+    }
+
+    fn summary_due(
+        &self,
+        state: &mut State,
+        asked: Option<(CompactionTrigger, Option<String>)>,
+    ) -> Option<(Summary, SummaryRequest)> {
+        let preset = &self.services.compaction.preset;
+        self.around(state, |view, around| pipeline::summary_due(view, preset, around, asked))
     }
 
     /// Lets layers work on the view of an agent that talks with a model.
-    fn around(
+    fn around<T: Default>(
         &self,
         state: &mut State,
-        work: impl FnOnce(&mut View, &Surroundings<'_>) -> Vec<Change>,
-    ) -> Vec<Change> {
-        let Some(talk) = &state.talk else { return Vec::new() };
+        work: impl FnOnce(&mut View, &Surroundings<'_>) -> T,
+    ) -> T {
+        let Some(talk) = &state.talk else { return T::default() };
         let spec = &talk.briefing.model.spec;
         let transcript = self.services.transcript(&self.id);
         let around = Surroundings {
@@ -389,8 +419,7 @@ impl Agent {
     fn request(&self, state: &mut State, turn: u32, message: Option<&Json>) -> Option<Request> {
         let talk = state.talk.as_mut()?;
         talk.sync(&state.machine);
-        let mut pieces: Vec<_> = talk.pieces.iter().map(|(_, piece)| piece.clone()).collect();
-        pieces.extend(message.map(|json| talk.briefing.model.model.piece(json)));
+        let pieces = talk.pieces_with(state.machine.view(), message);
         Some(Request {
             agent: talk.briefing.spec.name.clone(),
             agent_id: self.id.clone(),
@@ -409,14 +438,12 @@ impl Agent {
         changes: Vec<Change>,
         asked: Option<(CompactionTrigger, Option<String>)>,
     ) {
-        let preset = &self.services.compaction.preset;
-        let Some((layer, due)) = pipeline::summary_due(state.machine.view(), preset, asked) else {
+        let Some((layer, due)) = self.summary_due(state, asked) else {
             let context = self.context(state);
             let reason = "there is nothing to summarise".to_owned();
             let failed = crate::context::CompactionFailed { reason, spent: None };
             return self.start(myself, state, agent_steps::record(context, vec![failed]));
         };
-        let layer = layer.clone();
         let model = state.talk.as_ref().map(|talk| talk.briefing.model.spec.name.clone());
         let Some(model) = self.services.compaction.model.clone().or(model) else {
             return self.give_up(myself, state, "an agent without a model cannot compact");

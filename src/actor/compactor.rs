@@ -305,7 +305,7 @@ async fn write(
         agent: Name::new(ADDRESS).expect("the compactor's address is a name"),
         agent_id: agent,
         turn: 1,
-        head: service.model.head(&service.spec, "", &[]),
+        head: service.model.head(&service.spec, &due.system, &[]),
         pieces: vec![service.model.piece(&message)],
         max_output_tokens: due.max_tokens.min(service.spec.max_output_tokens),
     };

@@ -3,6 +3,10 @@
 //! A plain table of the documented configuration. What the values must agree on between each
 //! other is not its business.
 
+pub(super) mod compaction;
+
+use self::compaction::COMPACTION;
+
 /// What a value must be.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
@@ -203,37 +207,6 @@ static MODEL: &[Field] = &[
             key("output", PRICE),
             key("cache_read", PRICE),
             key("cache_write", PRICE),
-        ]),
-    ),
-];
-
-/// The presets that are built, and those that are not.
-pub(super) const PRESETS: [&str; 2] = ["three-layer", "off"];
-const LATER_PRESETS: [&str; 4] = ["adaptive", "production", "four-layer", "turn-window"];
-
-static COMPACTION: &[Field] = &[
-    key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
-    key("model", Shape::Text),
-    later("trigger"),
-    later("soft_trigger"),
-    later("target"),
-    later("pin"),
-    later("prompt_file"),
-    key("threshold", TOKENS),
-    key("keep_recent", Shape::Integer(0, u32::MAX as i64)),
-    key("keep_recent_results", Shape::Integer(0, u32::MAX as i64)),
-    key("micro_min_chars", Shape::Integer(0, 1 << 40)),
-    key("summary_input_chars", TOKENS),
-    key("summary_max_tokens", TOKENS),
-    key("keep_unit", Shape::Word(&["blocks", "turns"], &[])),
-    key("preserve_tools", TEXTS),
-    key("max_concurrency", COUNT),
-    key(
-        "circuit_breaker",
-        Shape::Table(&[
-            key("failure_threshold", COUNT),
-            key("cooldown", Shape::Pause),
-            later("min_headroom_gain"),
         ]),
     ),
 ];

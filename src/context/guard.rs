@@ -78,7 +78,8 @@ fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
             };
             excess = excess.saturating_sub(chars.saturating_sub(text.chars().count()));
             let tool_use_id = result.tool_use_id.clone();
-            results.push(ClearedResult { message: slot.from, tool_use_id, text, stored: None });
+            let (message, stored, kept_chars) = (slot.from, None, 0);
+            results.push(ClearedResult { message, tool_use_id, text, stored, kept_chars });
         }
     }
     (!results.is_empty()).then_some(Edit::ClearResults { results })
@@ -122,6 +123,7 @@ fn digest(view: &View, most_chars: usize, transcript: &str) -> Option<Edit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::testing::assert_sendable;
     use crate::message::{Json, Role, ToolCall, ToolResult};
 
     const GUARD: Guard = Guard { chars_per_token: 3 };
@@ -176,8 +178,7 @@ mod tests {
         assert!(edits.iter().all(|edit| edit.layer == GUARD_LAYER));
         let first: Message = view.slots().next().expect("one").entry.json.decode().expect("one");
         assert!(first.text().contains("called read_file {\"path\":\"src/498.rs\"}"));
-        let roles: Vec<_> = view.slots().map(|slot| slot.entry.role).collect();
-        assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{roles:?}");
+        assert_sendable(&view);
         let whole: String = view.slots().map(|slot| slot.entry.json.as_str().to_owned()).collect();
         assert!(whole.contains("the goal"));
     }

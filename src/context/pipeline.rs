@@ -5,7 +5,7 @@
 
 use super::guard;
 use super::layer::summary::{Summary, SummaryRequest};
-use super::layer::{Layer, Proposal, Spill, Surroundings};
+use super::layer::{Layer, Proposal, Spill, Surroundings, reactive};
 use super::preset::Preset;
 use super::view::View;
 use super::{CompactionTrigger, ContextEdited};
@@ -51,17 +51,55 @@ pub fn apply(view: &mut View, layer: &str, proposal: Proposal) -> Option<Change>
     Some(Change { edited, spills })
 }
 
-/// The summary that is due, if one is, with the layer that asks for it.
+/// The summary that is due, if one is, and how it is put into the view.
 #[must_use]
-pub fn summary_due<'a>(
+pub fn summary_due(
     view: &View,
-    preset: &'a Preset,
+    preset: &Preset,
+    around: &Surroundings<'_>,
     asked: Option<(CompactionTrigger, Option<String>)>,
-) -> Option<(&'a Summary, SummaryRequest)> {
-    preset.layers.iter().find_map(|layer| match layer {
-        Layer::Summary(summary) => Some((summary, summary.due(view, asked.clone())?)),
-        Layer::Micro(_) => None,
-    })
+) -> Option<(Summary, SummaryRequest)> {
+    let summary = preset.layers.iter().find_map(Layer::summary)?;
+    match (&preset.reactive, asked) {
+        (Some(reactive), Some((CompactionTrigger::Reactive, focus))) => {
+            reactive.request(summary, view, focus)
+        }
+        (_, asked) => Some((summary.clone(), summary.due(view, around, asked)?)),
+    }
+}
+
+/// What is done before a request that was refused as too long is made again, beside the summary
+/// that was asked for. Gives what was changed.
+pub fn run_reactive(
+    view: &mut View,
+    preset: &Preset,
+    around: &Surroundings<'_>,
+    reaction: Reaction,
+) -> Vec<Change> {
+    let (Some(reactive), Some(summary)) =
+        (&preset.reactive, preset.layers.iter().find_map(Layer::summary))
+    else {
+        return Vec::new();
+    };
+    let mut changes = Vec::new();
+    if reaction == Reaction::Unsummarised
+        && let Some(edit) = reactive.fallback(summary, view, around.transcript)
+    {
+        changes.extend(apply(view, reactive::NAME, edit.into()));
+    }
+    if let Some(proposal) = reactive.shed(view, around) {
+        changes.extend(apply(view, reactive::NAME, proposal));
+    }
+    changes
+}
+
+/// What came of the summary that a refused request asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// It was put into the view.
+    Summarised,
+    /// There is none.
+    Unsummarised,
 }
 
 #[cfg(test)]
@@ -71,16 +109,20 @@ mod tests {
     use crate::context::layer::micro::KeepUnit;
     use crate::message::{Block, Json, Message, ResultContent, Role, ToolCall, ToolResult};
 
-    fn cheap(view: &mut View, preset: &Preset) -> Vec<Change> {
+    fn around() -> Surroundings<'static> {
         let window = Window { tokens: 200_000, output: 8_000, overhead: 0 };
-        run_cheap_layers(view, preset, &Surroundings::new("t.jsonl", "results", window))
+        Surroundings::new("t.jsonl", "results", window)
+    }
+
+    fn cheap(view: &mut View, preset: &Preset) -> Vec<Change> {
+        run_cheap_layers(view, preset, &around())
     }
 
     fn due(
         view: &View,
         asked: Option<(CompactionTrigger, Option<String>)>,
     ) -> Option<SummaryRequest> {
-        summary_due(view, &Preset::three_layer(), asked).map(|(_, due)| due)
+        summary_due(view, &Preset::three_layer(), &around(), asked).map(|(_, due)| due)
     }
 
     fn exchange(view: &mut View, turn: usize, sizes: &[usize]) {
@@ -150,7 +192,7 @@ mod tests {
         for turn in 0..8 {
             exchange(&mut view, turn, &[30_000]);
         }
-        assert!(view.tokens() > layer.threshold);
+        assert!(layer.limit.is_over(&view, &around()));
         let request = due(&view, None).expect("due");
         assert_eq!((request.from, request.to), (0, 15));
         assert!(request.prompt.chars().count() < layer.summary_input_chars + 400);
