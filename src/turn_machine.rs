@@ -4,9 +4,12 @@
 //! the journal, so an agent that was interrupted goes on where its records end.
 
 mod calls;
+mod summaries;
 
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
+pub use self::summaries::Relief;
+use self::summaries::Summaries;
 use crate::context::CompactionTrigger;
 use crate::context::view::View;
 use crate::event::Event;
@@ -89,10 +92,7 @@ pub struct Machine {
     continuation: Option<Json>,
     continuations: u32,
     answer: String,
-    compact: Option<(CompactionTrigger, Option<String>)>,
-    compacted_in_turn: Option<u32>,
-    /// A request was refused as too long, was answered by a summary, and none succeeded since.
-    reacted: bool,
+    summaries: Summaries,
     todos: Option<Json>,
     usage: Usage,
 }
@@ -117,9 +117,7 @@ impl Machine {
             continuation: None,
             continuations: 0,
             answer: String::new(),
-            compact: None,
-            compacted_in_turn: None,
-            reacted: false,
+            summaries: Summaries::default(),
             todos: None,
             usage: Usage::default(),
         }
@@ -193,7 +191,7 @@ impl Machine {
     }
 
     fn next_model_step(&self) -> Step {
-        if let Some((trigger, focus)) = &self.compact {
+        if let Some((trigger, focus)) = self.summaries.asked() {
             return Step::Compact { trigger: *trigger, focus: focus.clone() };
         }
         if self.replies >= self.max_turns {
@@ -246,6 +244,7 @@ impl Machine {
                     return Err(illegal("turn numbers only grow"));
                 }
                 self.turn = started.turn;
+                self.summaries.turn_started();
                 self.phase = Phase::Calling;
                 let continuation = self.continuation.take();
                 match &started.message {
@@ -268,39 +267,27 @@ impl Machine {
             Event::ContextEdited(edited) => {
                 let applied = self.view.apply(&edited.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
+                self.edit_recorded(edited);
+            }
+            Event::CompactionRequested(requested) => {
+                self.summaries.requested(self.turn, requested.trigger);
             }
             Event::CompactionFinished(finished) => {
                 let applied = self.view.apply(&finished.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
                 self.usage += finished.usage;
-                self.settle_compaction();
+                self.summaries.finished(self.turn);
             }
             Event::CompactionFailed(failed) => {
                 self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
-                self.settle_compaction();
+                self.summaries.failed(self.turn);
             }
+            Event::AgentRestarted(_) => self.summaries.forget_lost(),
             Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
             // What concerns others, or is only of interest to people.
             _ => {}
         }
         Ok(())
-    }
-
-    /// Whether a summary was tried in the current turn: one a turn is enough, so that a summariser
-    /// which fails or frees nothing cannot hold the agent up.
-    #[must_use]
-    pub fn compacted_this_turn(&self) -> bool {
-        self.compacted_in_turn == Some(self.turn)
-    }
-
-    /// Asks for a summary at the next turn boundary.
-    pub fn ask_to_compact(&mut self, trigger: CompactionTrigger, focus: Option<String>) {
-        self.compact = Some((trigger, focus));
-    }
-
-    fn settle_compaction(&mut self) {
-        self.compact = None;
-        self.compacted_in_turn = Some(self.turn);
     }
 
     fn push(&mut self, json: Json, event: &Event) -> Result<(), IllegalEvent> {
@@ -309,10 +296,7 @@ impl Machine {
     }
 
     fn model_failed(&mut self, failure: &Failure) {
-        // A request that is too long is worth one summary; then it is a failure.
-        if failure.kind == FailureKind::ContextOverflow && !self.reacted {
-            self.reacted = true;
-            self.ask_to_compact(CompactionTrigger::Reactive, None);
+        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused() {
             self.phase = Phase::Ready;
             return;
         }
@@ -327,7 +311,7 @@ impl Machine {
         let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
         self.usage += reply.usage;
         self.replies += 1;
-        self.reacted = false;
+        self.summaries.replied();
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -359,7 +343,7 @@ impl Machine {
             }
             StopReason::PauseTurn if !is_empty => Phase::Ready,
             StopReason::ContextWindowExceeded => {
-                if self.compacted_this_turn() {
+                if self.summaries.settled_in(self.turn) {
                     let message = "the context window was full and a summary did not help";
                     return Phase::Ending(self.failed(FailureKind::ContextOverflow, message));
                 }

@@ -77,6 +77,8 @@ const TEXTS: Shape = Shape::List(&Shape::Text);
 const COUNT: Shape = Shape::Integer(1, u32::MAX as i64);
 /// Tokens: up to 2^40 keeps every sum far from overflow.
 const TOKENS: Shape = Shape::Integer(1, 1 << 40);
+/// A part of a whole.
+const SHARE: Shape = Shape::Number(0.0, 1.0);
 const PRICE: Shape = Shape::Number(0.0, 1e9);
 
 /// Keys that a profile, a variable or a flag cannot set: they decide how the file is read.
@@ -214,9 +216,9 @@ const LATER_PRESETS: [&str; 4] = ["adaptive", "production", "four-layer", "turn-
 static COMPACTION: &[Field] = &[
     key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
     key("model", Shape::Text),
-    later("trigger"),
-    later("soft_trigger"),
-    later("target"),
+    key("trigger", SHARE),
+    key("soft_trigger", SHARE),
+    key("target", SHARE),
     later("pin"),
     later("prompt_file"),
     key("threshold", TOKENS),
@@ -225,6 +227,14 @@ static COMPACTION: &[Field] = &[
     key("micro_min_chars", Shape::Integer(0, 1 << 40)),
     key("summary_input_chars", TOKENS),
     key("summary_max_tokens", TOKENS),
+    key("summary_input", Shape::Word(&["alone", "same_prefix"], &[])),
+    key("summary_quote", Shape::Word(&["bare", "json", "lines"], &[])),
+    key("summary_text", Shape::Text),
+    key("summary_timeout", Shape::Time),
+    key("summary_spacing", COUNT),
+    key("refill_limit", COUNT),
+    key("on_refill", Shape::Word(&["digest", "stop"], &[])),
+    key("reactive_retries", Shape::Integer(0, 16)),
     key("keep_unit", Shape::Word(&["blocks", "turns"], &[])),
     key("preserve_tools", TEXTS),
     key("max_concurrency", COUNT),
@@ -233,7 +243,7 @@ static COMPACTION: &[Field] = &[
         Shape::Table(&[
             key("failure_threshold", COUNT),
             key("cooldown", Shape::Pause),
-            later("min_headroom_gain"),
+            key("min_headroom_gain", SHARE),
         ]),
     ),
 ];

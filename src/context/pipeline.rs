@@ -36,8 +36,18 @@ pub fn run_cheap_layers(
 
 /// Makes the view fit its window, whatever it holds; gives what was changed.
 pub fn run_guard(view: &mut View, preset: &Preset, around: &Surroundings<'_>) -> Vec<Change> {
+    shrink(view, preset, around, around.window.room())
+}
+
+/// Makes the view fit so many tokens without a model; gives what was changed.
+pub fn shrink(
+    view: &mut View,
+    preset: &Preset,
+    around: &Surroundings<'_>,
+    tokens: u64,
+) -> Vec<Change> {
     let Some(guard) = &preset.guard else { return Vec::new() };
-    let edits = guard::make_fit(view, guard, around.window.room(), around.transcript);
+    let edits = guard::make_fit(view, guard, tokens, around.transcript);
     edits.into_iter().map(|edited| Change { edited, spills: Vec::new() }).collect()
 }
 
@@ -56,10 +66,18 @@ pub fn apply(view: &mut View, layer: &str, proposal: Proposal) -> Option<Change>
 pub fn summary_due<'a>(
     view: &View,
     preset: &'a Preset,
+    around: &Surroundings<'_>,
     asked: Option<(CompactionTrigger, Option<String>)>,
 ) -> Option<(&'a Summary, SummaryRequest)> {
+    let summary = summary(preset)?;
+    Some((summary, summary.due(view, around, asked)?))
+}
+
+/// The layer of the preset that has summaries written, if it has one.
+#[must_use]
+pub fn summary(preset: &Preset) -> Option<&Summary> {
     preset.layers.iter().find_map(|layer| match layer {
-        Layer::Summary(summary) => Some((summary, summary.due(view, asked.clone())?)),
+        Layer::Summary(summary) => Some(summary),
         Layer::Micro(_) => None,
     })
 }
@@ -71,16 +89,20 @@ mod tests {
     use crate::context::layer::micro::KeepUnit;
     use crate::message::{Block, Json, Message, ResultContent, Role, ToolCall, ToolResult};
 
-    fn cheap(view: &mut View, preset: &Preset) -> Vec<Change> {
+    fn around() -> Surroundings<'static> {
         let window = Window { tokens: 200_000, output: 8_000, overhead: 0 };
-        run_cheap_layers(view, preset, &Surroundings::new("t.jsonl", "results", window))
+        Surroundings::new("t.jsonl", "results", window)
+    }
+
+    fn cheap(view: &mut View, preset: &Preset) -> Vec<Change> {
+        run_cheap_layers(view, preset, &around())
     }
 
     fn due(
         view: &View,
         asked: Option<(CompactionTrigger, Option<String>)>,
     ) -> Option<SummaryRequest> {
-        summary_due(view, &Preset::three_layer(), asked).map(|(_, due)| due)
+        summary_due(view, &Preset::three_layer(), &around(), asked).map(|(_, due)| due)
     }
 
     fn exchange(view: &mut View, turn: usize, sizes: &[usize]) {
@@ -153,7 +175,8 @@ mod tests {
         assert!(view.tokens() > layer.threshold);
         let request = due(&view, None).expect("due");
         assert_eq!((request.from, request.to), (0, 15));
-        assert!(request.prompt.chars().count() < layer.summary_input_chars + 400);
+        let [text] = &request.parts(usize::MAX)[..] else { panic!("one part") };
+        assert!(request.prompt(text, None).chars().count() < layer.summary_input_chars + 400);
         let edit = layer.edit(&view, request.from, request.to, "t.jsonl", "done so far");
         view.apply(&edit).expect("applies");
         let messages: Vec<Message> =
@@ -178,6 +201,6 @@ mod tests {
         assert!(due(&view, None).is_none());
         let asked = Some((CompactionTrigger::Manual, Some("names".to_owned())));
         let request = due(&view, asked).expect("asked for");
-        assert!(request.prompt.contains("preserving details about: names."));
+        assert!(request.instruction.ends_with("preserving details about: names."));
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::layer::micro::KeepUnit;
+use super::layer::summary::{Pace, Quote, SummaryInput};
 use super::layer::{Layer, Micro, Summary};
 
 /// Makes a request fit the window that would not, without a model.
@@ -71,6 +72,9 @@ impl Preset {
                         .to_owned(),
                     summary_reply: "Understood. I have the context from the summary. Continuing."
                         .to_owned(),
+                    summary_input: SummaryInput::Alone,
+                    summary_quote: Quote::Bare,
+                    pace: Pace::default(),
                 }),
             ],
         )
