@@ -4,13 +4,13 @@
 //! the journal, so an agent that was interrupted goes on where its records end.
 
 mod calls;
-mod compacting;
+mod summaries;
 
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
-use self::compacting::Compacting;
+pub use self::summaries::Relief;
+use self::summaries::Summaries;
 use crate::context::CompactionTrigger;
-use crate::context::pipeline::Reaction;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
@@ -92,7 +92,7 @@ pub struct Machine {
     continuation: Option<Json>,
     continuations: u32,
     answer: String,
-    compacting: Compacting,
+    summaries: Summaries,
     todos: Option<Json>,
     usage: Usage,
 }
@@ -117,17 +117,10 @@ impl Machine {
             continuation: None,
             continuations: 0,
             answer: String::new(),
-            compacting: Compacting::default(),
+            summaries: Summaries::default(),
             todos: None,
             usage: Usage::default(),
         }
-    }
-
-    /// The same machine, in which the user says this after a summary that the model asked for.
-    #[must_use]
-    pub fn saying_after_compact(mut self, text: &str) -> Self {
-        text.clone_into(&mut self.compacting.after);
-        self
     }
 
     /// What the agent was started for.
@@ -198,7 +191,7 @@ impl Machine {
     }
 
     fn next_model_step(&self) -> Step {
-        if let Some((trigger, focus)) = &self.compacting.asked {
+        if let Some((trigger, focus)) = self.summaries.asked() {
             return Step::Compact { trigger: *trigger, focus: focus.clone() };
         }
         if self.replies >= self.max_turns {
@@ -251,6 +244,7 @@ impl Machine {
                     return Err(illegal("turn numbers only grow"));
                 }
                 self.turn = started.turn;
+                self.summaries.turn_started();
                 self.phase = Phase::Calling;
                 let continuation = self.continuation.take();
                 match &started.message {
@@ -273,46 +267,29 @@ impl Machine {
             Event::ContextEdited(edited) => {
                 let applied = self.view.apply(&edited.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
+                self.edit_recorded(edited);
+            }
+            Event::CompactionRequested(requested) => {
+                self.summaries.requested(self.turn, requested.trigger);
             }
             Event::CompactionFinished(finished) => {
                 let applied = self.view.apply(&finished.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
                 self.usage += finished.usage;
-                self.settle_compaction(Reaction::Summarised);
+                if let Some(next) = self.summaries.finished(self.turn) {
+                    self.continuation = Some(next);
+                }
             }
             Event::CompactionFailed(failed) => {
                 self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
-                self.settle_compaction(Reaction::Unsummarised);
+                self.summaries.failed(self.turn);
             }
+            Event::AgentRestarted(_) => self.summaries.forget_lost(),
             Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
             // What concerns others, or is only of interest to people.
             _ => {}
         }
         Ok(())
-    }
-
-    /// Whether a summary was tried in the current turn: one a turn is enough, so that a summariser
-    /// which fails or frees nothing cannot hold the agent up.
-    #[must_use]
-    pub fn compacted_this_turn(&self) -> bool {
-        self.compacting.tried_in(self.turn)
-    }
-
-    /// Asks for a summary at the next turn boundary.
-    pub fn ask_to_compact(&mut self, trigger: CompactionTrigger, focus: Option<String>) {
-        self.compacting.asked = Some((trigger, focus));
-    }
-
-    /// What came of the summary that a refused request asked for, until a request succeeds.
-    #[must_use]
-    pub fn reaction(&self) -> Option<Reaction> {
-        self.compacting.reaction()
-    }
-
-    fn settle_compaction(&mut self, reaction: Reaction) {
-        if let Some(next) = self.compacting.settle(self.turn, reaction) {
-            self.continuation = Some(next);
-        }
     }
 
     fn push(&mut self, json: Json, event: &Event) -> Result<(), IllegalEvent> {
@@ -321,8 +298,7 @@ impl Machine {
     }
 
     fn model_failed(&mut self, failure: &Failure) {
-        // A request that is too long is worth one summary; then it is a failure.
-        if failure.kind == FailureKind::ContextOverflow && self.compacting.refused() {
+        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused() {
             self.phase = Phase::Ready;
             return;
         }
@@ -337,7 +313,7 @@ impl Machine {
         let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
         self.usage += reply.usage;
         self.replies += 1;
-        self.compacting.succeeded();
+        self.summaries.replied();
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -369,7 +345,7 @@ impl Machine {
             }
             StopReason::PauseTurn if !is_empty => Phase::Ready,
             StopReason::ContextWindowExceeded => {
-                if self.compacted_this_turn() {
+                if self.summaries.settled_in(self.turn) {
                     let message = "the context window was full and a summary did not help";
                     return Phase::Ending(self.failed(FailureKind::ContextOverflow, message));
                 }
@@ -466,7 +442,7 @@ impl Machine {
         match tool {
             "compact" => {
                 let focus = input.to_value()["focus"].as_str().map(str::to_owned);
-                self.compacting.call(focus);
+                self.summaries.call(focus);
             }
             "todo_write" => self.todos = Some(input.clone()),
             _ => {}

@@ -4,6 +4,8 @@
 //! the step works off the mailbox and mails back what it recorded. A result of an earlier step is
 //! dropped. The agent never writes the journal from its handler and never blocks its mailbox.
 
+mod relief;
+
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -11,14 +13,16 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::relief::{Ahead, Before};
 use super::Services;
 use super::agent_steps;
 use super::briefing::{self, Briefing};
+use super::compaction_step::{self, Answer};
+use super::compactor::SummaryError;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::step::{StepContext, StepError};
 use crate::context::CompactionTrigger;
-use crate::context::layer::summary::{Summary, SummaryRequest};
 use crate::context::layer::{Surroundings, Window};
 use crate::context::pipeline::{self, Change};
 use crate::context::view::View;
@@ -37,6 +41,10 @@ const MOST_CHARS_PER_TOKEN: usize = 16;
 /// How many characters of system prompt and tools a token is taken to have: fewer than they have on
 /// average, so that the room for messages is not taken for larger than it is.
 const HEAD_CHARS_PER_TOKEN: usize = 3;
+
+/// How many tokens a character of the view is taken to have where shares of the window are counted:
+/// more than text and code have on average, as for the guard.
+const TOKENS_PER_CHAR: f64 = 1.0 / 3.0;
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -58,6 +66,13 @@ pub enum AgentMsg {
     Compact {
         /// What to preserve.
         focus: Option<String>,
+    },
+    /// A summary that was asked for ahead was written, or was not.
+    Summarised {
+        /// Which one; another is ignored.
+        number: u64,
+        /// The summary, or why there is none.
+        answer: Answer,
     },
     /// The step under way had its grace.
     GraceOver {
@@ -90,6 +105,12 @@ pub struct State {
     /// Whether a step was given up because it did not end within its grace.
     gave_up: bool,
     steps: JoinSet<()>,
+    /// The summary that is written ahead, if one is.
+    ahead: Option<Ahead>,
+    /// How many were.
+    aheads: u64,
+    /// What waits for it beside the steps.
+    beside: JoinSet<()>,
     cancel: CancellationToken,
     ending: Option<Ending>,
 }
@@ -115,13 +136,11 @@ impl Talk {
         let mut count = 0;
         for message in machine.view().sent() {
             let key = message.key();
+            let render = || self.briefing.model.model.piece(&message.json());
             match self.pieces.get_mut(count) {
                 Some((known, _)) if *known == key => {}
-                Some(place) => *place = (key, self.briefing.model.model.piece(&message.json())),
-                None => {
-                    let piece = self.briefing.model.model.piece(&message.json());
-                    self.pieces.push((key, piece));
-                }
+                Some(place) => *place = (key, render()),
+                None => self.pieces.push((key, render())),
             }
             count += 1;
         }
@@ -180,6 +199,9 @@ impl Actor for Agent {
             AgentMsg::Compact { focus } => {
                 state.machine.ask_to_compact(CompactionTrigger::Manual, focus);
             }
+            AgentMsg::Summarised { number, answer } => {
+                self.summarised(&myself, state, number, answer);
+            }
             AgentMsg::GraceOver { step } if step == state.step && !state.finishing => {
                 state.steps.abort_all();
                 state.busy = false;
@@ -208,12 +230,15 @@ impl Agent {
             Program::Command { .. } => None,
         };
         let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
+        let layer = pipeline::summary(&self.services.compaction.preset);
+        let pace = layer.map(|layer| layer.pace.clone()).unwrap_or_default();
         let after_compact = &self.services.compaction.preset.compact_tool.compact_after;
-        let machine = Machine::new(spawned.clone(), max_turns);
+        let machine = Machine::new(spawned.clone(), max_turns).paced(pace);
         let mut machine = machine.saying_after_compact(after_compact);
         for record in &records[1..] {
             machine.apply(&record.event)?;
         }
+        machine.forget_lost_summary();
         Ok(State {
             machine,
             talk,
@@ -222,6 +247,9 @@ impl Agent {
             finishing: false,
             gave_up: false,
             steps: JoinSet::new(),
+            ahead: None,
+            aheads: 0,
+            beside: JoinSet::new(),
             cancel: CancellationToken::new(),
             ending: None,
         })
@@ -238,9 +266,10 @@ impl Agent {
         match result {
             Ok(records) => {
                 for record in &records {
-                    // An edit was applied when it was proposed; the record made it durable.
-                    if !matches!(record.event, Event::ContextEdited(_)) {
-                        state.machine.apply(&record.event)?;
+                    match &record.event {
+                        // It was applied when it was proposed; the record made it durable.
+                        Event::ContextEdited(edited) => state.machine.edit_recorded(edited),
+                        event => state.machine.apply(event)?,
                     }
                 }
             }
@@ -307,7 +336,7 @@ impl Agent {
                 self.start(myself, state, agent_steps::run_command(context, program));
             }
             Step::Compact { trigger, focus } => {
-                self.compact(myself, state, Vec::new(), Some((trigger, focus)));
+                self.compact_as_asked(myself, state, trigger, focus);
             }
             Step::Finish(outcome) => self.finish(myself, state, outcome),
             Step::Rest => {}
@@ -320,8 +349,13 @@ impl Agent {
         }
         // A step that was given up may have recorded results that did not arrive here.
         let closings = if state.gave_up { Vec::new() } else { state.machine.closings() };
-        let ended =
-            AgentEnded { outcome, turns: state.machine.replies(), usage: state.machine.usage() };
+        let mut closings: Vec<_> = closings.into_iter().map(Event::from).collect();
+        let mut usage = state.machine.usage();
+        if let Some(spent) = Self::drop_ahead(state) {
+            usage += spent.usage;
+            closings.push(compaction_step::failed(&SummaryError::TooLate, Some(spent)));
+        }
+        let ended = AgentEnded { outcome, turns: state.machine.replies(), usage };
         let context = self.context(state);
         self.start(myself, state, agent_steps::finish(context, closings, ended));
     }
@@ -333,12 +367,7 @@ impl Agent {
         turn: u32,
         message: Option<Json>,
     ) {
-        let mut changes = self.run_cheap_layers(state);
-        changes.extend(self.run_reactive(state));
-        if !state.machine.compacted_this_turn() && self.summary_due(state, None).is_some() {
-            return self.compact(myself, state, changes, None);
-        }
-        changes.extend(self.run_guard(state));
+        let Before::Turn(changes, announcement) = self.relieve(myself, state) else { return };
         if let Some(reason) = self.too_large(state) {
             let outcome = state.machine.failed(FailureKind::ContextOverflow, reason);
             return self.finish(myself, state, outcome);
@@ -349,43 +378,37 @@ impl Agent {
         let context = self.context(state);
         let effects =
             state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default();
-        let call = agent_steps::ModelTurn { turn, message, changes, request, tools: effects };
+        let call = agent_steps::ModelTurn {
+            turn,
+            message,
+            changes,
+            announcement,
+            request,
+            tools: effects,
+        };
         self.start(myself, state, agent_steps::call_model(context, call));
     }
 
     fn run_cheap_layers(&self, state: &mut State) -> Vec<Change> {
         let preset = &self.services.compaction.preset;
-        self.around(state, |view, around| pipeline::run_cheap_layers(view, preset, around))
+        let changes =
+            self.around(state, |view, around| pipeline::run_cheap_layers(view, preset, around));
+        changes.unwrap_or_default()
     }
 
     fn run_guard(&self, state: &mut State) -> Vec<Change> {
         let preset = &self.services.compaction.preset;
-        self.around(state, |view, around| pipeline::run_guard(view, preset, around))
-    }
-
-    /// What is done about a request that was refused as too long, beside a summary.
-    fn run_reactive(&self, state: &mut State) -> Vec<Change> {
-        let Some(reaction) = state.machine.reaction() else { return Vec::new() };
-        let preset = &self.services.compaction.preset;
-        self.around(state, |view, around| pipeline::run_reactive(view, preset, around, reaction))
-    }
-
-    fn summary_due(
-        &self,
-        state: &mut State,
-        asked: Option<(CompactionTrigger, Option<String>)>,
-    ) -> Option<(Summary, SummaryRequest)> {
-        let preset = &self.services.compaction.preset;
-        self.around(state, |view, around| pipeline::summary_due(view, preset, around, asked))
+        let changes = self.around(state, |view, around| pipeline::run_guard(view, preset, around));
+        changes.unwrap_or_default()
     }
 
     /// Lets layers work on the view of an agent that talks with a model.
-    fn around<T: Default>(
+    fn around<T>(
         &self,
         state: &mut State,
         work: impl FnOnce(&mut View, &Surroundings<'_>) -> T,
-    ) -> T {
-        let Some(talk) = &state.talk else { return T::default() };
+    ) -> Option<T> {
+        let talk = state.talk.as_ref()?;
         let spec = &talk.briefing.model.spec;
         let transcript = self.services.transcript(&self.id);
         let around = Surroundings {
@@ -396,10 +419,10 @@ impl Agent {
                 output: spec.max_output_tokens,
                 overhead: (talk.briefing.head.0.len() / HEAD_CHARS_PER_TOKEN) as u64,
             },
-            tokens_per_char: 0.25,
+            tokens_per_char: TOKENS_PER_CHAR,
             price: spec.price.and_then(|price| price.relative()).unwrap_or_default(),
         };
-        work(state.machine.view_mut(), &around)
+        Some(work(state.machine.view_mut(), &around))
     }
 
     /// Why a request cannot fit by any measure, after all that the guard could do: a prompt of many
@@ -428,30 +451,6 @@ impl Agent {
             pieces,
             max_output_tokens: talk.briefing.model.spec.max_output_tokens,
         })
-    }
-
-    /// Has a summary written. `changes` are those that the cheap layers made before.
-    fn compact(
-        &self,
-        myself: &ActorRef<AgentMsg>,
-        state: &mut State,
-        changes: Vec<Change>,
-        asked: Option<(CompactionTrigger, Option<String>)>,
-    ) {
-        let Some((layer, due)) = self.summary_due(state, asked) else {
-            let context = self.context(state);
-            let reason = "there is nothing to summarise".to_owned();
-            let failed = crate::context::CompactionFailed { reason, spent: None };
-            return self.start(myself, state, agent_steps::record(context, vec![failed]));
-        };
-        let model = state.talk.as_ref().map(|talk| talk.briefing.model.spec.name.clone());
-        let Some(model) = self.services.compaction.model.clone().or(model) else {
-            return self.give_up(myself, state, "an agent without a model cannot compact");
-        };
-        let view = state.machine.view().clone();
-        let context = self.context(state);
-        let compaction = agent_steps::Compaction { changes, layer, due, view, model };
-        self.start(myself, state, agent_steps::compact(context, compaction));
     }
 
     fn give_up(&self, myself: &ActorRef<AgentMsg>, state: &mut State, reason: &str) {

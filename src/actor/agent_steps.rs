@@ -6,24 +6,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::compactor::{self, NoSummary, SummaryError};
+use super::compaction_step::Announcement;
 use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepError, finished};
 use super::tool_run;
-use crate::context::layer::summary::{self, Summary, SummaryRequest};
 use crate::context::pipeline::Change;
-use crate::context::view::View;
-use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested, Spent};
 use crate::event::{Event, SharedRecord};
-use crate::id::{CallKey, Name};
+use crate::id::CallKey;
 use crate::journal::JournalError;
 use crate::message::Json;
 use crate::model::Request;
 use crate::output::Output;
 use crate::tool::{ToolOutput, ToolSpec};
 use crate::turn::{
-    AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolFinished,
-    ToolIntended, TurnStarted,
+    AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
 };
 use crate::turn_machine::PendingCall;
 
@@ -38,7 +34,7 @@ fn effect_of(tools: &[ToolSpec], name: &str) -> Effect {
     spec.map_or(Effect::Once, |spec| spec.effect)
 }
 
-type StepResult = Result<Vec<SharedRecord>, StepError>;
+pub(super) type StepResult = Result<Vec<SharedRecord>, StepError>;
 
 /// Records events and does nothing else.
 pub async fn record<E: Into<Event>>(context: StepContext, events: Vec<E>) -> StepResult {
@@ -54,6 +50,8 @@ pub struct ModelTurn {
     pub message: Option<Json>,
     /// The changes that shaped the view it sends.
     pub changes: Vec<Change>,
+    /// A summary that is written meanwhile.
+    pub announcement: Option<Announcement>,
     /// The request.
     pub request: Request,
     /// The tools that were offered.
@@ -62,16 +60,24 @@ pub struct ModelTurn {
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
 pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
-    let ModelTurn { turn, message, changes, request, tools } = call;
+    let ModelTurn { turn, message, changes, announcement, request, tools } = call;
     let Some(spec) = &context.spec else { return Ok(Vec::new()) };
     let service = context.services.models.get(&spec.model).cloned();
     let Some(service) = service else { return Ok(Vec::new()) };
     let mut before = settled(&context, changes).await?;
+    let announced = announcement.map(|Announcement { requested, durable }| {
+        before.push(requested.into());
+        durable
+    });
     before.push(TurnStarted { turn, message }.into());
     let bytes = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
     let (model, messages) = (service.spec.name.clone(), request.pieces.len());
     before.push(ModelRequested { turn, model: model.clone(), messages, bytes }.into());
     let mut records = context.record(before).await?;
+    if let Some(durable) = announced {
+        // Whoever waits for it begins now.
+        let _ = durable.send(());
+    }
 
     let caller = Caller { task: context.task.clone(), agent: context.agent.clone(), turn };
     let reply =
@@ -159,7 +165,10 @@ pub async fn run_command(context: StepContext, program: Program) -> StepResult {
 
 /// Stores what the changes took out of the view, and gives their records: what a marker names is
 /// durable before the marker is.
-async fn settled(context: &StepContext, changes: Vec<Change>) -> Result<Vec<Event>, StepError> {
+pub(super) async fn settled(
+    context: &StepContext,
+    changes: Vec<Change>,
+) -> Result<Vec<Event>, StepError> {
     let mut events = Vec::with_capacity(changes.len());
     for Change { edited, spills } in changes {
         for spill in spills {
@@ -173,72 +182,10 @@ async fn settled(context: &StepContext, changes: Vec<Change>) -> Result<Vec<Even
     Ok(events)
 }
 
-/// A summary that is to be written and applied.
-#[derive(Debug)]
-pub struct Compaction {
-    /// What the cheap layers changed before.
-    pub changes: Vec<Change>,
-    /// The layer that asks for it.
-    pub layer: Summary,
-    /// What is asked.
-    pub due: SummaryRequest,
-    /// The view that it is for.
-    pub view: View,
-    /// Who writes it.
-    pub model: Name,
-}
-
-/// Asks the compactor for a summary and records the edit that it makes, or why there is none.
-pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
-    let Compaction { changes, layer, due, view, model } = compaction;
-    let (trigger, from, to) = (due.trigger, due.from, due.to);
-    let requested = CompactionRequested { trigger, from, to, focus: due.focus.clone() };
-    let mut before = settled(&context, changes).await?;
-    before.push(requested.into());
-    let mut records = context.record(before).await?;
-    let asked = compactor::summarise(&context.services, context.agent.clone(), due, model);
-    let answer = tokio::select! {
-        () = context.cancel.cancelled() => return Err(StepError::Cancelled),
-        answer = asked => answer,
-    };
-    let event: Event = match answer {
-        Ok(summary) => {
-            let path = context.services.transcript(&context.agent);
-            let path = path.to_string_lossy();
-            let edit = layer.edit(&view, from, to, &path, &summary.text);
-            let mut after = view.clone();
-            match after.apply(&edit) {
-                Ok(()) if after.chars() < view.chars() => CompactionFinished {
-                    layer: summary::NAME.to_owned(),
-                    edit,
-                    before_tokens: view.tokens(),
-                    after_tokens: after.tokens(),
-                    model: summary.spent.model,
-                    usage: summary.spent.usage,
-                    cost_usd: summary.spent.cost_usd,
-                }
-                .into(),
-                Ok(()) => {
-                    failed("the summary is no shorter than what it replaces", Some(summary.spent))
-                }
-                Err(error) => failed(&error.to_string(), Some(summary.spent)),
-            }
-        }
-        Err(NoSummary { error: SummaryError::Journal(error), .. }) => return Err(error.into()),
-        Err(NoSummary { error, spent }) => failed(&error.to_string(), spent),
-    };
-    records.extend(context.record([event]).await?);
-    Ok(records)
-}
-
-fn failed(reason: &str, spent: Option<Spent>) -> Event {
-    CompactionFailed { reason: reason.to_owned(), spent }.into()
-}
-
 /// Records the agent's end, and before it what answers the calls that it leaves open.
 pub async fn finish(
     context: StepContext,
-    closings: Vec<ToolFinished>,
+    closings: Vec<Event>,
     mut ended: AgentEnded,
 ) -> StepResult {
     ended.outcome = match ended.outcome {
@@ -254,8 +201,7 @@ pub async fn finish(
         }
         Outcome::Cancelled { reason } => Outcome::Cancelled { reason },
     };
-    let closings = closings.into_iter().map(Event::from);
-    Ok(context.record(closings.chain([Event::from(ended)])).await?)
+    Ok(context.record(closings.into_iter().chain([Event::from(ended)])).await?)
 }
 
 /// Stores an output that is too large for a record and keeps its beginning.

@@ -23,13 +23,19 @@ pub struct CompactionSpec {
     pub cooldown: Duration,
     /// Summaries at once.
     pub max_concurrency: usize,
+    /// The least time that a call of the summariser may take; it grows with what is sent.
+    pub summary_timeout: Duration,
 }
 
 /// The keys of `[compaction]` that are no constants of a preset.
-const OWN_KEYS: [&str; 4] = ["preset", "model", "max_concurrency", "circuit_breaker"];
+const OWN_KEYS: [&str; 5] =
+    ["preset", "model", "max_concurrency", "summary_timeout", "circuit_breaker"];
 
 /// Keys that mean the same constant: the documented one and the one it stands for.
 const ALIASES: [(&str, &str); 1] = [("keep_recent_results", "keep_recent")];
+
+/// The one constant of a preset that stands in `circuit_breaker`.
+const HEADROOM_GAIN: &str = "min_headroom_gain";
 
 /// `circuit_breaker.failure_threshold` of the documented configuration.
 const FAILURE_THRESHOLD: u32 = 3;
@@ -37,6 +43,9 @@ const FAILURE_THRESHOLD: u32 = 3;
 const COOLDOWN: Duration = Duration::from_secs(300);
 /// `max_concurrency` of the documented configuration.
 const MAX_CONCURRENCY: usize = 2;
+
+/// The longest silence that a person waits through without asking what is wrong.
+const SUMMARY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads `[compaction]`.
 pub(super) fn compaction(
@@ -56,6 +65,7 @@ pub(super) fn compaction(
         failure_threshold: breaker.whole("failure_threshold").unwrap_or(FAILURE_THRESHOLD),
         cooldown: breaker.duration("cooldown").unwrap_or(COOLDOWN),
         max_concurrency: table.whole("max_concurrency").unwrap_or(MAX_CONCURRENCY),
+        summary_timeout: table.duration("summary_timeout").unwrap_or(SUMMARY_TIMEOUT),
     }
 }
 
@@ -71,7 +81,8 @@ fn preset(table: &Table, problems: &mut Problems) -> Preset {
         }
     }
     let known = preset.constants();
-    for entry in &table.0 {
+    let gain = table.section("circuit_breaker").get(HEADROOM_GAIN);
+    for entry in table.0.iter().chain(gain) {
         let key = entry.key.as_str();
         if OWN_KEYS.contains(&key) {
             continue;
@@ -106,9 +117,10 @@ mod tests {
         let constants: BTreeSet<String> = presets
             .flat_map(|preset| preset.constants().into_iter().map(|(name, _)| name))
             .collect();
-        let keys: BTreeSet<String> = CONSTANTS.iter().map(|field| field.key.to_owned()).collect();
+        let keys = CONSTANTS.iter().map(|field| field.key).chain([HEADROOM_GAIN]);
+        let keys: BTreeSet<String> = keys.map(str::to_owned).collect();
         assert_eq!(constants, keys);
-        assert_eq!(keys.len(), CONSTANTS.len(), "each stands once");
+        assert_eq!(keys.len(), CONSTANTS.len() + 1, "each stands once");
     }
 
     #[test]

@@ -81,6 +81,8 @@ const TEXTS: Shape = Shape::List(&Shape::Text);
 const COUNT: Shape = Shape::Integer(1, u32::MAX as i64);
 /// Tokens: up to 2^40 keeps every sum far from overflow.
 const TOKENS: Shape = Shape::Integer(1, 1 << 40);
+/// A part of a whole.
+const SHARE: Shape = Shape::Number(0.0, 1.0);
 const PRICE: Shape = Shape::Number(0.0, 1e9);
 
 /// Keys that a profile, a variable or a flag cannot set: they decide how the file is read.

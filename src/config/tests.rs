@@ -234,7 +234,6 @@ fn what_is_documented_but_not_built() {
             &[
                 "15:10 not_built `compaction.preset = \"adaptive\"` is not available in this version \
              | available: `three-layer`, `four-layer` and `off`",
-                &format!("16:1 {}", later("compaction.trigger")),
             ],
         ),
         (

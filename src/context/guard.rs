@@ -48,9 +48,11 @@ pub fn make_fit(
 
 fn apply(view: &mut View, edit: Option<Edit>, edits: &mut Vec<ContextEdited>) {
     let Some(edit) = edit else { return };
-    let before_tokens = view.tokens();
-    if view.apply(&edit).is_ok() {
-        let after_tokens = view.tokens();
+    let mut after = view.clone();
+    // A rung that frees nothing hands over to the next.
+    if after.apply(&edit).is_ok() && after.chars() < view.chars() {
+        let (before_tokens, after_tokens) = (view.tokens(), after.tokens());
+        *view = after;
         let layer = GUARD_LAYER.to_owned();
         edits.push(ContextEdited { layer, edit, before_tokens, after_tokens });
     }

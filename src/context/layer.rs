@@ -127,6 +127,18 @@ impl<'a> Surroundings<'a> {
     pub fn tokens(&self, chars: usize) -> u64 {
         (chars as f64 * self.tokens_per_char) as u64
     }
+
+    /// The characters of the view that have this many tokens.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "windows are far below 2^52 tokens, and a token has a positive size"
+    )]
+    pub fn chars(&self, tokens: u64) -> usize {
+        (tokens as f64 / self.tokens_per_char) as usize
+    }
 }
 
 /// What a layer would do.

@@ -36,8 +36,18 @@ pub fn run_cheap_layers(
 
 /// Makes the view fit its window, whatever it holds; gives what was changed.
 pub fn run_guard(view: &mut View, preset: &Preset, around: &Surroundings<'_>) -> Vec<Change> {
+    shrink(view, preset, around, around.window.room())
+}
+
+/// Makes the view fit so many tokens without a model; gives what was changed.
+pub fn shrink(
+    view: &mut View,
+    preset: &Preset,
+    around: &Surroundings<'_>,
+    tokens: u64,
+) -> Vec<Change> {
     let Some(guard) = &preset.guard else { return Vec::new() };
-    let edits = guard::make_fit(view, guard, around.window.room(), around.transcript);
+    let edits = guard::make_fit(view, guard, tokens, around.transcript);
     edits.into_iter().map(|edited| Change { edited, spills: Vec::new() }).collect()
 }
 
@@ -59,47 +69,39 @@ pub fn summary_due(
     around: &Surroundings<'_>,
     asked: Option<(CompactionTrigger, Option<String>)>,
 ) -> Option<(Summary, SummaryRequest)> {
-    let summary = preset.layers.iter().find_map(Layer::summary)?;
+    let summary = summary(preset)?;
     match (&preset.reactive, asked) {
         (Some(reactive), Some((CompactionTrigger::Reactive, focus))) => {
-            reactive.request(summary, view, focus)
+            reactive.request(summary, view, around, focus)
         }
         (_, asked) => Some((summary.clone(), summary.due(view, around, asked)?)),
     }
 }
 
-/// What is done before a request that was refused as too long is made again, beside the summary
-/// that was asked for. Gives what was changed.
-pub fn run_reactive(
-    view: &mut View,
-    preset: &Preset,
-    around: &Surroundings<'_>,
-    reaction: Reaction,
-) -> Vec<Change> {
-    let (Some(reactive), Some(summary)) =
-        (&preset.reactive, preset.layers.iter().find_map(Layer::summary))
-    else {
-        return Vec::new();
-    };
-    let mut changes = Vec::new();
-    if reaction == Reaction::Unsummarised
-        && let Some(edit) = reactive.fallback(summary, view, around.transcript)
-    {
-        changes.extend(apply(view, reactive::NAME, edit.into()));
-    }
-    if let Some(proposal) = reactive.shed(view, around) {
-        changes.extend(apply(view, reactive::NAME, proposal));
-    }
-    changes
+/// The layer of the preset that has summaries written, if it has one.
+#[must_use]
+pub fn summary(preset: &Preset) -> Option<&Summary> {
+    preset.layers.iter().find_map(Layer::summary)
 }
 
-/// What came of the summary that a refused request asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reaction {
-    /// It was put into the view.
-    Summarised,
-    /// There is none.
-    Unsummarised,
+/// What is done about a request that was refused as too long and for which no summary can be had;
+/// gives what was changed.
+pub fn run_reactive(view: &mut View, preset: &Preset, around: &Surroundings<'_>) -> Vec<Change> {
+    let (Some(reactive), Some(summary)) = (&preset.reactive, summary(preset)) else {
+        return Vec::new();
+    };
+    let fallback = reactive.fallback(summary, view, around.transcript);
+    let trimmed = fallback.and_then(|edit| apply(view, reactive::NAME, edit.into()));
+    let shed = shed(view, preset, around, 0);
+    trimmed.into_iter().chain(shed).collect()
+}
+
+/// Stores the largest results from a message on, as the preset does when a request was refused;
+/// gives what was changed.
+pub fn shed(view: &mut View, preset: &Preset, around: &Surroundings<'_>, from: u64) -> Vec<Change> {
+    let reactive = preset.reactive.as_ref();
+    let proposal = reactive.and_then(|reactive| reactive.shed(view, around, from));
+    proposal.and_then(|proposal| apply(view, reactive::NAME, proposal)).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -195,7 +197,10 @@ mod tests {
         assert!(layer.limit.is_over(&view, &around()));
         let request = due(&view, None).expect("due");
         assert_eq!((request.from, request.to), (0, 15));
-        assert!(request.prompt.chars().count() < layer.summary_input_chars + 400);
+        let [text] = &request.parts(usize::MAX)[..] else { panic!("one part") };
+        assert!(
+            request.prompt(text, None).chars().count() < layer.reading.summary_input_chars + 400
+        );
         let edit = layer.edit(&view, request.from, request.to, "t.jsonl", "done so far");
         view.apply(&edit).expect("applies");
         let messages: Vec<Message> =
@@ -216,10 +221,11 @@ mod tests {
     fn a_large_unread_tail_is_not_summarised_again_and_again() {
         let mut view = View::default();
         view.push(Json::encode(&Message::user("the goal"))).expect("a message");
-        exchange(&mut view, 0, &[300_000]);
+        exchange(&mut view, 0, &[100]);
+        exchange(&mut view, 1, &[300_000]);
         assert!(due(&view, None).is_none());
         let asked = Some((CompactionTrigger::Manual, Some("names".to_owned())));
         let request = due(&view, asked).expect("asked for");
-        assert!(request.prompt.contains("preserving details about: names."));
+        assert!(request.instruction.ends_with("preserving details about: names."));
     }
 }

@@ -63,6 +63,27 @@ pub fn batch_end(slots: &[&Slot], count: usize) -> usize {
     end
 }
 
+/// An earlier end of a range that ends at `to`, so that the newest exchanges before it stay, as far
+/// as they have at most `chars` characters together with what stands behind; `None` when that
+/// leaves nothing to cover.
+#[must_use]
+pub fn before_tail(view: &View, to: u64, chars: usize) -> Option<u64> {
+    let behind: usize =
+        view.slots().rev().take_while(|slot| slot.from >= to).map(|slot| slot.entry.chars).sum();
+    let mut left = chars.checked_sub(behind)?;
+    let mut end = to;
+    let mut slots = view.slots().rev().skip_while(|slot| slot.to > to).peekable();
+    while let Some(slot) = slots.next() {
+        let Some(less) = left.checked_sub(slot.entry.chars) else { break };
+        left = less;
+        // A range ends before an assistant's message: what answers its calls stays with them.
+        if slot.entry.role == Role::Assistant && slot.to > slot.from && slots.peek().is_some() {
+            end = slot.from;
+        }
+    }
+    (end > 0).then_some(end)
+}
+
 /// The edit that puts `with` in the place of a range. The active request stays word for word, as
 /// the last of it, when it stands in the range; an assistant speaks after a user only.
 #[must_use]

@@ -76,6 +76,15 @@ pub enum Standing {
     Instead,
 }
 
+/// What stood in a range of the view at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The latest serial: whatever changes an entry gives it a later one.
+    latest: u64,
+    /// How many places there were: whatever takes one away changes this.
+    slots: usize,
+}
+
 /// A tool result that still stands in the view, in full or as a preview, and may be cleared.
 #[derive(Clone, Debug)]
 pub struct Clearable {
@@ -197,6 +206,17 @@ impl View {
     /// The places whose messages all lie in a range, oldest first.
     pub fn covered(&self, from: u64, to: u64) -> impl DoubleEndedIterator<Item = &Slot> {
         self.slots.iter().filter(move |slot| slot.from >= from && slot.to <= to)
+    }
+
+    /// What stands in a range now: equal to what was noted before as long as nothing in it changed.
+    #[must_use]
+    pub fn version_of(&self, from: u64, to: u64) -> Version {
+        let (mut latest, mut slots) = (0, 0);
+        for slot in self.covered(from, to) {
+            latest = slot.serial.max(latest);
+            slots += 1;
+        }
+        Version { latest, slots }
     }
 
     /// The block that joins the system prompt, if an edit added one.
@@ -406,6 +426,35 @@ mod tests {
         assert_eq!(covers, [(0, 5), (5, 5), (5, 6), (6, 7)]);
         assert_eq!(view.clearable().len(), 1);
         assert_eq!(view.next_message(), 7);
+    }
+
+    #[test]
+    fn a_range_has_another_version_once_anything_in_it_changed() {
+        let clear = |message: u64| Edit::ClearResults {
+            results: vec![ClearedResult {
+                message,
+                tool_use_id: (message / 2 - 1).to_string(),
+                text: "cleared".to_owned(),
+                stored: None,
+                kept_chars: 0,
+            }],
+        };
+        let with = |text: &str| vec![Json::encode(&Message::user(text))];
+        let noted = conversation().version_of(0, 5);
+        let changed = |edit: &Edit| {
+            let mut view = conversation();
+            view.apply(edit).expect("applies");
+            view.version_of(0, 5) != noted
+        };
+        assert!(changed(&clear(2)) && changed(&clear(4)));
+        assert!(changed(&Edit::Replace { from: 0, to: 3, with: with("summary") }));
+        assert!(changed(&Edit::Replace { from: 1, to: 3, with: Vec::new() }));
+        assert!(changed(&Edit::Replace { from: 3, to: 7, with: with("across its end") }));
+        assert!(changed(&Edit::Window { to: 1, system: "s".to_owned() }));
+        assert!(!changed(&clear(6)), "what stands behind it does not matter");
+        let mut grown = conversation();
+        grown.push(call("9")).expect("a message");
+        assert_eq!(grown.version_of(0, 5), noted);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The keys of `[compaction]`: its own, and the constants of the presets.
 
-use super::{COUNT, Field, Shape, TEXTS, TOKENS, key, later};
+use super::{COUNT, Field, SHARE, Shape, TEXTS, TOKENS, key, later};
 
 /// The presets that are built, and those that are not.
 pub(in crate::config) const PRESETS: [&str; 3] = ["three-layer", "four-layer", "off"];
@@ -10,31 +10,36 @@ const LATER_PRESETS: [&str; 3] = ["adaptive", "production", "turn-window"];
 const ANY: Shape = Shape::Integer(0, 1 << 40);
 
 /// The keys that are no constants of a preset.
-const OWN: [Field; 10] = [
+const OWN: [Field; 8] = [
     key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
     key("model", Shape::Text),
-    later("trigger"),
-    later("soft_trigger"),
-    later("target"),
     later("pin"),
     later("prompt_file"),
     key("keep_recent_results", ANY),
     key("max_concurrency", COUNT),
+    key("summary_timeout", Shape::Time),
     key(
         "circuit_breaker",
         Shape::Table(&[
             key("failure_threshold", COUNT),
             key("cooldown", Shape::Pause),
-            later("min_headroom_gain"),
+            key("min_headroom_gain", SHARE),
         ]),
     ),
 ];
 
 /// The constants of the presets, each by the name that it has there.
-pub(in crate::config) const CONSTANTS: [Field; 34] = [
+pub(in crate::config) const CONSTANTS: [Field; 43] = [
     // When something is done.
     key("threshold", TOKENS),
     key("threshold_chars", TOKENS),
+    key("trigger", SHARE),
+    key("soft_trigger", SHARE),
+    key("target", SHARE),
+    key("summary_spacing", COUNT),
+    key("refill_limit", COUNT),
+    key("on_refill", Shape::Word(&["digest", "stop"], &[])),
+    key("reactive_retries", Shape::Integer(0, 16)),
     // Budget, and what stands in the place of a stored result.
     key("batch_budget_chars", ANY),
     key("persist_min_chars", ANY),
@@ -62,6 +67,8 @@ pub(in crate::config) const CONSTANTS: [Field; 34] = [
     key("summary_focus", Shape::Text),
     key("summary_text", Shape::Text),
     key("summary_reply", Shape::Text),
+    key("summary_input", Shape::Word(&["alone", "same_prefix"], &[])),
+    key("summary_quote", Shape::Word(&["bare", "json", "lines"], &[])),
     // Reactive.
     key("reactive_tail", ANY),
     key("reactive_input", Shape::Word(&["all", "replaced"], &[])),

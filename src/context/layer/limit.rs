@@ -38,13 +38,13 @@ impl Limit {
         }
     }
 
-    /// The limit in characters.
+    /// The limit in tokens.
     #[must_use]
-    pub fn chars(&self, around: &Surroundings<'_>) -> u64 {
+    pub fn tokens(&self, around: &Surroundings<'_>) -> u64 {
         let _ = around;
         match self {
-            Self::Tokens { threshold } => threshold.saturating_mul(CHARS_PER_TOKEN),
-            Self::Chars { threshold_chars } => *threshold_chars,
+            Self::Tokens { threshold } => *threshold,
+            Self::Chars { threshold_chars } => threshold_chars / CHARS_PER_TOKEN,
         }
     }
 }

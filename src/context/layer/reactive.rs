@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::persist::{Persist, candidates, proposal};
-use super::summary::{Summary, SummaryRequest};
+use super::summary::{Covered, Quote, Summary, SummaryRequest};
 use super::{Proposal, Surroundings};
 use crate::context::range;
 use crate::context::view::{Slot, View};
@@ -59,6 +59,7 @@ impl Reactive {
         &self,
         summary: &Summary,
         view: &View,
+        around: &Surroundings<'_>,
         focus: Option<String>,
     ) -> Option<(Summary, SummaryRequest)> {
         let (from, to) = self.range(view)?;
@@ -66,8 +67,9 @@ impl Reactive {
             ReactiveInput::All => view.next_message(),
             ReactiveInput::Replaced => to,
         };
-        let request =
-            summary.request(view, CompactionTrigger::Reactive, focus, (from, to), reads_to);
+        let covered = Covered { from, to, reads_to };
+        let trigger = CompactionTrigger::Reactive;
+        let request = summary.request(view, around, trigger, focus, covered);
         Some((self.summary(summary), request))
     }
 
@@ -75,12 +77,13 @@ impl Reactive {
     #[must_use]
     pub fn fallback(&self, summary: &Summary, view: &View, path: &str) -> Option<Edit> {
         let (from, to) = self.range(view)?;
-        Some(self.summary(summary).edit(view, from, to, path, &self.reactive_fallback))
+        let plain = Summary { summary_quote: Quote::Bare, ..self.summary(summary) };
+        Some(plain.edit(view, from, to, path, &self.reactive_fallback))
     }
 
-    /// Stores the largest results.
+    /// Stores the largest results of the messages from this one on.
     #[must_use]
-    pub fn shed(&self, view: &View, around: &Surroundings<'_>) -> Option<Proposal> {
+    pub fn shed(&self, view: &View, around: &Surroundings<'_>, from: u64) -> Option<Proposal> {
         let mut excess = match self.reactive_shed {
             ReactiveShed::Largest if view.slots().len() > self.reactive_tail => return None,
             ReactiveShed::Largest => 1,
@@ -89,7 +92,8 @@ impl Reactive {
                 (around.tokens(view.chars()).saturating_sub(half)) as usize
             }
         };
-        let mut all: Vec<_> = view.slots().flat_map(|slot| candidates(view, slot)).collect();
+        let slots = view.slots().filter(|slot| slot.from >= from);
+        let mut all: Vec<_> = slots.flat_map(|slot| candidates(view, slot)).collect();
         all.sort_by_key(|candidate| std::cmp::Reverse(candidate.chars));
         let mut chosen = Vec::new();
         for candidate in all {

@@ -4,7 +4,7 @@ use super::reactive::ReactiveShed;
 use super::snip::SnipCount;
 use super::*;
 use crate::context::CompactionTrigger;
-use crate::context::pipeline::{self, Change, Reaction};
+use crate::context::pipeline::{self, Change};
 use crate::context::preset::Preset;
 use crate::context::testing::{assert_sendable, sent};
 use crate::context::view::View;
@@ -313,7 +313,7 @@ fn fifty_thousand_characters_are_not_over_the_limit() {
     let due = |view: &View| pipeline::summary_due(view, &preset, &around(), None);
     assert!(due(&sized(50_000)).is_none());
     let (layer, request) = due(&sized(50_001)).expect("due");
-    assert!(request.prompt.contains("user constraints"));
+    assert!(request.instruction.contains("user constraints"));
     let mut view = sized(50_001);
     let edit = layer.edit(&view, request.from, request.to, "t.jsonl", "all {path} is well");
     view.apply(&edit).expect("applies");
@@ -354,13 +354,13 @@ fn a_refused_request_keeps_its_last_five_messages() {
     let (layer, request) = refused(&view, &preset).expect("due");
     // 13 messages: the last five begin at a result (8), and so at its call.
     assert_eq!((request.from, request.to), (0, 7));
-    assert!(request.prompt.contains("\"5.0\""), "the summariser reads all");
+    assert!(request.parts(usize::MAX)[0].contains("\"5.0\""), "the summariser reads all");
     let edit = layer.edit(&view, request.from, request.to, "t.jsonl", "so far");
     view.apply(&edit).expect("applies");
     assert_sendable(&view);
     assert_eq!(messages(&view)[0].text(), "[Reactive compact]\n\nso far\nthe goal");
     assert_eq!(messages(&view).len(), 7);
-    let changes = pipeline::run_reactive(&mut view, &preset, &around(), Reaction::Summarised);
+    let changes = pipeline::shed(&mut view, &preset, &around(), 7);
     assert!(changes.is_empty(), "there was enough to summarise");
 }
 
@@ -371,7 +371,7 @@ fn without_a_summary_a_note_takes_its_place() {
     for turn in 0..6 {
         exchange(&mut view, turn, &[50]);
     }
-    let changes = pipeline::run_reactive(&mut view, &preset, &around(), Reaction::Unsummarised);
+    let changes = pipeline::run_reactive(&mut view, &preset, &around());
     assert_eq!(layers(&changes), ["reactive"]);
     assert_sendable(&view);
     let note = "[Reactive compact]\n\nEarlier conversation was trimmed after a prompt-too-long \
@@ -388,7 +388,7 @@ fn few_messages_are_summarised_and_the_largest_result_is_stored() {
     exchange(&mut view, 1, &[100_000, 20]);
     let (_, request) = refused(&view, &preset).expect("due");
     assert_eq!((request.from, request.to), (0, 3));
-    let changes = pipeline::run_reactive(&mut view, &preset, &around(), Reaction::Unsummarised);
+    let changes = pipeline::run_reactive(&mut view, &preset, &around());
     assert_eq!(layers(&changes), ["reactive", "reactive"]);
     assert_sendable(&view);
     let whole = letter(100_000).repeat(100_000);
@@ -397,7 +397,7 @@ fn few_messages_are_summarised_and_the_largest_result_is_stored() {
     // One message alone has nothing to give.
     let mut view = begun("the goal");
     assert!(refused(&view, &preset).is_none());
-    let changes = pipeline::run_reactive(&mut view, &preset, &around(), Reaction::Unsummarised);
+    let changes = pipeline::run_reactive(&mut view, &preset, &around());
     assert!(changes.is_empty());
 }
 
@@ -409,7 +409,7 @@ fn results_can_be_stored_until_half_the_room_is_free() {
     for turn in 0..2 {
         exchange(&mut view, turn, &[300_000, 200_000, 150_000]);
     }
-    pipeline::run_reactive(&mut view, &preset, &around(), Reaction::Summarised);
+    pipeline::shed(&mut view, &preset, &around(), 0);
     assert_sendable(&view);
     assert!(around().tokens(view.chars()) <= 96_000, "{}", view.chars());
     assert!(view.chars() > 150_000, "no more than that");

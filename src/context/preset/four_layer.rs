@@ -6,6 +6,7 @@ use crate::context::layer::micro::KeepUnit;
 use crate::context::layer::persist::Persist;
 use crate::context::layer::reactive::{Reactive, ReactiveInput, ReactiveShed};
 use crate::context::layer::snip::SnipCount;
+use crate::context::layer::summary::{Pace, Quote, Reading, SummaryInput};
 use crate::context::layer::{Budget, Layer, Micro, Snip, Summary};
 
 /// What the summariser is told.
@@ -46,9 +47,14 @@ impl Preset {
                 }),
                 Layer::Summary(Summary {
                     limit: Limit::Chars { threshold_chars: 50_000 },
-                    summary_input_chars: 80_000,
-                    summary_head_chars: 20_000,
-                    summary_cut: three_layer::CUT.to_owned(),
+                    reading: Reading {
+                        summary_input_chars: 80_000,
+                        summary_head_chars: 20_000,
+                        summary_cut: three_layer::CUT.to_owned(),
+                    },
+                    summary_input: SummaryInput::Alone,
+                    summary_quote: Quote::Bare,
+                    pace: Pace::default(),
                     summary_max_tokens: 2_000,
                     summary_system: String::new(),
                     summary_prompt: PROMPT.to_owned(),

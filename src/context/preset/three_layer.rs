@@ -3,6 +3,7 @@
 use super::{CompactTool, Preset};
 use crate::context::layer::limit::Limit;
 use crate::context::layer::micro::KeepUnit;
+use crate::context::layer::summary::{Pace, Quote, Reading, SummaryInput};
 use crate::context::layer::{Layer, Micro, Summary};
 
 /// What the summariser is told.
@@ -32,9 +33,14 @@ impl Preset {
                 }),
                 Layer::Summary(Summary {
                     limit: Limit::Tokens { threshold: 50_000 },
-                    summary_input_chars: 80_000,
-                    summary_head_chars: 20_000,
-                    summary_cut: CUT.to_owned(),
+                    reading: Reading {
+                        summary_input_chars: 80_000,
+                        summary_head_chars: 20_000,
+                        summary_cut: CUT.to_owned(),
+                    },
+                    summary_input: SummaryInput::Alone,
+                    summary_quote: Quote::Bare,
+                    pace: Pace::default(),
                     summary_max_tokens: 2_000,
                     summary_system: String::new(),
                     summary_prompt: PROMPT.to_owned(),

@@ -1,0 +1,159 @@
+//! The steps that make a view smaller by a summary: asked for, written, applied or dropped.
+//!
+//! Runs in an agent's step, or beside its steps: then the summary is announced with a turn, written
+//! while the agent goes on, and held against the view at a later turn boundary.
+
+use tokio::sync::oneshot;
+
+use super::agent_steps::{StepResult, settled};
+use super::compactor::{self, NoSummary, Source, SummaryError};
+use super::step::{StepContext, StepError};
+use crate::context::layer::summary::{self, Summary, SummaryRequest};
+use crate::context::pipeline::Change;
+use crate::context::view::{Version, View};
+use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested, Spent};
+use crate::event::Event;
+
+/// A summary that is to be written and applied.
+#[derive(Debug)]
+pub struct Compaction {
+    /// What the cheap layers changed before.
+    pub changes: Vec<Change>,
+    /// The layer that asks for it.
+    pub layer: Summary,
+    /// What is asked.
+    pub due: SummaryRequest,
+    /// The view that it is for.
+    pub view: View,
+    /// Who writes it.
+    pub source: Source,
+}
+
+/// A summary that is announced with a turn.
+#[derive(Debug)]
+pub struct Announcement {
+    /// The announcement.
+    pub requested: CompactionRequested,
+    /// Where the writing waits until the announcement is durable.
+    pub durable: oneshot::Sender<()>,
+}
+
+/// What a summary covers: what it is held against before it is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Covered {
+    /// The first message covered.
+    pub from: u64,
+    /// The first message not covered.
+    pub to: u64,
+    /// What stood there when it was asked for.
+    pub version: Version,
+    /// The characters that must be freed.
+    pub least_gain: usize,
+}
+
+impl Covered {
+    /// What this summary is to cover.
+    #[must_use]
+    pub fn by(due: &SummaryRequest) -> Self {
+        let SummaryRequest { from, to, version, least_gain, .. } = *due;
+        Self { from, to, version, least_gain }
+    }
+}
+
+/// A summary, or why there is none.
+pub type Answer = Result<compactor::Summary, NoSummary>;
+
+/// The event that announces a summary.
+#[must_use]
+pub fn announced(due: &SummaryRequest) -> CompactionRequested {
+    let (trigger, from, to) = (due.trigger, due.from, due.to);
+    CompactionRequested { trigger, from, to, focus: due.focus.clone() }
+}
+
+/// Has a summary written and records the edit that it makes, or why there is none.
+pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
+    let Compaction { changes, layer, due, view, source } = compaction;
+    let mut before = settled(&context, changes).await?;
+    before.push(announced(&due).into());
+    let mut records = context.record(before).await?;
+    let covered = Covered::by(&due);
+    let answer = tokio::select! {
+        () = context.cancel.cancelled() => return Err(StepError::Cancelled),
+        answer = write(&context, due, source) => answer,
+    };
+    records.extend(apply(context, layer, covered, answer, view).await?);
+    Ok(records)
+}
+
+/// Has a summary written once its announcement is durable. It changes nothing: what comes of it is
+/// decided at a turn boundary.
+pub async fn prepare(
+    context: StepContext,
+    durable: oneshot::Receiver<()>,
+    due: SummaryRequest,
+    source: Source,
+) -> Answer {
+    if durable.await.is_err() {
+        return Err(SummaryError::Gone.into());
+    }
+    write(&context, due, source).await
+}
+
+async fn write(context: &StepContext, due: SummaryRequest, source: Source) -> Answer {
+    compactor::summarise(&context.services, context.agent.clone(), due, source).await
+}
+
+/// Records the edit that a summary makes of the view as it is now, or why it makes none.
+pub async fn apply(
+    context: StepContext,
+    layer: Summary,
+    covered: Covered,
+    answer: Answer,
+    view: View,
+) -> StepResult {
+    let event = match answer {
+        Ok(summary) => conclusion(&context, &layer, covered, summary, &view),
+        Err(NoSummary { error: SummaryError::Journal(error), .. }) => return Err(error.into()),
+        Err(NoSummary { error, spent }) => failed(&error, spent),
+    };
+    Ok(context.record([event]).await?)
+}
+
+/// What a summary comes to: nothing, where what it covers has changed or the view would not shrink.
+fn conclusion(
+    context: &StepContext,
+    layer: &Summary,
+    covered: Covered,
+    summary: compactor::Summary,
+    view: &View,
+) -> Event {
+    let Covered { from, to, version, least_gain } = covered;
+    let compactor::Summary { text, spent } = summary;
+    if view.version_of(from, to) != version {
+        return failed(&SummaryError::Stale, Some(spent));
+    }
+    let path = context.services.transcript(&context.agent);
+    let edit = layer.edit(view, from, to, &path.to_string_lossy(), &text);
+    let mut after = view.clone();
+    if let Err(error) = after.apply(&edit) {
+        return failed(&SummaryError::Crashed(error.to_string()), Some(spent));
+    }
+    if after.chars() + least_gain > view.chars() {
+        return failed(&SummaryError::FreesTooLittle, Some(spent));
+    }
+    CompactionFinished {
+        layer: summary::NAME.to_owned(),
+        edit,
+        before_tokens: view.tokens(),
+        after_tokens: after.tokens(),
+        model: spent.model,
+        usage: spent.usage,
+        cost_usd: spent.cost_usd,
+    }
+    .into()
+}
+
+/// The event that says why there is no summary, and what it cost all the same.
+pub fn failed(error: &SummaryError, spent: Option<Spent>) -> Event {
+    CompactionFailed { reason: error.to_string(), spent }.into()
+}
