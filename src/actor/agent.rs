@@ -421,6 +421,7 @@ impl Agent {
             },
             tokens_per_char: TOKENS_PER_CHAR,
             price: spec.price.and_then(|price| price.relative()).unwrap_or_default(),
+            idle: std::time::Duration::ZERO,
         };
         Some(work(state.machine.view_mut(), &around))
     }

@@ -4,8 +4,13 @@
 //! never applies one. What it may know besides the view is in [`Surroundings`].
 
 pub mod budget;
+pub mod clear;
+pub mod collapse;
+pub mod fit;
+pub mod idle;
 pub mod limit;
 pub mod micro;
+pub mod notes;
 pub mod persist;
 pub mod reactive;
 pub mod snip;
@@ -14,10 +19,17 @@ pub mod template;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 pub use self::budget::Budget;
+pub use self::clear::Clear;
+pub use self::collapse::Collapse;
+pub use self::fit::Fit;
+pub use self::idle::Idle;
 pub use self::micro::Micro;
+pub use self::notes::Notes;
 pub use self::snip::Snip;
 pub use self::summary::Summary;
 use super::Edit;
@@ -35,6 +47,16 @@ pub enum Layer {
     Snip(Snip),
     /// Clears old tool results.
     Micro(Micro),
+    /// Clears old tool results in batches, when the view is too large.
+    Clear(Clear),
+    /// Clears old tool results after a long pause.
+    Idle(Idle),
+    /// Shortens results to previews, when the view is still too large.
+    Fit(Fit),
+    /// Folds closed spans into short entries.
+    Collapse(Collapse),
+    /// Uses the agent's own notes as a summary.
+    Notes(Notes),
     /// Replaces the older part by a summary that a model writes.
     Summary(Summary),
 }
@@ -47,20 +69,31 @@ impl Layer {
             Self::Budget(_) => budget::NAME,
             Self::Snip(_) => snip::NAME,
             Self::Micro(_) => micro::NAME,
+            Self::Clear(_) => clear::NAME,
+            Self::Idle(_) => idle::NAME,
+            Self::Fit(_) => fit::NAME,
+            Self::Collapse(_) => collapse::NAME,
+            Self::Notes(_) => notes::NAME,
             Self::Summary(_) => summary::NAME,
         }
     }
 
-    /// What it would change now, if anything. A summary is not proposed here: a model has to write
-    /// it first (see [`super::pipeline::summary_due`]).
+    /// What it would change now. A summary is not proposed here: a model has to write it first (see
+    /// [`super::pipeline::summary_due`]).
     #[must_use]
-    pub fn propose(&self, view: &mut View, around: &Surroundings<'_>) -> Option<Proposal> {
-        match self {
+    pub fn propose(&self, view: &mut View, around: &Surroundings<'_>) -> Vec<Proposal> {
+        let proposal = match self {
+            Self::Collapse(collapse) => return collapse.propose(view, around),
             Self::Budget(budget) => budget.propose(view, around),
             Self::Snip(snip) => snip.propose(view, around),
             Self::Micro(micro) => micro.propose(view),
+            Self::Clear(clear) => clear.propose(view, around),
+            Self::Idle(idle) => idle.propose(view, around),
+            Self::Fit(fit) => fit.propose(view, around),
+            Self::Notes(notes) => notes.propose(view, around),
             Self::Summary(_) => None,
-        }
+        };
+        proposal.into_iter().collect()
     }
 
     /// The summary that it may ask for.
@@ -68,7 +101,14 @@ impl Layer {
     pub fn summary(&self) -> Option<&Summary> {
         match self {
             Self::Summary(summary) => Some(summary),
-            Self::Budget(_) | Self::Snip(_) | Self::Micro(_) => None,
+            Self::Budget(_)
+            | Self::Snip(_)
+            | Self::Micro(_)
+            | Self::Clear(_)
+            | Self::Idle(_)
+            | Self::Fit(_)
+            | Self::Collapse(_)
+            | Self::Notes(_) => None,
         }
     }
 }
@@ -87,6 +127,8 @@ pub struct Surroundings<'a> {
     pub tokens_per_char: f64,
     /// What tokens cost.
     pub price: RelativePrice,
+    /// How long ago the last request was made.
+    pub idle: Duration,
 }
 
 /// The window of a model, in tokens.
@@ -109,11 +151,18 @@ impl Window {
 }
 
 impl<'a> Surroundings<'a> {
+    /// Where a stored result stands.
+    #[must_use]
+    pub fn path_of(&self, stored: &Stored) -> String {
+        format!("{}/{}", self.results.trim_end_matches('/'), stored.hash)
+    }
+
     /// Surroundings with the documented estimate of four characters a token and the default prices.
     #[must_use]
     pub fn new(transcript: &'a str, results: &'a str, window: Window) -> Self {
         let price = RelativePrice::default();
-        Self { transcript, results, window, tokens_per_char: 0.25, price }
+        let idle = Duration::ZERO;
+        Self { transcript, results, window, tokens_per_char: 0.25, price, idle }
     }
 
     /// The size of this many characters of the view, in tokens.
@@ -171,11 +220,5 @@ impl Spill {
     pub fn of(text: String) -> Self {
         let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
         Self { stored: Stored { hash, bytes: text.len() as u64 }, text }
-    }
-
-    /// Where it will stand.
-    #[must_use]
-    pub fn path(&self, around: &Surroundings<'_>) -> String {
-        format!("{}/{}", around.results.trim_end_matches('/'), self.stored.hash)
     }
 }

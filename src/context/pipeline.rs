@@ -27,7 +27,7 @@ pub fn run_cheap_layers(
 ) -> Vec<Change> {
     let mut changes = Vec::new();
     for layer in &preset.layers {
-        if let Some(proposal) = layer.propose(view, around) {
+        for proposal in layer.propose(view, around) {
             changes.extend(apply(view, layer.name(), proposal));
         }
     }

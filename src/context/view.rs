@@ -98,6 +98,8 @@ pub struct Clearable {
     pub chars: Option<usize>,
     /// The stored whole, when what stands in the view is a preview of it.
     pub stored: Option<Stored>,
+    /// How many characters of the whole that preview has.
+    pub kept_chars: u64,
 }
 
 /// The view of one agent's conversation.
@@ -271,6 +273,18 @@ impl View {
         self.next_message
     }
 
+    /// Where a message of the conversation stands, as itself.
+    #[must_use]
+    pub fn slot_of(&self, message: u64) -> Option<&Slot> {
+        self.place_of(message).map(|place| &self.slots[place])
+    }
+
+    fn place_of(&self, message: u64) -> Option<usize> {
+        let place = self.slots.partition_point(|slot| slot.to <= message);
+        let slot = self.slots.get(place)?;
+        (slot.from == message && slot.standing != Standing::Instead).then_some(place)
+    }
+
     fn serial(&mut self) -> u64 {
         self.next_serial += 1;
         self.next_serial
@@ -290,6 +304,7 @@ impl View {
                     ResultContent::Blocks(_) => None,
                 },
                 stored: None,
+                kept_chars: 0,
             });
         }
     }
@@ -304,6 +319,7 @@ impl View {
         if cleared.kept_chars > 0 {
             self.results[at].chars = Some(cleared.text.chars().count());
             self.results[at].stored.clone_from(&cleared.stored);
+            self.results[at].kept_chars = cleared.kept_chars;
         } else {
             self.results.remove(at);
             self.settled -= usize::from(at < self.settled);
@@ -312,9 +328,8 @@ impl View {
 
     fn clear(&mut self, cleared: &ClearedResult) -> Result<(), serde_json::Error> {
         self.note_cleared(cleared);
-        let place = self.slots.partition_point(|slot| slot.to <= cleared.message);
-        let found = self.slots.get(place);
-        let Some(slot) = found.filter(|slot| slot.from == cleared.message) else { return Ok(()) };
+        let Some(place) = self.place_of(cleared.message) else { return Ok(()) };
+        let slot = &self.slots[place];
         let mut message: Message = slot.entry.json.decode()?;
         for block in &mut message.content {
             if let Block::ToolResult(result) = block

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::template::fill;
 use super::{Proposal, Spill, Surroundings};
-use crate::context::view::{Slot, View};
+use crate::context::view::{Clearable, Slot, View};
 use crate::context::{ClearedResult, Edit};
-use crate::message::{Message, ResultContent};
+use crate::message::{Block, Message, ResultContent};
+use crate::output::Stored;
 
 /// What stands in the place of a result that was stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,50 +21,72 @@ pub struct Persist {
     pub persisted_text: String,
 }
 
-/// A tool result in the view that may be stored.
+/// A tool result in the view that may be stored, or shortened when it is.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     message: u64,
-    tool_use_id: String,
+    /// The call that it answers.
+    pub tool_use_id: String,
     text: String,
     /// Its size in characters.
     pub chars: usize,
+    /// The stored whole, and how many characters of it stand in the text.
+    preview_of: Option<(Stored, usize)>,
 }
 
-/// A result that is to be stored, and what stands in its place.
+/// A result that is stored, and what stands in its place.
 #[derive(Clone, Debug)]
 pub struct Persisted {
     cleared: ClearedResult,
-    spill: Spill,
+    spill: Option<Spill>,
     /// How many characters shorter the view's text becomes.
     pub freed: usize,
 }
 
-/// The plain-text results of a message that are not stored yet, largest first.
+/// The plain-text results of a message, largest first.
 #[must_use]
 pub fn candidates(view: &View, slot: &Slot) -> Vec<Candidate> {
     let Ok(message) = slot.entry.json.decode::<Message>() else { return Vec::new() };
-    let stored = |id: &str| {
-        let mut own = view.results().filter(|result| result.message == slot.from);
-        own.any(|result| result.stored.is_some() && result.tool_use_id == id)
-    };
+    let own = |result: &&Clearable| result.message == slot.from;
+    let known: Vec<_> =
+        view.results().skip_while(|r| r.message < slot.from).take_while(own).collect();
     let texts = message.content.into_iter().filter_map(|block| match block {
-        crate::message::Block::ToolResult(result) if !stored(&result.tool_use_id) => {
+        Block::ToolResult(result) => {
             let ResultContent::Text(text) = result.content else { return None };
-            let chars = text.chars().count();
-            let (message, tool_use_id) = (slot.from, result.tool_use_id);
-            Some(Candidate { message, tool_use_id, text, chars })
+            let (chars, tool_use_id) = (text.chars().count(), result.tool_use_id);
+            let known = known.iter().find(|known| known.tool_use_id == tool_use_id);
+            let preview_of = known.and_then(|known| {
+                Some((known.stored.clone()?, usize::try_from(known.kept_chars).ok()?))
+            });
+            Some(Candidate { message: slot.from, tool_use_id, text, chars, preview_of })
         }
-        _ => None,
+        Block::Text(_) | Block::ToolUse(_) | Block::Other(_) => None,
     });
     let mut all: Vec<_> = texts.collect();
     all.sort_by_key(|candidate| std::cmp::Reverse(candidate.chars));
     all
 }
 
+/// The plain-text results of the view from a message on, largest first.
+#[must_use]
+pub fn largest(view: &View, from: u64) -> Vec<Candidate> {
+    let slots = view.slots().filter(|slot| slot.from >= from && !slot.entry.answers.is_empty());
+    let mut all: Vec<_> = slots.flat_map(|slot| candidates(view, slot)).collect();
+    all.sort_by_key(|candidate| std::cmp::Reverse(candidate.chars));
+    all
+}
+
+impl Candidate {
+    /// The text of one that is not stored yet.
+    #[must_use]
+    pub fn into_whole(self) -> Option<String> {
+        self.preview_of.is_none().then_some(self.text)
+    }
+}
+
 impl Persist {
     /// What becomes of a result, with a preview of at most so many characters; `None` when the text
-    /// would be no shorter.
+    /// would be no shorter. What is stored already is shortened only.
     #[must_use]
     pub fn persisted(
         &self,
@@ -71,21 +94,45 @@ impl Persist {
         preview_chars: usize,
         around: &Surroundings<'_>,
     ) -> Option<Persisted> {
-        let spill = Spill::of(candidate.text.clone());
-        let preview: String = candidate.text.chars().take(preview_chars).collect();
-        let kept_chars = preview.chars().count() as u64;
-        let path = spill.path(around);
-        let text = fill(&self.persisted_text, &[("path", &path), ("preview", &preview)]);
+        let (stored, spill, beginning) = match &candidate.preview_of {
+            Some((stored, kept)) => {
+                let beginning = self.preview(&candidate.text, stored, around)?;
+                (stored.clone(), None, first(beginning, *kept))
+            }
+            None => {
+                let spill = Spill::of(candidate.text.clone());
+                (spill.stored.clone(), Some(spill), candidate.text.as_str())
+            }
+        };
+        let preview = first(beginning, preview_chars);
+        let path = around.path_of(&stored);
+        let text = fill(&self.persisted_text, &[("path", &path), ("preview", preview)]);
         let freed = candidate.chars.checked_sub(text.chars().count()).filter(|freed| *freed > 0)?;
         let cleared = ClearedResult {
             message: candidate.message,
             tool_use_id: candidate.tool_use_id.clone(),
             text,
-            stored: Some(spill.stored.clone()),
-            kept_chars,
+            stored: Some(stored),
+            kept_chars: preview.chars().count() as u64,
         };
         Some(Persisted { cleared, spill, freed })
     }
+
+    /// What stands behind the opening of a text of ours; that it is ours is known.
+    fn preview<'a>(
+        &self,
+        text: &'a str,
+        stored: &Stored,
+        around: &Surroundings<'_>,
+    ) -> Option<&'a str> {
+        let opening = self.persisted_text.split("{preview}").next()?;
+        text.strip_prefix(&fill(opening, &[("path", &around.path_of(stored))]))
+    }
+}
+
+/// The first characters of a text.
+fn first(text: &str, chars: usize) -> &str {
+    text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
 
 /// The proposal to store these results.
@@ -93,5 +140,6 @@ impl Persist {
 pub fn proposal(all: Vec<Persisted>) -> Option<Proposal> {
     let (results, spills): (Vec<_>, Vec<_>) =
         all.into_iter().map(|persisted| (persisted.cleared, persisted.spill)).unzip();
+    let spills = spills.into_iter().flatten().collect();
     (!results.is_empty()).then_some(Proposal { edit: Edit::ClearResults { results }, spills })
 }

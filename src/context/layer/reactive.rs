@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::persist::{Persist, candidates, proposal};
+use super::persist::{Persist, largest, proposal};
 use super::summary::{Covered, Quote, Summary, SummaryRequest};
 use super::{Proposal, Surroundings};
 use crate::context::range;
@@ -92,11 +92,8 @@ impl Reactive {
                 (around.tokens(view.chars()).saturating_sub(half)) as usize
             }
         };
-        let slots = view.slots().filter(|slot| slot.from >= from);
-        let mut all: Vec<_> = slots.flat_map(|slot| candidates(view, slot)).collect();
-        all.sort_by_key(|candidate| std::cmp::Reverse(candidate.chars));
         let mut chosen = Vec::new();
-        for candidate in all {
+        for candidate in largest(view, from) {
             if excess == 0 {
                 break;
             }

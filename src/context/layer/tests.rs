@@ -76,7 +76,7 @@ fn layers(changes: &[Change]) -> Vec<&str> {
 }
 
 fn persisted(text: &str, preview_chars: usize) -> String {
-    let path = Spill::of(text.to_owned()).path(&around());
+    let path = around().path_of(&Spill::of(text.to_owned()).stored);
     let preview: String = text.chars().take(preview_chars).collect();
     format!("<persisted-output>\nFull output: {path}\nPreview:\n{preview}\n</persisted-output>")
 }
