@@ -7,10 +7,13 @@ pub mod layer;
 pub mod pipeline;
 pub mod preset;
 pub mod range;
+pub mod record;
 pub mod view;
+pub mod words;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::record::Record;
 use crate::id::Name;
 use crate::message::{Json, Usage};
 use crate::output::Stored;
@@ -37,6 +40,8 @@ pub enum Edit {
         /// What stands in its place, in Anthropic form.
         with: Vec<Json>,
     },
+    /// A range of messages is replaced by a record of it; the active request stays, after it.
+    Record(Record),
     /// Everything before a message leaves; a text joins the system prompt as its last block.
     Window {
         /// The first message that stays.

@@ -33,6 +33,10 @@ use crate::turn_machine::{Machine, Step};
 /// too large by any.
 const MOST_CHARS_PER_TOKEN: usize = 16;
 
+/// How many characters of a message a token is taken to have: fewer than text and code have on
+/// average, so that an estimate is not too low.
+const CHARS_PER_TOKEN: f64 = 3.0;
+
 /// How many characters of system prompt and tools a token is taken to have: fewer than they have on
 /// average, so that the room for messages is not taken for larger than it is.
 const HEAD_CHARS_PER_TOKEN: usize = 3;
@@ -366,7 +370,7 @@ impl Agent {
                 output: spec.max_output_tokens,
                 overhead: (talk.briefing.head.0.len() / HEAD_CHARS_PER_TOKEN) as u64,
             },
-            tokens_per_char: 0.25,
+            tokens_per_char: 1.0 / CHARS_PER_TOKEN,
             price: spec.price.and_then(|price| price.relative()).unwrap_or_default(),
         };
         work(state.machine.view_mut(), &around)
@@ -375,7 +379,9 @@ impl Agent {
     /// Why a request cannot fit by any measure, after all that the guard could do: a prompt of many
     /// megabytes is a failure, not a bill.
     fn too_large(&self, state: &State) -> Option<String> {
-        self.services.compaction.preset.guard.as_ref()?;
+        if !self.services.compaction.preset.guard {
+            return None;
+        }
         let spec = &state.talk.as_ref()?.briefing.model.spec;
         let least = state.machine.view().chars() / MOST_CHARS_PER_TOKEN;
         (least as u64 > spec.context_window).then(|| {

@@ -208,15 +208,18 @@ static MODEL: &[Field] = &[
 ];
 
 /// The presets that are built, and those that are not.
-pub(super) const PRESETS: [&str; 2] = ["three-layer", "off"];
-const LATER_PRESETS: [&str; 4] = ["adaptive", "production", "four-layer", "turn-window"];
+pub(super) const PRESETS: [&str; 3] = ["adaptive", "three-layer", "off"];
+const LATER_PRESETS: [&str; 3] = ["production", "four-layer", "turn-window"];
 
 static COMPACTION: &[Field] = &[
     key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
     key("model", Shape::Text),
-    later("trigger"),
+    key("trigger", Shape::Number(0.0, 1.0)),
     later("soft_trigger"),
-    later("target"),
+    key("target", Shape::Number(0.0, 1.0)),
+    key("whole", TOKENS),
+    key("keep_tokens", TOKENS),
+    key("merge_share", Shape::Number(0.0, 1.0)),
     later("pin"),
     later("prompt_file"),
     key("threshold", TOKENS),

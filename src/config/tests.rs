@@ -230,11 +230,11 @@ fn what_is_documented_but_not_built() {
             &["15:18 bad_value `max_spawn_rate` must be a count per time | write it like `5/10s`"],
         ),
         (
-            "[compaction]\npreset = 'adaptive'\ntrigger = 0.8\n",
+            "[compaction]\npreset = 'production'\nsoft_trigger = 0.6\n",
             &[
-                "15:10 not_built `compaction.preset = \"adaptive\"` is not available in this version \
-             | available: `three-layer` and `off`",
-                &format!("16:1 {}", later("compaction.trigger")),
+                "15:10 not_built `compaction.preset = \"production\"` is not available in this \
+             version | available: `adaptive`, `three-layer` and `off`",
+                &format!("16:1 {}", later("compaction.soft_trigger")),
             ],
         ),
         (

@@ -3,11 +3,13 @@
 //! Pure. A layer is a table of constants and a function over the view that proposes an edit; it
 //! never applies one. What it may know besides the view is in [`Surroundings`].
 
+pub mod digest;
 pub mod micro;
 pub mod summary;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::digest::Digest;
 pub use self::micro::Micro;
 pub use self::summary::Summary;
 use super::Edit;
@@ -21,6 +23,8 @@ use crate::spec::RelativePrice;
 pub enum Layer {
     /// Clears old tool results.
     Micro(Micro),
+    /// Keeps a chain of records, without a model.
+    Digest(Digest),
     /// Replaces the older part by a summary that a model writes.
     Summary(Summary),
 }
@@ -31,18 +35,21 @@ impl Layer {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Micro(_) => micro::NAME,
+            Self::Digest(_) => digest::NAME,
             Self::Summary(_) => summary::NAME,
         }
     }
 
-    /// What it would change now, if anything. A summary is not proposed here: a model has to write
-    /// it first (see [`super::pipeline::summary_due`]).
+    /// What it would change now. A summary is not proposed here: a model has to write it first (see
+    /// [`super::pipeline::summary_due`]).
     #[must_use]
-    pub fn propose(&self, view: &mut View, around: &Surroundings<'_>) -> Option<Proposal> {
-        let _ = around;
+    pub fn propose(&self, view: &mut View, around: &Surroundings<'_>) -> Vec<Proposal> {
         match self {
-            Self::Micro(micro) => micro.propose(view),
-            Self::Summary(_) => None,
+            Self::Micro(micro) => micro.propose(view).into_iter().collect(),
+            Self::Digest(digest) => {
+                digest.propose(view, around).into_iter().map(Proposal::from).collect()
+            }
+            Self::Summary(_) => Vec::new(),
         }
     }
 }
@@ -88,6 +95,18 @@ impl<'a> Surroundings<'a> {
     pub fn new(transcript: &'a str, results: &'a str, window: Window) -> Self {
         let price = RelativePrice::default();
         Self { transcript, results, window, tokens_per_char: 0.25, price }
+    }
+
+    /// How many characters of the view this many tokens have.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "token counts are far below 2^52, and none of the factors is negative"
+    )]
+    pub fn chars(&self, tokens: u64) -> usize {
+        (tokens as f64 / self.tokens_per_char) as usize
     }
 
     /// The size of this many characters of the view, in tokens.

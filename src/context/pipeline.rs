@@ -27,7 +27,7 @@ pub fn run_cheap_layers(
 ) -> Vec<Change> {
     let mut changes = Vec::new();
     for layer in &preset.layers {
-        if let Some(proposal) = layer.propose(view, around) {
+        for proposal in layer.propose(view, around) {
             changes.extend(apply(view, layer.name(), proposal));
         }
     }
@@ -36,8 +36,10 @@ pub fn run_cheap_layers(
 
 /// Makes the view fit its window, whatever it holds; gives what was changed.
 pub fn run_guard(view: &mut View, preset: &Preset, around: &Surroundings<'_>) -> Vec<Change> {
-    let Some(guard) = &preset.guard else { return Vec::new() };
-    let edits = guard::make_fit(view, guard, around.window.room(), around.transcript);
+    if !preset.guard {
+        return Vec::new();
+    }
+    let edits = guard::make_fit(view, around);
     edits.into_iter().map(|edited| Change { edited, spills: Vec::new() }).collect()
 }
 
@@ -60,7 +62,7 @@ pub fn summary_due<'a>(
 ) -> Option<(&'a Summary, SummaryRequest)> {
     preset.layers.iter().find_map(|layer| match layer {
         Layer::Summary(summary) => Some((summary, summary.due(view, asked.clone())?)),
-        Layer::Micro(_) => None,
+        Layer::Micro(_) | Layer::Digest(_) => None,
     })
 }
 

@@ -7,15 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::layer::micro::KeepUnit;
-use super::layer::{Layer, Micro, Summary};
-
-/// Makes a request fit the window that would not, without a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Guard {
-    /// How many characters a token is taken to have: fewer than text and code have on average, so
-    /// that an estimate is not too low.
-    pub chars_per_token: usize,
-}
+use super::layer::{Digest, Layer, Micro, Summary};
 
 /// A preset: its layers in the order in which they run, cheap first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,8 +16,8 @@ pub struct Preset {
     pub name: String,
     /// Its layers with their constants.
     pub layers: Vec<Layer>,
-    /// The guard of the window; absent: a request that does not fit is sent as it is.
-    pub guard: Option<Guard>,
+    /// Whether the guard holds the window; without it a request that does not fit is sent as it is.
+    pub guard: bool,
 }
 
 /// A constant that a preset does not have, or a value that it cannot take.
@@ -42,7 +34,20 @@ pub struct UnfitConstant {
 
 impl Preset {
     /// The presets of this version.
-    pub const NAMES: [&str; 2] = ["three-layer", "off"];
+    pub const NAMES: [&str; 3] = ["adaptive", "three-layer", "off"];
+
+    /// A chain of records that follows from prices, with nothing to wait for.
+    #[must_use]
+    pub fn adaptive() -> Self {
+        let digest = Digest {
+            whole: 45_000,
+            trigger: 0.9,
+            target: 0.6,
+            keep_tokens: 3_000,
+            merge_share: 0.72,
+        };
+        Self::guarded("adaptive", vec![Layer::Digest(digest)])
+    }
 
     /// Clear, then summarise, then the `compact` tool.
     #[must_use]
@@ -79,13 +84,14 @@ impl Preset {
     /// Nothing: the conversation is sent as it is.
     #[must_use]
     pub fn off() -> Self {
-        Self { name: "off".to_owned(), layers: Vec::new(), guard: None }
+        Self { name: "off".to_owned(), layers: Vec::new(), guard: false }
     }
 
     /// The preset of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
+            "adaptive" => Some(Self::adaptive()),
             "three-layer" => Some(Self::three_layer()),
             "off" => Some(Self::off()),
             _ => None,
@@ -93,7 +99,7 @@ impl Preset {
     }
 
     fn guarded(name: &str, layers: Vec<Layer>) -> Self {
-        Self { name: name.to_owned(), layers, guard: Some(Guard { chars_per_token: 3 }) }
+        Self { name: name.to_owned(), layers, guard: true }
     }
 
     /// Its constants by name. A constant that two layers share has one value.

@@ -3,6 +3,7 @@
 //! Pure. Cuts are made between exchanges only: a call and its results stay together or go together.
 
 use super::Edit;
+use super::record::Record;
 use super::view::View;
 use crate::message::{Block, Json, Message, Role};
 
@@ -29,7 +30,29 @@ pub fn consumed(view: &View) -> Option<(u64, u64)> {
 /// The edit that puts `with` in the place of a range. The active request stays word for word, as
 /// the last of it, when it stands in the range; roles alternate with what stands around.
 #[must_use]
-pub fn replacement(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> Edit {
+pub fn replacement(view: &View, from: u64, to: u64, with: Vec<Message>) -> Edit {
+    let with = instead(view, from, to, with);
+    Edit::Replace { from, to, with: with.iter().map(Json::encode).collect() }
+}
+
+/// The messages that a record stands as in the view: one that says that messages were set aside,
+/// the record, and what [`replacement`] adds. The place of the record among them is given, too.
+pub(super) fn of_record(view: &View, record: &Record) -> (Vec<Message>, usize) {
+    let mut with = Vec::new();
+    if view.slots().next().is_some_and(|first| first.to <= record.from) {
+        let last = record.to.saturating_sub(1);
+        with.push(Message::assistant(format!("[Messages {}-{last} are set aside.]", record.from)));
+    }
+    with.push(Message::user(record.render()));
+    let text = with.last().map(Message::text);
+    let with = instead(view, record.from, record.to, with);
+    let place = with.iter().position(|message| Some(message.text()) == text);
+    (with, place.unwrap_or_default())
+}
+
+/// What stands in the place of a range: `with`, the active request if it stands in the range, and
+/// fillers where roles would not alternate.
+fn instead(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> Vec<Message> {
     // What an earlier edit left at `to` has no messages of its own and is covered too.
     let mut tail = view.slots().filter(|slot| slot.to > to).peekable();
     let next = tail.peek().map(|slot| slot.entry.role);
@@ -41,8 +64,7 @@ pub fn replacement(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> E
         with.push(request);
     }
     let before = view.slots().take_while(|slot| slot.to <= from).last();
-    let with = alternating(before.map(|slot| slot.entry.role), with, next);
-    Edit::Replace { from, to, with: with.iter().map(Json::encode).collect() }
+    alternating(before.map(|slot| slot.entry.role), with, next)
 }
 
 /// The messages with fillers where roles would not alternate. The view begins with a user message.

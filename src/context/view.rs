@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{ClearedResult, Edit};
+use super::record::Record;
+use super::words::{Uses, strings_of};
+use super::{ClearedResult, Edit, range};
 use crate::message::{Block, Json, Message, ResultContent, Role};
 
 /// One message of the view: encoded once, with what the layers need to know of it.
@@ -59,6 +61,8 @@ pub struct Slot {
     pub serial: u64,
     /// How it came to stand here: never read from what it says.
     pub standing: Standing,
+    /// The record that the entry renders, if it is one.
+    pub record: Option<Arc<Record>>,
     /// What is sent.
     pub entry: Arc<Entry>,
 }
@@ -96,6 +100,7 @@ pub struct View {
     /// Characters and model replies of the whole conversation, whatever was edited since.
     appended_chars: u64,
     replies: u64,
+    uses: Arc<Uses>,
     /// What an edit added to the system prompt.
     system: Option<String>,
     next_message: u64,
@@ -126,12 +131,14 @@ impl View {
     fn add(&mut self, entry: Entry, decoded: &Message) {
         let message = self.next_message;
         self.note_results(message, decoded);
+        self.note_uses(message, decoded);
         self.chars += entry.chars;
         self.appended_chars += entry.chars as u64;
         self.replies += u64::from(entry.role == Role::Assistant);
         let (serial, standing) = (self.serial(), Standing::Verbatim);
         let entry = entry.into();
-        self.slots.push_back(Slot { from: message, to: message + 1, serial, standing, entry });
+        let (from, to) = (message, message + 1);
+        self.slots.push_back(Slot { from, to, serial, standing, record: None, entry });
         self.next_message += 1;
     }
 
@@ -149,6 +156,18 @@ impl View {
                 Ok(())
             }
             Edit::Replace { from, to, with } => self.replace(*from, *to, with),
+            Edit::Record(record) => {
+                let (with, place) = range::of_record(self, record);
+                let with: Vec<Json> = with.iter().map(Json::encode).collect();
+                let first = self.slots.partition_point(|slot| slot.to <= record.from);
+                self.replace(record.from, record.to, &with)?;
+                if let Some(slot) = self.slots.get_mut(first + place) {
+                    slot.record = Some(Arc::new(record.clone()));
+                    let plain = Entry { is_request: false, ..Entry::clone(&slot.entry) };
+                    slot.entry = plain.into();
+                }
+                Ok(())
+            }
             Edit::Window { to, system } => {
                 self.system = Some(system.clone());
                 self.replace(0, *to, &[])
@@ -161,9 +180,10 @@ impl View {
         self.slots.iter()
     }
 
-    /// The places whose messages all lie in a range, oldest first.
+    /// The places that an edit of a range would take away, oldest first. What an earlier edit left
+    /// at the beginning of the range has no messages in it and stays.
     pub fn covered(&self, from: u64, to: u64) -> impl DoubleEndedIterator<Item = &Slot> {
-        self.slots.iter().filter(move |slot| slot.from >= from && slot.to <= to)
+        self.slots.iter().filter(move |slot| slot.to > from && slot.to <= to)
     }
 
     /// The block that joins the system prompt, if an edit added one.
@@ -176,6 +196,12 @@ impl View {
     #[must_use]
     pub fn appended_chars(&self) -> u64 {
         self.appended_chars
+    }
+
+    /// What the agent used in its calls.
+    #[must_use]
+    pub fn uses(&self) -> &Uses {
+        &self.uses
     }
 
     /// How often the model replied.
@@ -217,6 +243,17 @@ impl View {
     fn serial(&mut self) -> u64 {
         self.next_serial += 1;
         self.next_serial
+    }
+
+    fn note_uses(&mut self, message: u64, decoded: &Message) {
+        let uses = Arc::make_mut(&mut self.uses);
+        for block in &decoded.content {
+            match block {
+                Block::ToolUse(call) => uses.note_call(message, &strings_of(&call.input)),
+                Block::ToolResult(result) => uses.note_result(message, &result.text()),
+                Block::Text(_) | Block::Other(_) => {}
+            }
+        }
     }
 
     fn note_results(&mut self, message: u64, decoded: &Message) {
@@ -272,7 +309,7 @@ impl View {
             entry.is_request &= at > 0;
             let from = if at == 0 { from } else { to };
             let (serial, standing) = (self.serial(), Standing::Instead);
-            fresh.push(Slot { from, to, serial, standing, entry: entry.into() });
+            fresh.push(Slot { from, to, serial, standing, record: None, entry: entry.into() });
         }
         let gone: usize = self.slots.range(first..last).map(|slot| slot.entry.chars).sum();
         let came: usize = fresh.iter().map(|slot| slot.entry.chars).sum();
