@@ -5,6 +5,7 @@
 pub mod guard;
 pub mod pipeline;
 pub mod preset;
+pub mod recall;
 pub mod view;
 
 use serde::{Deserialize, Serialize};

@@ -413,6 +413,7 @@ impl Agent {
             agent: self.id.clone(),
             turn: state.machine.turn(),
             depth: state.machine.spawned().depth,
+            messages: state.machine.view().next_message(),
             spec: state.talk.as_ref().map(|talk| talk.briefing.spec.clone()),
             tools: state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default(),
             cancel: state.cancel.clone(),

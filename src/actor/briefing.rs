@@ -14,6 +14,10 @@ use crate::model::Head;
 use crate::spec::AgentSpec;
 use crate::tool::{ToolSpec, skills, steps};
 
+/// The presets that offer `recall` unasked. Those that reproduce a teaching design have its tools;
+/// there, and under `off`, an agent has it that lists it.
+const RECALLING: [&str; 2] = ["adaptive", "production"];
+
 /// A definition made ready to talk.
 #[derive(Debug)]
 pub struct Briefing {
@@ -55,6 +59,9 @@ pub fn of(services: &Services, definition: &Name, depth: u32) -> Result<Arc<Brie
 }
 
 /// The tools that a request names, sorted, so that the prefix is stable.
+///
+/// Where a context loses bytes on the way, the tool that has them back comes along; an agent without
+/// tools has one turn, and nothing to lose.
 fn offered_tools(services: &Services, spec: &AgentSpec, delegates: bool) -> Vec<ToolSpec> {
     let named = spec.tools.iter().filter_map(|name| match services.tools.get(name.as_str()) {
         Some(tool) => Some(tool.spec().clone()),
@@ -65,6 +72,9 @@ fn offered_tools(services: &Services, spec: &AgentSpec, delegates: bool) -> Vec<
         let known = spec.sub_agents.iter().filter_map(|name| services.agents.get(name));
         let helpers: Vec<_> = known.map(|a| (a.name.as_str(), a.description.as_str())).collect();
         tools.push(steps::delegate(&helpers));
+    }
+    if !tools.is_empty() && RECALLING.contains(&services.compaction.preset.name.as_str()) {
+        tools.push(steps::recall());
     }
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools.dedup_by(|a, b| a.name == b.name);

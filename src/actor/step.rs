@@ -45,6 +45,8 @@ pub struct StepContext {
     pub turn: u32,
     /// The agent's delegation depth.
     pub depth: u32,
+    /// The number of its conversation's messages.
+    pub messages: u64,
     /// The agent's definition; absent for a command.
     pub spec: Option<Arc<AgentSpec>>,
     /// The tools that the agent was offered.
