@@ -2,6 +2,7 @@
 //!
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
+pub mod explain;
 pub mod guard;
 pub mod layer;
 pub mod pipeline;
