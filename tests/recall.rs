@@ -7,6 +7,7 @@ use callsheet::event::Event;
 use callsheet::id::RunId;
 use callsheet::journal::file::RunDir;
 use callsheet::message::{Message, ToolResult};
+use callsheet::report::next_request::next_request;
 use callsheet::tool::ToolOutput;
 use callsheet::turn::Effect;
 use callsheet::turn_machine::Machine;
@@ -81,6 +82,7 @@ async fn what_was_cleared_is_recalled_by_id_by_range_and_by_search() {
     assert_eq!(ended.output("work"), "done");
     let requests = provider.requests();
     assert_eq!(requests.len(), 8);
+    same_as_sent(&ended, &requests);
     let view = requests[6].messages();
     assert_eq!(results(&view)[0].text(), "[Previous: used note]");
     assert_eq!(unsendable(&requests[7].messages()), None);
@@ -119,6 +121,21 @@ async fn what_was_cleared_is_recalled_by_id_by_range_and_by_search() {
         assert_eq!((result.text().as_str(), result.is_error), (expected, true));
     }
     assert!(given[10].is_error && given[10].text().contains("unknown field `where`"));
+}
+
+/// Whoever looks at the records when a request is made sees what is sent.
+fn same_as_sent(ended: &Ended, requests: &[Asked]) {
+    let work = id("work");
+    let records: Vec<_> =
+        ended.records.iter().filter(|r| r.agent.as_ref() == Some(&work)).cloned().collect();
+    let is_request = |at: &usize| matches!(records[*at].event, Event::ModelRequested(_));
+    let places: Vec<_> = (0..records.len()).filter(is_request).collect();
+    assert_eq!(places.len(), requests.len());
+    for (place, asked) in places.into_iter().zip(requests) {
+        let next = next_request(&records[..place]).expect("legal").expect("it talks");
+        let sent = next.view.slots().map(|slot| slot.entry.json.decode().expect("a message"));
+        assert_eq!(sent.collect::<Vec<Message>>(), asked.messages());
+    }
 }
 
 /// A tool that empties the transcript of the agent `work`.
@@ -174,6 +191,31 @@ async fn what_was_summarised_is_recalled_and_a_lost_transcript_is_no_loss() {
     assert_eq!(with_file[2].text().lines().count(), 6);
     let texts = |results: &[ToolResult]| results.iter().map(ToolResult::text).collect::<Vec<_>>();
     assert_eq!(texts(&with_file), texts(&without));
+}
+
+#[tokio::test]
+async fn a_stored_result_is_recalled_by_its_hash() {
+    let main = Fake::new(|request| {
+        let last = results(&request.messages()).pop().map(|result| result.text());
+        match request.turn {
+            1 => Act::tool("bash", json!({"command": "seq 1 20000"})),
+            2 => {
+                let preview = last.expect("a preview");
+                let (_, rest) = preview.split_once("/results/").expect("where the whole is");
+                Act::tool("recall", json!({"id": &rest[..64], "offset": 58_000}))
+            }
+            _ => Act::say("done"),
+        }
+    });
+    let setup = Setup::new().model("main", &main).tool(&notes()).tool(&lose(&Arc::default()));
+    let graph = GRAPH.replace("\"note\"", "\"note\", \"bash\"");
+    let ended = setup.run(&graph).await;
+    assert_eq!(ended.output("work"), "done");
+    let sent = main.sent_by("work").pop().expect("a request");
+    let page = results(&sent).pop().expect("a result").text();
+    let (text, _) = page.rsplit_once("\n[characters 58000 to 87000; next: ").expect("a page");
+    let whole: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
+    assert_eq!(text, &whole[58_000..87_000]);
 }
 
 /// The conversation of an agent as its events make it, without any edit.

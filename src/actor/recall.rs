@@ -1,8 +1,8 @@
 //! The step `recall`: where the bytes come from that an agent asks to see again.
 //!
 //! The transcript is read first, because it is no longer than the conversation. It is a projection
-//! that may lag behind, so one that lacks a message is no source: then the journal is, which lacks
-//! none. Files are read off the runtime's threads.
+//! that may lag behind, so one in which a message is missing is no source: then the journal is, in
+//! which none is. Files are read off the runtime's threads.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::step::StepContext;
+use super::step::{Past, StepContext};
 use crate::context::recall::{NotThere, Page, Query, Recall, Wanted};
 use crate::event::SharedRecord;
 use crate::journal::transcript::Transcript;
@@ -41,12 +41,10 @@ async fn answer(context: &StepContext, query: Query) -> Result<String, ToolError
     if let Some(page) = stored_result(context, &query).await? {
         return Ok(page);
     }
-    // The message that makes the call is the conversation's last. It is in view, and it would only
-    // find itself.
-    let count = context.messages.saturating_sub(1);
     let (path, asked) = (context.services.transcript(&context.agent), query.clone());
+    let past = context.past;
     let from_file = off_the_runtime(move || {
-        let recall = File::open(path).and_then(|file| read(BufReader::new(file), asked, count));
+        let recall = File::open(path).and_then(|file| read(BufReader::new(file), asked, past));
         Ok(recall.ok().flatten())
     });
     if let Some(recall) = from_file.await? {
@@ -56,7 +54,7 @@ async fn answer(context: &StepContext, query: Query) -> Result<String, ToolError
     let records = records.map_err(|error| ToolError::Failed(error.to_string()))?;
     let from_journal = off_the_runtime(move || {
         let lines = transcript_of(&records);
-        let recall = read(lines.as_slice(), query, count).map_err(reading("the journal"))?;
+        let recall = read(lines.as_slice(), query, past).map_err(reading("the journal"))?;
         recall.ok_or_else(|| ToolError::Failed("the journal lacks a message".to_owned()))
     });
     from_journal.await?.finish().map_err(not_there)
@@ -69,26 +67,28 @@ fn transcript_of(records: &[SharedRecord]) -> Vec<u8> {
     lines
 }
 
-/// Goes over the first `count` messages of a transcript, as far as the query needs them. `None`
-/// when one of these is not there or is damaged.
-fn read(mut lines: impl BufRead, query: Query, count: u64) -> io::Result<Option<Recall>> {
+/// Goes over the messages of a transcript that are past. `None` when not all of them are there.
+fn read(mut lines: impl BufRead, query: Query, past: Past) -> io::Result<Option<Recall>> {
     #[derive(Deserialize)]
     struct Line<'a> {
+        seq: u64,
         #[serde(borrow)]
         message: &'a RawValue,
     }
-    let mut recall = Recall::new(query);
+    let (mut recall, mut count) = (Recall::new(query), 0);
     let mut bytes = Vec::new();
-    while recall.count() < count && !recall.is_settled() {
+    loop {
         bytes.clear();
         lines.read_until(b'\n', &mut bytes)?;
         let line = bytes.strip_suffix(b"\n").and_then(|line| serde_json::from_slice(line).ok());
-        let Some(Line { message }) = line else { return Ok(None) };
-        if recall.take(message.get()).is_err() {
+        let Some(line) = line.filter(|line: &Line<'_>| line.seq < past.before) else {
+            return Ok((count == past.messages).then_some(recall));
+        };
+        count += 1;
+        if !recall.is_settled() && recall.take(line.message.get()).is_err() {
             return Ok(None);
         }
     }
-    Ok(Some(recall))
 }
 
 /// A page of the stored result of that hash; `None` when the query asks for something else.
@@ -189,14 +189,21 @@ mod tests {
     }
 
     #[test]
-    fn a_transcript_that_lacks_a_message_is_no_source() {
-        let query = Query { wanted: Wanted::Messages, from: 0, to: u64::MAX, offset: 0 };
-        let line = "{\"seq\":1,\"ts\":\"\",\"message\":{\"role\":\"user\",\"content\":\"x\"}}\n";
-        let read = |text: &str, count| read(text.as_bytes(), query.clone(), count).unwrap();
-        assert_eq!(read(&line.repeat(2), 2).unwrap().count(), 2);
-        assert_eq!(read(&line.repeat(3), 2).unwrap().count(), 2, "what is later is not looked at");
-        assert!(read(line, 2).is_none());
-        assert!(read(&format!("{line}{}", &line[..20]), 2).is_none());
-        assert!(read(&format!("{line}{}", line.trim_end()), 2).is_none(), "it is being written");
+    fn a_transcript_in_which_a_message_is_missing_is_no_source() {
+        let query = Query { wanted: Wanted::Messages, from: 0, to: 1, offset: 0 };
+        let line = |seq: u64| {
+            let message = r#"{"role":"user","content":"x"}"#;
+            format!("{{\"seq\":{seq},\"ts\":\"\",\"message\":{message}}}\n")
+        };
+        let [one, two, call] = [2, 5, 9].map(line);
+        let past = Past { messages: 2, before: 9 };
+        let is_whole = |text: &str| read(text.as_bytes(), query.clone(), past).unwrap().is_some();
+        assert!(is_whole(&format!("{one}{two}")), "what makes the call may be on its way");
+        assert!(is_whole(&format!("{one}{two}{call}")));
+        assert!(is_whole(&format!("{one}{two}{}", &call[..20])));
+        assert!(!is_whole(&one));
+        assert!(!is_whole(&format!("{two}{call}")), "there are two lines, but not the right ones");
+        assert!(!is_whole(&format!("{one}{}", &two[..20])));
+        assert!(!is_whole(&format!("{one}{}", two.trim_end())), "it is being written");
     }
 }
