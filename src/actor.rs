@@ -20,6 +20,7 @@ pub mod gateway;
 pub mod mail;
 pub mod model_call;
 mod panic;
+mod recall;
 pub mod slots;
 pub mod step;
 pub mod supervisor;

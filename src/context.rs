@@ -2,11 +2,13 @@
 //!
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
+pub mod explain;
 pub mod guard;
 pub mod layer;
 pub mod pipeline;
 pub mod preset;
 pub mod range;
+pub mod recall;
 pub mod record;
 pub mod view;
 pub mod words;

@@ -1,7 +1,7 @@
 //! The port to tools: what a tool declares, what a call gets, what it gives back.
 //!
 //! Implementations live in `tool/`. A tool never imports an actor or the journal; tools that need
-//! the agent's own state (`delegate`, `compact`, `todo_write`) are steps of the agent, and only
+//! the agent's own state (`delegate`, `compact`, `recall`, `todo_write`) are steps of the agent, and only
 //! their specs live here.
 
 pub mod bash;

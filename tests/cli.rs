@@ -2,6 +2,7 @@
 
 mod desk;
 mod exits;
+mod explain;
 mod mistakes;
 mod secrets;
 mod stop;

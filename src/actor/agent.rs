@@ -16,7 +16,7 @@ use super::agent_steps;
 use super::briefing::{self, Briefing};
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
-use super::step::{StepContext, StepError};
+use super::step::{Past, StepContext, StepError};
 use crate::context::CompactionTrigger;
 use crate::context::layer::{Surroundings, Window};
 use crate::context::pipeline::{self, Change};
@@ -84,6 +84,7 @@ pub struct Agent {
 #[derive(Debug)]
 pub struct State {
     machine: Machine,
+    past: Past,
     talk: Option<Talk>,
     step: u64,
     /// Whether a step is under way.
@@ -197,11 +198,14 @@ impl Agent {
         };
         let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
         let mut machine = Machine::new(spawned.clone(), max_turns);
+        let mut past = Past::default();
         for record in &records[1..] {
+            past.note(&machine, record);
             machine.apply(&record.event)?;
         }
         Ok(State {
             machine,
+            past,
             talk,
             step: 0,
             busy: false,
@@ -224,6 +228,7 @@ impl Agent {
         match result {
             Ok(records) => {
                 for record in &records {
+                    state.past.note(&state.machine, record);
                     // An edit was applied when it was proposed; the record made it durable.
                     if !matches!(record.event, Event::ContextEdited(_)) {
                         state.machine.apply(&record.event)?;
@@ -445,6 +450,7 @@ impl Agent {
             agent: self.id.clone(),
             turn: state.machine.turn(),
             depth: state.machine.spawned().depth,
+            past: state.past,
             spec: state.talk.as_ref().map(|talk| talk.briefing.spec.clone()),
             tools: state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default(),
             cancel: state.cancel.clone(),

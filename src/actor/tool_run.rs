@@ -13,7 +13,9 @@ use tokio::task::JoinSet;
 
 use super::mail::{ChildResult, Delegation, Refused, SupervisorMsg};
 use super::panic::panic_text;
+use super::recall;
 use super::step::{StepContext, StepError, finished};
+use crate::context::recall::RECALL_TOOL;
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::Json;
@@ -172,6 +174,7 @@ async fn dispatch(
             arguments::<CompactInput>(input)?;
             Ok(ToolOutput::ok(COMPACT_ANSWER))
         }
+        RECALL_TOOL => recall::recall(context, arguments(input)?).await,
         "todo_write" => Ok(ToolOutput::ok(arguments::<TodoInput>(input)?.answer())),
         _ => {
             let Some(tool) = context.services.tools.get(name).cloned() else {

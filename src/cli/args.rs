@@ -43,6 +43,8 @@ pub(super) enum Verb {
     Cancel(Cancel),
     /// Ask a live agent to compact its context now
     Compact(Compact),
+    /// What agents are sent of their conversations
+    Context(Context),
     /// Print the completions of a shell
     Completions {
         /// The shell
@@ -97,6 +99,7 @@ impl Verb {
             Self::Cost(verb) => verb.file.file.clone(),
             Self::Cancel(verb) => verb.file.file.clone(),
             Self::Compact(verb) => verb.file.file.clone(),
+            Self::Context(Context { verb: ContextVerb::Explain(verb) }) => verb.file.file.clone(),
             Self::Completions { .. } | Self::Version => PathBuf::new(),
         }
     }
@@ -169,6 +172,9 @@ pub(super) struct Show {
     /// The whole transcript of an agent
     #[arg(long)]
     pub transcript: bool,
+    /// What the next request of an agent would hold, and which edits made it so
+    #[arg(long, conflicts_with = "transcript")]
+    pub view: bool,
     /// A stored result, by its hash
     #[arg(long, value_name = "HASH")]
     pub result: Option<String>,
@@ -236,6 +242,30 @@ pub(super) struct Compact {
     /// What to preserve in the summary
     #[arg(long, value_name = "TEXT")]
     pub focus: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Context {
+    #[command(subcommand)]
+    pub verb: ContextVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ContextVerb {
+    /// Say what the next request of an agent would hold: tokens by part, and what was changed
+    Explain(Explain),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Explain {
+    #[command(flatten)]
+    pub file: File,
+    /// RUN/@AGENT
+    #[arg(value_name = "RUN/@AGENT")]
+    pub what: String,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

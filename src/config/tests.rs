@@ -266,10 +266,6 @@ fn what_is_documented_but_not_built() {
              available: `anthropic`, `openai` and `scripted`"],
         ),
         (
-            "[agents.b]\ninstructions = 'x'\ntools = ['recall']\n",
-            &["16:10 not_built the tool `recall` is not available in this version"],
-        ),
-        (
             "[profiles.ci.budget]\nmax_cost_usd = 1.0\n",
             &[&format!("14:14 {}", later("profiles.ci.budget"))],
         ),
