@@ -863,9 +863,9 @@ fn every_field_that_is_built_arrives() {
     assert_eq!(config.models["small"].context_window, 32_000);
 
     let compaction = &config.compaction;
-    let constants = [("keep_recent".to_owned(), 5), ("threshold".to_owned(), 20_000)];
-    assert_eq!(compaction.constants, BTreeMap::from(constants));
-    assert_eq!(compaction.keep_unit, Some(KeepUnit::Turns));
+    let constants = compaction.preset.constants();
+    assert_eq!((&constants["keep_recent"], &constants["threshold"]), (&json!(5), &json!(20_000)));
+    assert_eq!(constants["keep_unit"], json!("turns"));
     assert_eq!(compaction.model.as_ref().map(Name::as_str), Some("small"));
     assert_eq!((compaction.failure_threshold, compaction.max_concurrency), (3, 2));
     assert_eq!(compaction.cooldown, Duration::from_secs(60));
