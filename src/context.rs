@@ -7,6 +7,8 @@ pub mod layer;
 pub mod pipeline;
 pub mod preset;
 pub mod range;
+pub mod replay;
+pub mod score;
 pub mod view;
 
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,12 @@
 //! What the user typed.
 
+mod context;
+
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+pub(super) use context::{Apply, Context, ContextVerb, LayerChoice, Replay};
 
 /// The heading of what every verb takes.
 const EVERYWHERE: &str = "Everywhere";
@@ -43,6 +47,8 @@ pub(super) enum Verb {
     Cancel(Cancel),
     /// Ask a live agent to compact its context now
     Compact(Compact),
+    /// The compaction pipeline on files of messages, without a run or a network
+    Context(Context),
     /// Print the completions of a shell
     Completions {
         /// The shell
@@ -97,6 +103,7 @@ impl Verb {
             Self::Cost(verb) => verb.file.file.clone(),
             Self::Cancel(verb) => verb.file.file.clone(),
             Self::Compact(verb) => verb.file.file.clone(),
+            Self::Context(verb) => verb.verb.file(),
             Self::Completions { .. } | Self::Version => PathBuf::new(),
         }
     }

@@ -87,6 +87,13 @@ fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
 /// Replaces what the model has read by a list of what was asked and done.
 fn digest(view: &View, most_chars: usize, transcript: &str) -> Option<Edit> {
     let (from, to) = range::consumed(view)?;
+    let text = digest_text(view, from, to, most_chars);
+    let text = format!("[Conversation compressed. Transcript: {transcript}]\n\n{text}");
+    Some(range::replacement(view, from, to, vec![Message::user(text)]))
+}
+
+/// What was asked and done in a range, a line each, in about this many characters.
+pub(super) fn digest_text(view: &View, from: u64, to: u64, most_chars: usize) -> String {
     let mut lines = Vec::new();
     for slot in view.slots().filter(|slot| slot.from >= from && slot.to <= to) {
         let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
@@ -115,8 +122,7 @@ fn digest(view: &View, most_chars: usize, transcript: &str) -> Option<Edit> {
         text.push_str(&format!("({left_out} earlier lines left out)\n"));
     }
     text.push_str(&lines[left_out..].join("\n"));
-    text = format!("[Conversation compressed. Transcript: {transcript}]\n\n{text}");
-    Some(range::replacement(view, from, to, vec![Message::user(text)]))
+    text
 }
 
 #[cfg(test)]
