@@ -14,7 +14,7 @@ use crate::exit::Exit;
 
 pub(super) fn run(place: &Place, verb: &Context) -> Exit {
     let done = match &verb.verb {
-        ContextVerb::Apply(verb) => apply::run(verb),
+        ContextVerb::Apply(verb) => apply::run(place, verb),
         ContextVerb::Replay(verb) if verb.compare => compare::run(place, verb),
         ContextVerb::Replay(verb) => replay::run(place, verb),
     };

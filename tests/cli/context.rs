@@ -49,10 +49,9 @@ fn apply_gives_the_view_and_its_edits() {
     let mut expected = messages(4);
     expected[2]["content"][0]["content"] = json!("[Previous: used bash]");
     assert_eq!(applied["messages"], Value::from(expected));
-    let covers = json!([{"from": 2, "to": 3, "tool_use_id": "t0"}]);
     let edit = &applied["edits"][0];
     assert_eq!(keys(edit), ["layer", "before_tokens", "after_tokens", "covers"]);
-    assert_eq!((&edit["layer"], &edit["covers"]), (&json!("micro"), &covers));
+    assert_eq!((&edit["layer"], &edit["covers"]), (&json!("micro"), &json!([[2, 3]])));
     assert!(edit["before_tokens"].as_u64() > edit["after_tokens"].as_u64());
     // A second time there is nothing to do.
     let again = applied["messages"].to_string();
@@ -154,6 +153,8 @@ fn an_agent_of_a_run_is_a_conversation() {
     assert_eq!(views.len(), 2);
     assert_eq!((&views[1]["upto"], &views[1]["system"]), (&json!(3), &json!("")));
     assert!(views[1]["messages"][2].to_string().contains("found"));
+    let applied = desk.json(&["context", "apply", "--preset", "three-layer", "@t"]);
+    assert_eq!(applied[0]["messages"].as_array().map(Vec::len), Some(4));
     let run = desk.runs().pop().expect("a run");
     let file = run.join("agents/t.jsonl");
     let same = desk.json(&["context", "replay", "--preset", "off", &file.to_string_lossy()]);

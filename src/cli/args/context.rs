@@ -15,7 +15,7 @@ pub(in crate::cli) struct Context {
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum ContextVerb {
-    /// Apply the layers that need no model, once: messages on stdin, view and edits on stdout
+    /// Apply the layers that need no model, once, as before the next model call
     Apply(Apply),
     /// Walk a recorded conversation turn by turn, and write the view that each reply would have had
     Replay(Replay),
@@ -25,7 +25,7 @@ impl ContextVerb {
     /// The configuration that the verb works on.
     pub(in crate::cli) fn file(&self) -> PathBuf {
         match self {
-            Self::Apply(_) => PathBuf::new(),
+            Self::Apply(verb) => verb.file.file.clone(),
             Self::Replay(verb) => verb.file.file.clone(),
         }
     }
@@ -41,6 +41,12 @@ pub(in crate::cli) enum LayerChoice {
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Apply {
+    #[command(flatten)]
+    pub file: File,
+    /// A conversation: {"system", "messages"}, an array of messages, a transcript, the JSONL of
+    /// Claude Code, or RUN/@AGENT; `-` is stdin
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub source: String,
     /// The preset
     #[arg(long, value_name = "PRESET")]
     pub preset: String,
@@ -63,7 +69,8 @@ pub(in crate::cli) struct Replay {
     /// The preset
     #[arg(long, value_name = "PRESET", required_unless_present = "compare")]
     pub preset: Option<String>,
-    /// Print what every preset would have cost and kept, and what the recording says it cost
+    /// Print what every preset would have cost and kept, and what the recording says it cost; of
+    /// Claude Code the whole recording, not only what follows its latest compaction
     #[arg(long, conflicts_with = "preset")]
     pub compare: bool,
     /// The window that requests must fit, in tokens

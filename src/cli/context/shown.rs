@@ -5,8 +5,8 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use serde::Serialize;
 
 use crate::cli::complain;
+use crate::context::ContextEdited;
 use crate::context::view::View;
-use crate::context::{ContextEdited, Edit};
 use crate::exit::Exit;
 use crate::message::{Block, Json};
 
@@ -46,48 +46,22 @@ fn ended(error: &io::Error) -> Exit {
     Exit::Disk
 }
 
-/// An edit, with what it covers.
-#[derive(Debug, Serialize)]
-struct Shown<'a> {
-    layer: &'a str,
-    before_tokens: u64,
-    after_tokens: u64,
-    covers: Vec<Covered<'a>>,
-}
-
-/// Messages of the conversation from `from` on, before `to`; or one result in them.
-#[derive(Debug, Serialize)]
-struct Covered<'a> {
-    from: u64,
-    to: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_use_id: Option<&'a str>,
-}
-
-/// The edits as a JSON list.
+/// The edits as a JSON list, each with the ranges of messages that it covers.
 pub(super) fn edits(edits: &[ContextEdited]) -> Json {
+    #[derive(Serialize)]
+    struct Shown<'a> {
+        layer: &'a str,
+        before_tokens: u64,
+        after_tokens: u64,
+        covers: Vec<(u64, u64)>,
+    }
     let shown = edits.iter().map(|edited| Shown {
         layer: &edited.layer,
         before_tokens: edited.before_tokens,
         after_tokens: edited.after_tokens,
-        covers: covers(&edited.edit),
+        covers: edited.edit.covers(),
     });
     Json::encode(&shown.collect::<Vec<_>>())
-}
-
-fn covers(edit: &Edit) -> Vec<Covered<'_>> {
-    match edit {
-        Edit::ClearResults { results } => results
-            .iter()
-            .map(|result| Covered {
-                from: result.message,
-                to: result.message + 1,
-                tool_use_id: Some(&result.tool_use_id),
-            })
-            .collect(),
-        Edit::Replace { from, to, .. } => vec![Covered { from: *from, to: *to, tool_use_id: None }],
-        Edit::Window { to, .. } => vec![Covered { from: 0, to: *to, tool_use_id: None }],
-    }
 }
 
 /// A system prompt as it was recorded, and as text.

@@ -28,19 +28,14 @@ impl Source {
     pub(super) fn open(place: &Place, name: &str, history: History) -> Result<Self, Exit> {
         let path = Path::new(name);
         if name == "-" {
-            return Self::stdin(history);
+            let conversation = Conversation::copy(io::stdin().lock(), history);
+            return Self::of("stdin", conversation, HashMap::new());
         }
         if name.contains('@') && !path.exists() {
             return Self::agent(place, name, history);
         }
         let conversation = Conversation::open(path, history);
         Self::of(name, conversation, HashMap::new())
-    }
-
-    /// Reads stdin.
-    pub(super) fn stdin(history: History) -> Result<Self, Exit> {
-        let conversation = Conversation::copy(io::stdin().lock(), history);
-        Self::of("stdin", conversation, HashMap::new())
     }
 
     fn agent(place: &Place, name: &str, history: History) -> Result<Self, Exit> {

@@ -126,7 +126,8 @@ impl Index {
                 is_after_broken = true;
                 continue;
             };
-            let before_broken = last.filter(|_| std::mem::take(&mut is_after_broken));
+            let is_after_broken = std::mem::take(&mut is_after_broken);
+            let before_broken = last.filter(|_| is_after_broken);
             if let Some(number) = index.add(&read, line.place, before_broken) {
                 last = Some(number);
             }
