@@ -10,6 +10,8 @@ pub mod preset;
 pub mod range;
 pub mod recall;
 pub mod record;
+pub mod replay;
+pub mod score;
 pub mod view;
 pub mod words;
 
@@ -51,6 +53,29 @@ pub enum Edit {
         /// The block; it replaces that of an earlier edit.
         system: String,
     },
+}
+
+impl Edit {
+    /// The ranges of messages that it changes: the first message and the first after the range.
+    #[must_use]
+    pub fn covers(&self) -> Vec<(u64, u64)> {
+        match self {
+            Self::ClearResults { results } => {
+                let mut ranges: Vec<(u64, u64)> = Vec::new();
+                for message in results.iter().map(|result| result.message) {
+                    match ranges.last_mut() {
+                        Some((_, to)) if *to == message => *to += 1,
+                        Some((_, to)) if *to == message + 1 => {}
+                        _ => ranges.push((message, message + 1)),
+                    }
+                }
+                ranges
+            }
+            Self::Replace { from, to, .. } => vec![(*from, *to)],
+            Self::Record(record) => vec![(record.from, record.to)],
+            Self::Window { to, .. } => vec![(0, *to)],
+        }
+    }
 }
 
 /// A tool result that was cleared.
@@ -171,6 +196,7 @@ mod tests {
         let with = vec![Json::encode(&Message::user("summary"))];
         let edits =
             [Edit::ClearResults { results: vec![cleared] }, Edit::Replace { from: 0, to: 3, with }];
+        assert_eq!(edits.each_ref().map(Edit::covers), [vec![(2, 3)], vec![(0, 3)]]);
         for edit in edits {
             assert_eq!(Json::encode(&edit).decode::<Edit>().expect("an edit"), edit);
         }

@@ -1,8 +1,12 @@
 //! What the user typed.
 
+mod context;
+
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+pub(super) use context::{Apply, Context, ContextVerb, Explain, LayerChoice, Replay};
 
 /// The heading of what every verb takes.
 const EVERYWHERE: &str = "Everywhere";
@@ -43,7 +47,7 @@ pub(super) enum Verb {
     Cancel(Cancel),
     /// Ask a live agent to compact its context now
     Compact(Compact),
-    /// What agents are sent of their conversations
+    /// The compaction pipeline on recorded conversations, and what an agent is sent
     Context(Context),
     /// Print the completions of a shell
     Completions {
@@ -99,7 +103,7 @@ impl Verb {
             Self::Cost(verb) => verb.file.file.clone(),
             Self::Cancel(verb) => verb.file.file.clone(),
             Self::Compact(verb) => verb.file.file.clone(),
-            Self::Context(Context { verb: ContextVerb::Explain(verb) }) => verb.file.file.clone(),
+            Self::Context(verb) => verb.verb.file(),
             Self::Completions { .. } | Self::Version => PathBuf::new(),
         }
     }
@@ -242,30 +246,6 @@ pub(super) struct Compact {
     /// What to preserve in the summary
     #[arg(long, value_name = "TEXT")]
     pub focus: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Context {
-    #[command(subcommand)]
-    pub verb: ContextVerb,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum ContextVerb {
-    /// Say what the next request of an agent would hold: tokens by part, and what was changed
-    Explain(Explain),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Explain {
-    #[command(flatten)]
-    pub file: File,
-    /// RUN/@AGENT
-    #[arg(value_name = "RUN/@AGENT")]
-    pub what: String,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

@@ -29,22 +29,7 @@ impl RecordedEdit {
     /// The ranges of messages that it changed: the first message and the first after the range.
     #[must_use]
     pub fn covers(&self) -> Vec<(u64, u64)> {
-        match &self.edit {
-            Edit::ClearResults { results } => {
-                let mut ranges: Vec<(u64, u64)> = Vec::new();
-                for message in results.iter().map(|result| result.message) {
-                    match ranges.last_mut() {
-                        Some((_, to)) if *to == message => *to += 1,
-                        Some((_, to)) if *to == message + 1 => {}
-                        _ => ranges.push((message, message + 1)),
-                    }
-                }
-                ranges
-            }
-            Edit::Replace { from, to, .. } => vec![(*from, *to)],
-            Edit::Record(record) => vec![(record.from, record.to)],
-            Edit::Window { to, .. } => vec![(0, *to)],
-        }
+        self.edit.covers()
     }
 }
 
