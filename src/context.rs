@@ -3,8 +3,11 @@
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
 pub mod guard;
+pub mod inventory;
 pub mod pipeline;
 pub mod preset;
+pub mod read_state;
+pub mod recovery;
 pub mod view;
 
 use serde::{Deserialize, Serialize};

@@ -136,6 +136,17 @@ impl View {
         self.slots.iter()
     }
 
+    /// The place of a message that stands in the view by itself.
+    #[must_use]
+    pub fn slot_of(&self, message: u64) -> Option<&Slot> {
+        self.slots.get(self.place_of(message)?)
+    }
+
+    fn place_of(&self, message: u64) -> Option<usize> {
+        let place = self.slots.partition_point(|slot| slot.to <= message);
+        self.slots.get(place).filter(|slot| slot.from == message).map(|_| place)
+    }
+
     /// The tool results that may still be cleared, oldest first.
     #[must_use]
     pub fn clearable(&self) -> &VecDeque<Clearable> {
@@ -192,9 +203,8 @@ impl View {
         self.clearable.retain(|result| {
             result.message != cleared.message || result.tool_use_id != cleared.tool_use_id
         });
-        let place = self.slots.partition_point(|slot| slot.to <= cleared.message);
-        let found = self.slots.get(place);
-        let Some(slot) = found.filter(|slot| slot.from == cleared.message) else { return Ok(()) };
+        let Some(place) = self.place_of(cleared.message) else { return Ok(()) };
+        let slot = &self.slots[place];
         let mut message: Message = slot.entry.json.decode()?;
         for block in &mut message.content {
             if let Block::ToolResult(result) = block
