@@ -9,6 +9,7 @@
 //! turned into what the program needs, and what it names is resolved.
 
 mod agents;
+mod capabilities;
 mod check;
 mod compaction;
 mod diagnostic;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use miette::NamedSource;
 use serde_json::{Map, Value};
 
+pub use self::capabilities::Capabilities;
 pub use self::compaction::{CompactionSpec, KeepUnit};
 pub use self::diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use self::keys::Secret;

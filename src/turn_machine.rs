@@ -8,14 +8,15 @@ mod calls;
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
 use crate::context::CompactionTrigger;
+use crate::context::inventory::Inventory;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
 use crate::message::{Block, Json, Message, StopReason, ToolCall, Usage};
 use crate::output::Output;
 use crate::turn::{
-    AgentEnded, AgentSpawned, ModelResponded, Outcome, Program, ToolFinished, ToolIntended,
-    ToolStatus,
+    AgentEnded, AgentSpawned, ModelResponded, Outcome, Program, ResultSource, ToolFinished,
+    ToolIntended, ToolStatus,
 };
 
 /// How often in a row an answer that was cut is continued: enough for an answer of several
@@ -93,7 +94,7 @@ pub struct Machine {
     compacted_in_turn: Option<u32>,
     /// A request was refused as too long, was answered by a summary, and none succeeded since.
     reacted: bool,
-    todos: Option<Json>,
+    inventory: Inventory,
     usage: Usage,
 }
 
@@ -120,7 +121,7 @@ impl Machine {
             compact: None,
             compacted_in_turn: None,
             reacted: false,
-            todos: None,
+            inventory: Inventory::default(),
             usage: Usage::default(),
         }
     }
@@ -160,10 +161,10 @@ impl Machine {
         self.usage
     }
 
-    /// The todo list as the agent last wrote it.
+    /// What the agent has at hand.
     #[must_use]
-    pub fn todos(&self) -> Option<&Json> {
-        self.todos.as_ref()
+    pub fn inventory(&self) -> &Inventory {
+        &self.inventory
     }
 
     /// What the agent has said in its latest answer.
@@ -434,10 +435,12 @@ impl Machine {
             return Err(illegal("the call already has a result"));
         }
         state.result = Some(finished.block.clone());
-        let (name, input) = (state.call.name.clone(), state.call.input.clone());
-        if finished.status == ToolStatus::Ok {
-            self.take_effect(&name, &input);
+        let call = state.call.clone();
+        if finished.status == ToolStatus::Ok && call.name == "compact" {
+            let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
+            self.ask_to_compact(CompactionTrigger::Manual, focus);
         }
+        self.take_stock(&call, finished);
         if self.calls.iter().any(|call| call.result.is_none()) {
             return Ok(());
         }
@@ -451,15 +454,15 @@ impl Machine {
         self.push(results_message(&blocks), event)
     }
 
-    /// What a step tool changes in the agent itself.
-    fn take_effect(&mut self, tool: &str, input: &Json) {
-        match tool {
-            "compact" => {
-                let focus = input.to_value()["focus"].as_str().map(str::to_owned);
-                self.ask_to_compact(CompactionTrigger::Manual, focus);
-            }
-            "todo_write" => self.todos = Some(input.clone()),
-            _ => {}
+    /// Takes a call with its result into the inventory.
+    fn take_stock(&mut self, call: &ToolCall, finished: &ToolFinished) {
+        if finished.source == ResultSource::Unchanged {
+            self.inventory.read_again(call, &mut self.view);
+        } else if Inventory::follows(&call.name)
+            && let Ok(Block::ToolResult(result)) = finished.block.decode()
+        {
+            // All results of a turn go into the message that comes next.
+            self.inventory.note(self.view.next_message(), call, &result);
         }
     }
 
@@ -489,7 +492,7 @@ mod tests {
     use super::*;
     use crate::id::{CallKey, Name};
     use crate::message::{ResultContent, ToolResult};
-    use crate::turn::{Effect, ModelFailed, ResultSource, TurnStarted};
+    use crate::turn::{Effect, ModelFailed, TurnStarted};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");

@@ -26,7 +26,7 @@ use crate::id::{AgentId, Name};
 use crate::message::Json;
 use crate::model::{Piece, Request};
 use crate::turn::{AgentEnded, Outcome, Program};
-use crate::turn_machine::{Machine, Step};
+use crate::turn_machine::{Machine, PendingCall, Step};
 
 /// No text that means anything has more characters to a token: what is too large by this measure is
 /// too large by any.
@@ -274,7 +274,14 @@ impl Agent {
         }
         match state.machine.next() {
             Step::CallModel { turn, message } => self.call_model(myself, state, turn, message),
-            Step::RunTools(calls) => {
+            Step::RunTools(mut calls) => {
+                if self.services.compaction.preset.unchanged_stub {
+                    let (reads, view) = (state.machine.inventory().reads(), state.machine.view());
+                    let is_read = |call: &&mut PendingCall| call.call.name == "read_file";
+                    for call in calls.iter_mut().filter(is_read) {
+                        call.repeats = reads.repeated(&call.call, view);
+                    }
+                }
                 let context = self.context(state);
                 self.start(myself, state, agent_steps::run_tools(context, calls));
             }

@@ -21,7 +21,7 @@ use crate::output::Output;
 use crate::permission::{NonInteractive, Verdict};
 use crate::tool::steps::{COMPACT_ANSWER, CompactInput, DelegateInput, TodoInput};
 use crate::tool::{TIME_LIMIT, ToolContext, ToolError, ToolOutput, arguments};
-use crate::turn::{Effect, Outcome, ToolFinished, ToolStarted};
+use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
 
 /// The most characters of a child's answer that its parent reads: the documented limit of
@@ -141,7 +141,11 @@ async fn run_one(
         }
     };
     context.services.secrets.redact(&mut output.text);
-    Some(finished(context.turn, call, output, began.elapsed()))
+    let repeats = call.repeats.as_ref().filter(|_| !output.is_error);
+    let stub = repeats.and_then(|read| read.stub_for(&output.text));
+    let source = if stub.is_some() { ResultSource::Unchanged } else { ResultSource::Live };
+    output.text = stub.unwrap_or(output.text);
+    Some(ToolFinished { source, ..finished(context.turn, call, output, began.elapsed()) })
 }
 
 fn is_repeatable(call: &PendingCall) -> bool {

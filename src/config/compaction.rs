@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::agents;
+use super::capabilities::{self, Capabilities};
 use super::diagnostic::Problems;
 use super::raw::Table;
 use crate::id::Name;
@@ -29,6 +30,8 @@ pub struct CompactionSpec {
     pub cooldown: Duration,
     /// Summaries at once.
     pub max_concurrency: usize,
+    /// What the pipeline can do beside its layers.
+    pub capabilities: Capabilities,
 }
 
 /// What `keep_recent` counts.
@@ -99,5 +102,6 @@ pub(super) fn compaction(
         failure_threshold: breaker.whole("failure_threshold").unwrap_or(FAILURE_THRESHOLD),
         cooldown: breaker.duration("cooldown").unwrap_or(COOLDOWN),
         max_concurrency: table.whole("max_concurrency").unwrap_or(MAX_CONCURRENCY),
+        capabilities: capabilities::capabilities(table),
     }
 }

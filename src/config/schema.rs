@@ -228,6 +228,7 @@ static COMPACTION: &[Field] = &[
     key("keep_unit", Shape::Word(&["blocks", "turns"], &[])),
     key("preserve_tools", TEXTS),
     key("max_concurrency", COUNT),
+    key("unchanged_stub", Shape::Truth),
     key(
         "circuit_breaker",
         Shape::Table(&[

@@ -121,6 +121,14 @@ impl Inventory {
         }
     }
 
+    /// Takes in a read that was answered by a stub: what it refers to counts as new again.
+    pub fn read_again(&mut self, call: &ToolCall, view: &mut View) {
+        if let Ok(PathInput { path }) = call.input.decode() {
+            self.reads.renew(call, view);
+            self.files.touch(plain_path(&path));
+        }
+    }
+
     /// What was read and may still be seen.
     #[must_use]
     pub fn reads(&self) -> &ReadState {

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::recovery::Recovery;
+
 /// What counts as one when recent tool results are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -59,6 +61,10 @@ pub struct Preset {
     pub summarise: Option<Summarise>,
     /// The guard of the window; absent: a request that does not fit is sent as it is.
     pub guard: Option<Guard>,
+    /// Whether a repeated read is answered by a stub while the view still shows what it gave.
+    pub unchanged_stub: bool,
+    /// What comes back after a summary, if anything does.
+    pub recovery: Option<Recovery>,
 }
 
 impl Preset {
@@ -82,13 +88,22 @@ impl Preset {
                 max_tokens: 2_000,
             }),
             guard: Some(Guard { chars_per_token: 3 }),
+            unchanged_stub: false,
+            recovery: None,
         }
     }
 
     /// Nothing: the conversation is sent as it is.
     #[must_use]
     pub fn off() -> Self {
-        Self { name: "off".to_owned(), clear_old: None, summarise: None, guard: None }
+        Self {
+            name: "off".to_owned(),
+            clear_old: None,
+            summarise: None,
+            guard: None,
+            unchanged_stub: false,
+            recovery: None,
+        }
     }
 
     /// The preset of that name.

@@ -159,6 +159,15 @@ impl View {
         self.clearable.drain(..count.min(self.clearable.len()));
     }
 
+    /// Makes a result count as the newest of those that may be cleared: a later one refers to it.
+    pub fn renew(&mut self, message: u64, tool_use_id: &str) {
+        let is_meant =
+            |result: &Clearable| result.message == message && result.tool_use_id == tool_use_id;
+        let place = self.clearable.iter().rposition(is_meant);
+        let result = place.and_then(|place| self.clearable.remove(place));
+        self.clearable.extend(result);
+    }
+
     /// The estimated size of the messages in tokens: characters / 4, as in the documented presets.
     #[must_use]
     pub fn tokens(&self) -> u64 {

@@ -206,6 +206,7 @@ fn compaction(spec: &CompactionSpec) -> Compaction {
         summarise.input_chars = size("summary_input_chars").unwrap_or(summarise.input_chars);
         summarise.max_tokens = constant("summary_max_tokens").unwrap_or(summarise.max_tokens);
     }
+    spec.capabilities.apply(&mut preset);
     Compaction {
         preset,
         model: spec.model.clone(),

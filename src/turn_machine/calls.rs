@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::context::read_state::Read;
 use crate::id::CallKey;
 use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
 use crate::turn::{Effect, ResultSource, ToolFinished, ToolStatus};
@@ -24,6 +25,8 @@ pub struct PendingCall {
     pub call: ToolCall,
     /// What a repeated call would do.
     pub effect: Effect,
+    /// The earlier read that this one repeats and that still stands in the view, if that counts.
+    pub repeats: Option<Read>,
 }
 
 /// A call as its events tell it.
@@ -40,7 +43,7 @@ pub(super) fn open(calls: &[CallState]) -> Vec<PendingCall> {
     let pending = open.filter_map(|(index, state)| {
         let (key, effect) = state.intended.clone()?;
         let index = u32::try_from(index).ok()?;
-        Some(PendingCall { key, index, call: state.call.clone(), effect })
+        Some(PendingCall { key, index, call: state.call.clone(), effect, repeats: None })
     });
     pending.collect()
 }
