@@ -15,8 +15,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::message::{Block, Json, Message, StopReason, ToolCall, Usage};
 use crate::output::Output;
 use crate::turn::{
-    AgentEnded, AgentSpawned, ModelResponded, Outcome, Program, ResultSource, ToolFinished,
-    ToolIntended, ToolStatus,
+    AgentEnded, AgentSpawned, ModelResponded, Outcome, Program, ToolFinished, ToolIntended,
+    ToolStatus,
 };
 
 /// How often in a row an answer that was cut is continued: enough for an answer of several
@@ -92,8 +92,8 @@ pub struct Machine {
     answer: String,
     compact: Option<(CompactionTrigger, Option<String>)>,
     compacted_in_turn: Option<u32>,
-    /// A request was refused as too long, was answered by a summary, and none succeeded since.
-    reacted: bool,
+    /// The refusal of a request as too long, if a summary was to help and none succeeded since.
+    refused: Option<Failure>,
     inventory: Inventory,
     usage: Usage,
 }
@@ -120,7 +120,7 @@ impl Machine {
             answer: String::new(),
             compact: None,
             compacted_in_turn: None,
-            reacted: false,
+            refused: None,
             inventory: Inventory::default(),
             usage: Usage::default(),
         }
@@ -278,6 +278,10 @@ impl Machine {
             }
             Event::CompactionFailed(failed) => {
                 self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
+                let reactive = matches!(self.compact, Some((CompactionTrigger::Reactive, _)));
+                if let Some(refused) = self.refused.take_if(|_| failed.blocked && reactive) {
+                    self.phase = Phase::Ending(self.failed(refused.kind, refused.message));
+                }
                 self.settle_compaction();
             }
             Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
@@ -311,8 +315,8 @@ impl Machine {
 
     fn model_failed(&mut self, failure: &Failure) {
         // A request that is too long is worth one summary; then it is a failure.
-        if failure.kind == FailureKind::ContextOverflow && !self.reacted {
-            self.reacted = true;
+        if failure.kind == FailureKind::ContextOverflow && self.refused.is_none() {
+            self.refused = Some(failure.clone());
             self.ask_to_compact(CompactionTrigger::Reactive, None);
             self.phase = Phase::Ready;
             return;
@@ -328,7 +332,7 @@ impl Machine {
         let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
         self.usage += reply.usage;
         self.replies += 1;
-        self.reacted = false;
+        self.refused = None;
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -440,7 +444,7 @@ impl Machine {
             let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
             self.ask_to_compact(CompactionTrigger::Manual, focus);
         }
-        self.take_stock(&call, finished);
+        calls::take_stock(&mut self.inventory, &mut self.view, &call, finished);
         if self.calls.iter().any(|call| call.result.is_none()) {
             return Ok(());
         }
@@ -452,18 +456,6 @@ impl Machine {
         let blocks: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
         self.phase = Phase::Ready;
         self.push(results_message(&blocks), event)
-    }
-
-    /// Takes a call with its result into the inventory.
-    fn take_stock(&mut self, call: &ToolCall, finished: &ToolFinished) {
-        if finished.source == ResultSource::Unchanged {
-            self.inventory.read_again(call, &mut self.view);
-        } else if Inventory::follows(&call.name)
-            && let Ok(Block::ToolResult(result)) = finished.block.decode()
-        {
-            // All results of a turn go into the message that comes next.
-            self.inventory.note(self.view.next_message(), call, &result);
-        }
     }
 
     fn command_outcome(&self, finished: &ToolFinished) -> Outcome {
@@ -492,7 +484,7 @@ mod tests {
     use super::*;
     use crate::id::{CallKey, Name};
     use crate::message::{ResultContent, ToolResult};
-    use crate::turn::{Effect, ModelFailed, TurnStarted};
+    use crate::turn::{Effect, ModelFailed, ResultSource, TurnStarted};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");
@@ -651,7 +643,11 @@ mod tests {
         machine.apply(&TurnStarted { turn: 1, message: None }.into()).expect("legal");
         machine.apply(&too_long(1)).expect("legal");
         assert!(matches!(machine.next(), Step::Compact { .. }));
-        let failed = crate::context::CompactionFailed { reason: "no".to_owned(), spent: None };
+        let failed = crate::context::CompactionFailed {
+            reason: "no".to_owned(),
+            blocked: false,
+            spent: None,
+        };
         machine.apply(&failed.into()).expect("legal");
         assert!(matches!(machine.next(), Step::CallModel { turn: 2, .. }));
         machine.apply(&TurnStarted { turn: 2, message: None }.into()).expect("legal");

@@ -1,11 +1,20 @@
-//! What the pipeline can do beside its layers: stubs for repeated reads.
+//! What the pipeline can do beside its layers: stubs for repeated reads, and hooks.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use callsheet::actor::supervisor::CancelTarget;
 use callsheet::event::Event;
+use callsheet::failure::FailureKind;
 use callsheet::message::{Message, ToolResult};
+use callsheet::model::{ErrorClass, Request};
 use callsheet::turn::ResultSource;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::faults::{Act, Ended, Fake, Setup, follows_tools, id, transcript, unsendable};
+use crate::faults::{
+    Act, Ended, Fake, FakeTool, SOON, Setup, follows_tools, id, transcript, unsendable, until,
+};
 
 fn graph(compaction: &str) -> String {
     format!(
@@ -32,7 +41,7 @@ fn results(messages: &[Message]) -> Vec<String> {
 async fn read_of(
     setup: Setup,
     compaction: &str,
-    calls: &[(&'static str, serde_json::Value)],
+    calls: &[(&'static str, Value)],
 ) -> (Ended, Vec<String>) {
     let calls = calls.to_vec();
     let main = Fake::new(move |request| match calls.get(request.turn as usize - 1) {
@@ -164,4 +173,150 @@ async fn without_the_capability_every_read_is_whole() {
     let calls = [("read_file", json!({"path": "a.txt"})), ("read_file", json!({"path": "a.txt"}))];
     let (_, texts) = read_of(setup(), "preset = \"three-layer\"", &calls).await;
     assert_eq!(texts, [content(), content()]);
+}
+
+/// A run of five long results, over the threshold twice, whose hooks are `sh` scripts of the root.
+async fn run_with_hooks(scripts: &[(&str, &str)], main: &Arc<Fake>) -> Ended {
+    let setup = Setup::new().model("main", main).tool(&FakeTool::dump());
+    let mut hooks = String::from("[compaction.hooks]\n");
+    for (hook, lines) in scripts {
+        std::fs::write(setup.root.path().join(hook), lines).expect("writes");
+        hooks.push_str(&format!("{hook} = [\"/bin/sh\", \"{hook}\"]\n"));
+    }
+    let text = graph(&format!("threshold = 2_000\n{hooks}"));
+    setup.run(&text.replace("\"edit_file\"", "\"dump\"")).await
+}
+
+fn busy() -> Arc<Fake> {
+    Fake::new(|request| match request.turn {
+        _ if is_summary(request) => Act::say("so far so good"),
+        1..=5 => Act::tool("dump", json!({"size": 4_000})),
+        _ => Act::say("done"),
+    })
+}
+
+fn is_summary(request: &Request) -> bool {
+    request.messages()[0].text().starts_with("Summarize")
+}
+
+fn of_kind<'a>(ended: &'a Ended, kind: &'a str) -> impl Iterator<Item = &'a Event> {
+    ended.records.iter().map(|record| &record.event).filter(move |event| event.kind() == kind)
+}
+
+/// What a script noted in a file, one JSON document a line.
+fn noted(ended: &Ended, file: &str) -> Vec<Value> {
+    let root = ended.dir.path().parent().and_then(|runs| runs.parent()).expect("the root");
+    let text = std::fs::read_to_string(root.join(file)).expect("noted");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[tokio::test]
+async fn hooks_are_told_of_a_compaction_and_may_add_to_it() {
+    let main = busy();
+    let more = r#"echo '{"hookSpecificOutput":{"additionalContext":"It is Tuesday."}}'"#;
+    let ended = run_with_hooks(
+        &[
+            ("pre_compact", "cat >> pre; echo >> pre; echo 'Keep all names.'"),
+            ("post_compact", "cat >> post; echo >> post; exit 1"),
+            ("after_compact_context", &format!("cat >> after; echo >> after; {more}")),
+        ],
+        &main,
+    )
+    .await;
+    assert_eq!(ended.output("work"), "done");
+    let count = of_kind(&ended, "compaction.finished").count();
+    assert!(count >= 1);
+    let (pre, after, post) = (noted(&ended, "pre"), noted(&ended, "after"), noted(&ended, "post"));
+    assert_eq!((pre.len(), after.len(), post.len()), (count, count, count));
+    let run = ended.dir.path().file_name().expect("a name").to_string_lossy().into_owned();
+    for (noted, event) in [(&pre, "PreCompact"), (&after, "SessionStart"), (&post, "PostCompact")] {
+        assert_eq!(noted[0]["hook_event_name"], event);
+        assert_eq!(noted[0]["session_id"], run.as_str());
+        assert_eq!(
+            (&noted[0]["agent_id"], &noted[0]["agent_type"]),
+            (&json!("work"), &json!("worker"))
+        );
+        let transcript = ended.dir.transcript(&id("work"));
+        assert_eq!(noted[0]["transcript_path"], json!(transcript));
+        assert!(Path::new(noted[0]["cwd"].as_str().expect("a path")).is_dir());
+    }
+    assert_eq!((&pre[0]["trigger"], &pre[0]["custom_instructions"]), (&json!("auto"), &json!("")));
+    assert_eq!(post[0]["compact_summary"], "so far so good");
+    assert_eq!(after[0]["source"], "compact");
+    let sent = main.sent_by("work");
+    let summaries = sent
+        .iter()
+        .filter(|messages| messages.len() == 1 && messages[0].text().starts_with("Summ"));
+    for messages in summaries {
+        assert!(messages[0].text().ends_with("Additional instructions:\nKeep all names."));
+    }
+    let last = sent.last().expect("a request")[0].text();
+    assert!(
+        last.contains("so far so good\n[Attached again") && last.contains("It is Tuesday."),
+        "{last}"
+    );
+}
+
+#[tokio::test]
+async fn a_hook_that_blocks_skips_the_compaction_and_work_goes_on() {
+    for script in
+        ["echo 'too early' >&2; exit 2", r#"echo '{"decision":"block","reason":"too early"}'"#]
+    {
+        let main = busy();
+        let ended = run_with_hooks(&[("pre_compact", script)], &main).await;
+        assert_eq!(ended.output("work"), "done");
+        assert_eq!(of_kind(&ended, "compaction.finished").count(), 0);
+        let failed: Vec<_> = of_kind(&ended, "compaction.failed").collect();
+        assert!(!failed.is_empty());
+        for event in failed {
+            let Event::CompactionFailed(failed) = event else { panic!("{event:?}") };
+            assert_eq!(failed.reason, "blocked by the pre_compact hook: too early");
+            assert!(failed.blocked && failed.spent.is_none());
+        }
+        assert!(
+            main.sent_by("work").iter().all(|m| m[0].text() == "Work."),
+            "no summary is asked for"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_changes_nothing() {
+    for script in ["exit 1", "kill -9 $$", "exec ./nothing"] {
+        let main = busy();
+        let ended = run_with_hooks(&[("pre_compact", script)], &main).await;
+        assert_eq!(ended.output("work"), "done");
+        assert!(of_kind(&ended, "compaction.finished").count() >= 1, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn a_blocked_reactive_compaction_surfaces_the_refusal() {
+    let main = Fake::new(|request| match request.turn {
+        1 => Act::tool("dump", json!({"size": 3_000})),
+        _ => Act::Fail(ErrorClass::ContextTokens { have: None, max: None }),
+    });
+    let ended = run_with_hooks(&[("pre_compact", "exit 2")], &main).await;
+    let (state, _, kind) = ended.task("work");
+    assert_eq!((state.as_str(), kind), ("failed", Some(FailureKind::ContextOverflow)));
+    assert_eq!(main.count(), 2, "the request is not sent again");
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_takes_its_hook_along() {
+    let setup = Setup::new().model("main", &busy()).tool(&FakeTool::dump());
+    std::fs::write(setup.root.path().join("hang"), "echo $$ > pid.new; mv pid.new pid; sleep 300")
+        .expect("writes");
+    let text =
+        graph("threshold = 2_000\n[compaction.hooks]\npre_compact = [\"/bin/sh\", \"hang\"]");
+    let text = text.replace("\"edit_file\"", "\"dump\"");
+    let run = setup.start(&text).await;
+    let pid = setup.root.path().join("pid");
+    until(|| pid.exists()).await;
+    let (begun, stopper) = (Instant::now(), run.remote());
+    assert!(stopper.cancel(CancelTarget::Run, "enough").await);
+    let ended = Ended::of(run).await;
+    assert!(begun.elapsed() < SOON && ended.task("work").0 == "cancelled");
+    let pid = std::fs::read_to_string(pid).expect("noted");
+    assert!(!crate::test_run::is_alive(pid.trim()));
 }

@@ -396,16 +396,21 @@ impl Agent {
         let Some(due) = self.summary_due(state, asked) else {
             let context = self.context(state);
             let reason = "there is nothing to summarise".to_owned();
-            let failed = crate::context::CompactionFailed { reason, spent: None };
+            let failed = crate::context::CompactionFailed { reason, blocked: false, spent: None };
             return self.start(myself, state, agent_steps::record(context, vec![failed]));
         };
         let model = state.talk.as_ref().map(|talk| talk.briefing.model.spec.name.clone());
         let Some(model) = self.services.compaction.model.clone().or(model) else {
             return self.give_up(myself, state, "an agent without a model cannot compact");
         };
-        let view = state.machine.view().clone();
+        let compaction = agent_steps::Compaction {
+            due,
+            view: state.machine.view().clone(),
+            model,
+            inventory: state.machine.inventory().clone(),
+        };
         let context = self.context(state);
-        self.start(myself, state, agent_steps::compact(context, due, view, model));
+        self.start(myself, state, agent_steps::compact(context, compaction));
     }
 
     fn give_up(&self, myself: &ActorRef<AgentMsg>, state: &mut State, reason: &str) {

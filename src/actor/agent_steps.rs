@@ -6,10 +6,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::compactor::{self, NoSummary, SummaryError};
+use super::carry_over;
+use super::compactor::{self, NoSummary, Summary, SummaryError};
+use super::hooks;
 use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepError, finished};
 use super::tool_run;
+use crate::context::inventory::Inventory;
 use crate::context::pipeline::{self, SummaryRequest};
 use crate::context::view::View;
 use crate::context::{
@@ -20,6 +23,7 @@ use crate::id::{CallKey, Name};
 use crate::message::Json;
 use crate::model::Request;
 use crate::output::Output;
+use crate::tool::hook::Answer;
 use crate::tool::{ToolOutput, ToolSpec};
 use crate::turn::{
     AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolFinished,
@@ -158,53 +162,75 @@ pub async fn run_command(context: StepContext, program: Program) -> StepResult {
     Ok(records)
 }
 
+/// A compaction that is to be made.
+#[derive(Debug)]
+pub struct Compaction {
+    /// The summary that it takes.
+    pub due: SummaryRequest,
+    /// The view as it is.
+    pub view: View,
+    /// The model that writes the summary.
+    pub model: Name,
+    /// What the agent has at hand.
+    pub inventory: Inventory,
+}
+
 /// Asks the compactor for a summary and records the edit that it makes, or why there is none.
-pub async fn compact(
-    context: StepContext,
-    due: SummaryRequest,
-    view: View,
-    model: Name,
-) -> StepResult {
+pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
+    let Compaction { mut due, view, model, inventory } = compaction;
     let (trigger, from, to) = (due.trigger, due.from, due.to);
     let requested = CompactionRequested { trigger, from, to, focus: due.focus.clone() };
     let mut records = context.record([requested]).await?;
+    match hooks::pre_compact(&context, trigger, due.focus.as_deref()).await? {
+        Answer::GoOn(instructions) => instructions.iter().for_each(|text| due.instruct(text)),
+        Answer::Block(reason) => {
+            let reason = format!("blocked by the pre_compact hook: {reason}");
+            let blocked = CompactionFailed { reason, blocked: true, spent: None };
+            records.extend(context.record([blocked]).await?);
+            return Ok(records);
+        }
+    }
     let asked = compactor::summarise(&context.services, context.agent.clone(), due, model);
     let answer = tokio::select! {
         () = context.cancel.cancelled() => return Err(StepError::Cancelled),
         answer = asked => answer,
     };
-    let event: Event = match answer {
-        Ok(summary) => {
-            let path = context.services.transcript(&context.agent);
-            let path = path.to_string_lossy();
-            let edit = pipeline::summary_edit(&view, from, to, &path, &summary.text);
-            let mut after = view.clone();
-            match after.apply(&edit) {
-                Ok(()) if after.chars() < view.chars() => CompactionFinished {
-                    layer: pipeline::SUMMARY_LAYER.to_owned(),
-                    edit,
-                    before_tokens: view.tokens(),
-                    after_tokens: after.tokens(),
-                    model: summary.spent.model,
-                    usage: summary.spent.usage,
-                    cost_usd: summary.spent.cost_usd,
-                }
-                .into(),
-                Ok(()) => {
-                    failed("the summary is no shorter than what it replaces", Some(summary.spent))
-                }
-                Err(error) => failed(&error.to_string(), Some(summary.spent)),
-            }
-        }
+    let Summary { text, spent } = match answer {
+        Ok(summary) => summary,
         Err(NoSummary { error: SummaryError::Journal(error), .. }) => return Err(error.into()),
-        Err(NoSummary { error, spent }) => failed(&error.to_string(), spent),
+        Err(NoSummary { error, spent }) => {
+            records.extend(context.record([failed(&error.to_string(), spent)]).await?);
+            return Ok(records);
+        }
     };
+    let path = context.services.transcript(&context.agent);
+    let edit = pipeline::summary_edit(&view, from, to, &path.to_string_lossy(), &text);
+    let edit = carry_over::add(&context, &inventory, &view, edit).await?;
+    let mut after = view.clone();
+    let event: Event = match after.apply(&edit) {
+        Ok(()) if after.chars() < view.chars() => CompactionFinished {
+            layer: pipeline::SUMMARY_LAYER.to_owned(),
+            edit,
+            before_tokens: view.tokens(),
+            after_tokens: after.tokens(),
+            model: spent.model,
+            usage: spent.usage,
+            cost_usd: spent.cost_usd,
+        }
+        .into(),
+        Ok(()) => failed("the summary is no shorter than what it replaces", Some(spent)),
+        Err(error) => failed(&error.to_string(), Some(spent)),
+    };
+    let is_done = matches!(event, Event::CompactionFinished(_));
     records.extend(context.record([event]).await?);
+    if is_done {
+        hooks::post_compact(&context, trigger, &text).await;
+    }
     Ok(records)
 }
 
 fn failed(reason: &str, spent: Option<Spent>) -> Event {
-    CompactionFailed { reason: reason.to_owned(), spent }.into()
+    CompactionFailed { reason: reason.to_owned(), blocked: false, spent }.into()
 }
 
 /// Records the agent's end, and before it what answers the calls that it leaves open.

@@ -1,6 +1,7 @@
 //! Compaction settings: the preset and what overrides its constants.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use super::agents;
@@ -57,6 +58,7 @@ const MAX_CONCURRENCY: usize = 2;
 /// Reads `[compaction]`.
 pub(super) fn compaction(
     tree: &Table,
+    root: &Path,
     models: &BTreeMap<Name, ModelSpec>,
     problems: &mut Problems,
 ) -> CompactionSpec {
@@ -74,7 +76,7 @@ pub(super) fn compaction(
         problems.error("conflict", &again.key_place, message);
     }
     if preset == "off" {
-        let own = ["keep_recent_results", "keep_unit", "preserve_tools"];
+        let own = ["keep_recent_results", "keep_unit", "preserve_tools", "recovery", "hooks"];
         for key in CONSTANTS.into_iter().chain(own) {
             if let Some(entry) = table.get(key) {
                 let message = format!("the preset `off` has no `{key}`");
@@ -102,6 +104,6 @@ pub(super) fn compaction(
         failure_threshold: breaker.whole("failure_threshold").unwrap_or(FAILURE_THRESHOLD),
         cooldown: breaker.duration("cooldown").unwrap_or(COOLDOWN),
         max_concurrency: table.whole("max_concurrency").unwrap_or(MAX_CONCURRENCY),
-        capabilities: capabilities::capabilities(table),
+        capabilities: capabilities::capabilities(table, root, problems),
     }
 }

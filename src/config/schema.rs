@@ -211,6 +211,21 @@ static MODEL: &[Field] = &[
 pub(super) const PRESETS: [&str; 2] = ["three-layer", "off"];
 const LATER_PRESETS: [&str; 4] = ["adaptive", "production", "four-layer", "turn-window"];
 
+static RECOVERY: &[Field] = &[
+    key("files", Shape::Integer(0, 1_000)),
+    key("file_tokens", TOKENS),
+    key("all_files_tokens", TOKENS),
+    key("skill_tokens", TOKENS),
+    key("all_skills_tokens", TOKENS),
+];
+
+static HOOKS: &[Field] = &[
+    key("pre_compact", TEXTS),
+    key("post_compact", TEXTS),
+    key("after_compact_context", TEXTS),
+    key("timeout", Shape::Time),
+];
+
 static COMPACTION: &[Field] = &[
     key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
     key("model", Shape::Text),
@@ -229,6 +244,8 @@ static COMPACTION: &[Field] = &[
     key("preserve_tools", TEXTS),
     key("max_concurrency", COUNT),
     key("unchanged_stub", Shape::Truth),
+    key("recovery", Shape::Table(RECOVERY)),
+    key("hooks", Shape::Table(HOOKS)),
     key(
         "circuit_breaker",
         Shape::Table(&[

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
+use crate::context::preset::Preset;
 use crate::failure::FailureKind;
 use crate::permission::{NonInteractive, Verdict};
 use crate::policy::RestartStrategy;
@@ -306,6 +307,14 @@ fn names_that_lead_nowhere() {
         (
             "[compaction]\nmodel = 'big'\n",
             &["15:9 unknown_model there is no model `big` | there is `m`"],
+        ),
+        (
+            "[compaction.hooks]\npre_compact = []\npost_compact = ['./gone', 'x']\n",
+            &[
+                "15:1 bad_value `pre_compact` names no command | write a program and its \
+             arguments: [\"./hook\", \"--flag\"]",
+                "16:17 unreadable_file there is no file `./gone`",
+            ],
         ),
         (
             "[agents.b]\ninstructions_file = 'gone.md'\ncontext_files = ['docs/*.md']\n",
@@ -772,8 +781,14 @@ threshold = 20_000
 keep_recent_results = 5
 keep_unit = "turns"
 preserve_tools = ["read_file"]
+unchanged_stub = true
 [compaction.circuit_breaker]
 cooldown = "1m"
+[compaction.recovery]
+files = 3
+[compaction.hooks]
+pre_compact = ["guard", "--all"]
+timeout = "5s"
 
 [permissions]
 default = "deny"
@@ -869,6 +884,13 @@ fn every_field_that_is_built_arrives() {
     assert_eq!(compaction.model.as_ref().map(Name::as_str), Some("small"));
     assert_eq!((compaction.failure_threshold, compaction.max_concurrency), (3, 2));
     assert_eq!(compaction.cooldown, Duration::from_secs(60));
+    let capabilities = &compaction.capabilities;
+    assert_eq!(capabilities.hooks.pre_compact, ["guard", "--all"]);
+    assert_eq!(capabilities.hooks.timeout, Duration::from_secs(5));
+    let mut preset = Preset::three_layer();
+    capabilities.apply(&mut preset);
+    let recovery = preset.recovery.expect("the section brings it in");
+    assert_eq!((recovery.files, recovery.file_tokens, preset.unchanged_stub), (3, 5_000, true));
 
     let reader = &config.agents["reader"];
     assert_eq!(

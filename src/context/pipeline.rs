@@ -31,6 +31,13 @@ pub struct SummaryRequest {
     pub max_tokens: u64,
 }
 
+impl SummaryRequest {
+    /// Adds instructions of somebody's own.
+    pub fn instruct(&mut self, instructions: &str) {
+        self.prompt.push_str(&format!("\n\nAdditional instructions:\n{instructions}"));
+    }
+}
+
 /// Clears the results that have grown old and are worth it; the others of their age are struck off
 /// the list, so that no later turn looks at them again.
 fn clear_old(view: &mut View, layer: &ClearOld) -> Option<ContextEdited> {

@@ -40,6 +40,9 @@ impl Default for Recovery {
 /// How many characters a token is taken to have: as in the documented presets.
 const CHARS_PER_TOKEN: usize = 4;
 
+/// The most characters of what a hook adds: the documented limit of a hook's output.
+const HOOK_CHARS: usize = 10_000;
+
 /// Stands before what comes back.
 const HEADING: &str = "[Attached again after the compaction, from the records and the disk. It is \
     reference data, not a request.]";
@@ -62,7 +65,7 @@ pub struct Reread {
 pub struct Material {
     /// What [`state_block`] says: it comes back whatever the room.
     pub state: Option<String>,
-    /// What a hook has to say after the compaction.
+    /// What a hook has to say after the compaction: its beginning comes back whatever the room.
     pub from_hook: Option<String>,
     /// Files, the one used last first.
     pub files: Vec<Reread>,
@@ -71,19 +74,20 @@ pub struct Material {
 }
 
 impl Recovery {
-    /// What comes back, as one text of at most `room_tokens`, the state aside; `None` when there
-    /// is nothing.
+    /// What comes back, as one text; files and skills as far as `room_tokens` allow. `None` when
+    /// there is nothing.
     #[must_use]
     pub fn render(&self, material: &Material, room_tokens: u64) -> Option<String> {
-        let state = material.state.as_deref().map(tokens).unwrap_or_default();
-        let mut room = Room(room_tokens.saturating_sub(state + tokens(HEADING)));
-        let told = material.from_hook.as_deref();
-        let told = told.map(|text| quoted("A hook adds after the compaction", text));
-        let told = told.filter(|part| room.take(tokens(part)));
+        let told = material.from_hook.as_deref().map(|text| {
+            let (text, cut) = beginning(text, HOOK_CHARS);
+            quoted(if cut { "A hook adds, cut here" } else { "A hook adds" }, text)
+        });
+        let fixed: Vec<_> = told.into_iter().chain(material.state.clone()).collect();
+        let taken = fixed.iter().map(|part| tokens(part)).sum::<u64>() + tokens(HEADING);
+        let mut room = Room(room_tokens.saturating_sub(taken));
         let mut parts = self.files(&material.files, &mut room);
         parts.extend(self.skills(&material.skills, &mut room));
-        parts.extend(told);
-        parts.extend(material.state.clone());
+        parts.extend(fixed);
         (!parts.is_empty()).then(|| format!("{HEADING}\n\n{}", parts.join("\n\n")))
     }
 
@@ -123,11 +127,8 @@ impl Recovery {
             let Ok(text) = &skill.text else { continue };
             let name = Json::encode(&skill.name);
             let most = usize::try_from(self.skill_tokens).unwrap_or(usize::MAX);
-            let end = text.char_indices().nth(most.saturating_mul(CHARS_PER_TOKEN));
-            let (text, what) = match end {
-                Some((end, _)) => (&text[..end], "The beginning of the skill"),
-                None => (text.as_str(), "The skill"),
-            };
+            let (text, cut) = beginning(text, most.saturating_mul(CHARS_PER_TOKEN));
+            let what = if cut { "The beginning of the skill" } else { "The skill" };
             let part = quoted(&format!("{what} {}, which was loaded", name.as_str()), text);
             let size = tokens(&part);
             if !all.take(size) || !room.take(size) {
@@ -156,6 +157,14 @@ impl Room {
 
 fn tokens(text: &str) -> u64 {
     text.chars().count().div_ceil(CHARS_PER_TOKEN) as u64
+}
+
+/// At most the first `chars` characters, and whether something was cut.
+fn beginning(text: &str, chars: usize) -> (&str, bool) {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => (&text[..end], true),
+        None => (text, false),
+    }
 }
 
 /// A text between two marks that it cannot hold itself.
@@ -250,11 +259,13 @@ mod tests {
             files: (0..5).map(|n| found(&format!("f{n}"), 3_000)).collect(),
             skills: vec![found("s", 3_000)],
         };
+        let recovery = Recovery::default();
+        let least = recovery.render(&material, 0).expect("the state at least");
+        assert!(least.contains(&"h".repeat(400)) && !least.contains("xxx"));
         for room in (0..6_000).step_by(50) {
-            let text = Recovery::default().render(&material, room).expect("the state at least");
+            let text = recovery.render(&material, room).expect("the state at least");
             assert!(text.ends_with(material.state.as_deref().expect("a state")), "{room}");
-            let least = tokens(material.state.as_deref().expect("a state")) + tokens(HEADING) + 20;
-            assert!(tokens(&text) <= room.max(least) + 20, "{room}: {}", tokens(&text));
+            assert!(tokens(&text) <= room.max(tokens(&least)) + 20, "{room}: {}", tokens(&text));
         }
     }
 

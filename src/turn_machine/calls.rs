@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
+use crate::context::inventory::Inventory;
 use crate::context::read_state::Read;
+use crate::context::view::View;
 use crate::id::CallKey;
 use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
 use crate::turn::{Effect, ResultSource, ToolFinished, ToolStatus};
@@ -78,6 +80,23 @@ fn answer(turn: u32, call: PendingCall, text: &str) -> ToolFinished {
         stored: None,
         exit_code: None,
         took_ms: 0,
+    }
+}
+
+/// Takes a call with its result into the inventory.
+pub(super) fn take_stock(
+    inventory: &mut Inventory,
+    view: &mut View,
+    call: &ToolCall,
+    finished: &ToolFinished,
+) {
+    if finished.source == ResultSource::Unchanged {
+        inventory.read_again(call, view);
+    } else if Inventory::follows(&call.name)
+        && let Ok(Block::ToolResult(result)) = finished.block.decode()
+    {
+        // All results of a turn go into the message that comes next.
+        inventory.note(view.next_message(), call, &result);
     }
 }
 

@@ -26,6 +26,7 @@ use callsheet::plan::Plan;
 use callsheet::policy::RetryPolicy;
 use callsheet::run::{Options, Run};
 use callsheet::run_state::RunState;
+use callsheet::tool::hook::Hooks;
 use callsheet::tool::spool::Spool;
 use callsheet::tool::workspace::Workspace;
 use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, Toolbox};
@@ -589,6 +590,7 @@ pub(crate) fn three_layer() -> Compaction {
         max_concurrency: 2,
         failure_threshold: 3,
         cooldown: Duration::from_millis(50),
+        hooks: Hooks::default(),
     }
 }
 
