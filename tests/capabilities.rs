@@ -1,19 +1,24 @@
-//! What the pipeline can do beside its layers: stubs for repeated reads, and hooks.
+//! What the pipeline can do beside its layers: stubs for repeated reads, hooks, and
+//! what comes back after a compaction.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use callsheet::actor::agent::AgentMsg;
 use callsheet::actor::supervisor::CancelTarget;
+use callsheet::context::Edit;
 use callsheet::event::Event;
 use callsheet::failure::FailureKind;
-use callsheet::message::{Message, ToolResult};
+use callsheet::message::{Json, Message, ToolResult};
 use callsheet::model::{ErrorClass, Request};
 use callsheet::turn::ResultSource;
 use serde_json::{Value, json};
 
 use crate::faults::{
-    Act, Ended, Fake, FakeTool, SOON, Setup, follows_tools, id, transcript, unsendable, until,
+    Act, Ended, Fake, FakeTool, Rig, SOON, Setup, follows_tools, gate, id, open, transcript,
+    unsendable, until, until_recorded,
 };
 
 fn graph(compaction: &str) -> String {
@@ -319,4 +324,228 @@ async fn an_agent_that_ends_takes_its_hook_along() {
     assert!(begun.elapsed() < SOON && ended.task("work").0 == "cancelled");
     let pid = std::fs::read_to_string(pid).expect("noted");
     assert!(!crate::test_run::is_alive(pid.trim()));
+}
+
+/// What a message attaches again after its summary.
+fn attached(messages: &[Message]) -> Option<String> {
+    let text = messages[0].text();
+    text.find("[Attached again").map(|at| text[at..].to_owned())
+}
+
+#[tokio::test]
+async fn files_and_skills_in_use_come_back_as_they_are_now() {
+    let setup = Setup::new();
+    let file = |name: &str, text: &str| {
+        let path = setup.root.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("makes");
+        std::fs::write(path, text).expect("writes");
+    };
+    file("old.txt", "before\n");
+    file("gone.txt", "gone\n");
+    file("large.txt", &"long line of text\n".repeat(2_000));
+    file("secret.env", "x=1\n");
+    file("rules.toml", "[permissions]\ndeny = [\"read_file(*.env)\"]");
+    file(".agents/skills/careful/SKILL.md", "---\nname: careful\ndescription: d\n---\nBe careful.");
+    let root = setup.root.clone();
+    let main = Fake::new(move |request| match request.turn {
+        _ if is_summary(request) => Act::say("so far so good"),
+        1 => Act::Call(vec![
+            ("load_skill", json!({"name": "careful"})),
+            ("read_file", json!({"path": "old.txt"})),
+            ("read_file", json!({"path": "gone.txt"})),
+            ("read_file", json!({"path": "large.txt", "limit": 5})),
+            ("write_file", json!({"path": "new.txt", "content": "made here\n"})),
+            ("write_file", json!({"path": "secret.env", "content": "x=2\n"})),
+        ]),
+        2 => Act::tool("dump", json!({"size": 40_000})),
+        3 => {
+            // Neither does the agent know of this.
+            std::fs::write(root.path().join("old.txt"), "after\n").expect("writes");
+            std::fs::remove_file(root.path().join("gone.txt")).expect("removes");
+            Act::tool("compact", json!({}))
+        }
+        4 => Act::tool("read_file", json!({"path": "new.txt"})),
+        _ => Act::say("done"),
+    });
+    let text = graph("threshold = 90_000\n[compaction.recovery]").replace(
+        "\"edit_file\"]",
+        "\"dump\", \"load_skill\", \"compact\"]\nskills = [\"careful\"]",
+    );
+    let text = format!("include = [\"rules.toml\"]\n{text}");
+    let ended = setup.model("main", &main).tool(&FakeTool::dump()).run(&text).await;
+    assert_eq!(ended.output("work"), "done");
+    let sent = main.sent_by("work");
+    let back = attached(&sent[4]).expect("attached");
+    for expected in [
+        "\"new.txt\" as it is now",
+        "\nmade here\n",
+        "\"old.txt\" as it is now",
+        "\nafter\n",
+        "The file \"gone.txt\" was in use and cannot be read now",
+        "The file \"large.txt\" was in use; read it again when it is needed.",
+        "The file \"secret.env\" was in use and cannot be read now: \"it may not be read",
+        "The skill \"careful\", which was loaded",
+        "\nBe careful.\n",
+    ] {
+        assert!(back.contains(expected), "{expected}\n{back}");
+    }
+    assert!(!back.contains("before") && !back.contains("x=2"));
+    let (new, old) = (back.find("new.txt"), back.find("old.txt"));
+    assert!(new < old, "the newest first");
+    assert!(sent.iter().all(|messages| unsendable(messages).is_none()));
+    assert_eq!(attached(sent.last().expect("a request")).as_deref(), Some(back.as_str()));
+    let finished = of_kind(&ended, "compaction.finished").next().expect("one");
+    let Event::CompactionFinished(finished) = finished else { panic!("{finished:?}") };
+    assert!(finished.after_tokens <= finished.before_tokens / 2);
+}
+
+#[tokio::test]
+async fn what_comes_back_cannot_set_off_the_next_compaction() {
+    let setup = Setup::new();
+    for n in 0..5 {
+        let text = format!("{n} is the number\n").repeat(150);
+        std::fs::write(setup.root.path().join(format!("f{n}")), text).expect("writes");
+    }
+    let main = Fake::new(|request| match request.turn {
+        _ if is_summary(request) => Act::say("so far so good"),
+        turn @ 1..=20 => Act::tool("read_file", json!({"path": format!("f{}", turn % 5)})),
+        _ => Act::say("done"),
+    });
+    // Micro-clearing would hold this down without any summary.
+    let text = graph("threshold = 3_000\nkeep_recent = 100\n[compaction.recovery]");
+    let ended = setup.model("main", &main).run(&text).await;
+    assert_eq!(ended.output("work"), "done");
+    let mut count = 0;
+    for event in of_kind(&ended, "compaction.finished") {
+        let Event::CompactionFinished(finished) = event else { panic!("{event:?}") };
+        assert!(finished.after_tokens <= 1_500, "{finished:?}");
+        count += 1;
+    }
+    assert!((2..=10).contains(&count), "{count} summaries in 20 turns");
+    assert!(
+        main.sent_by("work")
+            .iter()
+            .any(|m| attached(m).is_some_and(|a| a.contains("is the number")))
+    );
+}
+
+#[tokio::test]
+async fn a_rebuilt_view_has_what_came_back_without_the_disk() {
+    let setup = Setup::new();
+    let path = setup.root.path().join("a.txt");
+    std::fs::write(&path, content()).expect("writes");
+    let crashed = std::sync::atomic::AtomicBool::new(false);
+    let main = Fake::new(move |request| match request.turn {
+        _ if is_summary(request) => Act::say("so far so good"),
+        1 => Act::tool("read_file", json!({"path": "a.txt"})),
+        2 => Act::tool("dump", json!({"size": 30_000})),
+        3 => Act::tool("compact", json!({})),
+        _ if !crashed.swap(true, std::sync::atomic::Ordering::SeqCst) => {
+            std::fs::remove_file(&path).expect("removes");
+            Act::Panic
+        }
+        _ => Act::say("done"),
+    });
+    let text = graph("threshold = 90_000\n[compaction.recovery]");
+    let text = text.replace("\"edit_file\"", "\"dump\", \"compact\"");
+    let ended = setup.model("main", &main).tool(&FakeTool::dump()).run(&text).await;
+    assert_eq!(ended.output("work"), "done");
+    assert_eq!(ended.count("work", "agent.restarted"), 1);
+    let sent = main.sent_by("work");
+    let [before, after] = &sent[sent.len() - 2..] else { panic!("two requests") };
+    assert!(attached(before).is_some_and(|text| text.contains(&content())));
+    assert_eq!(before, after);
+}
+
+/// How often a parent is told to compact in the test below: the number of its rounds.
+const ROUNDS: u32 = 50;
+
+/// A parent that gives a job to a child each round and is told to compact while the child works; it
+/// crashes once amid its children.
+#[tokio::test]
+async fn fifty_compactions_with_children_at_work_lose_none() {
+    let todos = json!({"todos": [{"content": "all \"fifty\"\nrounds", "status": "in_progress"}]});
+    let gates: Vec<_> = (0..=ROUNDS).map(|_| gate()).collect();
+    let (list, doors) = (todos.clone(), gates.clone());
+    let main = Fake::new(move |request| {
+        if request.agent_id.as_str() != "work" {
+            // A child's job is its round; the compactor's prompts are the parent's.
+            let job = request.messages()[0].text();
+            let round: usize = job.trim_start_matches("round ").parse().expect("a number");
+            return Act::say(format!("result {round}")).after(&doors[round]);
+        }
+        match request.turn {
+            _ if is_summary(request) => Act::say("short"),
+            1 => Act::Call(vec![("todo_write", list.clone()), ("dump", json!({"size": 2_000}))]),
+            turn if turn <= ROUNDS + 1 => {
+                let prompt = format!("round {}", turn - 1);
+                Act::tool("delegate", json!({"agent": "helper", "prompt": prompt}))
+            }
+            _ => Act::say("done"),
+        }
+    });
+    let setup = Setup::new().model("main", &main).tool(&FakeTool::dump());
+    let text = r#"
+[compaction.recovery]
+[limits]
+max_descendants = 100
+[agents.helper]
+description = "Helps"
+model = "main"
+instructions = "Help."
+[agents.worker]
+model = "main"
+instructions = "Work."
+tools = ["todo_write", "dump"]
+sub_agents = ["helper"]
+max_turns = 100
+[tasks.work]
+agent = "worker"
+prompt = "Work."
+"#;
+    let rig = Rig::start(&setup, text).await;
+    for round in 1..=ROUNDS {
+        let child = format!("work/helper-{round}");
+        until(|| main.sent_by(&child).len() == 1).await;
+        if round == 3 {
+            rig.crash("work");
+            until_recorded(&rig.dir, |record| record.event.kind() == "agent.restarted").await;
+            until(|| rig.services.addresses.agents.contains_key(&id("work"))).await;
+        }
+        rig.mail("work", AgentMsg::Compact { focus: None });
+        open(&gates[round as usize]);
+    }
+    let ended = rig.ended().await;
+    assert_eq!(ended.output("work"), "done");
+    assert_eq!(ended.count("work", "agent.restarted"), 1);
+    // As many as were asked for, each its own.
+    let spawned = ended.agents();
+    let distinct: BTreeSet<_> = spawned.iter().collect();
+    assert_eq!((spawned.len(), distinct.len()), (ROUNDS as usize + 1, ROUNDS as usize + 1));
+    let mut known = String::new();
+    let mut count = 0;
+    for event in of_kind(&ended, "compaction.finished") {
+        let Event::CompactionFinished(finished) = event else { panic!("{event:?}") };
+        let Edit::Replace { with, .. } = &finished.edit else { panic!("{finished:?}") };
+        let messages: Vec<Message> = with.iter().map(|m| m.decode().expect("a message")).collect();
+        let back = attached(&messages).expect("the state");
+        let (_, state) = back.split_once("\n\n").expect("a heading");
+        count += 1;
+        assert!(state.starts_with(&known), "what stood there before changed:\n{known}\n\n{state}");
+        let todo_line = format!("Your todo list: {}\n", Json::encode(&todos).as_str());
+        assert!(state.starts_with(&todo_line), "{state}");
+        let children: Vec<Value> =
+            state.lines().skip(2).map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let expected: Vec<_> = (1..=count).map(|n| format!("work/helper-{n}")).collect();
+        assert_eq!(
+            children.iter().map(|c| c["agent"].as_str().expect("an id")).collect::<Vec<_>>(),
+            expected
+        );
+        assert!(children.iter().all(|child| child["status"] == "completed"));
+        known = state.to_owned();
+    }
+    assert_eq!(count, ROUNDS, "{:#?}", ended.kinds());
+    let last = main.sent_by("work").pop().expect("a request");
+    assert!(attached(&last).is_some_and(|back| back.ends_with(&known)));
+    assert_eq!(unsendable(&last), None);
 }

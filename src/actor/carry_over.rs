@@ -3,11 +3,15 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::hooks;
+use super::panic::panic_text;
 use super::step::{StepContext, StepError};
 use super::tool_run;
 use crate::context::Edit;
 use crate::context::inventory::Inventory;
+use crate::context::preset::Preset;
 use crate::context::recovery::{self, Material, Reread};
 use crate::context::view::View;
 use crate::id::CallKey;
@@ -50,14 +54,19 @@ pub(super) async fn add(
     if context.cancel.is_cancelled() {
         return Err(StepError::Cancelled);
     }
-    // Half of the trigger, so that what comes back cannot set it off again; and half of what there
-    // was, so that a compaction which was asked for early frees something too.
-    let trigger = preset.summarise.as_ref().map_or(u64::MAX, |layer| layer.threshold_tokens);
-    let room = (trigger.min(view.tokens()) / 2).saturating_sub(after.tokens());
+    let room = target(preset, view).saturating_sub(after.tokens());
     Ok(match preset.recovery.unwrap_or_default().render(&material, room) {
         Some(text) => recovery::attach(edit, text),
         None => edit,
     })
+}
+
+/// What a compaction of this view may leave, in tokens: half of the trigger, so that what comes back
+/// cannot set it off again; and half of what there was, so that one that was asked for early frees
+/// something too.
+fn target(preset: &Preset, view: &View) -> u64 {
+    let trigger = preset.summarise.as_ref().map_or(u64::MAX, |layer| layer.threshold_tokens);
+    trigger.min(view.tokens()) / 2
 }
 
 /// Reads a file or a skill by its tool, as the agent itself would, where that needs no person.
@@ -68,15 +77,23 @@ async fn reread(
     input: &serde_json::Value,
 ) -> Reread {
     let input = Json::encode(input);
-    let text = match context.services.tools.get(tool) {
-        Some(tool_now) if tool_run::is_allowed(context, tool, &input) => {
+    let text = match context.services.tools.get(tool).cloned() {
+        Some(_) if !tool_run::is_allowed(context, tool, &input) => {
+            Err("it may not be read without a person's leave".to_owned())
+        }
+        Some(called) => {
             let (run, agent) = (context.services.run, &context.agent);
             let key = CallKey::derive(run, agent, context.turn, 0, tool, input.as_str());
             let mut tool_context = tool_run::tool_context(context, key);
             tool_context.timeout = READ_WITHIN;
-            tool_now.call(input, tool_context).await.map_err(|error| error.to_string())
+            let work = async move { called.call(input, tool_context).await };
+            let work = std::panic::AssertUnwindSafe(work).catch_unwind();
+            match tokio::time::timeout(READ_WITHIN, work).await {
+                Ok(Ok(result)) => result.map_err(|error| error.to_string()),
+                Ok(Err(panic)) => Err(format!("{tool} crashed ({})", panic_text(panic.as_ref()))),
+                Err(_) => Err(format!("{tool} took too long")),
+            }
         }
-        Some(_) => Err("it may not be read without a person's leave".to_owned()),
         None => Err(format!("there is no {tool}")),
     };
     let redacted = |mut text: String| {

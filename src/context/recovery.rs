@@ -40,6 +40,9 @@ impl Default for Recovery {
 /// How many characters a token is taken to have: as in the documented presets.
 const CHARS_PER_TOKEN: usize = 4;
 
+/// What the block around a part, or the line breaks between two, take at most.
+const PART_TOKENS: u64 = 8;
+
 /// The most characters of what a hook adds: the documented limit of a hook's output.
 const HOOK_CHARS: usize = 10_000;
 
@@ -83,8 +86,8 @@ impl Recovery {
             quoted(if cut { "A hook adds, cut here" } else { "A hook adds" }, text)
         });
         let fixed: Vec<_> = told.into_iter().chain(material.state.clone()).collect();
-        let taken = fixed.iter().map(|part| tokens(part)).sum::<u64>() + tokens(HEADING);
-        let mut room = Room(room_tokens.saturating_sub(taken));
+        let taken: u64 = fixed.iter().map(|part| in_view(part)).sum();
+        let mut room = Room(room_tokens.saturating_sub(taken + in_view(HEADING)));
         let mut parts = self.files(&material.files, &mut room);
         parts.extend(self.skills(&material.skills, &mut room));
         parts.extend(fixed);
@@ -100,19 +103,21 @@ impl Recovery {
             let mut whole = None;
             let path_only = match &file.text {
                 Err(reason) => {
+                    let reason = Json::encode(reason);
+                    let reason = reason.as_str();
                     format!("The file {name} was in use and cannot be read now: {reason}")
                 }
                 Ok(text) => {
                     let part = quoted(&format!("The file {name} as it is now"), text);
-                    let size = tokens(&part);
-                    let fits = tokens(text) <= self.file_tokens && all.has(size) && room.has(size);
+                    let fits = tokens(text) <= self.file_tokens
+                        && all.has(tokens(&part))
+                        && room.has(in_view(&part));
                     whole = fits.then_some(part);
                     format!("The file {name} was in use; read it again when it is needed.")
                 }
             };
             let part = whole.unwrap_or(path_only);
-            let size = tokens(&part);
-            if all.take(size) && room.take(size) {
+            if all.take(tokens(&part)) && room.take(in_view(&part)) {
                 parts.push(part);
             }
         }
@@ -130,8 +135,7 @@ impl Recovery {
             let (text, cut) = beginning(text, most.saturating_mul(CHARS_PER_TOKEN));
             let what = if cut { "The beginning of the skill" } else { "The skill" };
             let part = quoted(&format!("{what} {}, which was loaded", name.as_str()), text);
-            let size = tokens(&part);
-            if !all.take(size) || !room.take(size) {
+            if !all.take(tokens(&part)) || !room.take(in_view(&part)) {
                 break;
             }
             parts.push(part);
@@ -157,6 +161,11 @@ impl Room {
 
 fn tokens(text: &str) -> u64 {
     text.chars().count().div_ceil(CHARS_PER_TOKEN) as u64
+}
+
+/// What a part takes in the view: it is measured as JSON, and something stands between parts.
+fn in_view(part: &str) -> u64 {
+    tokens(Json::encode(part).as_str()) + PART_TOKENS
 }
 
 /// At most the first `chars` characters, and whether something was cut.
@@ -237,7 +246,7 @@ mod tests {
         let text = Recovery::default().render(&material, 100_000).expect("a text");
         assert!(text.contains(&"x".repeat(20_000)) && !text.contains(&"x".repeat(20_001)));
         assert!(text.contains("The file \"large\" was in use; read it again"));
-        assert!(text.contains("\"gone\" was in use and cannot be read now: no such file"));
+        assert!(text.contains("\"gone\" was in use and cannot be read now: \"no such file\""));
         assert!(text.contains("more-1") && !text.contains("more-2"), "five in all");
     }
 
@@ -265,7 +274,8 @@ mod tests {
         for room in (0..6_000).step_by(50) {
             let text = recovery.render(&material, room).expect("the state at least");
             assert!(text.ends_with(material.state.as_deref().expect("a state")), "{room}");
-            assert!(tokens(&text) <= room.max(tokens(&least)) + 20, "{room}: {}", tokens(&text));
+            let size = tokens(Json::encode(&text).as_str());
+            assert!(size <= room.max(in_view(&least)), "{room}: {size}");
         }
     }
 

@@ -516,6 +516,8 @@ impl Rig {
         let mut tools = Toolbox::built_in();
         setup.tools.iter().for_each(|tool| tools.insert(tool.clone()));
         let agents = config.agents.iter();
+        let mut compaction = three_layer();
+        config.compaction.capabilities.apply(&mut compaction.preset);
         let services = Arc::new(Services {
             run,
             workflow: config.name.clone(),
@@ -525,6 +527,7 @@ impl Rig {
             tools,
             spool: Arc::new(Spool::new(dir.spool(), dir.results())),
             limits: config.limits,
+            compaction,
             transcripts: dir.agents(),
             addresses: Addresses { supervisor: address, ..Addresses::default() },
             ..bare_services(setup.root.path(), journal)
