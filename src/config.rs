@@ -35,8 +35,7 @@ use std::sync::Arc;
 use miette::NamedSource;
 use serde_json::{Map, Value};
 
-pub use self::capabilities::Capabilities;
-pub use self::compaction::{CompactionSpec, KeepUnit};
+pub use self::compaction::CompactionSpec;
 pub use self::diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use self::keys::Secret;
 pub use self::providers::{ProviderKind, ProviderSpec};

@@ -4,8 +4,10 @@
 
 pub mod guard;
 pub mod inventory;
+pub mod layer;
 pub mod pipeline;
 pub mod preset;
+pub mod range;
 pub mod read_state;
 pub mod recovery;
 pub mod view;
@@ -14,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::Name;
 use crate::message::{Json, Usage};
+use crate::output::Stored;
 use crate::policy::BreakerState;
 
 /// A change of the view. Message numbers count the conversation from 0 and never shift.
@@ -37,6 +40,13 @@ pub enum Edit {
         /// What stands in its place, in Anthropic form.
         with: Vec<Json>,
     },
+    /// Everything before a message leaves; a text joins the system prompt as its last block.
+    Window {
+        /// The first message that stays.
+        to: u64,
+        /// The block; it replaces that of an earlier edit.
+        system: String,
+    },
 }
 
 /// A tool result that was cleared.
@@ -48,6 +58,9 @@ pub struct ClearedResult {
     pub tool_use_id: String,
     /// What the model reads instead.
     pub text: String,
+    /// The stored whole, when it was stored for this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<Stored>,
 }
 
 /// `context.edited`.
@@ -152,6 +165,7 @@ mod tests {
             message: 2,
             tool_use_id: "c".to_owned(),
             text: "[Previous: used glob]".to_owned(),
+            stored: None,
         };
         let with = vec![Json::encode(&Message::user("summary"))];
         let edits =

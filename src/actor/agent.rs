@@ -17,9 +17,10 @@ use super::briefing::{self, Briefing};
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::step::{StepContext, StepError};
-use crate::context::guard;
-use crate::context::pipeline::{self, SummaryRequest};
-use crate::context::{CompactionTrigger, ContextEdited};
+use crate::context::CompactionTrigger;
+use crate::context::layer::{Surroundings, Window};
+use crate::context::pipeline::{self, Change};
+use crate::context::view::View;
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
@@ -31,6 +32,10 @@ use crate::turn_machine::{Machine, PendingCall, Step};
 /// No text that means anything has more characters to a token: what is too large by this measure is
 /// too large by any.
 const MOST_CHARS_PER_TOKEN: usize = 16;
+
+/// How many characters of system prompt and tools a token is taken to have: fewer than they have on
+/// average, so that the room for messages is not taken for larger than it is.
+const HEAD_CHARS_PER_TOKEN: usize = 3;
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -291,7 +296,7 @@ impl Agent {
                 self.start(myself, state, agent_steps::run_command(context, program));
             }
             Step::Compact { trigger, focus } => {
-                self.compact(myself, state, Some((trigger, focus)));
+                self.compact(myself, state, Vec::new(), Some((trigger, focus)));
             }
             Step::Finish(outcome) => self.finish(myself, state, outcome),
             Step::Rest => {}
@@ -317,12 +322,11 @@ impl Agent {
         turn: u32,
         message: Option<Json>,
     ) {
-        if self.summary_due(state, None).is_some() && !state.machine.compacted_this_turn() {
-            return self.compact(myself, state, None);
+        let mut changes = self.run_cheap_layers(state);
+        if !state.machine.compacted_this_turn() && self.is_summary_due(state) {
+            return self.compact(myself, state, changes, None);
         }
-        let preset = &self.services.compaction.preset;
-        let mut edits = pipeline::run_cheap_layers(state.machine.view_mut(), preset);
-        edits.extend(self.guard(state));
+        changes.extend(self.run_guard(state));
         if let Some(reason) = self.too_large(state) {
             let outcome = state.machine.failed(FailureKind::ContextOverflow, reason);
             return self.finish(myself, state, outcome);
@@ -333,26 +337,52 @@ impl Agent {
         let context = self.context(state);
         let effects =
             state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default();
-        let call = agent_steps::ModelTurn { turn, message, edits, request, tools: effects };
+        let call = agent_steps::ModelTurn { turn, message, changes, request, tools: effects };
         self.start(myself, state, agent_steps::call_model(context, call));
     }
 
-    /// Makes the view fit the model's window, with room for the head and for the reply.
-    fn guard(&self, state: &mut State) -> Vec<ContextEdited> {
-        let guard = self.services.compaction.preset.guard;
-        let (Some(guard), Some(talk)) = (guard, &state.talk) else { return Vec::new() };
-        let head = (talk.briefing.head.0.len() / guard.chars_per_token) as u64;
+    fn run_cheap_layers(&self, state: &mut State) -> Vec<Change> {
+        let preset = &self.services.compaction.preset;
+        self.around(state, |view, around| pipeline::run_cheap_layers(view, preset, around))
+    }
+
+    fn run_guard(&self, state: &mut State) -> Vec<Change> {
+        let preset = &self.services.compaction.preset;
+        self.around(state, |view, around| pipeline::run_guard(view, preset, around))
+    }
+
+    fn is_summary_due(&self, state: &State) -> bool {
+        let preset = &self.services.compaction.preset;
+        pipeline::summary_due(state.machine.view(), preset, None).is_some()
+    }
+
+    /// Lets layers work on the view of an agent that talks with a model.
+    fn around(
+        &self,
+        state: &mut State,
+        work: impl FnOnce(&mut View, &Surroundings<'_>) -> Vec<Change>,
+    ) -> Vec<Change> {
+        let Some(talk) = &state.talk else { return Vec::new() };
         let spec = &talk.briefing.model.spec;
-        let room = spec.context_window.saturating_sub(spec.max_output_tokens + head);
         let transcript = self.services.transcript(&self.id);
-        let transcript = transcript.to_string_lossy();
-        guard::make_fit(state.machine.view_mut(), &guard, room, &transcript)
+        let around = Surroundings {
+            transcript: &transcript.to_string_lossy(),
+            results: &self.services.spool.results_dir().to_string_lossy(),
+            window: Window {
+                tokens: spec.context_window,
+                output: spec.max_output_tokens,
+                overhead: (talk.briefing.head.0.len() / HEAD_CHARS_PER_TOKEN) as u64,
+            },
+            tokens_per_char: 0.25,
+            price: spec.price.and_then(|price| price.relative()).unwrap_or_default(),
+        };
+        work(state.machine.view_mut(), &around)
     }
 
     /// Why a request cannot fit by any measure, after all that the guard could do: a prompt of many
     /// megabytes is a failure, not a bill.
     fn too_large(&self, state: &State) -> Option<String> {
-        self.services.compaction.preset.guard?;
+        self.services.compaction.preset.guard.as_ref()?;
         let spec = &state.talk.as_ref()?.briefing.model.spec;
         let least = state.machine.view().chars() / MOST_CHARS_PER_TOKEN;
         (least as u64 > spec.context_window).then(|| {
@@ -378,32 +408,29 @@ impl Agent {
         })
     }
 
-    fn summary_due(
-        &self,
-        state: &State,
-        asked: Option<(CompactionTrigger, Option<String>)>,
-    ) -> Option<SummaryRequest> {
-        let layer = self.services.compaction.preset.summarise.as_ref()?;
-        pipeline::summary_due(state.machine.view(), layer, asked)
-    }
-
+    /// Has a summary written. `changes` are those that the cheap layers made before.
     fn compact(
         &self,
         myself: &ActorRef<AgentMsg>,
         state: &mut State,
+        changes: Vec<Change>,
         asked: Option<(CompactionTrigger, Option<String>)>,
     ) {
-        let Some(due) = self.summary_due(state, asked) else {
+        let preset = &self.services.compaction.preset;
+        let Some((layer, due)) = pipeline::summary_due(state.machine.view(), preset, asked) else {
             let context = self.context(state);
             let reason = "there is nothing to summarise".to_owned();
             let failed = crate::context::CompactionFailed { reason, blocked: false, spent: None };
             return self.start(myself, state, agent_steps::record(context, vec![failed]));
         };
+        let layer = layer.clone();
         let model = state.talk.as_ref().map(|talk| talk.briefing.model.spec.name.clone());
         let Some(model) = self.services.compaction.model.clone().or(model) else {
             return self.give_up(myself, state, "an agent without a model cannot compact");
         };
         let compaction = agent_steps::Compaction {
+            changes,
+            layer,
             due,
             view: state.machine.view().clone(),
             model,

@@ -13,13 +13,13 @@ use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepError, finished};
 use super::tool_run;
 use crate::context::inventory::Inventory;
-use crate::context::pipeline::{self, SummaryRequest};
+use crate::context::layer::summary::{self, SummaryRequest};
+use crate::context::pipeline::Change;
 use crate::context::view::View;
-use crate::context::{
-    CompactionFailed, CompactionFinished, CompactionRequested, ContextEdited, Spent,
-};
+use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested, Spent};
 use crate::event::{Event, SharedRecord};
 use crate::id::{CallKey, Name};
+use crate::journal::JournalError;
 use crate::message::Json;
 use crate::model::Request;
 use crate::output::Output;
@@ -56,8 +56,8 @@ pub struct ModelTurn {
     pub turn: u32,
     /// A user message that joins the conversation first.
     pub message: Option<Json>,
-    /// The edits that shaped the view it sends.
-    pub edits: Vec<ContextEdited>,
+    /// The changes that shaped the view it sends.
+    pub changes: Vec<Change>,
     /// The request.
     pub request: Request,
     /// The tools that were offered.
@@ -66,11 +66,11 @@ pub struct ModelTurn {
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
 pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
-    let ModelTurn { turn, message, edits, request, tools } = call;
+    let ModelTurn { turn, message, changes, request, tools } = call;
     let Some(spec) = &context.spec else { return Ok(Vec::new()) };
     let service = context.services.models.get(&spec.model).cloned();
     let Some(service) = service else { return Ok(Vec::new()) };
-    let mut before: Vec<Event> = edits.into_iter().map(Event::from).collect();
+    let mut before = settled(&context, changes).await?;
     before.push(TurnStarted { turn, message }.into());
     let bytes = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
     let (model, messages) = (service.spec.name.clone(), request.pieces.len());
@@ -162,14 +162,34 @@ pub async fn run_command(context: StepContext, program: Program) -> StepResult {
     Ok(records)
 }
 
-/// A compaction that is to be made.
+/// Stores what the changes took out of the view, and gives their records: what a marker names is
+/// durable before the marker is.
+async fn settled(context: &StepContext, changes: Vec<Change>) -> Result<Vec<Event>, StepError> {
+    let mut events = Vec::with_capacity(changes.len());
+    for Change { edited, spills } in changes {
+        for spill in spills {
+            let spool = context.services.spool.clone();
+            let stored = tokio::task::spawn_blocking(move || spool.store(spill.text)).await;
+            let stored = stored.map_err(|error| StepError::Crashed(error.to_string()))?;
+            stored.map_err(|error| JournalError::io("results", &error))?;
+        }
+        events.push(edited.into());
+    }
+    Ok(events)
+}
+
+/// A summary that is to be written and applied.
 #[derive(Debug)]
 pub struct Compaction {
-    /// The summary that it takes.
+    /// What the cheap layers changed before.
+    pub changes: Vec<Change>,
+    /// The layer that asks for it.
+    pub layer: summary::Summary,
+    /// What is asked.
     pub due: SummaryRequest,
-    /// The view as it is.
+    /// The view that it is for.
     pub view: View,
-    /// The model that writes the summary.
+    /// Who writes it.
     pub model: Name,
     /// What the agent has at hand.
     pub inventory: Inventory,
@@ -177,10 +197,12 @@ pub struct Compaction {
 
 /// Asks the compactor for a summary and records the edit that it makes, or why there is none.
 pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
-    let Compaction { mut due, view, model, inventory } = compaction;
+    let Compaction { changes, layer, mut due, view, model, inventory } = compaction;
     let (trigger, from, to) = (due.trigger, due.from, due.to);
     let requested = CompactionRequested { trigger, from, to, focus: due.focus.clone() };
-    let mut records = context.record([requested]).await?;
+    let mut before = settled(&context, changes).await?;
+    before.push(requested.into());
+    let mut records = context.record(before).await?;
     match hooks::pre_compact(&context, trigger, due.focus.as_deref()).await? {
         Answer::GoOn(instructions) => instructions.iter().for_each(|text| due.instruct(text)),
         Answer::Block(reason) => {
@@ -204,12 +226,13 @@ pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult
         }
     };
     let path = context.services.transcript(&context.agent);
-    let edit = pipeline::summary_edit(&view, from, to, &path.to_string_lossy(), &text);
-    let edit = carry_over::add(&context, &inventory, &view, edit).await?;
+    let edit = layer.edit(&view, from, to, &path.to_string_lossy(), &text);
+    let most = layer.threshold / 2;
+    let edit = carry_over::add(&context, &inventory, &view, edit, most).await?;
     let mut after = view.clone();
     let event: Event = match after.apply(&edit) {
         Ok(()) if after.chars() < view.chars() => CompactionFinished {
-            layer: pipeline::SUMMARY_LAYER.to_owned(),
+            layer: summary::NAME.to_owned(),
             edit,
             before_tokens: view.tokens(),
             after_tokens: after.tokens(),

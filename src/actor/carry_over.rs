@@ -11,7 +11,6 @@ use super::step::{StepContext, StepError};
 use super::tool_run;
 use crate::context::Edit;
 use crate::context::inventory::Inventory;
-use crate::context::preset::Preset;
 use crate::context::recovery::{self, Material, Reread};
 use crate::context::view::View;
 use crate::id::CallKey;
@@ -24,22 +23,24 @@ const READ_WITHIN: Duration = Duration::from_secs(10);
 /// More lines than a file has that is small enough to come back.
 const ALL_LINES: u64 = 1 << 40;
 
-/// Adds to an edit of `view` what comes back with it, as far as the room under the target allows.
+/// Adds to an edit of `view` what comes back with it, so far as no more than `most_tokens` are left:
+/// less than what sets off a compaction. Of a view that was compacted early, half must go as well.
 pub(super) async fn add(
     context: &StepContext,
     inventory: &Inventory,
     view: &View,
     edit: Edit,
+    most_tokens: u64,
 ) -> Result<Edit, StepError> {
     let mut after = view.clone();
     if after.apply(&edit).is_err() || after.chars() >= view.chars() {
         // There is no compaction: whoever would record it says why.
         return Ok(edit);
     }
-    let preset = &context.services.compaction.preset;
+    let recovery = context.services.compaction.preset.recovery;
     let mut material =
         Material { from_hook: hooks::added_context(context).await?, ..Material::default() };
-    if let Some(recovery) = preset.recovery {
+    if let Some(recovery) = recovery {
         let children = inventory.children();
         material.state = recovery::state_block(inventory.todos(), children);
         for path in inventory.files_out_of(&after, recovery.files) {
@@ -54,19 +55,11 @@ pub(super) async fn add(
     if context.cancel.is_cancelled() {
         return Err(StepError::Cancelled);
     }
-    let room = target(preset, view).saturating_sub(after.tokens());
-    Ok(match preset.recovery.unwrap_or_default().render(&material, room) {
+    let room = most_tokens.min(view.tokens() / 2).saturating_sub(after.tokens());
+    Ok(match recovery.unwrap_or_default().render(&material, room) {
         Some(text) => recovery::attach(edit, text),
         None => edit,
     })
-}
-
-/// What a compaction of this view may leave, in tokens: half of the trigger, so that what comes back
-/// cannot set it off again; and half of what there was, so that one that was asked for early frees
-/// something too.
-fn target(preset: &Preset, view: &View) -> u64 {
-    let trigger = preset.summarise.as_ref().map_or(u64::MAX, |layer| layer.threshold_tokens);
-    trigger.min(view.tokens()) / 2
 }
 
 /// Reads a file or a skill by its tool, as the agent itself would, where that needs no person.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::model_call::{self, CallError};
 use super::panic::panic_text;
 use super::{ModelService, Services};
-use crate::context::pipeline::SummaryRequest;
+use crate::context::layer::summary::SummaryRequest;
 use crate::context::{CompactionBreaker, CompactionTrigger, Spent};
 use crate::event::Draft;
 use crate::id::{AgentId, Name};

@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::context::preset::Preset;
 use crate::failure::FailureKind;
 use crate::permission::{NonInteractive, Verdict};
 use crate::policy::RestartStrategy;
@@ -878,17 +877,15 @@ fn every_field_that_is_built_arrives() {
     assert_eq!(config.models["small"].context_window, 32_000);
 
     let compaction = &config.compaction;
-    let constants = [("keep_recent".to_owned(), 5), ("threshold".to_owned(), 20_000)];
-    assert_eq!(compaction.constants, BTreeMap::from(constants));
-    assert_eq!(compaction.keep_unit, Some(KeepUnit::Turns));
+    let constants = compaction.preset.constants();
+    assert_eq!((&constants["keep_recent"], &constants["threshold"]), (&json!(5), &json!(20_000)));
+    assert_eq!(constants["keep_unit"], json!("turns"));
     assert_eq!(compaction.model.as_ref().map(Name::as_str), Some("small"));
     assert_eq!((compaction.failure_threshold, compaction.max_concurrency), (3, 2));
     assert_eq!(compaction.cooldown, Duration::from_secs(60));
-    let capabilities = &compaction.capabilities;
-    assert_eq!(capabilities.hooks.pre_compact, ["guard", "--all"]);
-    assert_eq!(capabilities.hooks.timeout, Duration::from_secs(5));
-    let mut preset = Preset::three_layer();
-    capabilities.apply(&mut preset);
+    assert_eq!(compaction.hooks.pre_compact, ["guard", "--all"]);
+    assert_eq!(compaction.hooks.timeout, Duration::from_secs(5));
+    let preset = &compaction.preset;
     let recovery = preset.recovery.expect("the section brings it in");
     assert_eq!((recovery.files, recovery.file_tokens, preset.unchanged_stub), (3, 5_000, true));
 

@@ -4,8 +4,8 @@
 //! that the model has read before those that it has not, then it replaces the older part of the
 //! conversation by a list of what was done. Each marker names the transcript, which has it all.
 
-use super::pipeline::{summarised_range, summary_edit};
 use super::preset::Guard;
+use super::range;
 use super::view::View;
 use super::{ClearedResult, ContextEdited, Edit};
 use crate::message::{Block, Message, ResultContent};
@@ -78,7 +78,7 @@ fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
             };
             excess = excess.saturating_sub(chars.saturating_sub(text.chars().count()));
             let tool_use_id = result.tool_use_id.clone();
-            results.push(ClearedResult { message: slot.from, tool_use_id, text });
+            results.push(ClearedResult { message: slot.from, tool_use_id, text, stored: None });
         }
     }
     (!results.is_empty()).then_some(Edit::ClearResults { results })
@@ -86,7 +86,7 @@ fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
 
 /// Replaces what the model has read by a list of what was asked and done.
 fn digest(view: &View, most_chars: usize, transcript: &str) -> Option<Edit> {
-    let (from, to) = summarised_range(view)?;
+    let (from, to) = range::consumed(view)?;
     let mut lines = Vec::new();
     for slot in view.slots().filter(|slot| slot.from >= from && slot.to <= to) {
         let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
@@ -115,7 +115,8 @@ fn digest(view: &View, most_chars: usize, transcript: &str) -> Option<Edit> {
         text.push_str(&format!("({left_out} earlier lines left out)\n"));
     }
     text.push_str(&lines[left_out..].join("\n"));
-    Some(summary_edit(view, from, to, transcript, &text))
+    text = format!("[Conversation compressed. Transcript: {transcript}]\n\n{text}");
+    Some(range::replacement(view, from, to, vec![Message::user(text)]))
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ mod tests {
 
         fn clear(&mut self, message: u64, call: &str) {
             let (tool_use_id, text) = (call.to_owned(), "[cleared]".to_owned());
-            let results = vec![ClearedResult { message, tool_use_id, text }];
+            let results = vec![ClearedResult { message, tool_use_id, text, stored: None }];
             self.view.apply(&Edit::ClearResults { results }).expect("applies");
         }
     }

@@ -57,8 +57,21 @@ pub struct Slot {
     pub to: u64,
     /// Changes whenever the entry does: a key for what is derived from it.
     pub serial: u64,
+    /// How it came to stand here: never read from what it says.
+    pub standing: Standing,
     /// What is sent.
     pub entry: Arc<Entry>,
+}
+
+/// How an entry came to stand in the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is a message of the conversation, word for word.
+    Verbatim,
+    /// It is a message of the conversation, some of whose results were cleared.
+    Cleared,
+    /// An edit put it in the place of a range.
+    Instead,
 }
 
 /// A tool result that still stands in the view in full and may be cleared.
@@ -80,6 +93,11 @@ pub struct View {
     slots: VecDeque<Slot>,
     clearable: VecDeque<Clearable>,
     chars: usize,
+    /// Characters and model replies of the whole conversation, whatever was edited since.
+    appended_chars: u64,
+    replies: u64,
+    /// What an edit added to the system prompt.
+    system: Option<String>,
     next_message: u64,
     next_serial: u64,
 }
@@ -109,8 +127,11 @@ impl View {
         let message = self.next_message;
         self.note_results(message, decoded);
         self.chars += entry.chars;
-        let serial = self.serial();
-        self.slots.push_back(Slot { from: message, to: message + 1, serial, entry: entry.into() });
+        self.appended_chars += entry.chars as u64;
+        self.replies += u64::from(entry.role == Role::Assistant);
+        let (serial, standing) = (self.serial(), Standing::Verbatim);
+        let entry = entry.into();
+        self.slots.push_back(Slot { from: message, to: message + 1, serial, standing, entry });
         self.next_message += 1;
     }
 
@@ -128,6 +149,10 @@ impl View {
                 Ok(())
             }
             Edit::Replace { from, to, with } => self.replace(*from, *to, with),
+            Edit::Window { to, system } => {
+                self.system = Some(system.clone());
+                self.replace(0, *to, &[])
+            }
         }
     }
 
@@ -145,6 +170,29 @@ impl View {
     fn place_of(&self, message: u64) -> Option<usize> {
         let place = self.slots.partition_point(|slot| slot.to <= message);
         self.slots.get(place).filter(|slot| slot.from == message).map(|_| place)
+    }
+
+    /// The places whose messages all lie in a range, oldest first.
+    pub fn covered(&self, from: u64, to: u64) -> impl DoubleEndedIterator<Item = &Slot> {
+        self.slots.iter().filter(move |slot| slot.from >= from && slot.to <= to)
+    }
+
+    /// The block that joins the system prompt, if an edit added one.
+    #[must_use]
+    pub fn system(&self) -> Option<&str> {
+        self.system.as_deref()
+    }
+
+    /// The characters of all messages that ever joined the conversation.
+    #[must_use]
+    pub fn appended_chars(&self) -> u64 {
+        self.appended_chars
+    }
+
+    /// How often the model replied.
+    #[must_use]
+    pub fn replies(&self) -> u64 {
+        self.replies
     }
 
     /// The tool results that may still be cleared, oldest first.
@@ -228,7 +276,7 @@ impl View {
         let slot = &mut self.slots[place];
         self.chars = self.chars - slot.entry.chars + entry.chars;
         slot.entry = entry.into();
-        slot.serial = serial;
+        (slot.serial, slot.standing) = (serial, Standing::Cleared);
         Ok(())
     }
 
@@ -242,7 +290,8 @@ impl View {
             // nothing of their own.
             entry.is_request &= at > 0;
             let from = if at == 0 { from } else { to };
-            fresh.push(Slot { from, to, serial: self.serial(), entry: entry.into() });
+            let (serial, standing) = (self.serial(), Standing::Instead);
+            fresh.push(Slot { from, to, serial, standing, entry: entry.into() });
         }
         let gone: usize = self.slots.range(first..last).map(|slot| slot.entry.chars).sum();
         let came: usize = fresh.iter().map(|slot| slot.entry.chars).sum();
@@ -302,6 +351,7 @@ mod tests {
                 message: 2,
                 tool_use_id: "0".to_owned(),
                 text: "[Previous: used read_file]".to_owned(),
+                stored: None,
             }],
         };
         view.apply(&clear).expect("applies");

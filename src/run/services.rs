@@ -9,8 +9,7 @@ use crate::actor::briefing::Briefings;
 use crate::actor::supervisor::GatewaySettings;
 use crate::actor::transcript_writer::SupervisorAddress;
 use crate::actor::{Addresses, Compaction, ModelService, Services};
-use crate::config::{CompactionSpec, Config, KeepUnit, ProviderKind, ProviderSpec};
-use crate::context::preset::{self, Preset};
+use crate::config::{CompactionSpec, Config, ProviderKind, ProviderSpec};
 use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
 use crate::journal::file::RunDir;
@@ -189,30 +188,12 @@ fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
 }
 
 fn compaction(spec: &CompactionSpec) -> Compaction {
-    let mut preset = Preset::named(&spec.preset).unwrap_or_else(Preset::three_layer);
-    let constant = |name: &str| spec.constants.get(name).copied();
-    let size = |name: &str| constant(name).and_then(|n| usize::try_from(n).ok());
-    if let Some(clear) = &mut preset.clear_old {
-        clear.keep_recent = size("keep_recent").unwrap_or(clear.keep_recent);
-        clear.min_chars = size("micro_min_chars").unwrap_or(clear.min_chars);
-        clear.preserve_tools.clone_from(&spec.preserve_tools);
-        clear.keep_unit = match spec.keep_unit {
-            Some(KeepUnit::Turns) => preset::KeepUnit::Turns,
-            Some(KeepUnit::Blocks) | None => preset::KeepUnit::Blocks,
-        };
-    }
-    if let Some(summarise) = &mut preset.summarise {
-        summarise.threshold_tokens = constant("threshold").unwrap_or(summarise.threshold_tokens);
-        summarise.input_chars = size("summary_input_chars").unwrap_or(summarise.input_chars);
-        summarise.max_tokens = constant("summary_max_tokens").unwrap_or(summarise.max_tokens);
-    }
-    spec.capabilities.apply(&mut preset);
     Compaction {
-        preset,
+        preset: spec.preset.clone(),
         model: spec.model.clone(),
         max_concurrency: spec.max_concurrency.max(1),
         failure_threshold: spec.failure_threshold,
         cooldown: spec.cooldown,
-        hooks: spec.capabilities.hooks.clone(),
+        hooks: spec.hooks.clone(),
     }
 }

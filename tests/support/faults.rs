@@ -516,8 +516,7 @@ impl Rig {
         let mut tools = Toolbox::built_in();
         setup.tools.iter().for_each(|tool| tools.insert(tool.clone()));
         let agents = config.agents.iter();
-        let mut compaction = three_layer();
-        config.compaction.capabilities.apply(&mut compaction.preset);
+        let compaction = Compaction { preset: config.compaction.preset.clone(), ..three_layer() };
         let services = Arc::new(Services {
             run,
             workflow: config.name.clone(),
