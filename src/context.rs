@@ -4,12 +4,15 @@
 
 pub mod explain;
 pub mod guard;
+pub mod inventory;
 pub mod layer;
 pub mod pipeline;
 pub mod preset;
 pub mod range;
+pub mod read_state;
 pub mod recall;
 pub mod record;
+pub mod recovery;
 pub mod replay;
 pub mod score;
 pub mod view;
@@ -156,6 +159,9 @@ pub struct CompactionFinished {
 pub struct CompactionFailed {
     /// Why, for a person.
     pub reason: String,
+    /// Whether a hook forbade it: then a request that was refused as too long has failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub blocked: bool,
     /// What it cost all the same, if a model replied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,

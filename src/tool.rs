@@ -7,6 +7,7 @@
 pub mod bash;
 mod blocking;
 pub mod files;
+pub mod hook;
 pub mod search;
 pub mod skills;
 pub mod spool;

@@ -205,6 +205,8 @@ pub enum ResultSource {
     Spool,
     /// The result was made up to repair an interrupted call.
     Recovered,
+    /// The call was run and gave what the view shows already; the result refers to that.
+    Unchanged,
 }
 
 /// `tool.finished`.

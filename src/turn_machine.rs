@@ -8,6 +8,7 @@ mod calls;
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
 use crate::context::CompactionTrigger;
+use crate::context::inventory::Inventory;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
@@ -91,9 +92,9 @@ pub struct Machine {
     answer: String,
     compact: Option<(CompactionTrigger, Option<String>)>,
     compacted_in_turn: Option<u32>,
-    /// A request was refused as too long, was answered by a summary, and none succeeded since.
-    reacted: bool,
-    todos: Option<Json>,
+    /// The refusal of a request as too long, if a summary was to help and none succeeded since.
+    refused: Option<Failure>,
+    inventory: Inventory,
     usage: Usage,
 }
 
@@ -119,8 +120,8 @@ impl Machine {
             answer: String::new(),
             compact: None,
             compacted_in_turn: None,
-            reacted: false,
-            todos: None,
+            refused: None,
+            inventory: Inventory::default(),
             usage: Usage::default(),
         }
     }
@@ -160,10 +161,10 @@ impl Machine {
         self.usage
     }
 
-    /// The todo list as the agent last wrote it.
+    /// What the agent has at hand.
     #[must_use]
-    pub fn todos(&self) -> Option<&Json> {
-        self.todos.as_ref()
+    pub fn inventory(&self) -> &Inventory {
+        &self.inventory
     }
 
     /// What the agent has said in its latest answer.
@@ -277,6 +278,10 @@ impl Machine {
             }
             Event::CompactionFailed(failed) => {
                 self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
+                let reactive = matches!(self.compact, Some((CompactionTrigger::Reactive, _)));
+                if let Some(refused) = self.refused.take_if(|_| failed.blocked && reactive) {
+                    self.phase = Phase::Ending(self.failed(refused.kind, refused.message));
+                }
                 self.settle_compaction();
             }
             Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
@@ -310,8 +315,8 @@ impl Machine {
 
     fn model_failed(&mut self, failure: &Failure) {
         // A request that is too long is worth one summary; then it is a failure.
-        if failure.kind == FailureKind::ContextOverflow && !self.reacted {
-            self.reacted = true;
+        if failure.kind == FailureKind::ContextOverflow && self.refused.is_none() {
+            self.refused = Some(failure.clone());
             self.ask_to_compact(CompactionTrigger::Reactive, None);
             self.phase = Phase::Ready;
             return;
@@ -327,7 +332,7 @@ impl Machine {
         let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
         self.usage += reply.usage;
         self.replies += 1;
-        self.reacted = false;
+        self.refused = None;
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -434,10 +439,12 @@ impl Machine {
             return Err(illegal("the call already has a result"));
         }
         state.result = Some(finished.block.clone());
-        let (name, input) = (state.call.name.clone(), state.call.input.clone());
-        if finished.status == ToolStatus::Ok {
-            self.take_effect(&name, &input);
+        let call = state.call.clone();
+        if finished.status == ToolStatus::Ok && call.name == "compact" {
+            let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
+            self.ask_to_compact(CompactionTrigger::Manual, focus);
         }
+        calls::take_stock(&mut self.inventory, &mut self.view, &call, finished);
         if self.calls.iter().any(|call| call.result.is_none()) {
             return Ok(());
         }
@@ -449,18 +456,6 @@ impl Machine {
         let blocks: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
         self.phase = Phase::Ready;
         self.push(results_message(&blocks), event)
-    }
-
-    /// What a step tool changes in the agent itself.
-    fn take_effect(&mut self, tool: &str, input: &Json) {
-        match tool {
-            "compact" => {
-                let focus = input.to_value()["focus"].as_str().map(str::to_owned);
-                self.ask_to_compact(CompactionTrigger::Manual, focus);
-            }
-            "todo_write" => self.todos = Some(input.clone()),
-            _ => {}
-        }
     }
 
     fn command_outcome(&self, finished: &ToolFinished) -> Outcome {
@@ -648,7 +643,11 @@ mod tests {
         machine.apply(&TurnStarted { turn: 1, message: None }.into()).expect("legal");
         machine.apply(&too_long(1)).expect("legal");
         assert!(matches!(machine.next(), Step::Compact { .. }));
-        let failed = crate::context::CompactionFailed { reason: "no".to_owned(), spent: None };
+        let failed = crate::context::CompactionFailed {
+            reason: "no".to_owned(),
+            blocked: false,
+            spent: None,
+        };
         machine.apply(&failed.into()).expect("legal");
         assert!(matches!(machine.next(), Step::CallModel { turn: 2, .. }));
         machine.apply(&TurnStarted { turn: 2, message: None }.into()).expect("legal");

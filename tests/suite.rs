@@ -1,6 +1,7 @@
 //! The integration tests: one binary, so that everything is linked once.
 
 mod architecture;
+mod capabilities;
 mod cli;
 mod compaction;
 mod delegation;

@@ -27,7 +27,7 @@ use crate::id::{AgentId, Name};
 use crate::message::Json;
 use crate::model::{Piece, Request};
 use crate::turn::{AgentEnded, Outcome, Program};
-use crate::turn_machine::{Machine, Step};
+use crate::turn_machine::{Machine, PendingCall, Step};
 
 /// No text that means anything has more characters to a token: what is too large by this measure is
 /// too large by any.
@@ -288,7 +288,14 @@ impl Agent {
         }
         match state.machine.next() {
             Step::CallModel { turn, message } => self.call_model(myself, state, turn, message),
-            Step::RunTools(calls) => {
+            Step::RunTools(mut calls) => {
+                if self.services.compaction.preset.unchanged_stub {
+                    let (reads, view) = (state.machine.inventory().reads(), state.machine.view());
+                    let is_read = |call: &&mut PendingCall| call.call.name == "read_file";
+                    for call in calls.iter_mut().filter(is_read) {
+                        call.repeats = reads.repeated(&call.call, view);
+                    }
+                }
                 let context = self.context(state);
                 self.start(myself, state, agent_steps::run_tools(context, calls));
             }
@@ -424,7 +431,7 @@ impl Agent {
         let Some((layer, due)) = pipeline::summary_due(state.machine.view(), preset, asked) else {
             let context = self.context(state);
             let reason = "there is nothing to summarise".to_owned();
-            let failed = crate::context::CompactionFailed { reason, spent: None };
+            let failed = crate::context::CompactionFailed { reason, blocked: false, spent: None };
             return self.start(myself, state, agent_steps::record(context, vec![failed]));
         };
         let layer = layer.clone();
@@ -432,9 +439,15 @@ impl Agent {
         let Some(model) = self.services.compaction.model.clone().or(model) else {
             return self.give_up(myself, state, "an agent without a model cannot compact");
         };
-        let view = state.machine.view().clone();
+        let compaction = agent_steps::Compaction {
+            changes,
+            layer,
+            due,
+            view: state.machine.view().clone(),
+            model,
+            inventory: state.machine.inventory().clone(),
+        };
         let context = self.context(state);
-        let compaction = agent_steps::Compaction { changes, layer, due, view, model };
         self.start(myself, state, agent_steps::compact(context, compaction));
     }
 

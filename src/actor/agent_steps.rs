@@ -6,11 +6,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::compactor::{self, NoSummary, SummaryError};
+use super::carry_over;
+use super::compactor::{self, NoSummary, Summary, SummaryError};
+use super::hooks;
 use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepError, finished};
 use super::tool_run;
-use crate::context::layer::summary::{self, Summary, SummaryRequest};
+use crate::context::inventory::Inventory;
+use crate::context::layer::summary::{self, SummaryRequest};
 use crate::context::pipeline::Change;
 use crate::context::view::View;
 use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested, Spent};
@@ -20,6 +23,7 @@ use crate::journal::JournalError;
 use crate::message::Json;
 use crate::model::Request;
 use crate::output::Output;
+use crate::tool::hook::Answer;
 use crate::tool::{ToolOutput, ToolSpec};
 use crate::turn::{
     AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolFinished,
@@ -151,6 +155,7 @@ pub async fn run_command(context: StepContext, program: Program) -> StepResult {
         index,
         call: crate::message::ToolCall { id, name, input: Json::encode(&serde_json::json!({})) },
         effect: Effect::Once,
+        repeats: None,
     };
     let finished = finished(turn, &call, output, began.elapsed());
     records.extend(context.record([finished]).await?);
@@ -179,60 +184,76 @@ pub struct Compaction {
     /// What the cheap layers changed before.
     pub changes: Vec<Change>,
     /// The layer that asks for it.
-    pub layer: Summary,
+    pub layer: summary::Summary,
     /// What is asked.
     pub due: SummaryRequest,
     /// The view that it is for.
     pub view: View,
     /// Who writes it.
     pub model: Name,
+    /// What the agent has at hand.
+    pub inventory: Inventory,
 }
 
 /// Asks the compactor for a summary and records the edit that it makes, or why there is none.
 pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
-    let Compaction { changes, layer, due, view, model } = compaction;
+    let Compaction { changes, layer, mut due, view, model, inventory } = compaction;
     let (trigger, from, to) = (due.trigger, due.from, due.to);
     let requested = CompactionRequested { trigger, from, to, focus: due.focus.clone() };
     let mut before = settled(&context, changes).await?;
     before.push(requested.into());
     let mut records = context.record(before).await?;
+    match hooks::pre_compact(&context, trigger, due.focus.as_deref()).await? {
+        Answer::GoOn(instructions) => instructions.iter().for_each(|text| due.instruct(text)),
+        Answer::Block(reason) => {
+            let reason = format!("blocked by the pre_compact hook: {reason}");
+            let blocked = CompactionFailed { reason, blocked: true, spent: None };
+            records.extend(context.record([blocked]).await?);
+            return Ok(records);
+        }
+    }
     let asked = compactor::summarise(&context.services, context.agent.clone(), due, model);
     let answer = tokio::select! {
         () = context.cancel.cancelled() => return Err(StepError::Cancelled),
         answer = asked => answer,
     };
-    let event: Event = match answer {
-        Ok(summary) => {
-            let path = context.services.transcript(&context.agent);
-            let path = path.to_string_lossy();
-            let edit = layer.edit(&view, from, to, &path, &summary.text);
-            let mut after = view.clone();
-            match after.apply(&edit) {
-                Ok(()) if after.chars() < view.chars() => CompactionFinished {
-                    layer: summary::NAME.to_owned(),
-                    edit,
-                    before_tokens: view.tokens(),
-                    after_tokens: after.tokens(),
-                    model: summary.spent.model,
-                    usage: summary.spent.usage,
-                    cost_usd: summary.spent.cost_usd,
-                }
-                .into(),
-                Ok(()) => {
-                    failed("the summary is no shorter than what it replaces", Some(summary.spent))
-                }
-                Err(error) => failed(&error.to_string(), Some(summary.spent)),
-            }
-        }
+    let Summary { text, spent } = match answer {
+        Ok(summary) => summary,
         Err(NoSummary { error: SummaryError::Journal(error), .. }) => return Err(error.into()),
-        Err(NoSummary { error, spent }) => failed(&error.to_string(), spent),
+        Err(NoSummary { error, spent }) => {
+            records.extend(context.record([failed(&error.to_string(), spent)]).await?);
+            return Ok(records);
+        }
     };
+    let path = context.services.transcript(&context.agent);
+    let edit = layer.edit(&view, from, to, &path.to_string_lossy(), &text);
+    let most = layer.threshold / 2;
+    let edit = carry_over::add(&context, &inventory, &view, edit, most).await?;
+    let mut after = view.clone();
+    let event: Event = match after.apply(&edit) {
+        Ok(()) if after.chars() < view.chars() => CompactionFinished {
+            layer: summary::NAME.to_owned(),
+            edit,
+            before_tokens: view.tokens(),
+            after_tokens: after.tokens(),
+            model: spent.model,
+            usage: spent.usage,
+            cost_usd: spent.cost_usd,
+        }
+        .into(),
+        Ok(()) => failed("the summary is no shorter than what it replaces", Some(spent)),
+        Err(error) => failed(&error.to_string(), Some(spent)),
+    };
+    let is_done = matches!(event, Event::CompactionFinished(_));
     records.extend(context.record([event]).await?);
+    if is_done {
+        hooks::post_compact(&context, trigger, &text).await;
+    }
     Ok(records)
 }
 
 fn failed(reason: &str, spent: Option<Spent>) -> Event {
-    CompactionFailed { reason: reason.to_owned(), spent }.into()
+    CompactionFailed { reason: reason.to_owned(), blocked: false, spent }.into()
 }
 
 /// Records the agent's end, and before it what answers the calls that it leaves open.

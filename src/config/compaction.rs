@@ -1,14 +1,17 @@
 //! Compaction settings: the preset and what overrides its constants.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use super::agents;
+use super::capabilities;
 use super::diagnostic::Problems;
 use super::raw::Table;
 use crate::context::preset::Preset;
 use crate::id::Name;
 use crate::spec::ModelSpec;
+use crate::tool::hook::Hooks;
 
 /// How contexts are kept within their window.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,10 +26,20 @@ pub struct CompactionSpec {
     pub cooldown: Duration,
     /// Summaries at once.
     pub max_concurrency: usize,
+    /// The commands that are asked before and told after.
+    pub hooks: Hooks,
 }
 
 /// The keys of `[compaction]` that are no constants of a preset.
-const OWN_KEYS: [&str; 4] = ["preset", "model", "max_concurrency", "circuit_breaker"];
+const OWN_KEYS: [&str; 7] = [
+    "preset",
+    "model",
+    "max_concurrency",
+    "circuit_breaker",
+    "unchanged_stub",
+    "recovery",
+    "hooks",
+];
 
 /// Keys that mean the same constant: the documented one and the one it stands for.
 const ALIASES: [(&str, &str); 1] = [("keep_recent_results", "keep_recent")];
@@ -41,11 +54,13 @@ const MAX_CONCURRENCY: usize = 2;
 /// Reads `[compaction]`.
 pub(super) fn compaction(
     tree: &Table,
+    root: &Path,
     models: &BTreeMap<Name, ModelSpec>,
     problems: &mut Problems,
 ) -> CompactionSpec {
     let table = tree.section("compaction");
-    let preset = preset(table, problems);
+    let mut preset = preset(table, problems);
+    capabilities::apply(table, &mut preset, problems);
     if let Some(at) = table.get("model") {
         agents::known_model(at, models, problems);
     }
@@ -56,6 +71,7 @@ pub(super) fn compaction(
         failure_threshold: breaker.whole("failure_threshold").unwrap_or(FAILURE_THRESHOLD),
         cooldown: breaker.duration("cooldown").unwrap_or(COOLDOWN),
         max_concurrency: table.whole("max_concurrency").unwrap_or(MAX_CONCURRENCY),
+        hooks: capabilities::hooks(table.section("hooks"), root, problems),
     }
 }
 

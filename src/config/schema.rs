@@ -211,6 +211,21 @@ static MODEL: &[Field] = &[
 pub(super) const PRESETS: [&str; 3] = ["adaptive", "three-layer", "off"];
 const LATER_PRESETS: [&str; 3] = ["production", "four-layer", "turn-window"];
 
+static RECOVERY: &[Field] = &[
+    key("files", Shape::Integer(0, 1_000)),
+    key("file_tokens", TOKENS),
+    key("all_files_tokens", TOKENS),
+    key("skill_tokens", TOKENS),
+    key("all_skills_tokens", TOKENS),
+];
+
+static HOOKS: &[Field] = &[
+    key("pre_compact", TEXTS),
+    key("post_compact", TEXTS),
+    key("after_compact_context", TEXTS),
+    key("timeout", Shape::Time),
+];
+
 static COMPACTION: &[Field] = &[
     key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
     key("model", Shape::Text),
@@ -231,6 +246,9 @@ static COMPACTION: &[Field] = &[
     key("keep_unit", Shape::Word(&["blocks", "turns"], &[])),
     key("preserve_tools", TEXTS),
     key("max_concurrency", COUNT),
+    key("unchanged_stub", Shape::Truth),
+    key("recovery", Shape::Table(RECOVERY)),
+    key("hooks", Shape::Table(HOOKS)),
     key(
         "circuit_breaker",
         Shape::Table(&[

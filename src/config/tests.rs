@@ -304,6 +304,14 @@ fn names_that_lead_nowhere() {
             &["15:9 unknown_model there is no model `big` | there is `m`"],
         ),
         (
+            "[compaction.hooks]\npre_compact = []\npost_compact = ['./gone', 'x']\n",
+            &[
+                "15:1 bad_value `pre_compact` names no command | write a program and its \
+             arguments: [\"./hook\", \"--flag\"]",
+                "16:17 unreadable_file there is no file `./gone`",
+            ],
+        ),
+        (
             "[agents.b]\ninstructions_file = 'gone.md'\ncontext_files = ['docs/*.md']\n",
             &[
                 "15:21 unreadable_file cannot read `gone.md`: No such file or directory (os error 2)",
@@ -768,8 +776,14 @@ threshold = 20_000
 keep_recent_results = 5
 keep_unit = "turns"
 preserve_tools = ["read_file"]
+unchanged_stub = true
 [compaction.circuit_breaker]
 cooldown = "1m"
+[compaction.recovery]
+files = 3
+[compaction.hooks]
+pre_compact = ["guard", "--all"]
+timeout = "5s"
 
 [permissions]
 default = "deny"
@@ -865,6 +879,11 @@ fn every_field_that_is_built_arrives() {
     assert_eq!(compaction.model.as_ref().map(Name::as_str), Some("small"));
     assert_eq!((compaction.failure_threshold, compaction.max_concurrency), (3, 2));
     assert_eq!(compaction.cooldown, Duration::from_secs(60));
+    assert_eq!(compaction.hooks.pre_compact, ["guard", "--all"]);
+    assert_eq!(compaction.hooks.timeout, Duration::from_secs(5));
+    let preset = &compaction.preset;
+    let recovery = preset.recovery.expect("the section brings it in");
+    assert_eq!((recovery.files, recovery.file_tokens, preset.unchanged_stub), (3, 5_000, true));
 
     let reader = &config.agents["reader"];
     assert_eq!(

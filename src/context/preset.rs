@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::layer::micro::KeepUnit;
 use super::layer::{Digest, Layer, Micro, Summary};
+use super::recovery::Recovery;
 
 /// A preset: its layers in the order in which they run, cheap first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +19,10 @@ pub struct Preset {
     pub layers: Vec<Layer>,
     /// Whether the guard holds the window; without it a request that does not fit is sent as it is.
     pub guard: bool,
+    /// Whether a repeated read is answered by a stub while the view still shows what it gave.
+    pub unchanged_stub: bool,
+    /// What comes back after a summary, if anything does.
+    pub recovery: Option<Recovery>,
 }
 
 /// A constant that a preset does not have, or a value that it cannot take.
@@ -46,7 +51,7 @@ impl Preset {
             keep_tokens: 3_000,
             merge_share: 0.72,
         };
-        Self::guarded("adaptive", vec![Layer::Digest(digest)])
+        Self { unchanged_stub: true, ..Self::guarded("adaptive", vec![Layer::Digest(digest)]) }
     }
 
     /// Clear, then summarise, then the `compact` tool.
@@ -84,7 +89,7 @@ impl Preset {
     /// Nothing: the conversation is sent as it is.
     #[must_use]
     pub fn off() -> Self {
-        Self { name: "off".to_owned(), layers: Vec::new(), guard: false }
+        Self { guard: false, ..Self::guarded("off", Vec::new()) }
     }
 
     /// The preset of that name.
@@ -99,7 +104,7 @@ impl Preset {
     }
 
     fn guarded(name: &str, layers: Vec<Layer>) -> Self {
-        Self { name: name.to_owned(), layers, guard: true }
+        Self { name: name.to_owned(), layers, guard: true, unchanged_stub: false, recovery: None }
     }
 
     /// Its constants by name. A constant that two layers share has one value.

@@ -180,6 +180,17 @@ impl View {
         self.slots.iter()
     }
 
+    /// The place of a message that stands in the view by itself.
+    #[must_use]
+    pub fn slot_of(&self, message: u64) -> Option<&Slot> {
+        self.slots.get(self.place_of(message)?)
+    }
+
+    fn place_of(&self, message: u64) -> Option<usize> {
+        let place = self.slots.partition_point(|slot| slot.to <= message);
+        self.slots.get(place).filter(|slot| slot.from == message).map(|_| place)
+    }
+
     /// The places that an edit of a range would take away, oldest first. What an earlier edit left
     /// at the beginning of the range has no messages in it and stays.
     pub fn covered(&self, from: u64, to: u64) -> impl DoubleEndedIterator<Item = &Slot> {
@@ -220,6 +231,15 @@ impl View {
     /// too short to be worth it, and only get older.
     pub fn settle(&mut self, count: usize) {
         self.clearable.drain(..count.min(self.clearable.len()));
+    }
+
+    /// Makes a result count as the newest of those that may be cleared: a later one refers to it.
+    pub fn renew(&mut self, message: u64, tool_use_id: &str) {
+        let is_meant =
+            |result: &Clearable| result.message == message && result.tool_use_id == tool_use_id;
+        let place = self.clearable.iter().rposition(is_meant);
+        let result = place.and_then(|place| self.clearable.remove(place));
+        self.clearable.extend(result);
     }
 
     /// The estimated size of the messages in tokens: characters / 4, as in the documented presets.
@@ -277,9 +297,8 @@ impl View {
         self.clearable.retain(|result| {
             result.message != cleared.message || result.tool_use_id != cleared.tool_use_id
         });
-        let place = self.slots.partition_point(|slot| slot.to <= cleared.message);
-        let found = self.slots.get(place);
-        let Some(slot) = found.filter(|slot| slot.from == cleared.message) else { return Ok(()) };
+        let Some(place) = self.place_of(cleared.message) else { return Ok(()) };
+        let slot = &self.slots[place];
         let mut message: Message = slot.entry.json.decode()?;
         for block in &mut message.content {
             if let Block::ToolResult(result) = block

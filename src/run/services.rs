@@ -209,5 +209,6 @@ fn compaction(spec: &CompactionSpec) -> Compaction {
         max_concurrency: spec.max_concurrency.max(1),
         failure_threshold: spec.failure_threshold,
         cooldown: spec.cooldown,
+        hooks: spec.hooks.clone(),
     }
 }

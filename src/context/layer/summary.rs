@@ -50,6 +50,13 @@ pub struct SummaryRequest {
     pub max_tokens: u64,
 }
 
+impl SummaryRequest {
+    /// Adds instructions of somebody's own.
+    pub fn instruct(&mut self, instructions: &str) {
+        self.prompt.push_str(&format!("\n\nAdditional instructions:\n{instructions}"));
+    }
+}
+
 impl Summary {
     /// The summary that is due, if one is: the view is over the threshold, or somebody asked.
     ///
