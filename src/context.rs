@@ -7,6 +7,8 @@ pub mod layer;
 pub mod pipeline;
 pub mod preset;
 pub mod range;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod view;
 
 use serde::{Deserialize, Serialize};
