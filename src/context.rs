@@ -5,10 +5,14 @@
 pub mod guard;
 pub mod layer;
 pub mod pipeline;
+mod plain;
 pub mod preset;
 pub mod range;
+pub mod rules;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod thinking;
+pub mod validity;
 pub mod view;
 
 use serde::{Deserialize, Serialize};
@@ -45,6 +49,13 @@ pub enum Edit {
         to: u64,
         /// The block; it replaces that of an earlier edit.
         system: String,
+    },
+    /// Thinking is left out, because what stood before it has changed.
+    DropThinking {
+        /// The first message that loses its thinking.
+        from: u64,
+        /// The first message after those.
+        to: u64,
     },
 }
 
@@ -164,8 +175,11 @@ mod tests {
             stored: None,
         };
         let with = vec![Json::encode(&Message::user("summary"))];
-        let edits =
-            [Edit::ClearResults { results: vec![cleared] }, Edit::Replace { from: 0, to: 3, with }];
+        let edits = [
+            Edit::ClearResults { results: vec![cleared] },
+            Edit::Replace { from: 0, to: 3, with },
+            Edit::DropThinking { from: 3, to: 5 },
+        ];
         for edit in edits {
             assert_eq!(Json::encode(&edit).decode::<Edit>().expect("an edit"), edit);
         }

@@ -11,7 +11,7 @@ use crate::context::CompactionTrigger;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::message::{Block, Json, Message, StopReason, ToolCall, Usage};
+use crate::message::{Json, Message, StopReason, ToolCall, Usage};
 use crate::output::Output;
 use crate::turn::{
     AgentEnded, AgentSpawned, ModelResponded, Outcome, Program, ToolFinished, ToolIntended,
@@ -93,6 +93,8 @@ pub struct Machine {
     compacted_in_turn: Option<u32>,
     /// A request was refused as too long, was answered by a summary, and none succeeded since.
     reacted: bool,
+    /// The last reply asked to be sent back as it is.
+    paused: bool,
     todos: Option<Json>,
     usage: Usage,
 }
@@ -120,6 +122,7 @@ impl Machine {
             compact: None,
             compacted_in_turn: None,
             reacted: false,
+            paused: false,
             todos: None,
             usage: Usage::default(),
         }
@@ -164,6 +167,12 @@ impl Machine {
     #[must_use]
     pub fn todos(&self) -> Option<&Json> {
         self.todos.as_ref()
+    }
+
+    /// Whether the provider asked to have its last message back, to go on with it.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// What the agent has said in its latest answer.
@@ -328,6 +337,7 @@ impl Machine {
         self.usage += reply.usage;
         self.replies += 1;
         self.reacted = false;
+        self.paused = reply.stop == StopReason::PauseTurn;
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -442,7 +452,7 @@ impl Machine {
             return Ok(());
         }
         if let Program::Command { .. } = self.spawned.program {
-            self.phase = Phase::Ending(self.command_outcome(finished));
+            self.phase = Phase::Ending(calls::command_outcome(finished));
             return Ok(());
         }
         let calls = std::mem::take(&mut self.calls);
@@ -462,33 +472,13 @@ impl Machine {
             _ => {}
         }
     }
-
-    fn command_outcome(&self, finished: &ToolFinished) -> Outcome {
-        let text = match finished.block.decode::<Block>() {
-            Ok(Block::ToolResult(result)) => result.text(),
-            _ => String::new(),
-        };
-        let output = Output { text, stored: finished.stored.clone() };
-        match finished.status {
-            ToolStatus::Ok => Outcome::Completed { output },
-            ToolStatus::Error | ToolStatus::Unknown => {
-                let message = match (finished.status, finished.exit_code) {
-                    (ToolStatus::Unknown, _) => "the command was interrupted".to_owned(),
-                    (_, Some(code)) => format!("the command ended with exit code {code}"),
-                    (_, None) => output.text.lines().next().unwrap_or("no result").to_owned(),
-                };
-                let failure = Failure::new(FailureKind::CommandFailed, message);
-                Outcome::Failed { failure, partial: Some(output) }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::id::{CallKey, Name};
-    use crate::message::{ResultContent, ToolResult};
+    use crate::message::{Block, ResultContent, ToolResult};
     use crate::turn::{Effect, ModelFailed, ResultSource, TurnStarted};
 
     fn machine() -> Machine {

@@ -21,5 +21,6 @@ mod survey_script;
 mod test_run;
 mod tools;
 mod transcripts;
+mod validity;
 mod views;
 mod wire;

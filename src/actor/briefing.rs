@@ -23,6 +23,8 @@ pub struct Briefing {
     pub model: Arc<ModelService>,
     /// The tools that its requests name, sorted.
     pub tools: Arc<[ToolSpec]>,
+    /// Their names, in the same order.
+    pub tool_names: Vec<Name>,
     /// The front of its requests.
     pub head: Head,
 }
@@ -49,7 +51,8 @@ pub fn of(services: &Services, definition: &Name, depth: u32) -> Result<Arc<Brie
     let tools: Arc<[ToolSpec]> = offered_tools(services, spec, delegates).into();
     let known_skills = skills::describe(&services.workspace, &spec.skills);
     let head = model.model.head(&model.spec, &system_prompt(spec, &known_skills), &tools);
-    let briefing = Arc::new(Briefing { spec: spec.clone(), model, tools, head });
+    let tool_names = tools.iter().map(|tool| tool.name.clone()).collect();
+    let briefing = Arc::new(Briefing { spec: spec.clone(), model, tools, tool_names, head });
     briefings.insert(key, briefing.clone());
     Ok(briefing)
 }
