@@ -4,6 +4,10 @@
 //! the journal, so an agent that was interrupted goes on where its records end.
 
 mod calls;
+pub mod reply;
+
+use std::collections::HashSet;
+use std::sync::Arc;
 
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
@@ -86,6 +90,8 @@ pub struct Machine {
     turn: u32,
     replies: u32,
     calls: Vec<CallState>,
+    /// The ids of all calls so far.
+    call_ids: Arc<HashSet<String>>,
     continuation: Option<Json>,
     continuations: u32,
     answer: String,
@@ -116,6 +122,7 @@ impl Machine {
             turn: 0,
             replies: 0,
             calls: Vec::new(),
+            call_ids: Arc::default(),
             continuation: None,
             continuations: 0,
             answer: String::new(),
@@ -167,6 +174,12 @@ impl Machine {
     #[must_use]
     pub fn todos(&self) -> Option<&Json> {
         self.todos.as_ref()
+    }
+
+    /// The ids of all calls so far: a new one must not repeat any.
+    #[must_use]
+    pub fn call_ids(&self) -> Arc<HashSet<String>> {
+        self.call_ids.clone()
     }
 
     /// Whether the provider asked to have its last message back, to go on with it.
@@ -347,6 +360,8 @@ impl Machine {
         self.answer.push_str(&message.text());
         let calls: Vec<_> = message.tool_calls().cloned().collect();
         if !calls.is_empty() {
+            // No step holds the set by now, so nothing is copied.
+            Arc::make_mut(&mut self.call_ids).extend(calls.iter().map(|call| call.id.clone()));
             let open = |call| CallState { call, intended: None, result: None };
             self.calls = calls.into_iter().map(open).collect();
             self.continuations = 0;

@@ -6,8 +6,8 @@ use callsheet::message::{Block, Json};
 use serde_json::json;
 
 use crate::conversations::refusals;
-use crate::faults::{Ended, FakeTool, Setup, id, transcript};
-use crate::support::answer::Answer;
+use crate::faults::{Ended, FakeTool, Setup, defect, id, transcript};
+use crate::support::answer::{Answer, Part};
 use crate::support::asked::{Asked, Wire};
 use crate::support::provider::Provider;
 
@@ -57,6 +57,36 @@ prompt = "go"
 
 fn dump(size: usize) -> serde_json::Value {
     json!({ "size": size })
+}
+
+#[tokio::test]
+async fn ids_that_a_provider_repeats_are_told_apart() {
+    for wire in Wire::BOTH {
+        let (ended, requests) = work(wire, "", move |asked| {
+            if asked.count > 4 {
+                return Answer::text("done");
+            }
+            let call = |id: &str| Part::Tool {
+                id: Some(id.to_owned()),
+                name: "dump".to_owned(),
+                input: dump(200 + asked.count),
+            };
+            // The OpenAI wire joins what has one id within a reply.
+            let twice = if wire == Wire::Anthropic { "call_0" } else { "call_1" };
+            Answer { parts: vec![call("call_0"), call(twice)], ..Answer::default() }
+        })
+        .await;
+        assert_eq!(ended.output("work"), "done");
+        assert_eq!(requests.len(), 5);
+        for messages in &requests {
+            assert_eq!(refusals(messages), Vec::<String>::new());
+        }
+        let transcript = transcript(&ended.dir.transcript(&id("work")));
+        assert_eq!(defect(&transcript), None);
+        let results: Vec<_> = transcript.iter().flat_map(|m| m.tool_results()).collect();
+        let sizes: Vec<_> = results.iter().map(|result| result.text().chars().count()).collect();
+        assert_eq!(sizes, [201, 201, 202, 202, 203, 203, 204, 204]);
+    }
 }
 
 /// The numbers of the messages with thinking.

@@ -309,7 +309,9 @@ impl Agent {
         let context = self.context(state);
         let effects =
             state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default();
-        let call = agent_steps::ModelTurn { turn, message, changes, request, tools: effects };
+        let call_ids = state.machine.call_ids();
+        let call =
+            agent_steps::ModelTurn { turn, message, changes, request, tools: effects, call_ids };
         self.start(myself, state, agent_steps::call_model(context, call));
     }
 
