@@ -8,6 +8,7 @@ pub mod pipeline;
 mod plain;
 pub mod preset;
 pub mod range;
+pub mod repair;
 pub mod rules;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,12 +1,28 @@
 //! What agents send, whatever a provider answers: every request is one that a provider takes.
 
-use callsheet::context::{Edit, thinking};
-use callsheet::event::Event;
-use callsheet::message::{Block, Json};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use callsheet::actor::agent::Agent;
+use callsheet::actor::gateway::Gateway;
+use callsheet::actor::{ModelService, Services};
+use callsheet::context::{Edit, repair, thinking};
+use callsheet::event::{Draft, Event, SharedRecord};
+use callsheet::id::{CallKey, RunId};
+use callsheet::journal::memory::MemoryJournal;
+use callsheet::message::{Block, Json, StopReason, Usage};
+use callsheet::policy::RetryPolicy;
+use callsheet::turn::{
+    AgentSpawned, Effect, ModelResponded, Program, ResultSource, ToolFinished, ToolIntended,
+    ToolStatus, TurnStarted,
+};
+use ractor::Actor;
 use serde_json::json;
 
 use crate::conversations::refusals;
-use crate::faults::{Ended, FakeTool, Setup, defect, id, transcript};
+use crate::faults::{
+    Act, Ended, Fake, FakeTool, Setup, bare_services, defect, id, name, transcript, until,
+};
 use crate::support::answer::{Answer, Part};
 use crate::support::asked::{Asked, Wire};
 use crate::support::provider::Provider;
@@ -144,4 +160,104 @@ async fn a_provider_that_pauses_gets_its_own_message_back() {
     .await;
     assert_eq!(ended.output("work"), "done");
     assert_eq!(requests[1].len(), 2);
+}
+
+/// The records of an agent whose provider numbered the calls of each turn from 0, as an earlier
+/// version recorded them.
+fn records_with_repeated_ids() -> Vec<Event> {
+    let program = Program::Model { agent: name("worker"), prompt: "go".to_owned() };
+    let spawned = AgentSpawned { program, depth: 0, parent: None, call: None };
+    let mut events = vec![Event::from(spawned)];
+    for turn in 1..=2 {
+        let input = Json::encode(&json!({}));
+        let (index, tool, call) = (0, "dump".to_owned(), "call_0".to_owned());
+        let key = CallKey::derive(RunId::generate(), &id("work"), turn, index, &tool, "{}");
+        let block = json!({ "type": "tool_use", "id": call, "name": tool, "input": {} });
+        let message = Json::encode(&json!({ "role": "assistant", "content": [block] }));
+        let result = json!({ "type": "tool_result", "tool_use_id": call, "content": "x" });
+        let (stop, usage, model) = (StopReason::ToolUse, Usage::default(), name("main"));
+        events.extend([
+            TurnStarted { turn, message: None }.into(),
+            ModelResponded { turn, model, message, stop, usage, cost_usd: None }.into(),
+            ToolIntended {
+                key: key.clone(),
+                turn,
+                index,
+                id: call,
+                name: tool.clone(),
+                input,
+                effect: Effect::Pure,
+            }
+            .into(),
+            ToolFinished {
+                key,
+                turn,
+                index,
+                name: tool,
+                status: ToolStatus::Ok,
+                source: ResultSource::Live,
+                block: Json::encode(&result),
+                stored: None,
+                exit_code: None,
+                took_ms: 0,
+            }
+            .into(),
+        ]);
+    }
+    events
+}
+
+/// An agent alone, on a journal in memory and a model of one's own; gives its records once it has
+/// ended.
+async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
+    let (root, journal) = (tempfile::tempdir().expect("a directory"), MemoryJournal::new());
+    let text = "[agents.worker]\nmodel = \"main\"\ninstructions = \"Work.\"\ntools = [\"glob\"]\n\
+                [tasks.work]\nagent = \"worker\"\nprompt = \"go\"\n";
+    let config = Setup::new().model("main", fake).config(text);
+    let spec = config.models[&name("main")].clone();
+    let provider = spec.provider.clone();
+    let service = ModelService { spec, model: fake.clone(), retry: RetryPolicy::never() };
+    let agents = config.agents.iter();
+    let services = Arc::new(Services {
+        agents: agents.map(|(name, spec)| (name.clone(), Arc::new(spec.clone()))).collect(),
+        models: HashMap::from([(name("main"), Arc::new(service))]),
+        ..bare_services(root.path(), journal.handle())
+    });
+    let gateway = Gateway {
+        provider: provider.clone(),
+        max_concurrency: 1,
+        respect_retry_after: true,
+        services: services.clone(),
+    };
+    let (gateway, _) = Actor::spawn(None, gateway, ()).await.expect("starts");
+    services.addresses.gateways.insert(provider, gateway);
+    let past = past.into_iter().map(|event| Draft::agent(&name("work"), &id("work"), event));
+    let past = journal.handle().append(past.collect()).await.expect("recorded");
+    let agent = Agent { services, id: id("work"), task: name("work") };
+    let (_, ended) = Actor::spawn(None, agent, past).await.expect("starts");
+    until(|| ended.is_finished()).await;
+    journal.records()
+}
+
+#[tokio::test]
+async fn records_of_an_earlier_version_are_repaired_once() {
+    let fake = Fake::new(|_| Act::Say("done".to_owned()));
+    let records = go_on(&fake, records_with_repeated_ids()).await;
+    let sent = fake.sent_by("work");
+    assert_eq!(sent.len(), 1);
+    let messages: Vec<_> = sent[0].iter().map(Json::encode).collect();
+    assert_eq!(refusals(&messages), Vec::<String>::new());
+    let is_repair = |record: &&SharedRecord| match &record.event {
+        Event::ContextEdited(edited) => edited.layer == repair::NAME,
+        _ => false,
+    };
+    assert_eq!(records.iter().filter(is_repair).count(), 1);
+    let last = records.last().map(|record| record.event.kind());
+    assert_eq!(last, Some("agent.ended"));
+
+    // What goes on from these records finds nothing to repair.
+    let at_repair = records.iter().position(|record| is_repair(&record)).expect("a repair");
+    let past = records[..=at_repair].iter().map(|record| record.event.clone()).collect();
+    let again = go_on(&fake, past).await;
+    assert_eq!(again.iter().filter(is_repair).count(), 1);
 }

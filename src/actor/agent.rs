@@ -22,7 +22,7 @@ use crate::context::pipeline::{self, Change};
 use crate::context::rules::Rule;
 use crate::context::validity::{self, Last, Room, Rules};
 use crate::context::view::View;
-use crate::context::{CompactionTrigger, thinking};
+use crate::context::{CompactionTrigger, repair, thinking};
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
@@ -94,6 +94,8 @@ pub struct State {
     steps: JoinSet<()>,
     cancel: CancellationToken,
     ending: Option<Ending>,
+    /// Whether the view was looked over since it was rebuilt from records of whatever version.
+    looked_over: bool,
 }
 
 /// How the agent was told to end.
@@ -187,6 +189,7 @@ impl Agent {
             steps: JoinSet::new(),
             cancel: CancellationToken::new(),
             ending: None,
+            looked_over: false,
         })
     }
 
@@ -258,7 +261,17 @@ impl Agent {
             let context = self.context(state);
             return self.start(myself, state, agent_steps::record(context, repairs));
         }
-        match state.machine.next() {
+        let next = state.machine.next();
+        let sends = matches!(next, Step::CallModel { .. } | Step::Compact { .. });
+        if sends && !std::mem::replace(&mut state.looked_over, true) {
+            let mended = repair::mend(state.machine.view_mut());
+            if !mended.is_empty() {
+                let context = self.context(state);
+                let edits = mended.into_iter().map(|change| change.edited).collect();
+                return self.start(myself, state, agent_steps::record(context, edits));
+            }
+        }
+        match next {
             Step::CallModel { turn, message } => self.call_model(myself, state, turn, message),
             Step::RunTools(calls) => {
                 let context = self.context(state);
