@@ -7,14 +7,21 @@ pub mod guard;
 pub mod inventory;
 pub mod layer;
 pub mod pipeline;
+mod plain;
 pub mod preset;
 pub mod range;
 pub mod read_state;
 pub mod recall;
 pub mod record;
 pub mod recovery;
+pub mod repair;
 pub mod replay;
+pub mod rules;
 pub mod score;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod thinking;
+pub mod validity;
 pub mod view;
 pub mod words;
 
@@ -56,6 +63,13 @@ pub enum Edit {
         /// The block; it replaces that of an earlier edit.
         system: String,
     },
+    /// Thinking is left out, because what stood before it has changed.
+    DropThinking {
+        /// The first message that loses its thinking.
+        from: u64,
+        /// The first message after those.
+        to: u64,
+    },
 }
 
 impl Edit {
@@ -74,7 +88,7 @@ impl Edit {
                 }
                 ranges
             }
-            Self::Replace { from, to, .. } => vec![(*from, *to)],
+            Self::Replace { from, to, .. } | Self::DropThinking { from, to } => vec![(*from, *to)],
             Self::Record(record) => vec![(record.from, record.to)],
             Self::Window { to, .. } => vec![(0, *to)],
         }
@@ -200,9 +214,12 @@ mod tests {
             stored: None,
         };
         let with = vec![Json::encode(&Message::user("summary"))];
-        let edits =
-            [Edit::ClearResults { results: vec![cleared] }, Edit::Replace { from: 0, to: 3, with }];
-        assert_eq!(edits.each_ref().map(Edit::covers), [vec![(2, 3)], vec![(0, 3)]]);
+        let edits = [
+            Edit::ClearResults { results: vec![cleared] },
+            Edit::Replace { from: 0, to: 3, with },
+            Edit::DropThinking { from: 3, to: 5 },
+        ];
+        assert_eq!(edits.each_ref().map(Edit::covers), [vec![(2, 3)], vec![(0, 3)], vec![(3, 5)]]);
         for edit in edits {
             assert_eq!(Json::encode(&edit).decode::<Edit>().expect("an edit"), edit);
         }

@@ -166,7 +166,7 @@ pub struct ToolIntended {
     pub turn: u32,
     /// Its place in the turn, from 0.
     pub index: u32,
-    /// The provider's id of the call.
+    /// The id of the call: the provider's, or another one where that repeats an earlier one.
     pub id: String,
     /// The tool, as the model wrote it.
     pub name: String,

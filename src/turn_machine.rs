@@ -4,6 +4,10 @@
 //! the journal, so an agent that was interrupted goes on where its records end.
 
 mod calls;
+pub mod reply;
+
+use std::collections::HashSet;
+use std::sync::Arc;
 
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
@@ -12,7 +16,7 @@ use crate::context::inventory::Inventory;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::message::{Block, Json, Message, StopReason, ToolCall, Usage};
+use crate::message::{Json, Message, StopReason, ToolCall, Usage};
 use crate::output::Output;
 use crate::turn::{
     AgentEnded, AgentSpawned, ModelResponded, Outcome, Program, ToolFinished, ToolIntended,
@@ -87,6 +91,8 @@ pub struct Machine {
     turn: u32,
     replies: u32,
     calls: Vec<CallState>,
+    /// The ids of all calls so far.
+    call_ids: Arc<HashSet<String>>,
     continuation: Option<Json>,
     continuations: u32,
     answer: String,
@@ -95,6 +101,8 @@ pub struct Machine {
     /// The refusal of a request as too long, if a summary was to help and none succeeded since.
     refused: Option<Failure>,
     inventory: Inventory,
+    /// The last reply asked to be sent back as it is.
+    paused: bool,
     usage: Usage,
 }
 
@@ -115,6 +123,7 @@ impl Machine {
             turn: 0,
             replies: 0,
             calls: Vec::new(),
+            call_ids: Arc::default(),
             continuation: None,
             continuations: 0,
             answer: String::new(),
@@ -122,6 +131,7 @@ impl Machine {
             compacted_in_turn: None,
             refused: None,
             inventory: Inventory::default(),
+            paused: false,
             usage: Usage::default(),
         }
     }
@@ -165,6 +175,18 @@ impl Machine {
     #[must_use]
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
+    }
+
+    /// The ids of all calls so far: a new one must not repeat any.
+    #[must_use]
+    pub fn call_ids(&self) -> Arc<HashSet<String>> {
+        self.call_ids.clone()
+    }
+
+    /// Whether the provider asked to have its last message back, to go on with it.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// What the agent has said in its latest answer.
@@ -333,6 +355,7 @@ impl Machine {
         self.usage += reply.usage;
         self.replies += 1;
         self.refused = None;
+        self.paused = reply.stop == StopReason::PauseTurn;
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -342,6 +365,8 @@ impl Machine {
         self.answer.push_str(&message.text());
         let calls: Vec<_> = message.tool_calls().cloned().collect();
         if !calls.is_empty() {
+            // No step holds the set by now, so nothing is copied.
+            Arc::make_mut(&mut self.call_ids).extend(calls.iter().map(|call| call.id.clone()));
             let open = |call| CallState { call, intended: None, result: None };
             self.calls = calls.into_iter().map(open).collect();
             self.continuations = 0;
@@ -449,7 +474,7 @@ impl Machine {
             return Ok(());
         }
         if let Program::Command { .. } = self.spawned.program {
-            self.phase = Phase::Ending(self.command_outcome(finished));
+            self.phase = Phase::Ending(calls::command_outcome(finished));
             return Ok(());
         }
         let calls = std::mem::take(&mut self.calls);
@@ -457,33 +482,13 @@ impl Machine {
         self.phase = Phase::Ready;
         self.push(results_message(&blocks), event)
     }
-
-    fn command_outcome(&self, finished: &ToolFinished) -> Outcome {
-        let text = match finished.block.decode::<Block>() {
-            Ok(Block::ToolResult(result)) => result.text(),
-            _ => String::new(),
-        };
-        let output = Output { text, stored: finished.stored.clone() };
-        match finished.status {
-            ToolStatus::Ok => Outcome::Completed { output },
-            ToolStatus::Error | ToolStatus::Unknown => {
-                let message = match (finished.status, finished.exit_code) {
-                    (ToolStatus::Unknown, _) => "the command was interrupted".to_owned(),
-                    (_, Some(code)) => format!("the command ended with exit code {code}"),
-                    (_, None) => output.text.lines().next().unwrap_or("no result").to_owned(),
-                };
-                let failure = Failure::new(FailureKind::CommandFailed, message);
-                Outcome::Failed { failure, partial: Some(output) }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::id::{CallKey, Name};
-    use crate::message::{ResultContent, ToolResult};
+    use crate::message::{Block, ResultContent, ToolResult};
     use crate::turn::{Effect, ModelFailed, ResultSource, TurnStarted};
 
     fn machine() -> Machine {

@@ -92,7 +92,10 @@ async fn old_results_are_cleared_as_documented_and_recorded_first() {
             .map(|record| match &record.event {
                 Event::ContextEdited(edited) => match &edited.edit {
                     Edit::ClearResults { results } => results.len(),
-                    Edit::Replace { .. } | Edit::Record(_) | Edit::Window { .. } => 0,
+                    Edit::Replace { .. }
+                    | Edit::Record(_)
+                    | Edit::Window { .. }
+                    | Edit::DropThinking { .. } => 0,
                 },
                 _ => 0,
             })

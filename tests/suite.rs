@@ -1,9 +1,14 @@
 //! The integration tests: one binary, so that everything is linked once.
 
+// By these names the generator of conversations, a file of the library, finds the library.
+use callsheet::{context, message};
+
 mod architecture;
 mod capabilities;
 mod cli;
 mod compaction;
+#[path = "../src/context/testing.rs"]
+mod conversations;
 mod delegation;
 mod examples;
 #[path = "support/faults.rs"]
@@ -18,4 +23,6 @@ mod survey_script;
 mod test_run;
 mod tools;
 mod transcripts;
+mod validity;
+mod views;
 mod wire;

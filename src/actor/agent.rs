@@ -17,15 +17,18 @@ use super::briefing::{self, Briefing};
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::step::{Past, StepContext, StepError};
-use crate::context::CompactionTrigger;
 use crate::context::layer::{Surroundings, Window};
 use crate::context::pipeline::{self, Change};
+use crate::context::rules::Rule;
+use crate::context::validity::{self, Last, Room, Rules};
 use crate::context::view::View;
+use crate::context::{CompactionTrigger, repair, thinking};
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::Json;
-use crate::model::{Piece, Request};
+use crate::model::{Rendering, Request};
+use crate::spec::Thinking;
 use crate::turn::{AgentEnded, Outcome, Program};
 use crate::turn_machine::{Machine, PendingCall, Step};
 
@@ -96,6 +99,8 @@ pub struct State {
     steps: JoinSet<()>,
     cancel: CancellationToken,
     ending: Option<Ending>,
+    /// Whether the view was looked over since it was rebuilt from records of whatever version.
+    looked_over: bool,
 }
 
 /// How the agent was told to end.
@@ -109,30 +114,8 @@ enum Ending {
 #[derive(Debug)]
 struct Talk {
     briefing: Arc<Briefing>,
-    /// The view rendered for the wire: each entry once, keyed by the serial of its slot.
-    pieces: Vec<(u64, Piece)>,
-}
-
-impl Talk {
-    /// Brings the rendered pieces in line with the view; renders only what is new or changed.
-    fn sync(&mut self, machine: &Machine) {
-        let slots = machine.view().slots();
-        self.pieces.truncate(slots.len());
-        for (at, slot) in slots.enumerate() {
-            match self.pieces.get(at) {
-                Some((serial, _)) if *serial == slot.serial => {}
-                known => {
-                    let piece = self.briefing.model.model.piece(&slot.entry.json);
-                    let fresh = (slot.serial, piece);
-                    if known.is_some() {
-                        self.pieces[at] = fresh;
-                    } else {
-                        self.pieces.push(fresh);
-                    }
-                }
-            }
-        }
-    }
+    /// The view as it was last rendered.
+    rendering: Rendering,
 }
 
 impl Actor for Agent {
@@ -192,7 +175,7 @@ impl Agent {
         let talk = match &spawned.program {
             Program::Model { agent, .. } => {
                 let briefing = briefing::of(&self.services, agent, spawned.depth)?;
-                Some(Talk { briefing, pieces: Vec::new() })
+                Some(Talk { briefing, rendering: Rendering::default() })
             }
             Program::Command { .. } => None,
         };
@@ -214,6 +197,7 @@ impl Agent {
             steps: JoinSet::new(),
             cancel: CancellationToken::new(),
             ending: None,
+            looked_over: false,
         })
     }
 
@@ -286,7 +270,17 @@ impl Agent {
             let context = self.context(state);
             return self.start(myself, state, agent_steps::record(context, repairs));
         }
-        match state.machine.next() {
+        let next = state.machine.next();
+        let sends = matches!(next, Step::CallModel { .. } | Step::Compact { .. });
+        if sends && !std::mem::replace(&mut state.looked_over, true) {
+            let mended = repair::mend(state.machine.view_mut());
+            if !mended.is_empty() {
+                let context = self.context(state);
+                let edits = mended.into_iter().map(|change| change.edited).collect();
+                return self.start(myself, state, agent_steps::record(context, edits));
+            }
+        }
+        match next {
             Step::CallModel { turn, message } => self.call_model(myself, state, turn, message),
             Step::RunTools(mut calls) => {
                 if self.services.compaction.preset.unchanged_stub {
@@ -336,17 +330,17 @@ impl Agent {
             return self.compact(myself, state, changes, None);
         }
         changes.extend(self.run_guard(state));
-        if let Some(reason) = self.too_large(state) {
-            let outcome = state.machine.failed(FailureKind::ContextOverflow, reason);
-            return self.finish(myself, state, outcome);
-        }
-        let Some(request) = self.request(state, turn, message.as_ref()) else {
-            return self.give_up(myself, state, "an agent without a model cannot call one");
+        changes.extend(self.leave_out_stale_thinking(state));
+        let request = match self.request(state, turn, message.as_ref()) {
+            Ok(request) => request,
+            Err(outcome) => return self.finish(myself, state, outcome),
         };
         let context = self.context(state);
         let effects =
             state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default();
-        let call = agent_steps::ModelTurn { turn, message, changes, request, tools: effects };
+        let call_ids = state.machine.call_ids();
+        let call =
+            agent_steps::ModelTurn { turn, message, changes, request, tools: effects, call_ids };
         self.start(myself, state, agent_steps::call_model(context, call));
     }
 
@@ -358,6 +352,12 @@ impl Agent {
     fn run_guard(&self, state: &mut State) -> Vec<Change> {
         let preset = &self.services.compaction.preset;
         self.around(state, |view, around| pipeline::run_guard(view, preset, around))
+    }
+
+    fn leave_out_stale_thinking(&self, state: &mut State) -> Option<Change> {
+        let spec = &state.talk.as_ref()?.briefing.model.spec;
+        let is_bound = spec.thinking == Thinking::Bound;
+        is_bound.then(|| thinking::leave_out_stale(state.machine.view_mut())).flatten()
     }
 
     fn is_summary_due(&self, state: &State) -> bool {
@@ -388,34 +388,39 @@ impl Agent {
         work(state.machine.view_mut(), &around)
     }
 
-    /// Why a request cannot fit by any measure, after all that the guard could do: a prompt of many
-    /// megabytes is a failure, not a bill.
-    fn too_large(&self, state: &State) -> Option<String> {
-        if !self.services.compaction.preset.guard {
-            return None;
-        }
-        let spec = &state.talk.as_ref()?.briefing.model.spec;
-        let least = state.machine.view().chars() / MOST_CHARS_PER_TOKEN;
-        (least as u64 > spec.context_window).then(|| {
-            format!(
-                "the request needs at least {least} tokens, the window of `{}` has {}",
-                spec.name, spec.context_window
-            )
-        })
-    }
-
-    fn request(&self, state: &mut State, turn: u32, message: Option<&Json>) -> Option<Request> {
-        let talk = state.talk.as_mut()?;
-        talk.sync(&state.machine);
-        let mut pieces: Vec<_> = talk.pieces.iter().map(|(_, piece)| piece.clone()).collect();
-        pieces.extend(message.map(|json| talk.briefing.model.model.piece(json)));
-        Some(Request {
-            agent: talk.briefing.spec.name.clone(),
+    /// The request of this turn, or how the agent ends without one. A prompt of many megabytes is a
+    /// failure, not a bill; a view that breaks another rule is a defect, and never sent.
+    fn request(
+        &self,
+        state: &mut State,
+        turn: u32,
+        message: Option<&Json>,
+    ) -> Result<Request, Outcome> {
+        let machine = &state.machine;
+        let Some(Talk { briefing, rendering }) = state.talk.as_mut() else {
+            let reason = "an agent without a model cannot call one";
+            return Err(machine.failed(FailureKind::Internal, reason));
+        };
+        let spec = &briefing.model.spec;
+        let least = (machine.view().chars() / MOST_CHARS_PER_TOKEN) as u64;
+        let room = Room { needed: least, window: spec.context_window };
+        let rules = Rules {
+            tools: &briefing.tool_names,
+            last: if machine.is_paused() { Last::Either } else { Last::User },
+            thinking: spec.thinking,
+            room: self.services.compaction.preset.guard.then_some(room),
+        };
+        let sendable = validity::check(machine.view(), message, &rules).map_err(|invalid| {
+            debug_assert_eq!(invalid.rule(), Rule::Fits, "{invalid}");
+            machine.failed(invalid.kind(), invalid.to_string())
+        })?;
+        Ok(Request {
+            agent: briefing.spec.name.clone(),
             agent_id: self.id.clone(),
             turn,
-            head: talk.briefing.head.clone(),
-            pieces,
-            max_output_tokens: talk.briefing.model.spec.max_output_tokens,
+            head: briefing.head.clone(),
+            pieces: rendering.render(&sendable, &*briefing.model.model),
+            max_output_tokens: spec.max_output_tokens,
         })
     }
 

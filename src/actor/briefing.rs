@@ -29,6 +29,8 @@ pub struct Briefing {
     pub model: Arc<ModelService>,
     /// The tools that its requests name, sorted.
     pub tools: Arc<[ToolSpec]>,
+    /// Their names, in the same order.
+    pub tool_names: Vec<Name>,
     /// The front of its requests.
     pub head: Head,
 }
@@ -59,7 +61,9 @@ pub fn of(services: &Services, definition: &Name, depth: u32) -> Result<Arc<Brie
     let model = model.ok_or_else(|| format!("no model `{}`", spec.model))?.clone();
     let Front { system, tools } = stock.front(spec, depth);
     let head = model.model.head(&model.spec, &system, &tools);
-    let briefing = Arc::new(Briefing { spec: spec.clone(), model, tools: tools.into(), head });
+    let tool_names = tools.iter().map(|tool| tool.name.clone()).collect();
+    let tools = tools.into();
+    let briefing = Arc::new(Briefing { spec: spec.clone(), model, tools, tool_names, head });
     briefings.insert(key, briefing.clone());
     Ok(briefing)
 }

@@ -195,6 +195,7 @@ static MODEL: &[Field] = &[
     key("context_window", TOKENS),
     key("reasoning_effort", Shape::Word(&EFFORTS, &[])),
     key("seed", Shape::Integer(0, i64::MAX)),
+    key("thinking", Shape::Word(&["bound", "free"], &[])),
     later("fallbacks"),
     key(
         "cost_per_mtok",

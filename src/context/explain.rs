@@ -62,6 +62,7 @@ impl History {
                 self.replaced.insert(record.to, place);
             }
             Edit::Window { .. } => self.system = Some(place),
+            Edit::DropThinking { .. } => {}
         }
         self.edits.push(recorded);
     }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::record::Record;
+use super::rules::{Kind, Nature};
 use super::words::{Uses, strings_of};
 use super::{ClearedResult, Edit, range};
 use crate::message::{Block, Json, Message, ResultContent, Role};
@@ -26,10 +27,12 @@ pub struct Entry {
     pub answers: Box<[String]>,
     /// Whether it asks the agent for something: what an edit keeps word for word.
     pub is_request: bool,
+    /// What it is like as far as the rules of what may be sent ask.
+    pub nature: Nature,
 }
 
 impl Entry {
-    fn new(json: Json) -> Result<Self, serde_json::Error> {
+    pub(super) fn new(json: Json) -> Result<Self, serde_json::Error> {
         Message::read(json.as_str()).map(|message| Self::of(json, &message))
     }
 
@@ -44,6 +47,7 @@ impl Entry {
             answers: answers.collect(),
             is_request: message.role == Role::User
                 && message.content.iter().any(|block| matches!(block, Block::Text(_))),
+            nature: Nature::of(message),
             json,
         }
     }
@@ -72,7 +76,7 @@ pub struct Slot {
 pub enum Standing {
     /// It is a message of the conversation, word for word.
     Verbatim,
-    /// It is a message of the conversation, some of whose results were cleared.
+    /// It is a message of the conversation whose results or thinking were cleared.
     Cleared,
     /// An edit put it in the place of a range.
     Instead,
@@ -172,6 +176,7 @@ impl View {
                 self.system = Some(system.clone());
                 self.replace(0, *to, &[])
             }
+            Edit::DropThinking { from, to } => self.drop_thinking(*from, *to),
         }
     }
 
@@ -307,13 +312,39 @@ impl View {
                 result.content = ResultContent::Text(cleared.text.clone());
             }
         }
-        let entry =
-            Entry { is_request: slot.entry.is_request, ..Entry::new(Json::encode(&message))? };
+        self.rewrite(place, &message);
+        Ok(())
+    }
+
+    /// Puts a changed message in a slot.
+    fn rewrite(&mut self, place: usize, message: &Message) {
         let serial = self.serial();
         let slot = &mut self.slots[place];
+        let fresh = Entry::of(Json::encode(message), message);
+        let entry = Entry { is_request: slot.entry.is_request, ..fresh };
         self.chars = self.chars - slot.entry.chars + entry.chars;
         slot.entry = entry.into();
-        (slot.serial, slot.standing) = (serial, Standing::Cleared);
+        slot.serial = serial;
+        if slot.standing == Standing::Verbatim {
+            slot.standing = Standing::Cleared;
+        }
+    }
+
+    fn drop_thinking(&mut self, from: u64, to: u64) -> Result<(), serde_json::Error> {
+        let first = self.slots.partition_point(|slot| slot.from < from);
+        let last = self.slots.partition_point(|slot| slot.to <= to).max(first);
+        for place in first..last {
+            let entry = &self.slots[place].entry;
+            if !entry.nature.thinks {
+                continue;
+            }
+            let mut message: Message = entry.json.decode()?;
+            message.content.retain(|block| Kind::of(block) != Kind::Thinking);
+            if message.content.is_empty() {
+                message.content.push(Block::Text("(thinking only)".to_owned()));
+            }
+            self.rewrite(place, &message);
+        }
         Ok(())
     }
 
@@ -337,6 +368,13 @@ impl View {
         self.slots.truncate(first);
         self.slots.extend(fresh);
         self.slots.extend(tail);
+        if with.is_empty() {
+            // Nothing else tells what follows the gap that it has been changed before it.
+            let serial = self.serial();
+            if let Some(slot) = self.slots.get_mut(first.saturating_sub(1)) {
+                slot.serial = serial;
+            }
+        }
         self.clearable.retain(|result| result.message < from || result.message >= to);
         Ok(())
     }

@@ -5,9 +5,11 @@ use serde::Serialize;
 use crate::context::inventory::Inventory;
 use crate::context::read_state::Read;
 use crate::context::view::View;
+use crate::failure::{Failure, FailureKind};
 use crate::id::CallKey;
 use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
-use crate::turn::{Effect, ResultSource, ToolFinished, ToolStatus};
+use crate::output::Output;
+use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStatus};
 
 /// What a model is told of a call that was interrupted and may have taken effect.
 const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
@@ -97,6 +99,27 @@ pub(super) fn take_stock(
     {
         // All results of a turn go into the message that comes next.
         inventory.note(view.next_message(), call, &result);
+    }
+}
+
+/// How an agent ends that ran one command.
+pub(super) fn command_outcome(finished: &ToolFinished) -> Outcome {
+    let text = match finished.block.decode::<Block>() {
+        Ok(Block::ToolResult(result)) => result.text(),
+        _ => String::new(),
+    };
+    let output = Output { text, stored: finished.stored.clone() };
+    match finished.status {
+        ToolStatus::Ok => Outcome::Completed { output },
+        ToolStatus::Error | ToolStatus::Unknown => {
+            let message = match (finished.status, finished.exit_code) {
+                (ToolStatus::Unknown, _) => "the command was interrupted".to_owned(),
+                (_, Some(code)) => format!("the command ended with exit code {code}"),
+                (_, None) => output.text.lines().next().unwrap_or("no result").to_owned(),
+            };
+            let failure = Failure::new(FailureKind::CommandFailed, message);
+            Outcome::Failed { failure, partial: Some(output) }
+        }
     }
 }
 

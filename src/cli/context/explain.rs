@@ -160,7 +160,9 @@ fn changes(edits: &[RecordedEdit]) -> String {
     for edit in edits {
         match &edit.edit {
             Edit::ClearResults { results: cleared } => results += cleared.len() as u64,
-            Edit::Replace { from, to, .. } => messages += to - from,
+            Edit::Replace { from, to, .. } | Edit::DropThinking { from, to } => {
+                messages += to - from;
+            }
             Edit::Record(record) => messages += record.to - record.from,
             Edit::Window { to, .. } => messages = *to,
         }
