@@ -16,12 +16,15 @@
 pub mod agent;
 pub mod agent_steps;
 pub mod briefing;
+mod carry_over;
 pub mod compaction_step;
 pub mod compactor;
 pub mod gateway;
+mod hooks;
 pub mod mail;
 pub mod model_call;
 mod panic;
+mod recall;
 pub mod slots;
 pub mod step;
 pub mod supervisor;
@@ -43,6 +46,7 @@ use crate::policy::RetryPolicy;
 use crate::redaction::Secrets;
 use crate::spec::{AgentSpec, Limits, ModelSpec};
 use crate::tool::Toolbox;
+use crate::tool::hook::Hooks;
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 
@@ -78,6 +82,8 @@ pub struct Compaction {
     pub cooldown: std::time::Duration,
     /// The least time that a call of the summariser may take; it grows with what is sent.
     pub summary_timeout: std::time::Duration,
+    /// The commands that are asked before and told after.
+    pub hooks: Hooks,
 }
 
 /// The addresses of the actors that serve the whole run. A restarted actor replaces its entry.

@@ -36,6 +36,20 @@ pub struct ModelSpec {
     pub seed: Option<u64>,
     /// What its tokens cost; absent when the configuration gives no price.
     pub price: Option<Price>,
+    /// How long its thinking stays valid.
+    #[serde(default)]
+    pub thinking: Thinking,
+}
+
+/// How long the thinking that a model returns stays valid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Thinking {
+    /// While nothing before it changes; after an edit it is left out.
+    #[default]
+    Bound,
+    /// Always.
+    Free,
 }
 
 /// US dollars per million tokens.

@@ -4,17 +4,22 @@
 //! the journal, so an agent that was interrupted goes on where its records end.
 
 mod calls;
+pub mod reply;
 mod summaries;
+
+use std::collections::HashSet;
+use std::sync::Arc;
 
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
 pub use self::summaries::Relief;
 use self::summaries::Summaries;
 use crate::context::CompactionTrigger;
+use crate::context::inventory::Inventory;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::message::{Block, Json, Message, StopReason, ToolCall, Usage};
+use crate::message::{Json, Message, StopReason, ToolCall, Usage};
 use crate::output::Output;
 use crate::turn::{
     AgentEnded, AgentSpawned, ModelResponded, Outcome, Program, ToolFinished, ToolIntended,
@@ -89,11 +94,17 @@ pub struct Machine {
     turn: u32,
     replies: u32,
     calls: Vec<CallState>,
+    /// The ids of all calls so far.
+    call_ids: Arc<HashSet<String>>,
     continuation: Option<Json>,
     continuations: u32,
     answer: String,
     summaries: Summaries,
-    todos: Option<Json>,
+    /// The refusal of a request as too long, if a summary was to help and none succeeded since.
+    refused: Option<Failure>,
+    inventory: Inventory,
+    /// The last reply asked to be sent back as it is.
+    paused: bool,
     usage: Usage,
 }
 
@@ -114,11 +125,14 @@ impl Machine {
             turn: 0,
             replies: 0,
             calls: Vec::new(),
+            call_ids: Arc::default(),
             continuation: None,
             continuations: 0,
             answer: String::new(),
             summaries: Summaries::default(),
-            todos: None,
+            refused: None,
+            inventory: Inventory::default(),
+            paused: false,
             usage: Usage::default(),
         }
     }
@@ -158,10 +172,22 @@ impl Machine {
         self.usage
     }
 
-    /// The todo list as the agent last wrote it.
+    /// What the agent has at hand.
     #[must_use]
-    pub fn todos(&self) -> Option<&Json> {
-        self.todos.as_ref()
+    pub fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    /// The ids of all calls so far: a new one must not repeat any.
+    #[must_use]
+    pub fn call_ids(&self) -> Arc<HashSet<String>> {
+        self.call_ids.clone()
+    }
+
+    /// Whether the provider asked to have its last message back, to go on with it.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// What the agent has said in its latest answer.
@@ -276,12 +302,15 @@ impl Machine {
                 let applied = self.view.apply(&finished.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
                 self.usage += finished.usage;
-                if let Some(next) = self.summaries.finished(self.turn) {
-                    self.continuation = Some(next);
-                }
+                self.summaries.finished(self.turn);
             }
             Event::CompactionFailed(failed) => {
                 self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
+                let reactive =
+                    matches!(self.summaries.asked(), Some((CompactionTrigger::Reactive, _)));
+                if let Some(refused) = self.refused.take_if(|_| failed.blocked && reactive) {
+                    self.phase = Phase::Ending(self.failed(refused.kind, refused.message));
+                }
                 self.summaries.failed(self.turn);
             }
             Event::AgentRestarted(_) => self.summaries.forget_lost(),
@@ -299,6 +328,7 @@ impl Machine {
 
     fn model_failed(&mut self, failure: &Failure) {
         if failure.kind == FailureKind::ContextOverflow && self.summaries.refused() {
+            self.refused = Some(failure.clone());
             self.phase = Phase::Ready;
             return;
         }
@@ -314,6 +344,8 @@ impl Machine {
         self.usage += reply.usage;
         self.replies += 1;
         self.summaries.replied();
+        self.refused = None;
+        self.paused = reply.stop == StopReason::PauseTurn;
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -323,6 +355,8 @@ impl Machine {
         self.answer.push_str(&message.text());
         let calls: Vec<_> = message.tool_calls().cloned().collect();
         if !calls.is_empty() {
+            // No step holds the set by now, so nothing is copied.
+            Arc::make_mut(&mut self.call_ids).extend(calls.iter().map(|call| call.id.clone()));
             let open = |call| CallState { call, intended: None, result: None };
             self.calls = calls.into_iter().map(open).collect();
             self.continuations = 0;
@@ -420,15 +454,17 @@ impl Machine {
             return Err(illegal("the call already has a result"));
         }
         state.result = Some(finished.block.clone());
-        let (name, input) = (state.call.name.clone(), state.call.input.clone());
-        if finished.status == ToolStatus::Ok {
-            self.take_effect(&name, &input);
+        let call = state.call.clone();
+        if finished.status == ToolStatus::Ok && call.name == "compact" {
+            let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
+            self.ask_to_compact(CompactionTrigger::Manual, focus);
         }
+        calls::take_stock(&mut self.inventory, &mut self.view, &call, finished);
         if self.calls.iter().any(|call| call.result.is_none()) {
             return Ok(());
         }
         if let Program::Command { .. } = self.spawned.program {
-            self.phase = Phase::Ending(self.command_outcome(finished));
+            self.phase = Phase::Ending(calls::command_outcome(finished));
             return Ok(());
         }
         let calls = std::mem::take(&mut self.calls);
@@ -436,45 +472,13 @@ impl Machine {
         self.phase = Phase::Ready;
         self.push(results_message(&blocks), event)
     }
-
-    /// What a step tool changes in the agent itself.
-    fn take_effect(&mut self, tool: &str, input: &Json) {
-        match tool {
-            "compact" => {
-                let focus = input.to_value()["focus"].as_str().map(str::to_owned);
-                self.summaries.call(focus);
-            }
-            "todo_write" => self.todos = Some(input.clone()),
-            _ => {}
-        }
-    }
-
-    fn command_outcome(&self, finished: &ToolFinished) -> Outcome {
-        let text = match finished.block.decode::<Block>() {
-            Ok(Block::ToolResult(result)) => result.text(),
-            _ => String::new(),
-        };
-        let output = Output { text, stored: finished.stored.clone() };
-        match finished.status {
-            ToolStatus::Ok => Outcome::Completed { output },
-            ToolStatus::Error | ToolStatus::Unknown => {
-                let message = match (finished.status, finished.exit_code) {
-                    (ToolStatus::Unknown, _) => "the command was interrupted".to_owned(),
-                    (_, Some(code)) => format!("the command ended with exit code {code}"),
-                    (_, None) => output.text.lines().next().unwrap_or("no result").to_owned(),
-                };
-                let failure = Failure::new(FailureKind::CommandFailed, message);
-                Outcome::Failed { failure, partial: Some(output) }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::id::{CallKey, Name};
-    use crate::message::{ResultContent, ToolResult};
+    use crate::message::{Block, ResultContent, ToolResult};
     use crate::turn::{Effect, ModelFailed, ResultSource, TurnStarted};
 
     fn machine() -> Machine {
@@ -634,7 +638,11 @@ mod tests {
         machine.apply(&TurnStarted { turn: 1, message: None }.into()).expect("legal");
         machine.apply(&too_long(1)).expect("legal");
         assert!(matches!(machine.next(), Step::Compact { .. }));
-        let failed = crate::context::CompactionFailed { reason: "no".to_owned(), spent: None };
+        let failed = crate::context::CompactionFailed {
+            reason: "no".to_owned(),
+            blocked: false,
+            spent: None,
+        };
         machine.apply(&failed.into()).expect("legal");
         assert!(matches!(machine.next(), Step::CallModel { turn: 2, .. }));
         machine.apply(&TurnStarted { turn: 2, message: None }.into()).expect("legal");

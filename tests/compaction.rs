@@ -95,7 +95,10 @@ async fn old_results_are_cleared_as_documented_and_recorded_first() {
             .map(|record| match &record.event {
                 Event::ContextEdited(edited) => match &edited.edit {
                     Edit::ClearResults { results } => results.len(),
-                    Edit::Replace { .. } | Edit::Window { .. } => 0,
+                    Edit::Replace { .. }
+                    | Edit::Record(_)
+                    | Edit::Window { .. }
+                    | Edit::DropThinking { .. } => 0,
                 },
                 _ => 0,
             })
@@ -466,7 +469,7 @@ fn push_turn(view: &mut View, number: usize, sizes: &[usize]) {
 }
 
 fn messages(view: &View) -> Vec<Message> {
-    view.sent().map(|message| message.json().decode().expect("a message")).collect()
+    view.slots().map(|slot| slot.entry.json.decode().expect("a message")).collect()
 }
 
 fn preset(keep_recent: usize, turns: bool, preserve: bool) -> Preset {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use callsheet::context::Edit;
 use callsheet::event::Event;
 use callsheet::failure::FailureKind;
-use callsheet::message::{Message, ToolResult};
+use callsheet::message::{Block, Message, ToolResult};
 use callsheet::model::ErrorClass;
 use serde_json::json;
 
@@ -91,10 +91,11 @@ async fn the_compact_tool_speaks_the_words_of_its_preset() {
     let after = &sent[3];
     assert_eq!(unsendable(after), None, "{after:#?}");
     assert_eq!(after.len(), 3);
-    assert_eq!(after[0].text(), format!("[Compacted]\n\nshort\n{PROMPT}"));
+    let goes_on = "[Compacted. Continue with summarized context.]";
+    let said = ["[Compacted]\n\nshort", PROMPT, goes_on];
+    assert_eq!(after[0].content, said.map(|text| Block::Text(text.to_owned())));
     assert_eq!(texts(after)[0], "[Compacted. History summarized.]");
     assert_eq!(texts(after)[1].len(), 50, "its siblings keep their results");
-    assert_eq!(after[2].text(), "[Compacted. Continue with summarized context.]");
     assert_eq!(sent[4][..3], after[..], "what was sent once is sent again");
 }
 

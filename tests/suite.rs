@@ -4,6 +4,7 @@
 use callsheet::{context, message};
 
 mod architecture;
+mod capabilities;
 mod cli;
 mod compaction;
 #[path = "../src/context/testing.rs"]
@@ -15,6 +16,7 @@ mod faults;
 mod gateway;
 mod graph;
 mod presets;
+mod recall;
 mod supervision;
 mod support;
 mod survey_script;
@@ -22,5 +24,6 @@ mod survey_script;
 mod test_run;
 mod tools;
 mod transcripts;
+mod validity;
 mod views;
 mod wire;

@@ -21,30 +21,33 @@ use super::compaction_step::{self, Answer};
 use super::compactor::SummaryError;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
-use super::step::{StepContext, StepError};
-use crate::context::CompactionTrigger;
+use super::step::{Past, StepContext, StepError};
 use crate::context::layer::{Surroundings, Window};
 use crate::context::pipeline::{self, Change};
+use crate::context::rules::Rule;
+use crate::context::validity::{self, Last, Room, Rules};
 use crate::context::view::View;
+use crate::context::{CompactionTrigger, repair, thinking};
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
-use crate::message::{Json, Role};
-use crate::model::{Piece, Request};
+use crate::message::Json;
+use crate::model::{Rendering, Request};
+use crate::spec::Thinking;
 use crate::turn::{AgentEnded, Outcome, Program};
-use crate::turn_machine::{Machine, Step};
+use crate::turn_machine::{Machine, PendingCall, Step};
 
 /// No text that means anything has more characters to a token: what is too large by this measure is
 /// too large by any.
 const MOST_CHARS_PER_TOKEN: usize = 16;
 
+/// How many characters of a message a token is taken to have: fewer than text and code have on
+/// average, so that an estimate is not too low.
+const CHARS_PER_TOKEN: f64 = 3.0;
+
 /// How many characters of system prompt and tools a token is taken to have: fewer than they have on
 /// average, so that the room for messages is not taken for larger than it is.
 const HEAD_CHARS_PER_TOKEN: usize = 3;
-
-/// How many tokens a character of the view is taken to have where shares of the window are counted:
-/// more than text and code have on average, as for the guard.
-const TOKENS_PER_CHAR: f64 = 1.0 / 3.0;
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -96,6 +99,7 @@ pub struct Agent {
 #[derive(Debug)]
 pub struct State {
     machine: Machine,
+    past: Past,
     talk: Option<Talk>,
     step: u64,
     /// Whether a step is under way.
@@ -113,6 +117,8 @@ pub struct State {
     beside: JoinSet<()>,
     cancel: CancellationToken,
     ending: Option<Ending>,
+    /// Whether the view was looked over since it was rebuilt from records of whatever version.
+    looked_over: bool,
 }
 
 /// How the agent was told to end.
@@ -126,43 +132,8 @@ enum Ending {
 #[derive(Debug)]
 struct Talk {
     briefing: Arc<Briefing>,
-    /// The view rendered for the wire: each message once, by its key.
-    pieces: Vec<((u64, usize), Piece)>,
-}
-
-impl Talk {
-    /// Brings the rendered pieces in line with the view; renders only what is new or changed.
-    fn sync(&mut self, machine: &Machine) {
-        let mut count = 0;
-        for message in machine.view().sent() {
-            let key = message.key();
-            let render = || self.briefing.model.model.piece(&message.json());
-            match self.pieces.get_mut(count) {
-                Some((known, _)) if *known == key => {}
-                Some(place) => *place = (key, render()),
-                None => self.pieces.push((key, render())),
-            }
-            count += 1;
-        }
-        self.pieces.truncate(count);
-    }
-
-    /// The pieces to send, with a user message that joins the conversation at its end.
-    fn pieces_with(&self, view: &View, message: Option<&Json>) -> Vec<Piece> {
-        let mut pieces: Vec<_> = self.pieces.iter().map(|(_, piece)| piece.clone()).collect();
-        let Some(message) = message else { return pieces };
-        let last = view.sent().last();
-        let before = last.filter(|last| last.slots().all(|slot| slot.entry.role == Role::User));
-        let message = match before {
-            Some(before) => {
-                pieces.pop();
-                before.json_with(message)
-            }
-            None => message.clone(),
-        };
-        pieces.push(self.briefing.model.model.piece(&message));
-        pieces
-    }
+    /// The view as it was last rendered.
+    rendering: Rendering,
 }
 
 impl Actor for Agent {
@@ -225,22 +196,23 @@ impl Agent {
         let talk = match &spawned.program {
             Program::Model { agent, .. } => {
                 let briefing = briefing::of(&self.services, agent, spawned.depth)?;
-                Some(Talk { briefing, pieces: Vec::new() })
+                Some(Talk { briefing, rendering: Rendering::default() })
             }
             Program::Command { .. } => None,
         };
         let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
         let layer = pipeline::summary(&self.services.compaction.preset);
         let pace = layer.map(|layer| layer.pace.clone()).unwrap_or_default();
-        let after_compact = &self.services.compaction.preset.compact_tool.compact_after;
-        let machine = Machine::new(spawned.clone(), max_turns).paced(pace);
-        let mut machine = machine.saying_after_compact(after_compact);
+        let mut machine = Machine::new(spawned.clone(), max_turns).paced(pace);
+        let mut past = Past::default();
         for record in &records[1..] {
+            past.note(&machine, record);
             machine.apply(&record.event)?;
         }
         machine.forget_lost_summary();
         Ok(State {
             machine,
+            past,
             talk,
             step: 0,
             busy: false,
@@ -252,6 +224,7 @@ impl Agent {
             beside: JoinSet::new(),
             cancel: CancellationToken::new(),
             ending: None,
+            looked_over: false,
         })
     }
 
@@ -266,6 +239,7 @@ impl Agent {
         match result {
             Ok(records) => {
                 for record in &records {
+                    state.past.note(&state.machine, record);
                     match &record.event {
                         // It was applied when it was proposed; the record made it durable.
                         Event::ContextEdited(edited) => state.machine.edit_recorded(edited),
@@ -324,9 +298,26 @@ impl Agent {
             let context = self.context(state);
             return self.start(myself, state, agent_steps::record(context, repairs));
         }
-        match state.machine.next() {
+        let next = state.machine.next();
+        let sends = matches!(next, Step::CallModel { .. } | Step::Compact { .. });
+        if sends && !std::mem::replace(&mut state.looked_over, true) {
+            let mended = repair::mend(state.machine.view_mut());
+            if !mended.is_empty() {
+                let context = self.context(state);
+                let edits = mended.into_iter().map(|change| change.edited).collect();
+                return self.start(myself, state, agent_steps::record(context, edits));
+            }
+        }
+        match next {
             Step::CallModel { turn, message } => self.call_model(myself, state, turn, message),
-            Step::RunTools(calls) => {
+            Step::RunTools(mut calls) => {
+                if self.services.compaction.preset.unchanged_stub {
+                    let (reads, view) = (state.machine.inventory().reads(), state.machine.view());
+                    let is_read = |call: &&mut PendingCall| call.call.name == "read_file";
+                    for call in calls.iter_mut().filter(is_read) {
+                        call.repeats = reads.repeated(&call.call, view);
+                    }
+                }
                 let context = self.context(state);
                 self.start(myself, state, agent_steps::run_tools(context, calls));
             }
@@ -367,13 +358,11 @@ impl Agent {
         turn: u32,
         message: Option<Json>,
     ) {
-        let Before::Turn(changes, announcement) = self.relieve(myself, state) else { return };
-        if let Some(reason) = self.too_large(state) {
-            let outcome = state.machine.failed(FailureKind::ContextOverflow, reason);
-            return self.finish(myself, state, outcome);
-        }
-        let Some(request) = self.request(state, turn, message.as_ref()) else {
-            return self.give_up(myself, state, "an agent without a model cannot call one");
+        let Before::Turn(mut changes, announcement) = self.relieve(myself, state) else { return };
+        changes.extend(self.leave_out_stale_thinking(state));
+        let request = match self.request(state, turn, message.as_ref()) {
+            Ok(request) => request,
+            Err(outcome) => return self.finish(myself, state, outcome),
         };
         let context = self.context(state);
         let effects =
@@ -385,6 +374,7 @@ impl Agent {
             announcement,
             request,
             tools: effects,
+            call_ids: state.machine.call_ids(),
         };
         self.start(myself, state, agent_steps::call_model(context, call));
     }
@@ -400,6 +390,12 @@ impl Agent {
         let preset = &self.services.compaction.preset;
         let changes = self.around(state, |view, around| pipeline::run_guard(view, preset, around));
         changes.unwrap_or_default()
+    }
+
+    fn leave_out_stale_thinking(&self, state: &mut State) -> Option<Change> {
+        let spec = &state.talk.as_ref()?.briefing.model.spec;
+        let is_bound = spec.thinking == Thinking::Bound;
+        is_bound.then(|| thinking::leave_out_stale(state.machine.view_mut())).flatten()
     }
 
     /// Lets layers work on the view of an agent that talks with a model.
@@ -419,38 +415,46 @@ impl Agent {
                 output: spec.max_output_tokens,
                 overhead: (talk.briefing.head.0.len() / HEAD_CHARS_PER_TOKEN) as u64,
             },
-            tokens_per_char: TOKENS_PER_CHAR,
+            tokens_per_char: 1.0 / CHARS_PER_TOKEN,
             price: spec.price.and_then(|price| price.relative()).unwrap_or_default(),
             idle: std::time::Duration::ZERO,
         };
         Some(work(state.machine.view_mut(), &around))
     }
 
-    /// Why a request cannot fit by any measure, after all that the guard could do: a prompt of many
-    /// megabytes is a failure, not a bill.
-    fn too_large(&self, state: &State) -> Option<String> {
-        self.services.compaction.preset.guard.as_ref()?;
-        let spec = &state.talk.as_ref()?.briefing.model.spec;
-        let least = state.machine.view().chars() / MOST_CHARS_PER_TOKEN;
-        (least as u64 > spec.context_window).then(|| {
-            format!(
-                "the request needs at least {least} tokens, the window of `{}` has {}",
-                spec.name, spec.context_window
-            )
-        })
-    }
-
-    fn request(&self, state: &mut State, turn: u32, message: Option<&Json>) -> Option<Request> {
-        let talk = state.talk.as_mut()?;
-        talk.sync(&state.machine);
-        let pieces = talk.pieces_with(state.machine.view(), message);
-        Some(Request {
-            agent: talk.briefing.spec.name.clone(),
+    /// The request of this turn, or how the agent ends without one. A prompt of many megabytes is a
+    /// failure, not a bill; a view that breaks another rule is a defect, and never sent.
+    fn request(
+        &self,
+        state: &mut State,
+        turn: u32,
+        message: Option<&Json>,
+    ) -> Result<Request, Outcome> {
+        let machine = &state.machine;
+        let Some(Talk { briefing, rendering }) = state.talk.as_mut() else {
+            let reason = "an agent without a model cannot call one";
+            return Err(machine.failed(FailureKind::Internal, reason));
+        };
+        let spec = &briefing.model.spec;
+        let least = (machine.view().chars() / MOST_CHARS_PER_TOKEN) as u64;
+        let room = Room { needed: least, window: spec.context_window };
+        let rules = Rules {
+            tools: &briefing.tool_names,
+            last: if machine.is_paused() { Last::Either } else { Last::User },
+            thinking: spec.thinking,
+            room: self.services.compaction.preset.guard.then_some(room),
+        };
+        let sendable = validity::check(machine.view(), message, &rules).map_err(|invalid| {
+            debug_assert_eq!(invalid.rule(), Rule::Fits, "{invalid}");
+            machine.failed(invalid.kind(), invalid.to_string())
+        })?;
+        Ok(Request {
+            agent: briefing.spec.name.clone(),
             agent_id: self.id.clone(),
             turn,
-            head: talk.briefing.head.clone(),
-            pieces,
-            max_output_tokens: talk.briefing.model.spec.max_output_tokens,
+            head: briefing.head.clone(),
+            pieces: rendering.render(&sendable, &*briefing.model.model),
+            max_output_tokens: spec.max_output_tokens,
         })
     }
 
@@ -466,6 +470,7 @@ impl Agent {
             agent: self.id.clone(),
             turn: state.machine.turn(),
             depth: state.machine.spawned().depth,
+            past: state.past,
             spec: state.talk.as_ref().map(|talk| talk.briefing.spec.clone()),
             tools: state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default(),
             cancel: state.cancel.clone(),

@@ -3,6 +3,7 @@
 //! Each step follows the write-ahead order: what it is about to do is durable before it does it,
 //! and its result is durable before the agent hears of it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use crate::tool::{ToolOutput, ToolSpec};
 use crate::turn::{
     AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
 };
-use crate::turn_machine::PendingCall;
+use crate::turn_machine::{PendingCall, reply};
 
 /// The largest output that stands in a record; a larger one is stored beside the journal and named
 /// by its hash (the limit of the journal's format).
@@ -56,11 +57,13 @@ pub struct ModelTurn {
     pub request: Request,
     /// The tools that were offered.
     pub tools: Arc<[ToolSpec]>,
+    /// The ids of the conversation's calls so far.
+    pub call_ids: Arc<HashSet<String>>,
 }
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
 pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
-    let ModelTurn { turn, message, changes, announcement, request, tools } = call;
+    let ModelTurn { turn, message, changes, announcement, request, tools, call_ids } = call;
     let Some(spec) = &context.spec else { return Ok(Vec::new()) };
     let service = context.services.models.get(&spec.model).cloned();
     let Some(service) = service else { return Ok(Vec::new()) };
@@ -92,11 +95,12 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
             return Ok(records);
         }
     };
-    let calls: Vec<_> = reply.message.tool_calls().cloned().collect();
+    let message = reply::fit(reply.message, turn, &call_ids);
+    let calls: Vec<_> = message.tool_calls().cloned().collect();
     let responded = ModelResponded {
         turn,
         model,
-        message: Json::encode(&reply.message),
+        message: Json::encode(&message),
         stop: reply.stop,
         usage: reply.usage,
         cost_usd: service.spec.price.map(|price| price.cost(&reply.usage)),
@@ -157,6 +161,7 @@ pub async fn run_command(context: StepContext, program: Program) -> StepResult {
         index,
         call: crate::message::ToolCall { id, name, input: Json::encode(&serde_json::json!({})) },
         effect: Effect::Once,
+        repeats: None,
     };
     let finished = finished(turn, &call, output, began.elapsed());
     records.extend(context.record([finished]).await?);

@@ -8,11 +8,17 @@ use tokio::sync::oneshot;
 use super::agent_steps::{StepResult, settled};
 use super::compactor::{self, NoSummary, Source, SummaryError};
 use super::step::{StepContext, StepError};
+use super::{carry_over, hooks};
+use crate::context::inventory::Inventory;
 use crate::context::layer::summary::{self, Summary, SummaryRequest};
 use crate::context::pipeline::Change;
 use crate::context::view::{Version, View};
-use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested, Spent};
+use crate::context::{
+    CompactionFailed, CompactionFinished, CompactionRequested, CompactionTrigger, Spent,
+};
 use crate::event::Event;
+use crate::tool::hook;
+use crate::turn_machine::Machine;
 
 /// A summary that is to be written and applied.
 #[derive(Debug)]
@@ -23,10 +29,27 @@ pub struct Compaction {
     pub layer: Summary,
     /// What is asked.
     pub due: SummaryRequest,
-    /// The view that it is for.
-    pub view: View,
+    /// What it is for.
+    pub held: Held,
     /// Who writes it.
     pub source: Source,
+}
+
+/// What an agent holds when a summary is put into its view.
+#[derive(Debug)]
+pub struct Held {
+    /// The view.
+    pub view: View,
+    /// What it has at hand, some of which comes back with the summary.
+    pub inventory: Inventory,
+}
+
+impl Held {
+    /// What this agent holds now.
+    #[must_use]
+    pub fn by(machine: &Machine) -> Self {
+        Self { view: machine.view().clone(), inventory: machine.inventory().clone() }
+    }
 }
 
 /// A summary that is announced with a turn.
@@ -49,14 +72,18 @@ pub struct Covered {
     pub version: Version,
     /// The characters that must be freed.
     pub least_gain: usize,
+    /// Why it was asked for.
+    pub trigger: CompactionTrigger,
+    /// The tokens that the view may have with what comes back: less than sets off another.
+    pub most_tokens: u64,
 }
 
 impl Covered {
     /// What this summary is to cover.
     #[must_use]
     pub fn by(due: &SummaryRequest) -> Self {
-        let SummaryRequest { from, to, version, least_gain, .. } = *due;
-        Self { from, to, version, least_gain }
+        let SummaryRequest { from, to, version, least_gain, trigger, limit, .. } = *due;
+        Self { from, to, version, least_gain, trigger, most_tokens: limit / 2 }
     }
 }
 
@@ -72,16 +99,16 @@ pub fn announced(due: &SummaryRequest) -> CompactionRequested {
 
 /// Has a summary written and records the edit that it makes, or why there is none.
 pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
-    let Compaction { changes, layer, due, view, source } = compaction;
+    let Compaction { changes, layer, due, held, source } = compaction;
     let mut before = settled(&context, changes).await?;
     before.push(announced(&due).into());
     let mut records = context.record(before).await?;
     let covered = Covered::by(&due);
     let answer = tokio::select! {
         () = context.cancel.cancelled() => return Err(StepError::Cancelled),
-        answer = write(&context, due, source) => answer,
+        answer = write(&context, due, source) => answer?,
     };
-    records.extend(apply(context, layer, covered, answer, view).await?);
+    records.extend(apply(context, layer, covered, answer, held).await?);
     Ok(records)
 }
 
@@ -96,11 +123,27 @@ pub async fn prepare(
     if durable.await.is_err() {
         return Err(SummaryError::Gone.into());
     }
-    write(&context, due, source).await
+    match write(&context, due, source).await {
+        Ok(answer) => answer,
+        Err(StepError::Journal(error)) => Err(SummaryError::Journal(error).into()),
+        Err(StepError::Crashed(text)) => Err(SummaryError::Crashed(text).into()),
+        Err(StepError::Cancelled) => Err(SummaryError::TooLate.into()),
+    }
 }
 
-async fn write(context: &StepContext, due: SummaryRequest, source: Source) -> Answer {
-    compactor::summarise(&context.services, context.agent.clone(), due, source).await
+/// Asks the hook, and then for the summary.
+async fn write(
+    context: &StepContext,
+    mut due: SummaryRequest,
+    source: Source,
+) -> Result<Answer, StepError> {
+    match hooks::pre_compact(context, due.trigger, due.focus.as_deref()).await? {
+        hook::Answer::GoOn(instructions) => {
+            instructions.iter().for_each(|text| due.instruct(text));
+        }
+        hook::Answer::Block(reason) => return Ok(Err(SummaryError::Blocked(reason).into())),
+    }
+    Ok(compactor::summarise(&context.services, context.agent.clone(), due, source).await)
 }
 
 /// Records the edit that a summary makes of the view as it is now, or why it makes none.
@@ -109,39 +152,49 @@ pub async fn apply(
     layer: Summary,
     covered: Covered,
     answer: Answer,
-    view: View,
+    held: Held,
 ) -> StepResult {
-    let event = match answer {
-        Ok(summary) => conclusion(&context, &layer, covered, summary, &view),
+    let summary = match answer {
+        Ok(summary) => summary,
         Err(NoSummary { error: SummaryError::Journal(error), .. }) => return Err(error.into()),
-        Err(NoSummary { error, spent }) => failed(&error, spent),
+        Err(NoSummary { error, spent }) => {
+            return Ok(context.record([failed(&error, spent)]).await?);
+        }
     };
-    Ok(context.record([event]).await?)
+    let text = summary.text.clone();
+    let event = conclusion(&context, &layer, covered, summary, &held).await?;
+    let is_done = matches!(event, Event::CompactionFinished(_));
+    let records = context.record([event]).await?;
+    if is_done {
+        hooks::post_compact(&context, covered.trigger, &text).await;
+    }
+    Ok(records)
 }
 
 /// What a summary comes to: nothing, where what it covers has changed or the view would not shrink.
-fn conclusion(
+async fn conclusion(
     context: &StepContext,
     layer: &Summary,
     covered: Covered,
     summary: compactor::Summary,
-    view: &View,
-) -> Event {
-    let Covered { from, to, version, least_gain } = covered;
+    held: &Held,
+) -> Result<Event, StepError> {
+    let (view, Covered { from, to, version, least_gain, most_tokens, .. }) = (&held.view, covered);
     let compactor::Summary { text, spent } = summary;
     if view.version_of(from, to) != version {
-        return failed(&SummaryError::Stale, Some(spent));
+        return Ok(failed(&SummaryError::Stale, Some(spent)));
     }
     let path = context.services.transcript(&context.agent);
     let edit = layer.edit(view, from, to, &path.to_string_lossy(), &text);
+    let edit = carry_over::add(context, &held.inventory, view, edit, most_tokens).await?;
     let mut after = view.clone();
     if let Err(error) = after.apply(&edit) {
-        return failed(&SummaryError::Crashed(error.to_string()), Some(spent));
+        return Ok(failed(&SummaryError::Crashed(error.to_string()), Some(spent)));
     }
     if after.chars() + least_gain > view.chars() {
-        return failed(&SummaryError::FreesTooLittle, Some(spent));
+        return Ok(failed(&SummaryError::FreesTooLittle, Some(spent)));
     }
-    CompactionFinished {
+    let finished = CompactionFinished {
         layer: summary::NAME.to_owned(),
         edit,
         before_tokens: view.tokens(),
@@ -149,11 +202,12 @@ fn conclusion(
         model: spent.model,
         usage: spent.usage,
         cost_usd: spent.cost_usd,
-    }
-    .into()
+    };
+    Ok(finished.into())
 }
 
 /// The event that says why there is no summary, and what it cost all the same.
 pub fn failed(error: &SummaryError, spent: Option<Spent>) -> Event {
-    CompactionFailed { reason: error.to_string(), spent }.into()
+    let blocked = matches!(error, SummaryError::Blocked(_));
+    CompactionFailed { reason: error.to_string(), blocked, spent }.into()
 }

@@ -1,14 +1,17 @@
 //! Compaction settings: the preset and what overrides its constants.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use super::agents;
+use super::capabilities;
 use super::diagnostic::Problems;
 use super::raw::Table;
 use crate::context::preset::Preset;
 use crate::id::Name;
 use crate::spec::ModelSpec;
+use crate::tool::hook::Hooks;
 
 /// How contexts are kept within their window.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,11 +28,21 @@ pub struct CompactionSpec {
     pub max_concurrency: usize,
     /// The least time that a call of the summariser may take; it grows with what is sent.
     pub summary_timeout: Duration,
+    /// The commands that are asked before and told after.
+    pub hooks: Hooks,
 }
 
 /// The keys of `[compaction]` that are no constants of a preset.
-const OWN_KEYS: [&str; 5] =
-    ["preset", "model", "max_concurrency", "summary_timeout", "circuit_breaker"];
+const OWN_KEYS: [&str; 8] = [
+    "preset",
+    "model",
+    "max_concurrency",
+    "summary_timeout",
+    "circuit_breaker",
+    "unchanged_stub",
+    "recovery",
+    "hooks",
+];
 
 /// Keys that mean the same constant: the documented one and the one it stands for.
 const ALIASES: [(&str, &str); 1] = [("keep_recent_results", "keep_recent")];
@@ -50,11 +63,13 @@ const SUMMARY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Reads `[compaction]`.
 pub(super) fn compaction(
     tree: &Table,
+    root: &Path,
     models: &BTreeMap<Name, ModelSpec>,
     problems: &mut Problems,
 ) -> CompactionSpec {
     let table = tree.section("compaction");
-    let preset = preset(table, problems);
+    let mut preset = preset(table, problems);
+    capabilities::apply(table, &mut preset, problems);
     if let Some(at) = table.get("model") {
         agents::known_model(at, models, problems);
     }
@@ -66,6 +81,7 @@ pub(super) fn compaction(
         cooldown: breaker.duration("cooldown").unwrap_or(COOLDOWN),
         max_concurrency: table.whole("max_concurrency").unwrap_or(MAX_CONCURRENCY),
         summary_timeout: table.duration("summary_timeout").unwrap_or(SUMMARY_TIMEOUT),
+        hooks: capabilities::hooks(table.section("hooks"), root, problems),
     }
 }
 

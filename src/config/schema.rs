@@ -201,6 +201,7 @@ static MODEL: &[Field] = &[
     key("context_window", TOKENS),
     key("reasoning_effort", Shape::Word(&EFFORTS, &[])),
     key("seed", Shape::Integer(0, i64::MAX)),
+    key("thinking", Shape::Word(&["bound", "free"], &[])),
     later("fallbacks"),
     key(
         "cost_per_mtok",
@@ -211,6 +212,21 @@ static MODEL: &[Field] = &[
             key("cache_write", PRICE),
         ]),
     ),
+];
+
+static RECOVERY: &[Field] = &[
+    key("files", Shape::Integer(0, 1_000)),
+    key("file_tokens", TOKENS),
+    key("all_files_tokens", TOKENS),
+    key("skill_tokens", TOKENS),
+    key("all_skills_tokens", TOKENS),
+];
+
+static HOOKS: &[Field] = &[
+    key("pre_compact", TEXTS),
+    key("post_compact", TEXTS),
+    key("after_compact_context", TEXTS),
+    key("timeout", Shape::Time),
 ];
 
 static PERMISSIONS: &[Field] = &[

@@ -4,11 +4,11 @@
 //! that the model has read before those that it has not, then it replaces the older part of the
 //! conversation by a list of what was done. Each marker names the transcript, which has it all.
 
-use super::preset::Guard;
-use super::range;
+use super::layer::Surroundings;
 use super::view::View;
 use super::{ClearedResult, ContextEdited, Edit};
-use crate::message::{Block, Message, ResultContent};
+use super::{range, record};
+use crate::message::{Message, ResultContent};
 
 /// The layer name under which the guard's edits are recorded.
 pub const GUARD_LAYER: &str = "guard";
@@ -19,28 +19,19 @@ const LEAST_RESULT_CHARS: usize = 400;
 /// How much of an unread result stays, so that the model can go on from it.
 const UNREAD_PREVIEW_CHARS: usize = 1_000;
 
-/// A line of the digest is cut here: the beginning of a command or a path says what it was.
-const LINE_CHARS: usize = 120;
-
-/// Makes the view fit into `room_chars` characters if it can, and gives what it changed. An edit
-/// reaches for four fifths of the room, so that the next turns fit as well.
-pub fn make_fit(
-    view: &mut View,
-    guard: &Guard,
-    room_tokens: u64,
-    transcript: &str,
-) -> Vec<ContextEdited> {
-    let room = usize::try_from(room_tokens).unwrap_or(usize::MAX);
-    let room = room.saturating_mul(guard.chars_per_token);
+/// Makes the view fit so many tokens if it can, and gives what it changed. An edit reaches for four
+/// fifths of the room, so that the next turns fit as well.
+pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<ContextEdited> {
+    let room = around.chars(tokens);
     let mut edits = Vec::new();
     if view.chars() <= room {
         return edits;
     }
     let target = room / 5 * 4;
-    let spill = spill(view, target, transcript);
+    let spill = spill(view, target, around.transcript);
     apply(view, spill, &mut edits);
     if view.chars() > room {
-        let digest = digest(view, target / 4, transcript);
+        let digest = digest(view, target / 4);
         apply(view, digest, &mut edits);
     }
     edits
@@ -87,48 +78,26 @@ fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
     (!results.is_empty()).then_some(Edit::ClearResults { results })
 }
 
-/// Replaces what the model has read by a list of what was asked and done.
-fn digest(view: &View, most_chars: usize, transcript: &str) -> Option<Edit> {
+/// Replaces what the model has read by a record of it.
+fn digest(view: &View, most_chars: usize) -> Option<Edit> {
     let (from, to) = range::consumed(view)?;
-    let mut lines = Vec::new();
-    for slot in view.slots().filter(|slot| slot.from >= from && slot.to <= to) {
-        let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
-        for block in &message.content {
-            let line = match block {
-                Block::Text(text) if slot.entry.is_request => format!("asked: {text}"),
-                Block::Text(text) => format!("said: {text}"),
-                Block::ToolUse(call) => format!("called {} {}", call.name, call.input.as_str()),
-                Block::ToolResult(_) | Block::Other(_) => continue,
-            };
-            let line: String = line.split_whitespace().collect::<Vec<_>>().join(" ");
-            lines.push(line.chars().take(LINE_CHARS).collect::<String>());
-        }
-    }
-    // The newest lines are worth most.
-    let mut room = most_chars;
-    let kept = lines.iter().rev().take_while(|line| {
-        let fits = line.chars().count() < room;
-        room = room.saturating_sub(line.chars().count() + 1);
-        fits
-    });
-    let kept = kept.count();
-    let left_out = lines.len() - kept;
-    let mut text = String::from("What was done so far, oldest first, each cut to one line:\n");
-    if left_out > 0 {
-        text.push_str(&format!("({left_out} earlier lines left out)\n"));
-    }
-    text.push_str(&lines[left_out..].join("\n"));
-    text = format!("[Conversation compressed. Transcript: {transcript}]\n\n{text}");
-    Some(range::replacement(view, from, to, vec![Message::user(text)]))
+    Some(Edit::Record(record::digest(view, from, to, most_chars)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::layer::Window;
     use crate::context::testing::assert_sendable;
-    use crate::message::{Json, Role, ToolCall, ToolResult};
+    use crate::message::{Block, Json, Role, ToolCall, ToolResult};
 
-    const GUARD: Guard = Guard { chars_per_token: 3 };
+    /// Room for this many tokens of three characters.
+    fn fit(view: &mut View, tokens: u64) -> Vec<ContextEdited> {
+        let window = Window { tokens, output: 0, overhead: 0 };
+        let mut around = Surroundings::new("t.jsonl", "results", window);
+        around.tokens_per_char = 1.0 / 3.0;
+        make_fit(view, &around, tokens)
+    }
 
     fn push(view: &mut View, turn: usize, chars: usize) {
         let id = turn.to_string();
@@ -152,13 +121,13 @@ mod tests {
     #[test]
     fn what_fits_is_left_alone() {
         let mut view = view(3, 1_000);
-        assert!(make_fit(&mut view, &GUARD, 2_000, "t.jsonl").is_empty());
+        assert!(fit(&mut view, 2_000).is_empty());
     }
 
     #[test]
     fn read_results_go_before_unread_ones() {
         let mut view = view(10, 1_000);
-        let edits = make_fit(&mut view, &GUARD, 3_000, "t.jsonl");
+        let edits = fit(&mut view, 3_000);
         assert_eq!(edits.len(), 1);
         assert!(view.chars() <= 9_000);
         let last = view.slots().next_back().expect("a message").entry.json.as_str().to_owned();
@@ -168,18 +137,18 @@ mod tests {
     #[test]
     fn one_giant_unread_result_is_cut() {
         let mut view = view(1, 500_000);
-        make_fit(&mut view, &GUARD, 1_000, "t.jsonl");
+        fit(&mut view, 1_000);
         assert!(view.chars() <= 3_000, "{}", view.chars());
     }
 
     #[test]
     fn a_long_conversation_of_short_results_becomes_a_digest() {
         let mut view = view(500, 10);
-        let edits = make_fit(&mut view, &GUARD, 2_000, "t.jsonl");
+        let edits = fit(&mut view, 2_000);
         assert!(view.chars() <= 6_000, "{}", view.chars());
         assert!(edits.iter().all(|edit| edit.layer == GUARD_LAYER));
         let first: Message = view.slots().next().expect("one").entry.json.decode().expect("one");
-        assert!(first.text().contains("called read_file {\"path\":\"src/498.rs\"}"));
+        assert!(first.text().contains("src/498.rs"), "{}", first.text());
         assert_sendable(&view);
         let whole: String = view.slots().map(|slot| slot.entry.json.as_str().to_owned()).collect();
         assert!(whole.contains("the goal"));

@@ -6,6 +6,7 @@
 pub mod budget;
 pub mod clear;
 pub mod collapse;
+pub mod digest;
 pub mod fit;
 pub mod idle;
 pub mod limit;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use self::budget::Budget;
 pub use self::clear::Clear;
 pub use self::collapse::Collapse;
+pub use self::digest::Digest;
 pub use self::fit::Fit;
 pub use self::idle::Idle;
 pub use self::micro::Micro;
@@ -57,6 +59,8 @@ pub enum Layer {
     Collapse(Collapse),
     /// Uses the agent's own notes as a summary.
     Notes(Notes),
+    /// Keeps a chain of records, without a model.
+    Digest(Digest),
     /// Replaces the older part by a summary that a model writes.
     Summary(Summary),
 }
@@ -74,6 +78,7 @@ impl Layer {
             Self::Fit(_) => fit::NAME,
             Self::Collapse(_) => collapse::NAME,
             Self::Notes(_) => notes::NAME,
+            Self::Digest(_) => digest::NAME,
             Self::Summary(_) => summary::NAME,
         }
     }
@@ -84,6 +89,9 @@ impl Layer {
     pub fn propose(&self, view: &mut View, around: &Surroundings<'_>) -> Vec<Proposal> {
         let proposal = match self {
             Self::Collapse(collapse) => return collapse.propose(view, around),
+            Self::Digest(digest) => {
+                return digest.propose(view, around).into_iter().map(Proposal::from).collect();
+            }
             Self::Budget(budget) => budget.propose(view, around),
             Self::Snip(snip) => snip.propose(view, around),
             Self::Micro(micro) => micro.propose(view),
@@ -108,7 +116,8 @@ impl Layer {
             | Self::Idle(_)
             | Self::Fit(_)
             | Self::Collapse(_)
-            | Self::Notes(_) => None,
+            | Self::Notes(_)
+            | Self::Digest(_) => None,
         }
     }
 }
@@ -165,6 +174,18 @@ impl<'a> Surroundings<'a> {
         Self { transcript, results, window, tokens_per_char: 0.25, price, idle }
     }
 
+    /// How many characters of the view this many tokens have.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "token counts are far below 2^52, and none of the factors is negative"
+    )]
+    pub fn chars(&self, tokens: u64) -> usize {
+        (tokens as f64 / self.tokens_per_char) as usize
+    }
+
     /// The size of this many characters of the view, in tokens.
     #[must_use]
     #[expect(
@@ -175,18 +196,6 @@ impl<'a> Surroundings<'a> {
     )]
     pub fn tokens(&self, chars: usize) -> u64 {
         (chars as f64 * self.tokens_per_char) as u64
-    }
-
-    /// The characters of the view that have this many tokens.
-    #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "windows are far below 2^52 tokens, and a token has a positive size"
-    )]
-    pub fn chars(&self, tokens: u64) -> usize {
-        (tokens as f64 / self.tokens_per_char) as usize
     }
 }
 

@@ -46,8 +46,10 @@ pub fn shrink(
     around: &Surroundings<'_>,
     tokens: u64,
 ) -> Vec<Change> {
-    let Some(guard) = &preset.guard else { return Vec::new() };
-    let edits = guard::make_fit(view, guard, tokens, around.transcript);
+    if !preset.guard {
+        return Vec::new();
+    }
+    let edits = guard::make_fit(view, around, tokens);
     edits.into_iter().map(|edited| Change { edited, spills: Vec::new() }).collect()
 }
 
@@ -74,7 +76,15 @@ pub fn summary_due(
         (Some(reactive), Some((CompactionTrigger::Reactive, focus))) => {
             reactive.request(summary, view, around, focus)
         }
-        (_, asked) => Some((summary.clone(), summary.due(view, around, asked)?)),
+        (_, asked) => {
+            let is_manual = matches!(asked, Some((CompactionTrigger::Manual, _)));
+            let due = summary.due(view, around, asked)?;
+            let mut layer = summary.clone();
+            if is_manual {
+                layer.say_after(&preset.compact_tool.compact_after);
+            }
+            Some((layer, due))
+        }
     }
 }
 

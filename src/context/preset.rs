@@ -10,16 +10,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::layer::Layer;
 use super::layer::reactive::Reactive;
-
-/// Makes a request fit the window that would not, without a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Guard {
-    /// How many characters a token is taken to have: fewer than text and code have on average, so
-    /// that an estimate is not too low.
-    pub chars_per_token: usize,
-}
+use super::layer::{Digest, Layer};
+use super::recovery::Recovery;
 
 /// The `compact` tool as a preset words it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +38,12 @@ pub struct Preset {
     pub reactive: Option<Reactive>,
     /// The `compact` tool.
     pub compact_tool: CompactTool,
-    /// The guard of the window; absent: a request that does not fit is sent as it is.
-    pub guard: Option<Guard>,
+    /// Whether the guard holds the window; without it a request that does not fit is sent as it is.
+    pub guard: bool,
+    /// Whether a repeated read is answered by a stub while the view still shows what it gave.
+    pub unchanged_stub: bool,
+    /// What comes back after a summary, if anything does.
+    pub recovery: Option<Recovery>,
 }
 
 /// A constant that a preset does not have, or a value that it cannot take.
@@ -63,19 +60,32 @@ pub struct UnfitConstant {
 
 impl Preset {
     /// The presets of this version.
-    pub const NAMES: [&str; 3] = ["three-layer", "four-layer", "off"];
+    pub const NAMES: [&str; 4] = ["adaptive", "four-layer", "three-layer", "off"];
+
+    /// A chain of records that follows from prices, with nothing to wait for.
+    #[must_use]
+    pub fn adaptive() -> Self {
+        let digest = Digest {
+            whole: 45_000,
+            trigger: 0.9,
+            target: 0.6,
+            keep_tokens: 3_000,
+            merge_share: 0.72,
+        };
+        Self { unchanged_stub: true, ..Self::guarded("adaptive", vec![Layer::Digest(digest)]) }
+    }
 
     /// Nothing: the conversation is sent as it is.
     #[must_use]
     pub fn off() -> Self {
-        let layers = Vec::new();
-        Self { name: "off".to_owned(), layers, guard: None, ..Self::three_layer() }
+        Self { guard: false, ..Self::guarded("off", Vec::new()) }
     }
 
     /// The preset of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
+            "adaptive" => Some(Self::adaptive()),
             "three-layer" => Some(Self::three_layer()),
             "four-layer" => Some(Self::four_layer()),
             "off" => Some(Self::off()),
@@ -83,9 +93,17 @@ impl Preset {
         }
     }
 
-    /// The guard of every preset but `off`.
-    fn guard() -> Option<Guard> {
-        Some(Guard { chars_per_token: 3 })
+    /// A preset of these layers and nothing else, with the guard.
+    fn guarded(name: &str, layers: Vec<Layer>) -> Self {
+        Self {
+            name: name.to_owned(),
+            layers,
+            reactive: None,
+            compact_tool: three_layer::compact_tool(),
+            guard: true,
+            unchanged_stub: false,
+            recovery: None,
+        }
     }
 
     /// Its constants by name. A constant that two layers share has one value.

@@ -3,29 +3,27 @@
 //! Pure. Cuts are made between exchanges only: a call and its results stay together or go together.
 
 use super::Edit;
-use super::view::{Slot, View};
+use super::record::Record;
+use super::view::{Entry, Slot, View};
 use crate::message::{Block, Json, Message, Role};
 
 /// What a user says where roles must alternate and there is nothing to say.
 const USER_FILLER: &str = "Continue.";
+/// What an assistant says where roles must alternate and there is nothing to say.
+const ASSISTANT_FILLER: &str = "Understood.";
 
 /// From the view's first message to the exchange that the model has not read yet, or to an answer
 /// of its own that it is about to continue.
 #[must_use]
 pub fn consumed(view: &View) -> Option<(u64, u64)> {
     let from = view.slots().next()?.from;
-    let mut to = view.slots().next_back()?.from;
-    let mut has_results = false;
-    for slot in view.slots().rev() {
-        if slot.entry.role == Role::Assistant {
-            if has_results || slot.to == view.next_message() {
-                to = slot.from;
-            }
-            break;
-        }
-        to = slot.from;
-        has_results |= !slot.entry.answers.is_empty();
-    }
+    let mut slots = view.slots().rev();
+    let last = slots.next()?;
+    let to = match last.entry.role {
+        Role::User if last.entry.answers.is_empty() => last.from,
+        Role::User => slots.next()?.from,
+        Role::Assistant => last.from,
+    };
     (from < to).then_some((from, to))
 }
 
@@ -85,60 +83,99 @@ pub fn before_tail(view: &View, to: u64, chars: usize) -> Option<u64> {
 }
 
 /// The edit that puts `with` in the place of a range. The active request stays word for word, as
-/// the last of it, when it stands in the range; an assistant speaks after a user only.
+/// the last of it, when it stands in the range; roles alternate with what stands around.
 #[must_use]
-pub fn replacement(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> Edit {
-    if is_request_in(view, from, to) {
-        with.extend(request(view));
-    }
-    let before = view.slots().take_while(|slot| slot.to <= from).last();
-    // What an earlier edit left at `to` has no messages of its own and is covered too.
-    let next = view.slots().find(|slot| slot.to > to).map(|slot| slot.entry.role);
-    let with = alternating(before.map(|slot| slot.entry.role), with, next);
+pub fn replacement(view: &View, from: u64, to: u64, with: Vec<Message>) -> Edit {
+    let with = instead(view, from, to, with);
     Edit::Replace { from, to, with: with.iter().map(Json::encode).collect() }
 }
 
-/// The active request without the results that came beside it.
+/// The same, without anything that nobody said: where `with` stands beside what a user said, the
+/// view joins them.
 #[must_use]
-pub fn request(view: &View) -> Option<Message> {
-    let mut request: Message = view.request()?.json.decode().ok()?;
-    request.content.retain(|block| !matches!(block, Block::ToolResult(_)));
-    Some(request)
+pub fn joining(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> Edit {
+    with.extend(lost_request(view, from, to));
+    Edit::Replace { from, to, with: with.iter().map(Json::encode).collect() }
 }
 
 /// The characters of a range that give way when it is replaced: all but the active request.
 #[must_use]
 pub fn chars(view: &View, from: u64, to: u64) -> usize {
     let covered: usize = view.covered(from, to).map(|slot| slot.entry.chars).sum();
-    match view.request().filter(|_| is_request_in(view, from, to)) {
-        Some(request) => covered.saturating_sub(request.chars),
-        None => covered,
-    }
+    let kept =
+        lost_request(view, from, to).map(|kept| Json::encode(&kept).as_str().chars().count());
+    covered.saturating_sub(kept.unwrap_or_default())
 }
 
-/// Whether the active request stands in the range and nowhere else.
-fn is_request_in(view: &View, from: u64, to: u64) -> bool {
-    match view.slots().rfind(|slot| slot.entry.is_request) {
-        Some(slot) => slot.from >= from && slot.to <= to,
-        // An earlier replacement holds it: that of the view's beginning.
-        None => view.slots().next().is_some_and(|first| first.from >= from),
-    }
+/// The active request, without the results that came beside it.
+#[must_use]
+pub fn request(view: &View) -> Option<Message> {
+    view.request().and_then(without_results)
 }
 
-/// The messages with fillers where two of the assistant would meet. The view begins with a user
-/// message; user messages side by side are sent as one.
+fn without_results(entry: &Entry) -> Option<Message> {
+    let mut message: Message = entry.json.decode().ok()?;
+    message.content.retain(|block| !matches!(block, Block::ToolResult(_)));
+    Some(message)
+}
+
+/// The active request without the results that came beside it, if it stands in the range and
+/// nowhere else.
+fn lost_request(view: &View, from: u64, to: u64) -> Option<Message> {
+    let view = view.taken_apart(from, to);
+    // What an earlier edit left at `to` has no messages of its own and is covered too.
+    if view.slots().any(|slot| slot.to > to && slot.entry.is_request) {
+        return None;
+    }
+    let newest = view.covered(from, to).rfind(|slot| slot.entry.is_request)?;
+    without_results(&newest.entry)
+}
+
+/// The messages that a record stands as in the view: one that says that messages were set aside,
+/// the record, and what [`replacement`] adds. The place of the record among them is given, too.
+pub(super) fn of_record(view: &View, record: &Record) -> (Vec<Message>, usize) {
+    let mut with = Vec::new();
+    if view.slots().next().is_some_and(|first| first.to <= record.from) {
+        let last = record.to.saturating_sub(1);
+        with.push(Message::assistant(format!("[Messages {}-{last} are set aside.]", record.from)));
+    }
+    with.push(Message::user(record.render()));
+    let text = with.last().map(Message::text);
+    let with = instead(view, record.from, record.to, with);
+    let place = with.iter().position(|message| Some(message.text()) == text);
+    (with, place.unwrap_or_default())
+}
+
+/// What stands in the place of a range: `with`, the active request if it stands in the range, and
+/// fillers where roles would not alternate.
+fn instead(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> Vec<Message> {
+    with.extend(lost_request(view, from, to));
+    let next = view.slots().find(|slot| slot.to > to).map(|slot| slot.entry.role);
+    let before = view.before(from);
+    alternating(before.map(|slot| slot.entry.role), with, next)
+}
+
+/// The messages with fillers where roles would not alternate. The view begins with a user message.
 fn alternating(before: Option<Role>, with: Vec<Message>, next: Option<Role>) -> Vec<Message> {
     let mut last = before.unwrap_or(Role::Assistant);
     let mut messages = Vec::with_capacity(with.len() + 2);
     for message in with {
-        if (message.role, last) == (Role::Assistant, Role::Assistant) {
-            messages.push(Message::user(USER_FILLER));
+        if message.role == last {
+            messages.push(filler(last));
         }
         last = message.role;
         messages.push(message);
     }
-    if (next, last) == (Some(Role::Assistant), Role::Assistant) {
-        messages.push(Message::user(USER_FILLER));
+    if next == Some(last) {
+        messages.push(filler(last));
     }
     messages
+}
+
+/// A message of the other role than `beside`.
+fn filler(beside: Role) -> Message {
+    match beside {
+        Role::User => Message::assistant(ASSISTANT_FILLER),
+        Role::Assistant => Message::user(USER_FILLER),
+    }
 }

@@ -3,11 +3,17 @@
 //! A pure fold: the same messages and edits give the same view. Sizes are kept as things change,
 //! so nothing here costs more as the conversation grows.
 
+mod join;
+
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::sent::Sent;
-use super::{ClearedResult, Edit};
+use super::record::Record;
+use super::rules::{Kind, Nature};
+use super::words::{Uses, strings_of};
+use super::{ClearedResult, Edit, range};
 use crate::message::{Block, Json, Message, ResultContent, Role};
 use crate::output::Stored;
 
@@ -26,10 +32,12 @@ pub struct Entry {
     pub answers: Box<[String]>,
     /// Whether it asks the agent for something: what an edit keeps word for word.
     pub is_request: bool,
+    /// What it is like as far as the rules of what may be sent ask.
+    pub nature: Nature,
 }
 
 impl Entry {
-    fn new(json: Json) -> Result<Self, serde_json::Error> {
+    pub(super) fn new(json: Json) -> Result<Self, serde_json::Error> {
         Message::read(json.as_str()).map(|message| Self::of(json, &message))
     }
 
@@ -44,6 +52,7 @@ impl Entry {
             answers: answers.collect(),
             is_request: message.role == Role::User
                 && message.content.iter().any(|block| matches!(block, Block::Text(_))),
+            nature: Nature::of(message),
             json,
         }
     }
@@ -61,6 +70,10 @@ pub struct Slot {
     pub serial: u64,
     /// How it came to stand here: never read from what it says.
     pub standing: Standing,
+    /// The record that the entry renders, if it is one.
+    pub record: Option<Arc<Record>>,
+    /// The places that were joined here, because user messages side by side are sent as one.
+    pub parts: Option<Arc<[Self]>>,
     /// What is sent.
     pub entry: Arc<Entry>,
 }
@@ -70,7 +83,7 @@ pub struct Slot {
 pub enum Standing {
     /// It is a message of the conversation, word for word.
     Verbatim,
-    /// It is a message of the conversation, some of whose results were cleared.
+    /// It is a message of the conversation whose results or thinking were cleared.
     Cleared,
     /// An edit put it in the place of a range.
     Instead,
@@ -115,6 +128,7 @@ pub struct View {
     /// Characters and model replies of the whole conversation, whatever was edited since.
     appended_chars: u64,
     replies: u64,
+    uses: Arc<Uses>,
     /// What an edit added to the system prompt.
     system: Option<String>,
     next_message: u64,
@@ -145,6 +159,7 @@ impl View {
     fn add(&mut self, entry: Entry, decoded: &Message) {
         let message = self.next_message;
         self.note_results(message, decoded);
+        self.note_uses(message, decoded);
         self.chars += entry.chars;
         self.appended_chars += entry.chars as u64;
         self.replies += u64::from(entry.role == Role::Assistant);
@@ -153,7 +168,8 @@ impl View {
         if entry.is_request {
             self.request = Some(entry.clone());
         }
-        self.slots.push_back(Slot { from: message, to: message + 1, serial, standing, entry });
+        let (from, to, record, parts) = (message, message + 1, None, None);
+        self.slots.push_back(Slot { from, to, serial, standing, record, parts, entry });
         self.next_message += 1;
     }
 
@@ -171,10 +187,23 @@ impl View {
                 Ok(())
             }
             Edit::Replace { from, to, with } => self.replace(*from, *to, with),
+            Edit::Record(record) => {
+                let (with, place) = range::of_record(self, record);
+                let with: Vec<Json> = with.iter().map(Json::encode).collect();
+                let first = self.places(record.from, record.to).start;
+                self.replace(record.from, record.to, &with)?;
+                if let Some(slot) = self.slots.get_mut(first + place) {
+                    slot.record = Some(Arc::new(record.clone()));
+                    let plain = Entry { is_request: false, ..Entry::clone(&slot.entry) };
+                    slot.entry = plain.into();
+                }
+                Ok(())
+            }
             Edit::Window { to, system } => {
                 self.system = Some(system.clone());
                 self.replace(0, *to, &[])
             }
+            Edit::DropThinking { from, to } => self.drop_thinking(*from, *to),
         }
     }
 
@@ -183,20 +212,9 @@ impl View {
         self.slots.iter()
     }
 
-    /// The messages to send: the places, except that user messages side by side are one.
-    pub fn sent(&self) -> impl Iterator<Item = Sent<'_>> {
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let begin = at;
-            let is_user =
-                |at| self.slots.get(at).is_some_and(|s: &Slot| s.entry.role == Role::User);
-            let first = self.slots.get(begin)?;
-            at += 1;
-            while is_user(begin) && is_user(at) {
-                at += 1;
-            }
-            Some(Sent::new(first, self.slots.range(begin + 1..at)))
-        })
+    /// The places, those that were joined each by itself, oldest first.
+    pub fn parts(&self) -> impl DoubleEndedIterator<Item = &Slot> {
+        self.slots.iter().flat_map(Slot::apart)
     }
 
     /// The newest message that asked the agent for something, word for word.
@@ -205,9 +223,53 @@ impl View {
         self.request.as_deref()
     }
 
-    /// The places whose messages all lie in a range, oldest first.
+    /// The same view with the joined places at the ends of a range taken apart.
+    #[must_use]
+    pub fn taken_apart(&self, from: u64, to: u64) -> Cow<'_, Self> {
+        if !self.is_joined_at(from, to) {
+            return Cow::Borrowed(self);
+        }
+        let mut apart = self.clone();
+        apart.take_apart(from, to);
+        Cow::Owned(apart)
+    }
+
+    /// The place of a message that stands in the view by itself.
+    #[must_use]
+    pub fn slot_of(&self, message: u64) -> Option<&Slot> {
+        self.slots.get(self.place_of(message)?)
+    }
+
+    fn place_of(&self, message: u64) -> Option<usize> {
+        let place = self.slots.partition_point(|slot| slot.to <= message);
+        self.slots.get(place).filter(|slot| slot.from == message).map(|_| place)
+    }
+
+    /// The places that an edit of a range would take away, oldest first.
     pub fn covered(&self, from: u64, to: u64) -> impl DoubleEndedIterator<Item = &Slot> {
-        self.slots.iter().filter(move |slot| slot.from >= from && slot.to <= to)
+        self.slots.range(self.places(from, to))
+    }
+
+    /// The place before the range, if there is one.
+    pub(super) fn before(&self, from: u64) -> Option<&Slot> {
+        self.slots.get(self.places(from, from).start.checked_sub(1)?)
+    }
+
+    /// The slots that an edit of a range takes away: those of its messages, and what an edit that
+    /// ended where the range begins left there beside its replacement and is of no use any more.
+    fn places(&self, from: u64, to: u64) -> Range<usize> {
+        let mut first = self.slots.partition_point(|slot| slot.to <= from);
+        let last = self.slots.partition_point(|slot| slot.to <= to).max(first);
+        let active = self.slots.iter().rfind(|slot| slot.entry.is_request);
+        let is_left = |slot: &Slot| {
+            let is_beside = slot.from == from && slot.to == from;
+            let is_active = active.is_some_and(|active| active.serial == slot.serial);
+            is_beside && slot.standing == Standing::Instead && slot.record.is_none() && !is_active
+        };
+        while first > 0 && is_left(&self.slots[first - 1]) {
+            first -= 1;
+        }
+        first..last
     }
 
     /// What stands in a range now: equal to what was noted before as long as nothing in it changed.
@@ -233,6 +295,12 @@ impl View {
         self.appended_chars
     }
 
+    /// What the agent used in its calls.
+    #[must_use]
+    pub fn uses(&self) -> &Uses {
+        &self.uses
+    }
+
     /// How often the model replied.
     #[must_use]
     pub fn replies(&self) -> u64 {
@@ -255,6 +323,14 @@ impl View {
         self.settled = self.results.len().min(self.settled + count);
     }
 
+    /// Makes a result count as the newest of those that may be cleared: a later one refers to it.
+    pub fn renew(&mut self, message: u64, tool_use_id: &str) {
+        let Some(place) = self.result_place(message, tool_use_id) else { return };
+        self.settled -= usize::from(place < self.settled);
+        let result = self.results.remove(place);
+        self.results.extend(result);
+    }
+
     /// The estimated size of the messages in tokens: characters / 4, as in the documented presets.
     #[must_use]
     pub fn tokens(&self) -> u64 {
@@ -273,21 +349,20 @@ impl View {
         self.next_message
     }
 
-    /// Where a message of the conversation stands, as itself.
-    #[must_use]
-    pub fn slot_of(&self, message: u64) -> Option<&Slot> {
-        self.place_of(message).map(|place| &self.slots[place])
-    }
-
-    fn place_of(&self, message: u64) -> Option<usize> {
-        let place = self.slots.partition_point(|slot| slot.to <= message);
-        let slot = self.slots.get(place)?;
-        (slot.from == message && slot.standing != Standing::Instead).then_some(place)
-    }
-
     fn serial(&mut self) -> u64 {
         self.next_serial += 1;
         self.next_serial
+    }
+
+    fn note_uses(&mut self, message: u64, decoded: &Message) {
+        let uses = Arc::make_mut(&mut self.uses);
+        for block in &decoded.content {
+            match block {
+                Block::ToolUse(call) => uses.note_call(message, &strings_of(&call.input)),
+                Block::ToolResult(result) => uses.note_result(message, &result.text()),
+                Block::Text(_) | Block::Other(_) => {}
+            }
+        }
     }
 
     fn note_results(&mut self, message: u64, decoded: &Message) {
@@ -309,25 +384,38 @@ impl View {
         }
     }
 
+    /// Where a result stands in the list: a recent one is found first.
+    fn result_place(&self, message: u64, tool_use_id: &str) -> Option<usize> {
+        let mut newest = self.results.iter();
+        newest.rposition(|result| result.message == message && result.tool_use_id == tool_use_id)
+    }
+
     /// Keeps the list of results in line with what is cleared: a preview is shorter, a result of
     /// which nothing is left is no longer one.
     fn note_cleared(&mut self, cleared: &ClearedResult) {
-        let first = self.results.partition_point(|result| result.message < cleared.message);
-        let batch = self.results.range(first..).take_while(|r| r.message == cleared.message);
-        let found = batch.enumerate().find(|(_, r)| r.tool_use_id == cleared.tool_use_id);
-        let Some(at) = found.map(|(at, _)| first + at) else { return };
+        let place = self.result_place(cleared.message, &cleared.tool_use_id);
+        let Some(place) = place else { return };
         if cleared.kept_chars > 0 {
-            self.results[at].chars = Some(cleared.text.chars().count());
-            self.results[at].stored.clone_from(&cleared.stored);
-            self.results[at].kept_chars = cleared.kept_chars;
+            self.results[place].chars = Some(cleared.text.chars().count());
+            self.results[place].stored.clone_from(&cleared.stored);
+            self.results[place].kept_chars = cleared.kept_chars;
         } else {
-            self.results.remove(at);
-            self.settled -= usize::from(at < self.settled);
+            self.results.remove(place);
+            self.settled -= usize::from(place < self.settled);
         }
+    }
+
+    /// Strikes the results of the messages of a range from the list.
+    fn forget_results(&mut self, from: u64, to: u64) {
+        let is_gone = |result: &Clearable| result.message >= from && result.message < to;
+        let settled = self.results.range(..self.settled).filter(|r| is_gone(r)).count();
+        self.settled -= settled;
+        self.results.retain(|result| !is_gone(result));
     }
 
     fn clear(&mut self, cleared: &ClearedResult) -> Result<(), serde_json::Error> {
         self.note_cleared(cleared);
+        self.take_apart_at(self.slots.partition_point(|slot| slot.to <= cleared.message));
         let Some(place) = self.place_of(cleared.message) else { return Ok(()) };
         let slot = &self.slots[place];
         let mut message: Message = slot.entry.json.decode()?;
@@ -338,19 +426,46 @@ impl View {
                 result.content = ResultContent::Text(cleared.text.clone());
             }
         }
-        let entry =
-            Entry { is_request: slot.entry.is_request, ..Entry::new(Json::encode(&message))? };
+        self.rewrite(place, &message);
+        self.join_touching(cleared.message, cleared.message);
+        Ok(())
+    }
+
+    /// Puts a changed message in a slot.
+    fn rewrite(&mut self, place: usize, message: &Message) {
         let serial = self.serial();
         let slot = &mut self.slots[place];
+        let fresh = Entry::of(Json::encode(message), message);
+        let entry = Entry { is_request: slot.entry.is_request, ..fresh };
         self.chars = self.chars - slot.entry.chars + entry.chars;
         slot.entry = entry.into();
-        (slot.serial, slot.standing) = (serial, Standing::Cleared);
+        slot.serial = serial;
+        if slot.standing == Standing::Verbatim {
+            slot.standing = Standing::Cleared;
+        }
+    }
+
+    fn drop_thinking(&mut self, from: u64, to: u64) -> Result<(), serde_json::Error> {
+        let first = self.slots.partition_point(|slot| slot.from < from);
+        let last = self.slots.partition_point(|slot| slot.to <= to).max(first);
+        for place in first..last {
+            let entry = &self.slots[place].entry;
+            if !entry.nature.thinks {
+                continue;
+            }
+            let mut message: Message = entry.json.decode()?;
+            message.content.retain(|block| Kind::of(block) != Kind::Thinking);
+            if message.content.is_empty() {
+                message.content.push(Block::Text("(thinking only)".to_owned()));
+            }
+            self.rewrite(place, &message);
+        }
         Ok(())
     }
 
     fn replace(&mut self, from: u64, to: u64, with: &[Json]) -> Result<(), serde_json::Error> {
-        let first = self.slots.partition_point(|slot| slot.to <= from);
-        let last = self.slots.partition_point(|slot| slot.to <= to).max(first);
+        self.take_apart(from, to);
+        let Range { start: first, end: last } = self.places(from, to);
         let mut fresh = Vec::with_capacity(with.len());
         for (at, json) in with.iter().enumerate() {
             let mut entry = Entry::new(json.clone())?;
@@ -359,8 +474,10 @@ impl View {
             entry.is_request &= at > 0;
             let from = if at == 0 { from } else { to };
             let (serial, standing) = (self.serial(), Standing::Instead);
-            fresh.push(Slot { from, to, serial, standing, entry: entry.into() });
+            let (record, parts, entry) = (None, None, entry.into());
+            fresh.push(Slot { from, to, serial, standing, record, parts, entry });
         }
+        self.keep_one_request(&mut fresh);
         let gone: usize = self.slots.range(first..last).map(|slot| slot.entry.chars).sum();
         let came: usize = fresh.iter().map(|slot| slot.entry.chars).sum();
         self.chars = self.chars - gone + came;
@@ -368,13 +485,15 @@ impl View {
         self.slots.truncate(first);
         self.slots.extend(fresh);
         self.slots.extend(tail);
-        let gone = self.results.partition_point(|result| result.message < from)
-            ..self.results.partition_point(|result| result.message < to);
-        self.settled = match self.settled {
-            settled if settled >= gone.end => settled - gone.len(),
-            settled => settled.min(gone.start),
-        };
-        self.results.drain(gone);
+        if with.is_empty() {
+            // Nothing else tells what follows the gap that it has been changed before it.
+            let serial = self.serial();
+            if let Some(slot) = self.slots.get_mut(first.saturating_sub(1)) {
+                slot.serial = serial;
+            }
+        }
+        self.forget_results(from, to);
+        self.join_touching(from, to);
         Ok(())
     }
 }
@@ -441,35 +560,6 @@ mod tests {
         assert_eq!(covers, [(0, 5), (5, 5), (5, 6), (6, 7)]);
         assert_eq!(view.clearable().len(), 1);
         assert_eq!(view.next_message(), 7);
-    }
-
-    #[test]
-    fn a_range_has_another_version_once_anything_in_it_changed() {
-        let clear = |message: u64| Edit::ClearResults {
-            results: vec![ClearedResult {
-                message,
-                tool_use_id: (message / 2 - 1).to_string(),
-                text: "cleared".to_owned(),
-                stored: None,
-                kept_chars: 0,
-            }],
-        };
-        let with = |text: &str| vec![Json::encode(&Message::user(text))];
-        let noted = conversation().version_of(0, 5);
-        let changed = |edit: &Edit| {
-            let mut view = conversation();
-            view.apply(edit).expect("applies");
-            view.version_of(0, 5) != noted
-        };
-        assert!(changed(&clear(2)) && changed(&clear(4)));
-        assert!(changed(&Edit::Replace { from: 0, to: 3, with: with("summary") }));
-        assert!(changed(&Edit::Replace { from: 1, to: 3, with: Vec::new() }));
-        assert!(changed(&Edit::Replace { from: 3, to: 7, with: with("across its end") }));
-        assert!(changed(&Edit::Window { to: 1, system: "s".to_owned() }));
-        assert!(!changed(&clear(6)), "what stands behind it does not matter");
-        let mut grown = conversation();
-        grown.push(call("9")).expect("a message");
-        assert_eq!(grown.version_of(0, 5), noted);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Options, StartError};
-use crate::actor::briefing::Briefings;
+use crate::actor::briefing::{Briefings, Front, Stock};
 use crate::actor::supervisor::GatewaySettings;
 use crate::actor::transcript_writer::SupervisorAddress;
 use crate::actor::{Addresses, Compaction, ModelService, Services};
@@ -124,6 +124,21 @@ impl Parts {
     }
 }
 
+/// The front of the requests of an agent of this definition at this delegation depth, for those who
+/// only look at a run; `None` when the configuration has no such agent or no workspace.
+#[must_use]
+pub fn front(config: &Config, definition: &Name, depth: u32) -> Option<Front> {
+    let agents = config.agents.iter().map(|(name, spec)| (name.clone(), Arc::new(spec.clone())));
+    let stock = Stock {
+        agents: &agents.collect(),
+        tools: &Toolbox::built_in(),
+        workspace: &workspace(config).ok()?,
+        preset: &config.compaction.preset,
+        limits: &config.limits,
+    };
+    Some(stock.front(config.agents.get(definition)?, depth))
+}
+
 /// The texts of all keys and secrets.
 fn secrets(config: &Config) -> Vec<&str> {
     let keys = config.providers.values().filter_map(|provider| provider.key.as_ref());
@@ -195,5 +210,6 @@ fn compaction(spec: &CompactionSpec) -> Compaction {
         failure_threshold: spec.failure_threshold,
         cooldown: spec.cooldown,
         summary_timeout: spec.summary_timeout,
+        hooks: spec.hooks.clone(),
     }
 }

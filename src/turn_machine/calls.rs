@@ -2,9 +2,14 @@
 
 use serde::Serialize;
 
+use crate::context::inventory::Inventory;
+use crate::context::read_state::Read;
+use crate::context::view::View;
+use crate::failure::{Failure, FailureKind};
 use crate::id::CallKey;
 use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
-use crate::turn::{Effect, ResultSource, ToolFinished, ToolStatus};
+use crate::output::Output;
+use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStatus};
 
 /// What a model is told of a call that was interrupted and may have taken effect.
 const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
@@ -24,6 +29,8 @@ pub struct PendingCall {
     pub call: ToolCall,
     /// What a repeated call would do.
     pub effect: Effect,
+    /// The earlier read that this one repeats and that still stands in the view, if that counts.
+    pub repeats: Option<Read>,
 }
 
 /// A call as its events tell it.
@@ -40,7 +47,7 @@ pub(super) fn open(calls: &[CallState]) -> Vec<PendingCall> {
     let pending = open.filter_map(|(index, state)| {
         let (key, effect) = state.intended.clone()?;
         let index = u32::try_from(index).ok()?;
-        Some(PendingCall { key, index, call: state.call.clone(), effect })
+        Some(PendingCall { key, index, call: state.call.clone(), effect, repeats: None })
     });
     pending.collect()
 }
@@ -75,6 +82,44 @@ fn answer(turn: u32, call: PendingCall, text: &str) -> ToolFinished {
         stored: None,
         exit_code: None,
         took_ms: 0,
+    }
+}
+
+/// Takes a call with its result into the inventory.
+pub(super) fn take_stock(
+    inventory: &mut Inventory,
+    view: &mut View,
+    call: &ToolCall,
+    finished: &ToolFinished,
+) {
+    if finished.source == ResultSource::Unchanged {
+        inventory.read_again(call, view);
+    } else if Inventory::follows(&call.name)
+        && let Ok(Block::ToolResult(result)) = finished.block.decode()
+    {
+        // All results of a turn go into the message that comes next.
+        inventory.note(view.next_message(), call, &result);
+    }
+}
+
+/// How an agent ends that ran one command.
+pub(super) fn command_outcome(finished: &ToolFinished) -> Outcome {
+    let text = match finished.block.decode::<Block>() {
+        Ok(Block::ToolResult(result)) => result.text(),
+        _ => String::new(),
+    };
+    let output = Output { text, stored: finished.stored.clone() };
+    match finished.status {
+        ToolStatus::Ok => Outcome::Completed { output },
+        ToolStatus::Error | ToolStatus::Unknown => {
+            let message = match (finished.status, finished.exit_code) {
+                (ToolStatus::Unknown, _) => "the command was interrupted".to_owned(),
+                (_, Some(code)) => format!("the command ended with exit code {code}"),
+                (_, None) => output.text.lines().next().unwrap_or("no result").to_owned(),
+            };
+            let failure = Failure::new(FailureKind::CommandFailed, message);
+            Outcome::Failed { failure, partial: Some(output) }
+        }
     }
 }
 

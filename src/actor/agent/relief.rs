@@ -9,7 +9,7 @@ use ractor::ActorRef;
 use tokio::sync::oneshot;
 
 use super::{Agent, AgentMsg, State};
-use crate::actor::compaction_step::{self, Announcement, Answer, Compaction, Covered};
+use crate::actor::compaction_step::{self, Announcement, Answer, Compaction, Covered, Held};
 use crate::actor::compactor::{self, NoSummary, Source, SummaryError};
 use crate::actor::panic::panic_text;
 use crate::actor::{ModelService, agent_steps};
@@ -166,8 +166,9 @@ impl Agent {
     pub(super) fn apply_ahead(&self, myself: &ActorRef<AgentMsg>, state: &mut State) -> bool {
         let Some(ahead) = state.ahead.take_if(|ahead| ahead.answer.is_some()) else { return false };
         let Ahead { layer, covered, answer: Some(answer), .. } = ahead else { return false };
-        let (context, view) = (self.context(state), state.machine.view().clone());
-        let step = compaction_step::apply(context, layer, covered, answer, view);
+        let context = self.context(state);
+        let step =
+            compaction_step::apply(context, layer, covered, answer, Held::by(&state.machine));
         self.start(myself, state, step);
         true
     }
@@ -225,9 +226,9 @@ impl Agent {
         let Some(source) = self.source(state, &mut due) else {
             return self.give_up(myself, state, "an agent without a model cannot compact");
         };
-        let view = state.machine.view().clone();
+        let held = Held::by(&state.machine);
         let context = self.context(state);
-        let compaction = Compaction { changes, layer, due, view, source };
+        let compaction = Compaction { changes, layer, due, held, source };
         self.start(myself, state, compaction_step::compact(context, compaction));
     }
 
@@ -249,15 +250,15 @@ impl Agent {
         let configured = self.services.compaction.model.as_ref();
         let configured = configured.and_then(|name| self.services.models.get(name)).unwrap_or(own);
         let is_own = configured.spec.name == own.spec.name;
-        let head = &briefing.head;
-        let rides = || is_own || is_cheaper_warm(due, head.0.len(), own, configured);
+        let head = briefing.head.0.len();
+        let rides = || is_own || is_cheaper_warm(due, head, own, configured);
         if due.input == SummaryInput::SamePrefix && rides() {
-            return Some(Source { service: own.clone(), head: Some(head.clone()) });
+            return Some(Source { service: own.clone(), prefix: Some(briefing.clone()) });
         }
         if due.input == SummaryInput::SamePrefix {
             due.material = due.material.without_control();
         }
-        Some(Source { service: configured.clone(), head: None })
+        Some(Source { service: configured.clone(), prefix: None })
     }
 }
 

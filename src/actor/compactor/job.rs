@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{ADDRESS, CompactorMsg};
+use crate::actor::briefing::Briefing;
 use crate::actor::{ModelService, Services};
 use crate::context::Spent;
 use crate::context::layer::summary::{SummaryRequest, Urgency};
 use crate::id::AgentId;
 use crate::journal::JournalError;
-use crate::model::Head;
 
 /// A summary that somebody waits for.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub struct Job {
     pub(super) due: SummaryRequest,
     /// Who writes it.
     pub(super) service: Arc<ModelService>,
-    /// The head that the messages are sent under, if they are sent as they are.
-    pub(super) head: Option<Head>,
+    /// What the messages are sent under, if they are sent as they are.
+    pub(super) prefix: Option<Arc<Briefing>>,
     /// Where the agent waits.
     pub(super) reply: oneshot::Sender<Result<Summary, NoSummary>>,
 }
@@ -33,8 +33,8 @@ pub struct Job {
 pub struct Source {
     /// The model.
     pub service: Arc<ModelService>,
-    /// The head of the agent's own requests, where the summary rides on their prefix.
-    pub head: Option<Head>,
+    /// What the agent's own requests begin with, where the summary rides on their prefix.
+    pub prefix: Option<Arc<Briefing>>,
 }
 
 /// A summary.
@@ -79,6 +79,9 @@ pub enum SummaryError {
     /// It would make the context no smaller, or by too little.
     #[error("the summary frees too little")]
     FreesTooLittle,
+    /// A hook of the user's own said no.
+    #[error("blocked by the pre_compact hook: {0}")]
+    Blocked(String),
     /// What it was about has changed meanwhile.
     #[error("stale: what it covers has changed since it was asked for")]
     Stale,
@@ -112,8 +115,8 @@ pub async fn summarise(
     let compactor = services.addresses.compactor.get(ADDRESS).map(|entry| entry.value().clone());
     let compactor = compactor.ok_or(SummaryError::Gone)?;
     let (reply, summary) = oneshot::channel();
-    let Source { service, head } = source;
-    let job = Job { agent, due, service, head, reply };
+    let Source { service, prefix } = source;
+    let job = Job { agent, due, service, prefix, reply };
     let sent = compactor.send_message(CompactorMsg::Summarise(Box::new(job)));
     sent.map_err(|_| SummaryError::Gone)?;
     summary.await.unwrap_or(Err(SummaryError::Gone.into()))

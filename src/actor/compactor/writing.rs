@@ -1,6 +1,7 @@
 //! How one summary is written: the calls that it takes, and what counts as a summary.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -8,14 +9,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::ADDRESS;
 use super::job::{Job, NoSummary, Summary, SummaryError};
+use crate::actor::briefing::Briefing;
 use crate::actor::model_call::{self, CallError};
 use crate::actor::panic::panic_text;
 use crate::actor::{ModelService, Services};
 use crate::context::layer::summary::{Material, SummaryRequest};
+use crate::context::validity::{self, Rules};
+use crate::context::view::View;
 use crate::context::{CompactionTrigger, Spent};
 use crate::id::{AgentId, Name};
 use crate::message::{Json, Message, StopReason, Usage};
-use crate::model::{ErrorClass, Head, ModelError, Reply, Request};
+use crate::model::{ErrorClass, Head, ModelError, Rendering, Reply, Request};
 
 /// What the deadline of a call grows by for each thousand characters that it sends: a summariser
 /// that reads slowly (500 characters a second) still comes to its end.
@@ -42,10 +46,10 @@ const TOO_LONG: &str = "what it is to read is too long, however much is left out
 /// Writes a summary and answers, whatever happens. Gives whether there is one; `None` when that
 /// says nothing of the summariser.
 pub(super) async fn work(services: &Services, job: Job) -> Option<bool> {
-    let Job { agent, due, service, head, mut reply } = job;
+    let Job { agent, due, service, prefix, mut reply } = job;
     let trigger = due.trigger;
     let mut writing = Writing::new(services, &service, agent);
-    let written = writing.write(due, head);
+    let written = writing.write(due, prefix);
     let result = tokio::select! {
         () = reply.closed() => return None,
         result = std::panic::AssertUnwindSafe(written).catch_unwind() => result,
@@ -103,10 +107,10 @@ impl<'a> Writing<'a> {
     async fn write(
         &mut self,
         due: SummaryRequest,
-        head: Option<Head>,
+        prefix: Option<Arc<Briefing>>,
     ) -> Result<String, SummaryError> {
-        let text = match head {
-            Some(head) => self.on_prefix(&due, head).await?,
+        let text = match prefix {
+            Some(prefix) => self.on_prefix(&due, &prefix).await?,
             None => self.in_parts(&due).await?,
         };
         if text.chars().count() + due.least_gain > due.covers_chars {
@@ -120,16 +124,18 @@ impl<'a> Writing<'a> {
     async fn on_prefix(
         &mut self,
         due: &SummaryRequest,
-        head: Head,
+        prefix: &Briefing,
     ) -> Result<String, SummaryError> {
         let mut material = due.material.clone();
-        let room = self.room(self.output(due)).saturating_sub(head.0.len() + due.instruction.len());
+        let beside = prefix.head.0.len() + due.instruction.len();
+        let room = self.room(self.output(due)).saturating_sub(beside);
         if material.chars() > room {
             material.shed(material.chars() - room);
         }
         for _ in 0..=MOST_CUTS {
             let messages = material.conversation(&due.instruction);
-            match self.call(head.clone(), &messages, self.output(due)).await {
+            let front = (&prefix.head, prefix.tool_names.as_slice());
+            match self.call(front, &messages, self.output(due)).await {
                 Ok(text) => return Ok(text),
                 Err(Failed::TooLong(by)) if material.shed(excess(&material, by)) => {}
                 Err(failed) => return Err(failed.into()),
@@ -168,7 +174,7 @@ impl<'a> Writing<'a> {
         for text in due.parts(part) {
             let prompt = Message::user(due.prompt(&text, so_far.as_deref()));
             let messages = [Json::encode(&prompt)];
-            so_far = Some(self.call(head.clone(), &messages, self.output(due)).await?);
+            so_far = Some(self.call((head, &[]), &messages, self.output(due)).await?);
         }
         Ok(so_far.unwrap_or_default())
     }
@@ -187,17 +193,24 @@ impl<'a> Writing<'a> {
     /// One call, and again while its stream breaks.
     async fn call(
         &mut self,
-        head: Head,
+        (head, tools): (&Head, &[Name]),
         messages: &[Json],
         max_tokens: u64,
     ) -> Result<String, Failed> {
-        let model = &self.service.model;
+        let mut view = View::default();
+        for message in messages {
+            let pushed = view.push(message.clone());
+            pushed.map_err(|error| SummaryError::Model(error.to_string()))?;
+        }
+        let rules = Rules { tools, ..Rules::default() };
+        let sendable = validity::check(&view, None, &rules);
+        let sendable = sendable.map_err(|invalid| SummaryError::Model(invalid.to_string()))?;
         let request = Request {
             agent: Name::new(ADDRESS).expect("the compactor's address is a name"),
             agent_id: self.agent.clone(),
             turn: 1,
-            head,
-            pieces: messages.iter().map(|message| model.piece(message)).collect(),
+            head: head.clone(),
+            pieces: Rendering::default().render(&sendable, &*self.service.model),
             max_output_tokens: max_tokens,
         };
         let mut retries = 0;

@@ -1,16 +1,16 @@
 //! The keys of `[compaction]`: its own, and the constants of the presets.
 
-use super::{COUNT, Field, SHARE, Shape, TEXTS, TOKENS, key, later};
+use super::{COUNT, Field, HOOKS, RECOVERY, SHARE, Shape, TEXTS, TOKENS, key, later};
 
 /// The presets that are built, and those that are not.
-pub(in crate::config) const PRESETS: [&str; 3] = ["three-layer", "four-layer", "off"];
-const LATER_PRESETS: [&str; 3] = ["adaptive", "production", "turn-window"];
+pub(in crate::config) const PRESETS: [&str; 4] = ["adaptive", "four-layer", "three-layer", "off"];
+const LATER_PRESETS: [&str; 2] = ["production", "turn-window"];
 
 /// A number that may be 0.
 const ANY: Shape = Shape::Integer(0, 1 << 40);
 
 /// The keys that are no constants of a preset.
-const OWN: [Field; 8] = [
+const OWN: [Field; 11] = [
     key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
     key("model", Shape::Text),
     later("pin"),
@@ -18,6 +18,9 @@ const OWN: [Field; 8] = [
     key("keep_recent_results", ANY),
     key("max_concurrency", COUNT),
     key("summary_timeout", Shape::Time),
+    key("unchanged_stub", Shape::Truth),
+    key("recovery", Shape::Table(RECOVERY)),
+    key("hooks", Shape::Table(HOOKS)),
     key(
         "circuit_breaker",
         Shape::Table(&[
@@ -29,13 +32,18 @@ const OWN: [Field; 8] = [
 ];
 
 /// The constants of the presets, each by the name that it has there.
-pub(in crate::config) const CONSTANTS: [Field; 43] = [
+pub(in crate::config) const CONSTANTS: [Field; 46] = [
     // When something is done.
     key("threshold", TOKENS),
     key("threshold_chars", TOKENS),
     key("trigger", SHARE),
     key("soft_trigger", SHARE),
     key("target", SHARE),
+    // Digest.
+    key("whole", TOKENS),
+    key("keep_tokens", TOKENS),
+    key("merge_share", SHARE),
+    // The pace of summaries.
     key("summary_spacing", COUNT),
     key("refill_limit", COUNT),
     key("on_refill", Shape::Word(&["digest", "stop"], &[])),

@@ -48,8 +48,7 @@ pub struct Persisted {
 pub fn candidates(view: &View, slot: &Slot) -> Vec<Candidate> {
     let Ok(message) = slot.entry.json.decode::<Message>() else { return Vec::new() };
     let own = |result: &&Clearable| result.message == slot.from;
-    let known: Vec<_> =
-        view.results().skip_while(|r| r.message < slot.from).take_while(own).collect();
+    let known: Vec<_> = view.results().filter(own).collect();
     let texts = message.content.into_iter().filter_map(|block| match block {
         Block::ToolResult(result) => {
             let ResultContent::Text(text) = result.content else { return None };

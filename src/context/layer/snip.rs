@@ -45,10 +45,10 @@ impl Snip {
     /// the active request stays.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Option<Proposal> {
-        if view.slots().len() <= self.snip_max_messages {
+        let slots: Vec<&Slot> = view.parts().collect();
+        if slots.len() <= self.snip_max_messages {
             return None;
         }
-        let slots: Vec<&Slot> = view.slots().collect();
         let head = self.head_end(&slots);
         let tail = range::batch_start(&slots, slots.len().saturating_sub(self.snip_tail));
         let middle = slots.get(head..tail)?;
@@ -62,7 +62,7 @@ impl Snip {
             SnipCount::Covered => (to - from).to_string(),
         };
         let marker = fill(&self.snip_text, &[("n", &n), ("path", around.transcript)]);
-        Some(range::replacement(view, from, to, vec![Message::user(marker)]).into())
+        Some(range::joining(view, from, to, vec![Message::user(marker)]).into())
     }
 
     /// Where the head ends: after whole batches, and after a user message, which the marker can

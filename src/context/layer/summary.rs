@@ -18,7 +18,7 @@ use super::limit::Limit;
 use super::template::fill;
 use crate::context::view::{Version, View};
 use crate::context::{CompactionTrigger, Edit, range};
-use crate::message::{Block, Json, Message, Role};
+use crate::message::{Json, Message};
 
 /// The layer name under which summaries are recorded.
 pub const NAME: &str = "summary";
@@ -101,6 +101,8 @@ pub struct SummaryRequest {
     pub covers_chars: usize,
     /// The characters that it must free.
     pub least_gain: usize,
+    /// The tokens from which on one is due.
+    pub limit: u64,
     /// The most tokens of the summary.
     pub max_tokens: u64,
     /// What the summariser reads.
@@ -121,6 +123,23 @@ impl SummaryRequest {
     #[must_use]
     pub fn parts(&self, part: usize) -> Vec<String> {
         self.material.texts(&self.reading, part)
+    }
+
+    /// How many characters the summariser reads.
+    #[must_use]
+    pub fn input_chars(&self) -> usize {
+        let read = match self.input {
+            SummaryInput::Alone => {
+                self.parts(usize::MAX).iter().map(|part| part.chars().count()).sum()
+            }
+            SummaryInput::SamePrefix => self.material.chars(),
+        };
+        self.instruction.chars().count() + read
+    }
+
+    /// Adds instructions of somebody's own.
+    pub fn instruct(&mut self, instructions: &str) {
+        self.instruction.push_str(&format!("\n\nAdditional instructions:\n{instructions}"));
     }
 
     /// One of these prompts.
@@ -210,12 +229,21 @@ impl Summary {
             fullness: around.tokens(view.chars()).saturating_mul(1_000) / room,
             covers_chars: range::chars(view, from, to),
             least_gain: 1,
+            limit: self.limit(around),
             max_tokens: self.summary_max_tokens,
             input: self.summary_input,
             system: self.summary_system.clone(),
             instruction,
             material: Material::of(view, from, reads_to),
             reading: self.reading.clone(),
+        }
+    }
+
+    /// Has this said after the summary and the request; nothing, if it is empty.
+    pub(in crate::context) fn say_after(&mut self, text: &str) {
+        if !text.is_empty() && !self.summary_text.contains(REQUEST_PLACE) {
+            self.summary_text.push_str(REQUEST_PLACE);
+            self.summary_text.push_str(text);
         }
     }
 
@@ -228,21 +256,18 @@ impl Summary {
         if !template.contains("{summary}") {
             template.push_str("\n\n{summary}");
         }
+        let said = |part: &str| Message::user(fill(part.trim(), &values));
         let Some((before, after)) = template.split_once(REQUEST_PLACE) else {
-            let mut with = vec![Message::user(fill(&template, &values))];
-            if !self.summary_reply.is_empty() {
-                with.push(Message::assistant(self.summary_reply.as_str()));
+            if self.summary_reply.is_empty() {
+                return range::joining(view, from, to, vec![said(&template)]);
             }
-            return range::replacement(view, from, to, with);
+            let reply = Message::assistant(self.summary_reply.as_str());
+            return range::replacement(view, from, to, vec![said(&template), reply]);
         };
         // The request stands in blocks of its own, so that its bytes are what they were.
-        let text = |part: &str| Block::Text(fill(part.trim(), &values));
-        let request = range::request(view).map(|request| request.content);
-        let parts = [vec![text(before)], request.unwrap_or_default(), vec![text(after)]];
-        let is_blank = |block: &Block| matches!(block, Block::Text(text) if text.is_empty());
-        let content = parts.into_iter().flatten().filter(|block| !is_blank(block)).collect();
-        let with = vec![Json::encode(&Message { role: Role::User, content })];
-        Edit::Replace { from, to, with }
+        let with = [Some(said(before)), range::request(view), Some(said(after))];
+        let with = with.iter().flatten().filter(|message| !message.text().is_empty());
+        Edit::Replace { from, to, with: with.map(Json::encode).collect() }
     }
 
     /// The size in tokens above which a summary is due.

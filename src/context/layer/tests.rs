@@ -259,7 +259,7 @@ fn the_active_request_survives_a_snip_word_for_word() {
         exchange(&mut view, turn, &[4]);
     }
     run(&mut view, &preset);
-    let request = view.slots().rfind(|slot| slot.entry.is_request).expect("a request");
+    let request = view.parts().rfind(|slot| slot.entry.is_request).expect("a request");
     assert_eq!(request.entry.json.decode::<Message>().expect("one").text(), "m10");
     let marker = "[snipped 40 messages from conversation middle]";
     assert_eq!(messages(&view)[2].text(), format!("m2\n{marker}\nm10"));
@@ -283,7 +283,7 @@ fn a_marker_can_count_all_that_it_stands_for() {
         exchange(&mut view, turn, &[4]);
         run(&mut view, &preset);
         markers.extend(messages(&view).get(2).map(Message::text).filter(|text| !text.is_empty()));
-        let length = view.slots().len();
+        let length = view.parts().count();
         assert!(length <= 50);
     }
     assert!(markers.len() < 12, "a snip makes room for many turns: {markers:?}");

@@ -23,46 +23,45 @@ impl Preset {
     #[must_use]
     pub fn four_layer() -> Self {
         let persist = Persist { preview_chars: 2_000, persisted_text: PERSISTED.to_owned() };
+        let layers = vec![
+            Layer::Budget(Budget {
+                batch_budget_chars: 200_000,
+                persist_min_chars: 30_000,
+                persist: persist.clone(),
+            }),
+            Layer::Snip(Snip {
+                snip_max_messages: 50,
+                snip_head: 3,
+                snip_tail: 47,
+                snip_text: "[snipped {n} messages from conversation middle]".to_owned(),
+                snip_count: SnipCount::Removed,
+            }),
+            Layer::Micro(Micro {
+                keep_recent: 3,
+                keep_unit: KeepUnit::Blocks,
+                micro_min_chars: 120,
+                micro_text: "[Earlier tool result compacted. Re-run if needed.]".to_owned(),
+                preserve_tools: Vec::new(),
+            }),
+            Layer::Summary(Summary {
+                limit: Limit::Chars { threshold_chars: 50_000 },
+                reading: Reading {
+                    summary_input_chars: 80_000,
+                    summary_head_chars: 20_000,
+                    summary_cut: three_layer::CUT.to_owned(),
+                },
+                summary_input: SummaryInput::Alone,
+                summary_quote: Quote::Bare,
+                pace: Pace::default(),
+                summary_max_tokens: 2_000,
+                summary_system: String::new(),
+                summary_prompt: PROMPT.to_owned(),
+                summary_focus: three_layer::FOCUS.to_owned(),
+                summary_text: "[Compacted]\n\n{summary}".to_owned(),
+                summary_reply: String::new(),
+            }),
+        ];
         Self {
-            name: "four-layer".to_owned(),
-            layers: vec![
-                Layer::Budget(Budget {
-                    batch_budget_chars: 200_000,
-                    persist_min_chars: 30_000,
-                    persist: persist.clone(),
-                }),
-                Layer::Snip(Snip {
-                    snip_max_messages: 50,
-                    snip_head: 3,
-                    snip_tail: 47,
-                    snip_text: "[snipped {n} messages from conversation middle]".to_owned(),
-                    snip_count: SnipCount::Removed,
-                }),
-                Layer::Micro(Micro {
-                    keep_recent: 3,
-                    keep_unit: KeepUnit::Blocks,
-                    micro_min_chars: 120,
-                    micro_text: "[Earlier tool result compacted. Re-run if needed.]".to_owned(),
-                    preserve_tools: Vec::new(),
-                }),
-                Layer::Summary(Summary {
-                    limit: Limit::Chars { threshold_chars: 50_000 },
-                    reading: Reading {
-                        summary_input_chars: 80_000,
-                        summary_head_chars: 20_000,
-                        summary_cut: three_layer::CUT.to_owned(),
-                    },
-                    summary_input: SummaryInput::Alone,
-                    summary_quote: Quote::Bare,
-                    pace: Pace::default(),
-                    summary_max_tokens: 2_000,
-                    summary_system: String::new(),
-                    summary_prompt: PROMPT.to_owned(),
-                    summary_focus: three_layer::FOCUS.to_owned(),
-                    summary_text: "[Compacted]\n\n{summary}".to_owned(),
-                    summary_reply: String::new(),
-                }),
-            ],
             reactive: Some(Reactive {
                 reactive_tail: 5,
                 reactive_input: ReactiveInput::All,
@@ -79,7 +78,7 @@ impl Preset {
                 compact_answer: "[Compacted. History summarized.]".to_owned(),
                 compact_after: "[Compacted. Continue with summarized context.]".to_owned(),
             },
-            guard: Self::guard(),
+            ..Self::guarded("four-layer", layers)
         }
     }
 }

@@ -21,9 +21,9 @@ impl Preset {
     /// Clear, then summarise, then the `compact` tool.
     #[must_use]
     pub fn three_layer() -> Self {
-        Self {
-            name: "three-layer".to_owned(),
-            layers: vec![
+        Self::guarded(
+            "three-layer",
+            vec![
                 Layer::Micro(Micro {
                     keep_recent: 3,
                     keep_unit: KeepUnit::Blocks,
@@ -51,14 +51,16 @@ impl Preset {
                         .to_owned(),
                 }),
             ],
-            reactive: None,
-            compact_tool: CompactTool {
-                compact_description: "Trigger manual conversation compression.".to_owned(),
-                compact_focus: "What to preserve in the summary".to_owned(),
-                compact_answer: "Compressing...".to_owned(),
-                compact_after: String::new(),
-            },
-            guard: Self::guard(),
-        }
+        )
+    }
+}
+
+/// The tool as it was first worded.
+pub(super) fn compact_tool() -> CompactTool {
+    CompactTool {
+        compact_description: "Trigger manual conversation compression.".to_owned(),
+        compact_focus: "What to preserve in the summary".to_owned(),
+        compact_answer: "Compressing...".to_owned(),
+        compact_after: String::new(),
     }
 }
