@@ -7,6 +7,7 @@ pub mod layer;
 pub mod pipeline;
 pub mod preset;
 pub mod range;
+mod shorten;
 pub mod view;
 
 use serde::{Deserialize, Serialize};

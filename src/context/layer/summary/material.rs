@@ -5,21 +5,13 @@
 
 use std::ops::Range;
 
-use serde_json::Value;
-
+use crate::context::shorten::{self, LEAST_CHARS};
 use crate::context::view::{Slot, Standing, View};
-use crate::message::{Block, Json, Message, ResultContent, Role, ToolResult};
+use crate::message::{Block, Json, Message, Role};
 
 /// The most parts that a long conversation is read in: each is a call, and what is left out of a
 /// longer one is its middle.
 const MOST_PARTS: usize = 8;
-
-/// Texts are not cut below this many characters: the beginning and the end of a command or an
-/// answer still say what it was.
-const LEAST_CHARS: usize = 200;
-
-/// What stands where content is left out that is no text.
-const LEFT_OUT: &str = "[content left out]";
 
 /// The tools whose calls are orders to the agent's own context, and nothing to remember.
 const CONTROL_TOOLS: [&str; 2] = ["compact", "snip"];
@@ -206,67 +198,14 @@ fn cut(line: &Line, most: usize) -> Line {
         return line.clone();
     }
     let Ok(mut message) = line.json.decode::<Message>() else { return line.clone() };
-    // A block that is no text of ours cannot be cut: it stays or goes as a whole.
-    message.content.retain(|block| match block {
-        Block::Other(json) => json.as_str().len() <= most,
-        Block::Text(_) | Block::ToolUse(_) | Block::ToolResult(_) => true,
-    });
-    if message.content.is_empty() {
-        message.content.push(Block::Text(LEFT_OUT.to_owned()));
-    }
-    let each = (most / message.content.len()).max(LEAST_CHARS);
-    for block in &mut message.content {
-        match block {
-            Block::Text(text) => *text = shortened(text, each),
-            Block::ToolUse(call) => {
-                let mut input = call.input.to_value();
-                shorten_texts(&mut input, each);
-                call.input = Json::encode(&input);
-            }
-            Block::ToolResult(result) => shorten_result(result, each),
-            Block::Other(_) => {}
-        }
-    }
+    shorten::message(&mut message, most, "");
     line.with(&message)
-}
-
-fn shorten_result(result: &mut ToolResult, most: usize) {
-    let text = match &result.content {
-        ResultContent::Text(text) => shortened(text, most),
-        ResultContent::Blocks(blocks) if blocks.as_str().len() <= most => return,
-        ResultContent::Blocks(_) => match result.text() {
-            text if text.is_empty() => LEFT_OUT.to_owned(),
-            text => shortened(&text, most),
-        },
-    };
-    result.content = ResultContent::Text(text);
-}
-
-fn shorten_texts(value: &mut Value, most: usize) {
-    match value {
-        Value::String(text) => *text = shortened(text, most),
-        Value::Array(items) => items.iter_mut().for_each(|item| shorten_texts(item, most)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| shorten_texts(field, most)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-/// The beginning and the end of a text that is too long: two thirds and one.
-fn shortened(text: &str, most: usize) -> String {
-    let total = text.chars().count();
-    if total <= most {
-        return text.to_owned();
-    }
-    let (head, tail) = (most - most / 3, most / 3);
-    let start: String = text.chars().take(head).collect();
-    let end: String = text.chars().skip(total - tail).collect();
-    format!("{start}\n[... {} characters left out ...]\n{end}", total - head - tail)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::ToolCall;
+    use crate::message::{ResultContent, ToolCall, ToolResult};
 
     fn call(id: &str, tool: &str) -> Block {
         let input = Json::encode(&serde_json::json!({ "path": "src/a.rs" }));
