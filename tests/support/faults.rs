@@ -524,6 +524,7 @@ impl Rig {
             tools,
             spool: Arc::new(Spool::new(dir.spool(), dir.results())),
             limits: config.limits,
+            compaction: Compaction { preset: config.compaction.preset.clone(), ..three_layer() },
             transcripts: dir.agents(),
             addresses: Addresses { supervisor: address, ..Addresses::default() },
             ..bare_services(setup.root.path(), journal)
