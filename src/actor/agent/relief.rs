@@ -121,8 +121,8 @@ impl Agent {
 
     /// Has a summary written while the agent goes on, once the turn that announces it is recorded.
     fn prepare(&self, myself: &ActorRef<AgentMsg>, state: &mut State) -> Option<Announcement> {
-        let (layer, mut due) = self.due(state, None)?;
-        let source = self.source(state, &mut due)?;
+        let (layer, due) = self.due(state, None)?;
+        let source = self.source(state, &due)?;
         let requested = compaction_step::announced(&due);
         state.aheads += 1;
         let number = state.aheads;
@@ -205,9 +205,9 @@ impl Agent {
         state: &mut State,
         changes: Vec<Change>,
         layer: Summary,
-        mut due: SummaryRequest,
+        due: SummaryRequest,
     ) {
-        let Some(source) = self.source(state, &mut due) else {
+        let Some(source) = self.source(state, &due) else {
             return self.give_up(myself, state, "an agent without a model cannot compact");
         };
         let view = state.machine.view().clone();
@@ -231,7 +231,7 @@ impl Agent {
 
     /// Who writes the summary, and from what: the agent's own model reads its warm prefix, unless
     /// the price table says that the configured one reads all of it anew for less.
-    fn source(&self, state: &State, due: &mut SummaryRequest) -> Option<Source> {
+    fn source(&self, state: &State, due: &SummaryRequest) -> Option<Source> {
         let briefing = &state.talk.as_ref()?.briefing;
         let own = &briefing.model;
         let configured = self.services.compaction.model.as_ref();
@@ -241,9 +241,6 @@ impl Agent {
         let rides = || is_own || is_cheaper_warm(due, head.0.len(), own, configured);
         if due.input == SummaryInput::SamePrefix && rides() {
             return Some(Source { service: own.clone(), head: Some(head.clone()) });
-        }
-        if due.input == SummaryInput::SamePrefix {
-            due.material = due.material.without_control();
         }
         Some(Source { service: configured.clone(), head: None })
     }
