@@ -248,7 +248,7 @@ impl Machine {
                 self.phase = Phase::Calling;
                 let continuation = self.continuation.take();
                 match &started.message {
-                    Some(message) if continuation.as_ref() == Some(message) => {
+                    Some(message) if continuation.is_some() => {
                         let pushed = self.view.push_prompt_to_go_on(message.clone());
                         pushed.map_err(|error| illegal(&error.to_string()))?;
                     }
@@ -276,7 +276,9 @@ impl Machine {
                 let applied = self.view.apply(&finished.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
                 self.usage += finished.usage;
-                self.summaries.finished(self.turn);
+                if let Some(next) = self.summaries.finished(self.turn) {
+                    self.continuation = Some(next);
+                }
             }
             Event::CompactionFailed(failed) => {
                 self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
@@ -440,7 +442,7 @@ impl Machine {
         match tool {
             "compact" => {
                 let focus = input.to_value()["focus"].as_str().map(str::to_owned);
-                self.ask_to_compact(CompactionTrigger::Manual, focus);
+                self.summaries.call(focus);
             }
             "todo_write" => self.todos = Some(input.clone()),
             _ => {}

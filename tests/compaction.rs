@@ -466,7 +466,7 @@ fn push_turn(view: &mut View, number: usize, sizes: &[usize]) {
 }
 
 fn messages(view: &View) -> Vec<Message> {
-    view.slots().map(|slot| slot.entry.json.decode().expect("a message")).collect()
+    view.sent().map(|message| message.json().decode().expect("a message")).collect()
 }
 
 fn preset(keep_recent: usize, turns: bool, preserve: bool) -> Preset {
@@ -565,7 +565,7 @@ proptest! {
                     let parts = due.parts(usize::MAX);
                     prop_assert_eq!(parts.len(), 1);
                     let prompt = due.prompt(&parts[0], None);
-                    prop_assert!(prompt.chars().count() < layer.summary_input_chars + 400);
+                    prop_assert!(prompt.chars().count() < layer.reading.summary_input_chars + 400);
                     let edit = layer.edit(&view, due.from, due.to, "t.jsonl", &summary);
                     view.apply(&edit).expect("applies");
                     edits.push((view.next_message(), edit));

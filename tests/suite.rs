@@ -1,14 +1,20 @@
 //! The integration tests: one binary, so that everything is linked once.
 
+// By these names the generator of conversations, a file of the library, finds the library.
+use callsheet::{context, message};
+
 mod architecture;
 mod cli;
 mod compaction;
+#[path = "../src/context/testing.rs"]
+mod conversations;
 mod delegation;
 mod examples;
 #[path = "support/faults.rs"]
 mod faults;
 mod gateway;
 mod graph;
+mod presets;
 mod relief;
 mod supervision;
 mod support;
@@ -17,4 +23,5 @@ mod survey_script;
 mod test_run;
 mod tools;
 mod transcripts;
+mod views;
 mod wire;

@@ -29,7 +29,7 @@ use crate::context::view::View;
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
-use crate::message::Json;
+use crate::message::{Json, Role};
 use crate::model::{Piece, Request};
 use crate::turn::{AgentEnded, Outcome, Program};
 use crate::turn_machine::{Machine, Step};
@@ -126,29 +126,42 @@ enum Ending {
 #[derive(Debug)]
 struct Talk {
     briefing: Arc<Briefing>,
-    /// The view rendered for the wire: each entry once, keyed by the serial of its slot.
-    pieces: Vec<(u64, Piece)>,
+    /// The view rendered for the wire: each message once, by its key.
+    pieces: Vec<((u64, usize), Piece)>,
 }
 
 impl Talk {
     /// Brings the rendered pieces in line with the view; renders only what is new or changed.
     fn sync(&mut self, machine: &Machine) {
-        let slots = machine.view().slots();
-        self.pieces.truncate(slots.len());
-        for (at, slot) in slots.enumerate() {
-            match self.pieces.get(at) {
-                Some((serial, _)) if *serial == slot.serial => {}
-                known => {
-                    let piece = self.briefing.model.model.piece(&slot.entry.json);
-                    let fresh = (slot.serial, piece);
-                    if known.is_some() {
-                        self.pieces[at] = fresh;
-                    } else {
-                        self.pieces.push(fresh);
-                    }
-                }
+        let mut count = 0;
+        for message in machine.view().sent() {
+            let key = message.key();
+            let render = || self.briefing.model.model.piece(&message.json());
+            match self.pieces.get_mut(count) {
+                Some((known, _)) if *known == key => {}
+                Some(place) => *place = (key, render()),
+                None => self.pieces.push((key, render())),
             }
+            count += 1;
         }
+        self.pieces.truncate(count);
+    }
+
+    /// The pieces to send, with a user message that joins the conversation at its end.
+    fn pieces_with(&self, view: &View, message: Option<&Json>) -> Vec<Piece> {
+        let mut pieces: Vec<_> = self.pieces.iter().map(|(_, piece)| piece.clone()).collect();
+        let Some(message) = message else { return pieces };
+        let last = view.sent().last();
+        let before = last.filter(|last| last.slots().all(|slot| slot.entry.role == Role::User));
+        let message = match before {
+            Some(before) => {
+                pieces.pop();
+                before.json_with(message)
+            }
+            None => message.clone(),
+        };
+        pieces.push(self.briefing.model.model.piece(&message));
+        pieces
     }
 }
 
@@ -219,7 +232,9 @@ impl Agent {
         let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
         let layer = pipeline::summary(&self.services.compaction.preset);
         let pace = layer.map(|layer| layer.pace.clone()).unwrap_or_default();
-        let mut machine = Machine::new(spawned.clone(), max_turns).paced(pace);
+        let after_compact = &self.services.compaction.preset.compact_tool.compact_after;
+        let machine = Machine::new(spawned.clone(), max_turns).paced(pace);
+        let mut machine = machine.saying_after_compact(after_compact);
         for record in &records[1..] {
             machine.apply(&record.event)?;
         }
@@ -427,8 +442,7 @@ impl Agent {
     fn request(&self, state: &mut State, turn: u32, message: Option<&Json>) -> Option<Request> {
         let talk = state.talk.as_mut()?;
         talk.sync(&state.machine);
-        let mut pieces: Vec<_> = talk.pieces.iter().map(|(_, piece)| piece.clone()).collect();
-        pieces.extend(message.map(|json| talk.briefing.model.model.piece(json)));
+        let pieces = talk.pieces_with(state.machine.view(), message);
         Some(Request {
             agent: talk.briefing.spec.name.clone(),
             agent_id: self.id.clone(),

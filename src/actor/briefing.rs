@@ -56,9 +56,10 @@ pub fn of(services: &Services, definition: &Name, depth: u32) -> Result<Arc<Brie
 
 /// The tools that a request names, sorted, so that the prefix is stable.
 fn offered_tools(services: &Services, spec: &AgentSpec, delegates: bool) -> Vec<ToolSpec> {
+    let compact_tool = &services.compaction.preset.compact_tool;
     let named = spec.tools.iter().filter_map(|name| match services.tools.get(name.as_str()) {
         Some(tool) => Some(tool.spec().clone()),
-        None => steps::named(name.as_str()),
+        None => steps::named(name.as_str(), compact_tool),
     });
     let mut tools: Vec<_> = named.collect();
     if delegates {

@@ -19,7 +19,7 @@ use crate::id::CallKey;
 use crate::message::Json;
 use crate::output::Output;
 use crate::permission::{NonInteractive, Verdict};
-use crate::tool::steps::{COMPACT_ANSWER, CompactInput, DelegateInput, TodoInput};
+use crate::tool::steps::{CompactInput, DelegateInput, TodoInput};
 use crate::tool::{TIME_LIMIT, ToolContext, ToolError, ToolOutput, arguments};
 use crate::turn::{Effect, Outcome, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
@@ -170,7 +170,8 @@ async fn dispatch(
         "delegate" => delegate(context, call, ticket).await,
         "compact" => {
             arguments::<CompactInput>(input)?;
-            Ok(ToolOutput::ok(COMPACT_ANSWER))
+            let tool = &context.services.compaction.preset.compact_tool;
+            Ok(ToolOutput::ok(tool.compact_answer.as_str()))
         }
         "todo_write" => Ok(ToolOutput::ok(arguments::<TodoInput>(input)?.answer())),
         _ => {

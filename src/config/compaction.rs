@@ -103,3 +103,37 @@ fn preset(table: &Table, problems: &mut Problems) -> Preset {
     }
     preset
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::schema::compaction::{CONSTANTS, PRESETS};
+    use super::*;
+
+    #[test]
+    fn every_constant_of_a_preset_is_a_key_and_every_such_key_a_constant() {
+        let presets = Preset::NAMES.iter().filter_map(|name| Preset::named(name));
+        let constants: BTreeSet<String> = presets
+            .flat_map(|preset| preset.constants().into_iter().map(|(name, _)| name))
+            .collect();
+        let keys = CONSTANTS.iter().map(|field| field.key).chain([HEADROOM_GAIN]);
+        let keys: BTreeSet<String> = keys.map(str::to_owned).collect();
+        assert_eq!(constants, keys);
+        assert_eq!(keys.len(), CONSTANTS.len() + 1, "each stands once");
+    }
+
+    #[test]
+    fn the_presets_of_the_file_are_those_that_there_are() {
+        assert_eq!(PRESETS, Preset::NAMES);
+        assert!(PRESETS.iter().all(|name| Preset::named(name).is_some_and(|p| p.name == *name)));
+    }
+
+    #[test]
+    fn every_constant_can_be_overridden_by_its_own_value() {
+        for preset in Preset::NAMES.iter().filter_map(|name| Preset::named(name)) {
+            let same = preset.clone().with_constants(&preset.constants());
+            assert_eq!(same.as_ref(), Ok(&preset));
+        }
+    }
+}

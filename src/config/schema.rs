@@ -3,6 +3,10 @@
 //! A plain table of the documented configuration. What the values must agree on between each
 //! other is not its business.
 
+pub(super) mod compaction;
+
+use self::compaction::COMPACTION;
+
 /// What a value must be.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
@@ -205,45 +209,6 @@ static MODEL: &[Field] = &[
             key("output", PRICE),
             key("cache_read", PRICE),
             key("cache_write", PRICE),
-        ]),
-    ),
-];
-
-/// The presets that are built, and those that are not.
-pub(super) const PRESETS: [&str; 2] = ["three-layer", "off"];
-const LATER_PRESETS: [&str; 4] = ["adaptive", "production", "four-layer", "turn-window"];
-
-static COMPACTION: &[Field] = &[
-    key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
-    key("model", Shape::Text),
-    key("trigger", SHARE),
-    key("soft_trigger", SHARE),
-    key("target", SHARE),
-    later("pin"),
-    later("prompt_file"),
-    key("threshold", TOKENS),
-    key("keep_recent", Shape::Integer(0, u32::MAX as i64)),
-    key("keep_recent_results", Shape::Integer(0, u32::MAX as i64)),
-    key("micro_min_chars", Shape::Integer(0, 1 << 40)),
-    key("summary_input_chars", TOKENS),
-    key("summary_max_tokens", TOKENS),
-    key("summary_input", Shape::Word(&["alone", "same_prefix"], &[])),
-    key("summary_quote", Shape::Word(&["bare", "json", "lines"], &[])),
-    key("summary_text", Shape::Text),
-    key("summary_timeout", Shape::Time),
-    key("summary_spacing", COUNT),
-    key("refill_limit", COUNT),
-    key("on_refill", Shape::Word(&["digest", "stop"], &[])),
-    key("reactive_retries", Shape::Integer(0, 16)),
-    key("keep_unit", Shape::Word(&["blocks", "turns"], &[])),
-    key("preserve_tools", TEXTS),
-    key("max_concurrency", COUNT),
-    key(
-        "circuit_breaker",
-        Shape::Table(&[
-            key("failure_threshold", COUNT),
-            key("cooldown", Shape::Pause),
-            key("min_headroom_gain", SHARE),
         ]),
     ),
 ];

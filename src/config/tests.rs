@@ -233,7 +233,7 @@ fn what_is_documented_but_not_built() {
             "[compaction]\npreset = 'adaptive'\ntrigger = 0.8\n",
             &[
                 "15:10 not_built `compaction.preset = \"adaptive\"` is not available in this version \
-             | available: `three-layer` and `off`",
+             | available: `three-layer`, `four-layer` and `off`",
             ],
         ),
         (

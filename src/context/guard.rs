@@ -93,7 +93,8 @@ fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
             };
             excess = excess.saturating_sub(chars.saturating_sub(text.chars().count()));
             let tool_use_id = result.tool_use_id.clone();
-            results.push(ClearedResult { message: slot.from, tool_use_id, text, stored: None });
+            let (message, stored, kept_chars) = (slot.from, None, 0);
+            results.push(ClearedResult { message, tool_use_id, text, stored, kept_chars });
         }
     }
     (!results.is_empty()).then_some(Edit::ClearResults { results })
@@ -161,6 +162,7 @@ fn digest(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::testing::assert_sendable;
     use crate::message::{Json, Role, ToolCall, ToolResult};
 
     const GUARD: Guard = Guard { chars_per_token: 3 };
@@ -236,15 +238,7 @@ mod tests {
             let messages: Vec<Message> =
                 view.slots().map(|slot| slot.entry.json.decode().expect("one")).collect();
             assert!(messages.iter().any(|message| message.text() == "the goal"), "{messages:?}");
-            assert_eq!(messages.last().expect("one").role, Role::User);
-            let mut open: Vec<String> = Vec::new();
-            for (at, message) in messages.iter().enumerate() {
-                assert_eq!(message.role, if at % 2 == 0 { Role::User } else { Role::Assistant });
-                let answers: Vec<_> =
-                    message.tool_results().map(|result| result.tool_use_id.clone()).collect();
-                assert_eq!(answers, open);
-                open = message.tool_calls().map(|call| call.id.clone()).collect();
-            }
+            assert_sendable(&view);
             let whole: String =
                 view.slots().map(|slot| slot.entry.json.as_str().to_owned()).collect();
             assert!(whole.contains("t.jsonl"), "the marker says where it all is");
@@ -261,8 +255,7 @@ mod tests {
         assert!(edits.iter().all(|edit| edit.layer == GUARD_LAYER));
         let first: Message = view.slots().next().expect("one").entry.json.decode().expect("one");
         assert!(first.text().contains("called read_file {\"path\":\"src/498.rs\"}"));
-        let roles: Vec<_> = view.slots().map(|slot| slot.entry.role).collect();
-        assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{roles:?}");
+        assert_sendable(&view);
         let whole: String = view.slots().map(|slot| slot.entry.json.as_str().to_owned()).collect();
         assert!(whole.contains("the goal"));
     }

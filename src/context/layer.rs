@@ -3,12 +3,22 @@
 //! Pure. A layer is a table of constants and a function over the view that proposes an edit; it
 //! never applies one. What it may know besides the view is in [`Surroundings`].
 
+pub mod budget;
+pub mod limit;
 pub mod micro;
+pub mod persist;
+pub mod reactive;
+pub mod snip;
 pub mod summary;
+pub mod template;
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::budget::Budget;
 pub use self::micro::Micro;
+pub use self::snip::Snip;
 pub use self::summary::Summary;
 use super::Edit;
 use super::view::View;
@@ -19,6 +29,10 @@ use crate::spec::RelativePrice;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "layer", rename_all = "snake_case")]
 pub enum Layer {
+    /// Stores the largest results of a batch.
+    Budget(Budget),
+    /// Drops the middle.
+    Snip(Snip),
     /// Clears old tool results.
     Micro(Micro),
     /// Replaces the older part by a summary that a model writes.
@@ -30,6 +44,8 @@ impl Layer {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Budget(_) => budget::NAME,
+            Self::Snip(_) => snip::NAME,
             Self::Micro(_) => micro::NAME,
             Self::Summary(_) => summary::NAME,
         }
@@ -39,10 +55,20 @@ impl Layer {
     /// it first (see [`super::pipeline::summary_due`]).
     #[must_use]
     pub fn propose(&self, view: &mut View, around: &Surroundings<'_>) -> Option<Proposal> {
-        let _ = around;
         match self {
+            Self::Budget(budget) => budget.propose(view, around),
+            Self::Snip(snip) => snip.propose(view, around),
             Self::Micro(micro) => micro.propose(view),
             Self::Summary(_) => None,
+        }
+    }
+
+    /// The summary that it may ask for.
+    #[must_use]
+    pub fn summary(&self) -> Option<&Summary> {
+        match self {
+            Self::Summary(summary) => Some(summary),
+            Self::Budget(_) | Self::Snip(_) | Self::Micro(_) => None,
         }
     }
 }

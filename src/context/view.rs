@@ -6,8 +6,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::sent::Sent;
 use super::{ClearedResult, Edit};
 use crate::message::{Block, Json, Message, ResultContent, Role};
+use crate::output::Stored;
 
 /// One message of the view: encoded once, with what the layers need to know of it.
 #[derive(Clone, Debug)]
@@ -83,7 +85,7 @@ pub struct Version {
     slots: usize,
 }
 
-/// A tool result that still stands in the view in full and may be cleared.
+/// A tool result that still stands in the view, in full or as a preview, and may be cleared.
 #[derive(Clone, Debug)]
 pub struct Clearable {
     /// The message that holds it.
@@ -94,14 +96,20 @@ pub struct Clearable {
     pub tool: String,
     /// The size of its content; `None` when the content is not a plain text.
     pub chars: Option<usize>,
+    /// The stored whole, when what stands in the view is a preview of it.
+    pub stored: Option<Stored>,
 }
 
 /// The view of one agent's conversation.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     slots: VecDeque<Slot>,
-    clearable: VecDeque<Clearable>,
+    results: VecDeque<Clearable>,
+    /// How many of the results are too short to be worth clearing, from the oldest.
+    settled: usize,
     chars: usize,
+    /// The newest message that asked for something, whatever became of it in the view.
+    request: Option<Arc<Entry>>,
     /// Characters and model replies of the whole conversation, whatever was edited since.
     appended_chars: u64,
     replies: u64,
@@ -139,7 +147,10 @@ impl View {
         self.appended_chars += entry.chars as u64;
         self.replies += u64::from(entry.role == Role::Assistant);
         let (serial, standing) = (self.serial(), Standing::Verbatim);
-        let entry = entry.into();
+        let entry = Arc::new(entry);
+        if entry.is_request {
+            self.request = Some(entry.clone());
+        }
         self.slots.push_back(Slot { from: message, to: message + 1, serial, standing, entry });
         self.next_message += 1;
     }
@@ -168,6 +179,28 @@ impl View {
     /// The places, oldest first.
     pub fn slots(&self) -> impl DoubleEndedIterator<Item = &Slot> + ExactSizeIterator {
         self.slots.iter()
+    }
+
+    /// The messages to send: the places, except that user messages side by side are one.
+    pub fn sent(&self) -> impl Iterator<Item = Sent<'_>> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let begin = at;
+            let is_user =
+                |at| self.slots.get(at).is_some_and(|s: &Slot| s.entry.role == Role::User);
+            let first = self.slots.get(begin)?;
+            at += 1;
+            while is_user(begin) && is_user(at) {
+                at += 1;
+            }
+            Some(Sent::new(first, self.slots.range(begin + 1..at)))
+        })
+    }
+
+    /// The newest message that asked the agent for something, word for word.
+    #[must_use]
+    pub fn request(&self) -> Option<&Entry> {
+        self.request.as_deref()
     }
 
     /// The places whose messages all lie in a range, oldest first.
@@ -204,16 +237,20 @@ impl View {
         self.replies
     }
 
-    /// The tool results that may still be cleared, oldest first.
-    #[must_use]
-    pub fn clearable(&self) -> &VecDeque<Clearable> {
-        &self.clearable
+    /// The tool results that stand in the view, in full or as a preview, oldest first.
+    pub fn results(&self) -> impl DoubleEndedIterator<Item = &Clearable> + ExactSizeIterator {
+        self.results.iter()
+    }
+
+    /// Those of them that may still be cleared, oldest first.
+    pub fn clearable(&self) -> impl DoubleEndedIterator<Item = &Clearable> + ExactSizeIterator {
+        self.results.range(self.settled..)
     }
 
     /// Strikes the oldest `count` results from the list of those that may be cleared: they are
     /// too short to be worth it, and only get older.
     pub fn settle(&mut self, count: usize) {
-        self.clearable.drain(..count.min(self.clearable.len()));
+        self.settled = self.results.len().min(self.settled + count);
     }
 
     /// The estimated size of the messages in tokens: characters / 4, as in the documented presets.
@@ -244,7 +281,7 @@ impl View {
         for result in decoded.tool_results() {
             let call = calls.iter().flat_map(|e| e.calls.iter());
             let mut tool = call.filter(|(id, _)| *id == result.tool_use_id).map(|(_, tool)| tool);
-            self.clearable.push_back(Clearable {
+            self.results.push_back(Clearable {
                 message,
                 tool_use_id: result.tool_use_id.clone(),
                 tool: tool.next_back().map_or("unknown", String::as_str).to_owned(),
@@ -252,14 +289,29 @@ impl View {
                     ResultContent::Text(text) => Some(text.chars().count()),
                     ResultContent::Blocks(_) => None,
                 },
+                stored: None,
             });
         }
     }
 
+    /// Keeps the list of results in line with what is cleared: a preview is shorter, a result of
+    /// which nothing is left is no longer one.
+    fn note_cleared(&mut self, cleared: &ClearedResult) {
+        let first = self.results.partition_point(|result| result.message < cleared.message);
+        let batch = self.results.range(first..).take_while(|r| r.message == cleared.message);
+        let found = batch.enumerate().find(|(_, r)| r.tool_use_id == cleared.tool_use_id);
+        let Some(at) = found.map(|(at, _)| first + at) else { return };
+        if cleared.kept_chars > 0 {
+            self.results[at].chars = Some(cleared.text.chars().count());
+            self.results[at].stored.clone_from(&cleared.stored);
+        } else {
+            self.results.remove(at);
+            self.settled -= usize::from(at < self.settled);
+        }
+    }
+
     fn clear(&mut self, cleared: &ClearedResult) -> Result<(), serde_json::Error> {
-        self.clearable.retain(|result| {
-            result.message != cleared.message || result.tool_use_id != cleared.tool_use_id
-        });
+        self.note_cleared(cleared);
         let place = self.slots.partition_point(|slot| slot.to <= cleared.message);
         let found = self.slots.get(place);
         let Some(slot) = found.filter(|slot| slot.from == cleared.message) else { return Ok(()) };
@@ -301,7 +353,13 @@ impl View {
         self.slots.truncate(first);
         self.slots.extend(fresh);
         self.slots.extend(tail);
-        self.clearable.retain(|result| result.message < from || result.message >= to);
+        let gone = self.results.partition_point(|result| result.message < from)
+            ..self.results.partition_point(|result| result.message < to);
+        self.settled = match self.settled {
+            settled if settled >= gone.end => settled - gone.len(),
+            settled => settled.min(gone.start),
+        };
+        self.results.drain(gone);
         Ok(())
     }
 }
@@ -353,6 +411,7 @@ mod tests {
                 tool_use_id: "0".to_owned(),
                 text: "[Previous: used read_file]".to_owned(),
                 stored: None,
+                kept_chars: 0,
             }],
         };
         view.apply(&clear).expect("applies");
@@ -377,6 +436,7 @@ mod tests {
                 tool_use_id: (message / 2 - 1).to_string(),
                 text: "cleared".to_owned(),
                 stored: None,
+                kept_chars: 0,
             }],
         };
         let with = |text: &str| vec![Json::encode(&Message::user(text))];
@@ -400,6 +460,6 @@ mod tests {
     #[test]
     fn results_know_their_tool() {
         let view = conversation();
-        assert!(view.clearable().iter().all(|result| result.tool == "read_file"));
+        assert!(view.clearable().all(|result| result.tool == "read_file"));
     }
 }

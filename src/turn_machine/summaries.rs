@@ -5,6 +5,7 @@
 use super::Machine;
 use crate::context::layer::summary::{OnRefill, Pace, Urgency};
 use crate::context::{CompactionTrigger, ContextEdited, guard};
+use crate::message::{Json, Message};
 
 /// The summaries of one agent.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +13,10 @@ pub(super) struct Summaries {
     pace: Pace,
     /// The one that was asked for at the next turn boundary.
     asked: Option<(CompactionTrigger, Option<String>)>,
+    /// Whether the model asked for it.
+    is_called: bool,
+    /// What the user says after a summary that the model asked for; empty: nothing.
+    after_compact: String,
     /// Why those were asked for that are being written: what was asked for last ends first.
     open: Vec<CompactionTrigger>,
     /// The turn in which one was last begun.
@@ -51,7 +56,7 @@ impl Machine {
     /// The same agent with another pace of summaries than the documented one.
     #[must_use]
     pub fn paced(self, pace: Pace) -> Self {
-        Self { summaries: Summaries { pace, ..Summaries::default() }, ..self }
+        Self { summaries: Summaries { pace, ..self.summaries }, ..self }
     }
 
     /// What the agent does about the size of its view before its next turn, given how soon a
@@ -59,6 +64,13 @@ impl Machine {
     #[must_use]
     pub fn relief(&self, wanted: Option<Urgency>, is_written: bool) -> Relief {
         self.summaries.relief(self.turn, wanted, is_written)
+    }
+
+    /// The same agent, in which the user says this after a summary that the model asked for.
+    #[must_use]
+    pub fn saying_after_compact(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.summaries.after_compact);
+        self
     }
 
     /// Asks for a summary at the next turn boundary.
@@ -122,6 +134,12 @@ impl Summaries {
         self.asked = Some((trigger, focus));
     }
 
+    /// The model called `compact`.
+    pub(super) fn call(&mut self, focus: Option<String>) {
+        self.ask(CompactionTrigger::Manual, focus);
+        self.is_called = true;
+    }
+
     pub(super) fn settled_in(&self, turn: u32) -> bool {
         self.settled == Some(turn)
     }
@@ -134,13 +152,19 @@ impl Summaries {
         self.tried = Some(turn);
     }
 
-    pub(super) fn finished(&mut self, turn: u32) {
+    /// One was put into the view. Gives what the user says next, if anything.
+    pub(super) fn finished(&mut self, turn: u32) -> Option<Json> {
         self.freed = Some(turn);
-        self.settle(turn);
+        let is_answer = self.settle(turn).is_some();
+        let speaks = is_answer && self.is_called && !self.after_compact.is_empty();
+        self.is_called &= !is_answer;
+        speaks.then(|| Json::encode(&Message::user(self.after_compact.as_str())))
     }
 
     pub(super) fn failed(&mut self, turn: u32) {
-        if self.settle(turn) == Some(CompactionTrigger::Reactive) {
+        let answered = self.settle(turn);
+        self.is_called &= answered.is_none();
+        if answered == Some(CompactionTrigger::Reactive) {
             // The next rung of the ladder needs no model.
             self.must_shrink = true;
         }
@@ -226,7 +250,11 @@ mod tests {
                 }
                 tried.push(turn);
                 summaries.requested(turn, CompactionTrigger::Auto);
-                if is_good { summaries.finished(turn) } else { summaries.failed(turn) }
+                if is_good {
+                    summaries.finished(turn);
+                } else {
+                    summaries.failed(turn);
+                }
             }
             let expected: &[u32] = if is_good { &[1, 4, 7, 11] } else { &[1, 4, 7, 10] };
             assert_eq!(tried, expected, "{is_good}");

@@ -67,7 +67,7 @@ impl Agent {
                 }
             }
             Relief::Digest => changes.extend(self.digest(state)),
-            Relief::Halve => changes.extend(self.halve(state)),
+            Relief::Halve => changes.extend(self.lessen(state)),
             Relief::Stop => {
                 let reason = self.thrashing(state);
                 let outcome = state.machine.failed(FailureKind::ContextOverflow, reason);
@@ -99,14 +99,18 @@ impl Agent {
         digest.unwrap_or_default()
     }
 
-    /// Makes the view half as large, without a model.
-    fn halve(&self, state: &mut State) -> Vec<Change> {
+    /// Makes a view that was refused smaller without a model: as its preset does it, or by half.
+    fn lessen(&self, state: &mut State) -> Vec<Change> {
         let preset = &self.services.compaction.preset;
-        let halved = self.around(state, |view, around| {
+        let lessened = self.around(state, |view, around| {
+            let changes = pipeline::run_reactive(view, preset, around);
+            if !changes.is_empty() {
+                return changes;
+            }
             let half = around.tokens(view.chars()) / 2;
             pipeline::shrink(view, preset, around, half)
         });
-        halved.unwrap_or_default()
+        lessened.unwrap_or_default()
     }
 
     fn thrashing(&self, state: &State) -> String {
@@ -188,13 +192,24 @@ impl Agent {
             return;
         }
         if let Some((layer, due)) = self.due(state, Some((trigger, focus.clone()))) {
-            return self.compact(myself, state, Vec::new(), layer, due);
+            let changes = match trigger {
+                CompactionTrigger::Reactive => self.shed(state, due.to),
+                CompactionTrigger::Auto | CompactionTrigger::Manual => Vec::new(),
+            };
+            return self.compact(myself, state, changes, layer, due);
         }
         let end = state.machine.view().next_message();
         let requested = CompactionRequested { trigger, from: end, to: end, focus };
         let failed = compaction_step::failed(&SummaryError::NothingToCover, None);
         let context = self.context(state);
         self.start(myself, state, agent_steps::record(context, vec![requested.into(), failed]));
+    }
+
+    /// Stores the largest results of what a summary leaves in a view that was refused.
+    fn shed(&self, state: &mut State, from: u64) -> Vec<Change> {
+        let preset = &self.services.compaction.preset;
+        let shed = self.around(state, |view, around| pipeline::shed(view, preset, around, from));
+        shed.unwrap_or_default()
     }
 
     /// Has a summary written and waits for it. `changes` are those that the cheap layers made
@@ -222,11 +237,8 @@ impl Agent {
         asked: Option<(CompactionTrigger, Option<String>)>,
     ) -> Option<(Summary, SummaryRequest)> {
         let preset = &self.services.compaction.preset;
-        let due = self.around(state, |view, around| {
-            let (layer, due) = pipeline::summary_due(view, preset, around, asked)?;
-            Some((layer.clone(), due))
-        });
-        due.flatten()
+        self.around(state, |view, around| pipeline::summary_due(view, preset, around, asked))
+            .flatten()
     }
 
     /// Who writes the summary, and from what: the agent's own model reads its warm prefix, unless

@@ -141,7 +141,7 @@ impl<'a> Writing<'a> {
     /// The messages as text, in parts that fit the summariser's window, each with the summary of
     /// those before. Where a part is too long all are made smaller.
     async fn in_parts(&mut self, due: &SummaryRequest) -> Result<String, SummaryError> {
-        let head = self.service.model.head(&self.service.spec, "", &[]);
+        let head = self.service.model.head(&self.service.spec, &due.system, &[]);
         let instruction = due.instruction.chars().count();
         // A later part is sent with the summary of those before.
         let mut part = self.room(2 * self.output(due)).saturating_sub(instruction);

@@ -9,17 +9,22 @@ pub mod writer;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::material::Material;
+pub use self::material::{Material, Reading};
 use self::pace::share;
 pub use self::pace::{OnRefill, Pace, Urgency};
 pub use self::quote::Quote;
 use super::Surroundings;
+use super::limit::Limit;
+use super::template::fill;
 use crate::context::view::{Version, View};
 use crate::context::{CompactionTrigger, Edit, range};
-use crate::message::Message;
+use crate::message::{Block, Json, Message, Role};
 
 /// The layer name under which summaries are recorded.
 pub const NAME: &str = "summary";
+
+/// Where the text of a summary holds the active request, word for word.
+const REQUEST_PLACE: &str = "{request}";
 
 /// The `summary_text` of a preset that quotes its summaries: nothing in them is taken for an order.
 pub const RECORD_TEXT: &str = "[Conversation compressed. Transcript: {path}]\n\n\
@@ -30,18 +35,21 @@ pub const RECORD_TEXT: &str = "[Conversation compressed. Transcript: {path}]\n\n
 /// Replaces the view by a summary that a model writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The summary is due when the view has more estimated tokens than this.
-    pub threshold: u64,
-    /// How many characters of the serialised messages the summariser reads.
-    pub summary_input_chars: usize,
+    /// The summary is due when the view is over it.
+    pub limit: Limit,
+    /// How much of the messages as text the summariser reads.
+    pub reading: Reading,
+    /// The summariser's system prompt, where it does not read what the agent's own requests hold.
+    pub summary_system: String,
     /// The most tokens of the summary.
     pub summary_max_tokens: u64,
     /// What the summariser is told.
     pub summary_prompt: String,
     /// What is added when somebody said what to preserve; `{focus}` is that.
     pub summary_focus: String,
-    /// The user message that stands in the place of the range; `{path}` is the transcript and
-    /// `{summary}` the summary.
+    /// The user message that stands in the place of the range: `{path}` is the transcript,
+    /// `{summary}` the summary, `{request}` the active request. Without a place for it the summary
+    /// stands at the end.
     pub summary_text: String,
     /// What the assistant says to it; empty: nothing.
     pub summary_reply: String,
@@ -50,8 +58,15 @@ pub struct Summary {
     /// How the summary is quoted in the message.
     pub summary_quote: Quote,
     /// When summaries are written, and when no more.
-    #[serde(flatten)]
     pub pace: Pace,
+}
+
+/// A range that a summary replaces, and how far the summariser reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Covered {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) reads_to: u64,
 }
 
 /// What a summariser reads.
@@ -90,12 +105,14 @@ pub struct SummaryRequest {
     pub max_tokens: u64,
     /// What the summariser reads.
     pub input: SummaryInput,
+    /// The system prompt of a summariser that reads the messages as text.
+    pub system: String,
     /// What the summariser is told.
     pub instruction: String,
     /// The messages that it is about.
     pub material: Material,
-    /// How many characters of them as text are read.
-    pub input_chars: usize,
+    /// How much of them as text is read.
+    pub reading: Reading,
     /// How the summary will be quoted: what is data must not hold old orders.
     pub quote: Quote,
 }
@@ -106,9 +123,9 @@ impl SummaryRequest {
     #[must_use]
     pub fn parts(&self, part: usize) -> Vec<String> {
         match self.quote {
-            Quote::Bare => self.material.texts(self.input_chars, part),
+            Quote::Bare => self.material.texts(&self.reading, part),
             Quote::Json | Quote::Lines => {
-                self.material.without_control().texts(self.input_chars, part)
+                self.material.without_control().texts(&self.reading, part)
             }
         }
     }
@@ -133,7 +150,11 @@ impl Summary {
     /// How soon a summary is wanted that nobody asked for; `None`: not at all.
     #[must_use]
     pub fn pressure(&self, view: &View, around: &Surroundings<'_>) -> Option<Urgency> {
-        if self.size(view, around) > self.limit(around) {
+        let is_full = match self.pace.trigger {
+            Some(trigger) => around.tokens(view.chars()) > share(trigger, around.window.room()),
+            None => self.limit.is_over(view, around),
+        };
+        if is_full {
             return Some(Urgency::Now);
         }
         let soft = self.pace.soft_trigger.map(|soft| share(soft, around.window.room()));
@@ -164,59 +185,80 @@ impl Summary {
             CompactionTrigger::Manual | CompactionTrigger::Reactive => (0, 1),
         };
         let to = range::before_tail(view, to, tail).unwrap_or(to);
-        let covers_chars: usize = view.covered(from, to).map(|slot| slot.entry.chars).sum();
-        if covers_chars <= least_gain {
-            return None;
-        }
+        let covered = Covered { from, to, reads_to: to };
+        let request = self.request(view, around, trigger, focus, covered);
+        let request = SummaryRequest { urgency, least_gain, ..request };
+        (request.covers_chars > least_gain).then_some(request)
+    }
+
+    /// The request for a summary of a range that somebody waits for.
+    #[must_use]
+    pub(super) fn request(
+        &self,
+        view: &View,
+        around: &Surroundings<'_>,
+        trigger: CompactionTrigger,
+        focus: Option<String>,
+        covered: Covered,
+    ) -> SummaryRequest {
+        let Covered { from, to, reads_to } = covered;
         let mut instruction = self.summary_prompt.clone();
         if let Some(focus) = &focus {
-            instruction.push_str(&self.summary_focus.replace("{focus}", focus));
+            instruction.push_str(&fill(&self.summary_focus, &[("focus", focus)]));
         }
         let room = around.window.room().max(1);
-        Some(SummaryRequest {
+        SummaryRequest {
             trigger,
             from,
             to,
             version: view.version_of(from, to),
             focus,
-            urgency,
+            urgency: Urgency::Now,
             fullness: around.tokens(view.chars()).saturating_mul(1_000) / room,
-            covers_chars,
-            least_gain,
+            covers_chars: range::chars(view, from, to),
+            least_gain: 1,
             max_tokens: self.summary_max_tokens,
             input: self.summary_input,
+            system: self.summary_system.clone(),
             instruction,
-            material: Material::of(view, from, to),
-            input_chars: self.summary_input_chars,
+            material: Material::of(view, from, reads_to),
+            reading: self.reading.clone(),
             quote: self.summary_quote,
-        })
+        }
     }
 
     /// The edit that puts a summary in the place of the range it covers. `path` is the transcript.
     #[must_use]
     pub fn edit(&self, view: &View, from: u64, to: u64, path: &str, summary: &str) -> Edit {
-        // The summary is put in last: what it says is never taken for a place to fill in.
         let quoted = self.summary_quote.of(summary);
-        let opening = self.summary_text.replace("{path}", path).replace("{summary}", &quoted);
-        let mut with = vec![Message::user(opening)];
-        if !self.summary_reply.is_empty() {
-            with.push(Message::assistant(self.summary_reply.as_str()));
+        let values = [("path", path), ("summary", quoted.as_str())];
+        let mut template = self.summary_text.clone();
+        if !template.contains("{summary}") {
+            template.push_str("\n\n{summary}");
         }
-        range::replacement(view, from, to, with)
+        let Some((before, after)) = template.split_once(REQUEST_PLACE) else {
+            let mut with = vec![Message::user(fill(&template, &values))];
+            if !self.summary_reply.is_empty() {
+                with.push(Message::assistant(self.summary_reply.as_str()));
+            }
+            return range::replacement(view, from, to, with);
+        };
+        // The request stands in blocks of its own, so that its bytes are what they were.
+        let text = |part: &str| Block::Text(fill(part.trim(), &values));
+        let request = range::request(view).map(|request| request.content);
+        let parts = [vec![text(before)], request.unwrap_or_default(), vec![text(after)]];
+        let is_blank = |block: &Block| matches!(block, Block::Text(text) if text.is_empty());
+        let content = parts.into_iter().flatten().filter(|block| !is_blank(block)).collect();
+        let with = vec![Json::encode(&Message { role: Role::User, content })];
+        Edit::Replace { from, to, with }
     }
 
     /// The size in tokens above which a summary is due.
     #[must_use]
     pub fn limit(&self, around: &Surroundings<'_>) -> u64 {
-        let room = around.window.room();
-        self.pace.trigger.map_or(self.threshold, |trigger| share(trigger, room))
-    }
-
-    /// The size that is held against the limit: a threshold in tokens counts as documented.
-    fn size(&self, view: &View, around: &Surroundings<'_>) -> u64 {
         match self.pace.trigger {
-            Some(_) => around.tokens(view.chars()),
-            None => view.tokens(),
+            Some(trigger) => share(trigger, around.window.room()),
+            None => self.limit.tokens(around),
         }
     }
 
@@ -263,12 +305,9 @@ mod tests {
     }
 
     fn layer(pace: Pace) -> Summary {
-        let layers = Preset::three_layer().layers.into_iter();
-        let mut summaries = layers.filter_map(|layer| match layer {
-            Layer::Summary(summary) => Some(summary),
-            Layer::Micro(_) => None,
-        });
-        Summary { pace, summary_max_tokens: 500, ..summaries.next().expect("it summarises") }
+        let preset = Preset::three_layer();
+        let summary = preset.layers.iter().find_map(Layer::summary).expect("it summarises");
+        Summary { pace, summary_max_tokens: 500, ..summary.clone() }
     }
 
     /// So many exchanges of about a thousand characters each.
@@ -303,7 +342,7 @@ mod tests {
             assert_eq!(wanted, expected, "{size}");
         }
         // Without marks the threshold counts, and nothing is written ahead.
-        let plain = Summary { threshold: 5_000, ..layer(Pace::default()) };
+        let plain = Summary { limit: Limit::Tokens { threshold: 5_000 }, ..layer(Pace::default()) };
         assert_eq!(plain.pressure(&view(19), &around()), None);
         assert_eq!(plain.pressure(&view(49), &around()), Some(Urgency::Now));
     }
@@ -319,7 +358,8 @@ mod tests {
             view.slots().filter(|slot| slot.from >= due.to).map(|slot| slot.entry.chars).sum();
         // Half of the target, less the summary.
         assert!((4_500..6_000).contains(&left), "{left}");
-        assert_eq!(due.covers_chars, view.chars() - left);
+        let request = view.request().expect("one").chars;
+        assert_eq!(due.covers_chars, view.chars() - left - request, "the request stays");
         assert_eq!(due.least_gain, 3_200, "a tenth of the limit");
         assert_eq!(due.fullness, view.tokens() / 10);
         // Who asks for it wants all of it.

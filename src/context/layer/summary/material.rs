@@ -5,6 +5,10 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
+use crate::context::layer::template::fill;
+use crate::context::sent;
 use crate::context::shorten::{self, LEAST_CHARS};
 use crate::context::view::{Slot, Standing, View};
 use crate::message::{Block, Json, Message, Role};
@@ -19,6 +23,18 @@ const CONTROL_TOOLS: [&str; 2] = ["compact", "snip"];
 /// The messages that a summary covers, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Material(Vec<Line>);
+
+/// How much of the messages as text a summariser reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The most characters. Of more the middle is left out.
+    pub summary_input_chars: usize,
+    /// How many of these go to the beginning, which holds the goal, but at most a third; the rest
+    /// goes to the newest messages.
+    pub summary_head_chars: usize,
+    /// What stands in the place of the middle; `{n}` is the number of messages.
+    pub summary_cut: String,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
@@ -52,32 +68,41 @@ impl Material {
     /// it was sent, so that it is read from the cache.
     #[must_use]
     pub fn conversation(&self, instruction: &str) -> Vec<Json> {
-        let mut messages: Vec<_> = self.0.iter().map(|line| line.json.clone()).collect();
-        let joined = messages.last().and_then(|last| {
-            let mut last = last.decode::<Message>().ok().filter(|last| last.role == Role::User)?;
-            last.content.push(Block::Text(instruction.to_owned()));
-            Some(Json::encode(&last))
-        });
-        match (joined, messages.last_mut()) {
-            (Some(joined), Some(last)) => *last = joined,
-            _ => messages.push(Json::encode(&Message::user(instruction))),
+        let side_by_side = |a: &Line, b: &Line| (a.role, b.role) == (Role::User, Role::User);
+        let mut said: Vec<Vec<&Json>> = self
+            .0
+            .chunk_by(side_by_side)
+            .map(|l| l.iter().map(|line| &line.json).collect())
+            .collect();
+        let instruction = Json::encode(&Message::user(instruction));
+        match said.last_mut() {
+            Some(last) if self.0.last().is_some_and(|line| line.role == Role::User) => {
+                last.push(&instruction);
+            }
+            _ => said.push(vec![&instruction]),
         }
-        messages
+        let message = |said: Vec<&Json>| match said.as_slice() {
+            [one] => (*one).clone(),
+            several => sent::joined(several.iter().copied()),
+        };
+        said.into_iter().map(message).collect()
     }
 
-    /// The messages as text, one a line, in parts of at most `part` characters. Of more than
-    /// `limit` characters the middle is left out: a third goes to the beginning, which holds the
-    /// goal, the rest to the newest messages.
+    /// The messages as text, one a line, in parts of at most `part` characters, cut where they are
+    /// more than is read.
     #[must_use]
-    pub fn texts(&self, limit: usize, part: usize) -> Vec<String> {
+    pub fn texts(&self, reading: &Reading, part: usize) -> Vec<String> {
         let part = part.max(LEAST_CHARS);
-        let limit = limit.min(part.saturating_mul(MOST_PARTS));
+        let limit = reading.summary_input_chars.min(part.saturating_mul(MOST_PARTS));
         let most = (part / 2).min(limit / 3).max(LEAST_CHARS);
         let lines: Vec<_> = self.0.iter().map(|line| cut(line, most)).collect();
         let total: usize = lines.iter().map(|line| line.chars + 1).sum();
-        let gap = if total > limit { middle(&lines, limit) } else { lines.len()..lines.len() };
-        let marker =
-            (!gap.is_empty()).then(|| format!("... {} messages left out ...\n", gap.len()));
+        let gap = match total > limit {
+            true => middle(&lines, limit, reading.summary_head_chars.min(limit / 3)),
+            false => lines.len()..lines.len(),
+        };
+        let n = gap.len().to_string();
+        let marker = (!gap.is_empty()).then(|| fill(&reading.summary_cut, &[("n", &n)]));
         let text = |line: &Line| format!("{}\n", line.json.as_str());
         let (head, tail) = (lines[..gap.start].iter(), lines[gap.end..].iter());
         let pieces = head.map(text).chain(marker).chain(tail.map(text));
@@ -129,25 +154,35 @@ impl Material {
             let largest = (0..self.0.len()).max_by_key(|at| self.0[*at].chars);
             let Some(largest) = largest else { break };
             let dominates = self.0[largest].chars * 2 > total;
-            // The first message and the newest exchange are worth most.
-            if !dominates && self.0.len() > 3 {
-                self.0.drain(1..3);
+            // What stands first and the newest exchange are worth most.
+            let oldest = self.oldest_exchange();
+            if let Some(oldest) = oldest.clone().filter(|_| !dominates) {
+                self.0.drain(oldest);
                 continue;
             }
             let line = &self.0[largest];
             // What stands for the part that is cut takes some characters too.
             let most = line.chars.saturating_sub(total - goal + LEAST_CHARS).max(line.chars / 4);
             let shorter = cut(line, most.max(LEAST_CHARS));
-            if shorter.chars >= line.chars {
-                if self.0.len() <= 3 {
-                    break;
-                }
-                self.0.drain(1..3);
-                continue;
+            if shorter.chars < line.chars {
+                self.0[largest] = shorter;
+            } else if let Some(oldest) = oldest {
+                self.0.drain(oldest);
+            } else {
+                break;
             }
-            self.0[largest] = shorter;
         }
         self.chars() < before
+    }
+
+    /// The first that the assistant says and what answers it, where it has said something since.
+    fn oldest_exchange(&self) -> Option<Range<usize>> {
+        let speaks = |at: &usize| {
+            let before = at.checked_sub(1).map(|before| self.0[before].role);
+            self.0[*at].role == Role::Assistant && before != Some(Role::Assistant)
+        };
+        let mut begins = (0..self.0.len()).filter(speaks);
+        Some(begins.next()?..begins.next()?)
     }
 }
 
@@ -158,8 +193,9 @@ impl Line {
     }
 }
 
-/// The messages that are left out when there is room for `limit` characters only.
-fn middle(lines: &[Line], limit: usize) -> Range<usize> {
+/// The messages that are left out when there is room for `limit` characters only, so many of them
+/// for the first messages.
+fn middle(lines: &[Line], limit: usize, for_head: usize) -> Range<usize> {
     let take = |lines: &mut dyn Iterator<Item = &Line>, room: usize| {
         let mut left = room;
         let fitting = lines.take_while(|line| {
@@ -169,8 +205,8 @@ fn middle(lines: &[Line], limit: usize) -> Range<usize> {
         });
         fitting.count()
     };
-    let head = take(&mut lines.iter(), limit / 3);
-    let tail = take(&mut lines[head..].iter().rev(), limit - limit / 3);
+    let head = take(&mut lines.iter(), for_head);
+    let tail = take(&mut lines[head..].iter().rev(), limit - for_head);
     head..lines.len() - tail
 }
 
@@ -206,6 +242,11 @@ fn cut(line: &Line, most: usize) -> Line {
 mod tests {
     use super::*;
     use crate::message::{ResultContent, ToolCall, ToolResult};
+
+    fn reading(summary_input_chars: usize) -> Reading {
+        let summary_cut = "... {n} messages left out ...\n".to_owned();
+        Reading { summary_input_chars, summary_head_chars: usize::MAX, summary_cut }
+    }
 
     fn call(id: &str, tool: &str) -> Block {
         let input = Json::encode(&serde_json::json!({ "path": "src/a.rs" }));
@@ -268,7 +309,7 @@ mod tests {
     #[test]
     fn a_long_text_loses_its_middle_between_messages() {
         let material = conversation(&[1_000; 60]);
-        let texts = material.texts(12_000, 100_000);
+        let texts = material.texts(&reading(12_000), 100_000);
         let [text] = texts.as_slice() else { panic!("one part") };
         assert!(text.chars().count() < 12_100, "{}", text.chars().count());
         assert!(text.contains("the goal") && text.contains("59:x"), "{text}");
@@ -276,19 +317,22 @@ mod tests {
         let lines = text.lines().filter(|line| !line.starts_with("... "));
         assert!(lines.clone().all(|line| Message::read(line).is_ok()), "no cut amid the JSON");
         assert!(lines.count() > 8);
-        assert_eq!(conversation(&[1_000; 3]).texts(80_000, 100_000)[0].lines().count(), 7);
+        assert_eq!(
+            conversation(&[1_000; 3]).texts(&reading(80_000), 100_000)[0].lines().count(),
+            7
+        );
     }
 
     #[test]
     fn a_conversation_longer_than_the_window_is_read_in_parts() {
         let material = conversation(&[1_000; 40]);
-        let texts = material.texts(usize::MAX, 10_000);
+        let texts = material.texts(&reading(usize::MAX), 10_000);
         assert!(texts.len() > 3 && texts.len() <= MOST_PARTS, "{}", texts.len());
         assert!(texts.iter().all(|text| text.chars().count() <= 10_000));
         assert!(texts[0].contains("the goal") && texts[texts.len() - 1].contains("39:x"));
         assert!(texts.iter().flat_map(|text| text.lines()).all(|line| Message::read(line).is_ok()));
         // However long it is, the number of calls is bounded, and both ends are read.
-        let texts = conversation(&[1_000; 2_000]).texts(usize::MAX, 10_000);
+        let texts = conversation(&[1_000; 2_000]).texts(&reading(usize::MAX), 10_000);
         assert!(texts.len() <= MOST_PARTS + 1);
         assert!(texts[0].contains("the goal") && texts[texts.len() - 1].contains("1999:x"));
     }
@@ -296,7 +340,7 @@ mod tests {
     #[test]
     fn one_giant_message_is_cut_and_stays_a_message() {
         let material = conversation(&[10, 500_000, 10]);
-        let texts = material.texts(usize::MAX, 9_000);
+        let texts = material.texts(&reading(usize::MAX), 9_000);
         assert_eq!(texts.len(), 1);
         assert!(texts[0].contains("characters left out ...]") && texts[0].contains("2:x"));
         assert!(texts[0].lines().all(|line| Message::read(line).is_ok()));
@@ -365,7 +409,8 @@ mod tests {
         exchange(&mut view, vec![call("3", "compact")], vec![answer("3", "Compressing...")]);
         view.push(Json::encode(&Message::assistant("Well, "))).expect("a message");
         view.push_prompt_to_go_on(Json::encode(&Message::user("Continue."))).expect("a message");
-        let text = Material::of(&view, 0, 7).without_control().texts(80_000, 80_000).concat();
+        let text =
+            Material::of(&view, 0, 7).without_control().texts(&reading(80_000), 80_000).concat();
         assert!(!text.contains("Compressing") && !text.contains("\"compact\""), "{text}");
         assert!(!text.contains("Continue."));
         assert!(text.contains("a compact list") && text.contains("the goal"), "{text}");
