@@ -13,12 +13,15 @@ use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, ToolR
 use callsheet::model::{ErrorClass, Request};
 use callsheet::policy::BreakerState;
 use callsheet::turn_machine::Machine;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::faults::{
     Act, Ended, Fake, FakeTool, Rig, Setup, failure, gate, id, open, records, unsendable, until,
     until_recorded,
 };
+use crate::support::answer::Answer;
+use crate::support::asked::{Asked, Wire};
+use crate::support::provider::Provider;
 
 const PROMPT: &str = "Find \"every\" error\nand list it.";
 
@@ -471,6 +474,68 @@ async fn the_summary_rides_on_the_prefix_that_was_sent_last() {
     let last = summary.messages().pop().expect("a message");
     assert!(last.text().starts_with("Summarize this conversation"), "{last:?}");
     assert_eq!(unsendable(&summary.messages()), None);
+}
+
+/// A body without the marks that say where a cached prefix ends.
+fn unmarked(asked: &Asked) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.remove("cache_control");
+                fields.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    let mut body = asked.json();
+    strip(&mut body);
+    body
+}
+
+#[tokio::test]
+async fn on_both_wires_the_summary_has_the_head_and_the_messages_of_the_last_request() {
+    for wire in Wire::BOTH {
+        let provider = Provider::start(|asked: &Asked| {
+            let messages = asked.messages();
+            match messages.last().is_some_and(|m| m.text().starts_with("Summarize")) {
+                true => Answer::text("so far so good"),
+                false if asked.count <= 8 => Answer::tool("dump", json!({ "size": 2_500 })),
+                false => Answer::text("done"),
+            }
+        })
+        .await;
+        let kind = if wire == Wire::Anthropic { "anthropic" } else { "openai" };
+        let at = format!(
+            "[providers.main]\nkind = \"{kind}\"\nbase_url = \"{}\"\n\
+             api_key = {{ env = \"TEST_KEY\" }}\n[models.main]\nprovider = \"main\"\nmodel = \"m\"",
+            provider.url_for(wire)
+        );
+        let text = graph("trigger = 0.8\nsummary_input = \"same_prefix\"");
+        let ended =
+            Setup::new().tool(&FakeTool::dump()).run(&text.replace("[models.main]", &at)).await;
+        assert_eq!(ended.output("work"), "done");
+        let bodies: Vec<_> = provider.requests().iter().map(unmarked).collect();
+        let is_summary = |body: &Value| body.to_string().contains("Summarize this conversation");
+        let at = bodies.iter().position(is_summary).expect("a summary");
+        let (before, summary) = (&bodies[at - 1], &bodies[at]);
+        for part in ["model", "system", "tools"] {
+            assert_eq!(before[part], summary[part], "{wire:?} {part}");
+        }
+        let messages = |body: &Value| body["messages"].as_array().expect("messages").clone();
+        let (before, mut summary) = (messages(before), messages(summary));
+        match wire {
+            // Results and instruction are blocks of one message.
+            Wire::Anthropic => {
+                let last = summary.last_mut().expect("a message");
+                let blocks = last["content"].as_array_mut().expect("blocks");
+                assert_eq!(blocks.pop().expect("a block")["type"], "text");
+            }
+            // Results are messages of their own there.
+            Wire::OpenAi => assert_eq!(summary.pop().expect("a message")["role"], "user"),
+        }
+        assert_eq!(before, summary, "{wire:?}");
+    }
 }
 
 #[tokio::test]
