@@ -17,6 +17,7 @@ mod gateway;
 mod graph;
 mod presets;
 mod recall;
+mod relief;
 mod supervision;
 mod support;
 mod survey_script;

@@ -1,14 +1,15 @@
 //! The guard: makes a view fit its window without a model, whatever it holds.
 //!
-//! Pure. It runs only when a request would not fit: first it takes long tool results out, those
-//! that the model has read before those that it has not, then it replaces the older part of the
-//! conversation by a list of what was done. Each marker names the transcript, which has it all.
+//! Pure. It runs only when a request would not fit, rung by rung: first it takes long tool results
+//! out, those that the model has read before those that it has not; then it replaces the older part
+//! of the conversation by a list of what was done; then it cuts the texts of what was not read; and
+//! at last that joins the list too. Each marker names the transcript, which has it all. What was
+//! asked of the agent is never touched.
 
 use super::layer::Surroundings;
 use super::view::View;
-use super::{ClearedResult, ContextEdited, Edit};
-use super::{range, record};
-use crate::message::{Message, ResultContent};
+use super::{ClearedResult, ContextEdited, Edit, range, record, shorten};
+use crate::message::{Json, Message, ResultContent};
 
 /// The layer name under which the guard's edits are recorded.
 pub const GUARD_LAYER: &str = "guard";
@@ -31,7 +32,17 @@ pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<
     let spill = spill(view, target, around.transcript);
     apply(view, spill, &mut edits);
     if view.chars() > room {
-        let digest = digest(view, target / 4);
+        let read = range::consumed(view);
+        let digest = read.map(|read| digest(view, read, target / 4));
+        apply(view, digest, &mut edits);
+    }
+    if view.chars() > room {
+        let cut = cut_unread(view, target, around.transcript);
+        apply(view, cut, &mut edits);
+    }
+    if view.chars() > room {
+        let whole = (0, view.next_message());
+        let digest = Some(digest(view, whole, target / 4));
         apply(view, digest, &mut edits);
     }
     edits
@@ -78,10 +89,29 @@ fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
     (!results.is_empty()).then_some(Edit::ClearResults { results })
 }
 
-/// Replaces what the model has read by a record of it.
-fn digest(view: &View, most_chars: usize) -> Option<Edit> {
-    let (from, to) = range::consumed(view)?;
-    Some(Edit::Record(record::digest(view, from, to, most_chars)))
+/// Cuts the long texts of the calls and results that the model has not read yet.
+fn cut_unread(view: &View, target: usize, transcript: &str) -> Option<Edit> {
+    let unread = range::consumed(view).map_or(0, |(_, to)| to);
+    // What an edit put before the unread exchange stands for no messages of its own there.
+    let slots = view.slots().skip_while(|slot| slot.to <= unread);
+    let slots: Vec<_> = slots.filter(|slot| !slot.entry.is_request).collect();
+    let chars: usize = slots.iter().map(|slot| slot.entry.chars).sum();
+    let room = target.saturating_sub(view.chars() - chars);
+    let place = format!("; the whole stands in {transcript}");
+    let shorter = slots.iter().map(|slot| {
+        let mut message = slot.entry.json.decode::<Message>().ok()?;
+        let most = room as u128 * slot.entry.chars as u128 / chars as u128;
+        shorten::message(&mut message, usize::try_from(most).ok()?, &place);
+        Some(Json::encode(&message))
+    });
+    let with = shorter.collect::<Option<Vec<_>>>()?;
+    let (first, last) = (slots.first()?, slots.last()?);
+    Some(Edit::Replace { from: first.from, to: last.to, with })
+}
+
+/// Replaces a range by a record of it.
+fn digest(view: &View, (from, to): (u64, u64), most_chars: usize) -> Edit {
+    Edit::Record(record::digest(view, from, to, most_chars))
 }
 
 #[cfg(test)]
@@ -139,6 +169,41 @@ mod tests {
         let mut view = view(1, 500_000);
         fit(&mut view, 1_000);
         assert!(view.chars() <= 3_000, "{}", view.chars());
+    }
+
+    /// An exchange of so many calls, each with so long an input and so long a result.
+    fn push_wide(view: &mut View, calls: usize, input: usize, result: usize) {
+        let id = |n: usize| format!("w{n}");
+        let block = |n: usize| {
+            let input = Json::encode(&serde_json::json!({ "content": "i".repeat(input) }));
+            Block::ToolUse(ToolCall { id: id(n), name: "write_file".to_owned(), input })
+        };
+        let content = (0..calls).map(block).collect();
+        view.push(Json::encode(&Message { role: Role::Assistant, content })).expect("a message");
+        let block = |n: usize| {
+            let content = ResultContent::Text("r".repeat(result));
+            Block::ToolResult(ToolResult { tool_use_id: id(n), content, is_error: false })
+        };
+        let content = (0..calls).map(block).collect();
+        view.push(Json::encode(&Message { role: Role::User, content })).expect("a message");
+    }
+
+    #[test]
+    fn every_rung_hands_over_to_the_next_until_it_fits() {
+        // An input that was not read, more results than previews have room for, and both.
+        for (calls, input, result) in [(1, 400_000, 10), (40, 10, 9_000), (120, 10, 600)] {
+            let mut view = view(20, 1_000);
+            push_wide(&mut view, calls, input, result);
+            let edits = fit(&mut view, 6_000);
+            assert!(view.chars() <= 18_000, "{calls}: {}", view.chars());
+            assert!(edits.iter().all(|edit| edit.after_tokens < edit.before_tokens));
+            let messages: Vec<Message> =
+                view.slots().map(|slot| slot.entry.json.decode().expect("one")).collect();
+            assert!(messages.iter().any(|message| message.text() == "the goal"), "{messages:?}");
+            assert_sendable(&view);
+            // Once it fits, nothing is left to do.
+            assert!(fit(&mut view, 6_000).is_empty());
+        }
     }
 
     #[test]
