@@ -33,7 +33,7 @@ pub struct CompactionSpec {
 }
 
 /// The keys of `[compaction]` that are no constants of a preset.
-const OWN_KEYS: [&str; 8] = [
+const OWN_KEYS: [&str; 10] = [
     "preset",
     "model",
     "max_concurrency",
@@ -42,6 +42,8 @@ const OWN_KEYS: [&str; 8] = [
     "unchanged_stub",
     "recovery",
     "hooks",
+    "pin",
+    "prompt_file",
 ];
 
 /// Keys that mean the same constant: the documented one and the one it stands for.

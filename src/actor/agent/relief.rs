@@ -83,8 +83,8 @@ impl Agent {
     }
 
     fn relief(&self, state: &mut State, is_written: bool) -> Relief {
-        let layer = pipeline::summary(&self.services.compaction.preset);
-        let wanted = self.around(state, |view, around| layer?.pressure(view, around));
+        let preset = &self.services.compaction.preset;
+        let wanted = self.around(state, |view, around| pipeline::pressure(view, preset, around));
         state.machine.relief(wanted.flatten(), is_written)
     }
 
@@ -268,7 +268,7 @@ fn is_cheaper_warm(
     let tokens = |chars: usize| (chars / CHARS_PER_TOKEN) as u64;
     let size = CallSize {
         prefix: tokens(head + due.material.chars()),
-        instruction: tokens(due.instruction.len()),
+        instruction: tokens(due.told().len()),
         output: due.max_tokens,
     };
     own_is_cheaper(own.spec.price.as_ref(), other.spec.price.as_ref(), &size)
