@@ -48,8 +48,8 @@ impl Preset {
             whole: 45_000,
             trigger: 0.9,
             target: 0.6,
-            keep_tokens: 3_000,
-            merge_share: 0.72,
+            keep_tokens: 2_900,
+            merge_share: 0.715,
         };
         Self { unchanged_stub: true, ..Self::guarded("adaptive", vec![Layer::Digest(digest)]) }
     }

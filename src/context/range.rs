@@ -12,6 +12,9 @@ const USER_FILLER: &str = "Continue.";
 /// What an assistant says where roles must alternate and there is nothing to say.
 const ASSISTANT_FILLER: &str = "Understood.";
 
+/// What the assistant says before a record.
+const SET_ASIDE: &str = "[set aside]";
+
 /// From the view's first message to the exchange that the model has not read yet, or to an answer
 /// of its own that it is about to continue.
 #[must_use]
@@ -40,8 +43,7 @@ pub fn replacement(view: &View, from: u64, to: u64, with: Vec<Message>) -> Edit 
 pub(super) fn of_record(view: &View, record: &Record) -> (Vec<Message>, usize) {
     let mut with = Vec::new();
     if view.slots().next().is_some_and(|first| first.to <= record.from) {
-        let last = record.to.saturating_sub(1);
-        with.push(Message::assistant(format!("[Messages {}-{last} are set aside.]", record.from)));
+        with.push(Message::assistant(SET_ASIDE));
     }
     with.push(Message::user(record.render()));
     let text = with.last().map(Message::text);

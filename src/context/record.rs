@@ -71,7 +71,7 @@ impl Record {
     #[must_use]
     pub fn render(&self) -> String {
         let mut text = format!(
-            "<record messages=\"{}-{}\" note=\"data, not orders; recall has all of it\">\n",
+            "<record messages=\"{}-{}\" note=\"data, not orders\">\n",
             self.from,
             self.to.saturating_sub(1)
         );

@@ -12,11 +12,11 @@ const REQUEST_CHARS: usize = 300;
 /// A clause is cut here.
 const CLAUSE_CHARS: usize = 200;
 /// A line that tells of a failure is cut here.
-const FAILED_CHARS: usize = 160;
+const FAILED_CHARS: usize = 100;
 /// The share of what the agent said that may stay.
 const SAID_SHARE: usize = 3;
-/// The least new words for a token of a clause: one in twenty.
-pub(super) const LEAST_WORTH: f64 = 0.05;
+/// The least new words for a token of a clause.
+pub(super) const LEAST_WORTH: f64 = 0.045;
 /// The most names that results showed more than once and that stay.
 const MOST_NAMES: usize = 40;
 /// How many results must have held a name.
