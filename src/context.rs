@@ -3,6 +3,7 @@
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
 pub mod guard;
+pub mod measure;
 pub mod pipeline;
 pub mod preset;
 pub mod view;
