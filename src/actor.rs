@@ -16,6 +16,7 @@ pub mod agent;
 pub mod agent_steps;
 pub mod briefing;
 pub mod compactor;
+mod fit;
 pub mod gateway;
 pub mod mail;
 pub mod model_call;

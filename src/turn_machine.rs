@@ -8,14 +8,16 @@ mod calls;
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
 use crate::context::CompactionTrigger;
+use crate::context::measure::{self, Extent, Measure};
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::message::{Block, Json, Message, StopReason, ToolCall, Usage};
+use crate::id::Name;
+use crate::message::{Json, Message, Role, StopReason, Usage, UsageSource};
 use crate::output::Output;
 use crate::turn::{
-    AgentEnded, AgentSpawned, ModelResponded, Outcome, Program, ToolFinished, ToolIntended,
-    ToolStatus,
+    AgentEnded, AgentSpawned, ModelFailed, ModelResponded, Outcome, Program, ToolFinished,
+    ToolIntended, ToolStatus,
 };
 
 /// How often in a row an answer that was cut is continued: enough for an answer of several
@@ -82,6 +84,7 @@ pub struct Machine {
     spawned: AgentSpawned,
     max_turns: u32,
     view: View,
+    measure: Measure,
     phase: Phase,
     turn: u32,
     replies: u32,
@@ -110,6 +113,7 @@ impl Machine {
             spawned,
             max_turns,
             view,
+            measure: Measure::default(),
             phase: Phase::Ready,
             turn: 0,
             replies: 0,
@@ -140,6 +144,33 @@ impl Machine {
     /// The view, for layers: what they change they must record.
     pub fn view_mut(&mut self) -> &mut View {
         &mut self.view
+    }
+
+    /// Says what the next requests begin with: the model's name in the configuration, and the
+    /// estimated tokens of system prompt and tools.
+    pub fn begin_with(&mut self, model: &Name, head_tokens: u64) {
+        self.measure.begin_with(model, head_tokens);
+    }
+
+    /// How the agent's requests are measured.
+    #[must_use]
+    pub fn measure(&self) -> &Measure {
+        &self.measure
+    }
+
+    /// How much the messages of the next request are, by estimate.
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        let mut extent = self.view.extent();
+        extent.held += self.continuation.as_ref().map_or(0, |m| measure::estimate(m.as_str()));
+        extent
+    }
+
+    /// The tokens that the next request is expected to hold: system prompt, tools and messages,
+    /// without the reply.
+    #[must_use]
+    pub fn context_tokens(&self) -> u64 {
+        self.measure.size(self.extent())
     }
 
     /// The current turn, from 1; 0 before the first.
@@ -257,11 +288,15 @@ impl Machine {
                     None => {}
                 }
             }
+            Event::ModelRequested(requested) => {
+                self.measure.begin_with(&requested.model, requested.head_tokens);
+                self.measure.request(self.view.extent());
+            }
             Event::ModelResponded(responded) => self.responded(responded, event)?,
             Event::ModelFailed(failed)
                 if failed.retry_in_ms.is_none() && matches!(self.phase, Phase::Calling) =>
             {
-                self.model_failed(&failed.failure);
+                self.model_failed(failed);
             }
             Event::ToolIntended(intended) => self.intended(intended, event)?,
             Event::ToolFinished(finished) => self.finished(finished, event)?,
@@ -308,7 +343,9 @@ impl Machine {
         pushed.map_err(|error| IllegalEvent { event: event.kind(), reason: error.to_string() })
     }
 
-    fn model_failed(&mut self, failure: &Failure) {
+    fn model_failed(&mut self, failed: &ModelFailed) {
+        let failure = &failed.failure;
+        self.measure.refused(failed.context_tokens, failed.window_tokens);
         // A request that is too long is worth one summary; then it is a failure.
         if failure.kind == FailureKind::ContextOverflow && !self.reacted {
             self.reacted = true;
@@ -325,6 +362,9 @@ impl Machine {
             return Err(illegal("no model call is under way".to_owned()));
         }
         let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
+        if reply.usage_source == UsageSource::Reported {
+            self.measure.report(reply.usage.context());
+        }
         self.usage += reply.usage;
         self.replies += 1;
         self.reacted = false;
@@ -392,11 +432,8 @@ impl Machine {
         self.continuations += 1;
         // After an assistant message only a user message may follow; after none (the reply had no
         // complete block) the history still ends with one.
-        let ends_with_user = self
-            .view
-            .slots()
-            .next_back()
-            .is_none_or(|slot| slot.entry.role == crate::message::Role::User);
+        let last = self.view.slots().next_back();
+        let ends_with_user = last.is_none_or(|slot| slot.entry.role == Role::User);
         if !ends_with_user {
             self.continuation = Some(Json::encode(&Message::user(CONTINUE)));
         }
@@ -405,13 +442,8 @@ impl Machine {
 
     fn intended(&mut self, intended: &ToolIntended, event: &Event) -> Result<(), IllegalEvent> {
         if let Program::Command { .. } = self.spawned.program {
-            let call = ToolCall {
-                id: intended.id.clone(),
-                name: intended.name.clone(),
-                input: intended.input.clone(),
-            };
             self.turn = intended.turn;
-            self.calls = vec![CallState { call, intended: None, result: None }];
+            self.calls = vec![calls::announced(intended)];
             self.phase = Phase::Working;
         }
         let state = self.calls.get_mut(intended.index as usize).ok_or(IllegalEvent {
@@ -442,7 +474,7 @@ impl Machine {
             return Ok(());
         }
         if let Program::Command { .. } = self.spawned.program {
-            self.phase = Phase::Ending(self.command_outcome(finished));
+            self.phase = Phase::Ending(calls::command_outcome(finished));
             return Ok(());
         }
         let calls = std::mem::take(&mut self.calls);
@@ -462,34 +494,14 @@ impl Machine {
             _ => {}
         }
     }
-
-    fn command_outcome(&self, finished: &ToolFinished) -> Outcome {
-        let text = match finished.block.decode::<Block>() {
-            Ok(Block::ToolResult(result)) => result.text(),
-            _ => String::new(),
-        };
-        let output = Output { text, stored: finished.stored.clone() };
-        match finished.status {
-            ToolStatus::Ok => Outcome::Completed { output },
-            ToolStatus::Error | ToolStatus::Unknown => {
-                let message = match (finished.status, finished.exit_code) {
-                    (ToolStatus::Unknown, _) => "the command was interrupted".to_owned(),
-                    (_, Some(code)) => format!("the command ended with exit code {code}"),
-                    (_, None) => output.text.lines().next().unwrap_or("no result").to_owned(),
-                };
-                let failure = Failure::new(FailureKind::CommandFailed, message);
-                Outcome::Failed { failure, partial: Some(output) }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{CallKey, Name};
-    use crate::message::{ResultContent, ToolResult};
-    use crate::turn::{Effect, ModelFailed, ResultSource, TurnStarted};
+    use crate::id::CallKey;
+    use crate::message::{Block, ResultContent, ToolCall, ToolResult};
+    use crate::turn::{Effect, ResultSource, TurnStarted};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");
@@ -509,6 +521,7 @@ mod tests {
             message: Json::encode(&message),
             stop,
             usage: Usage { input: 1, output: 1, ..Usage::default() },
+            usage_source: UsageSource::Reported,
             cost_usd: None,
         };
         machine.apply(&responded.into()).expect("legal");
@@ -643,7 +656,14 @@ mod tests {
         let mut machine = machine();
         let too_long = |turn| {
             let failure = Failure::new(FailureKind::ContextOverflow, "too long");
-            Event::from(ModelFailed { turn, attempt: 1, failure, retry_in_ms: None })
+            Event::from(ModelFailed {
+                turn,
+                attempt: 1,
+                failure,
+                retry_in_ms: None,
+                context_tokens: None,
+                window_tokens: None,
+            })
         };
         machine.apply(&TurnStarted { turn: 1, message: None }.into()).expect("legal");
         machine.apply(&too_long(1)).expect("legal");

@@ -9,6 +9,7 @@ mod examples;
 mod faults;
 mod gateway;
 mod graph;
+mod measure;
 mod supervision;
 mod support;
 mod survey_script;

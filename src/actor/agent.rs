@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::Services;
 use super::agent_steps;
 use super::briefing::{self, Briefing};
+use super::fit;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::step::{StepContext, StepError};
-use crate::context::guard;
+use crate::context::CompactionTrigger;
 use crate::context::pipeline::{self, SummaryRequest};
-use crate::context::{CompactionTrigger, ContextEdited};
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
@@ -27,10 +27,6 @@ use crate::message::Json;
 use crate::model::{Piece, Request};
 use crate::turn::{AgentEnded, Outcome, Program};
 use crate::turn_machine::{Machine, Step};
-
-/// No text that means anything has more characters to a token: what is too large by this measure is
-/// too large by any.
-const MOST_CHARS_PER_TOKEN: usize = 16;
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -191,6 +187,9 @@ impl Agent {
         for record in &records[1..] {
             machine.apply(&record.event)?;
         }
+        if let Some(Talk { briefing, .. }) = &talk {
+            machine.begin_with(&briefing.model.spec.name, briefing.head_tokens);
+        }
         Ok(State {
             machine,
             talk,
@@ -219,6 +218,9 @@ impl Agent {
                     if !matches!(record.event, Event::ContextEdited(_)) {
                         state.machine.apply(&record.event)?;
                     }
+                }
+                if let Some(talk) = &state.talk {
+                    fit::warn_of_doubt(&talk.briefing, &state.machine);
                 }
             }
             Err(StepError::Cancelled) => {}
@@ -313,10 +315,13 @@ impl Agent {
         if self.summary_due(state, None).is_some() && !state.machine.compacted_this_turn() {
             return self.compact(myself, state, None);
         }
+        let Some(briefing) = state.talk.as_ref().map(|talk| talk.briefing.clone()) else {
+            return self.give_up(myself, state, "an agent without a model cannot call one");
+        };
         let preset = &self.services.compaction.preset;
         let mut edits = pipeline::run_cheap_layers(state.machine.view_mut(), preset);
-        edits.extend(self.guard(state));
-        if let Some(reason) = self.too_large(state) {
+        edits.extend(fit::guard(&self.services, &self.id, &briefing, &mut state.machine));
+        if let Some(reason) = fit::too_large(&self.services, &briefing, &state.machine) {
             let outcome = state.machine.failed(FailureKind::ContextOverflow, reason);
             return self.finish(myself, state, outcome);
         }
@@ -324,36 +329,10 @@ impl Agent {
             return self.give_up(myself, state, "an agent without a model cannot call one");
         };
         let context = self.context(state);
-        let effects =
-            state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default();
-        let call = agent_steps::ModelTurn { turn, message, edits, request, tools: effects };
+        let expected_tokens = state.machine.context_tokens();
+        let call =
+            agent_steps::ModelTurn { turn, message, edits, request, briefing, expected_tokens };
         self.start(myself, state, agent_steps::call_model(context, call));
-    }
-
-    /// Makes the view fit the model's window, with room for the head and for the reply.
-    fn guard(&self, state: &mut State) -> Vec<ContextEdited> {
-        let guard = self.services.compaction.preset.guard;
-        let (Some(guard), Some(talk)) = (guard, &state.talk) else { return Vec::new() };
-        let head = (talk.briefing.head.0.len() / guard.chars_per_token) as u64;
-        let spec = &talk.briefing.model.spec;
-        let room = spec.context_window.saturating_sub(spec.max_output_tokens + head);
-        let transcript = self.services.transcript(&self.id);
-        let transcript = transcript.to_string_lossy();
-        guard::make_fit(state.machine.view_mut(), &guard, room, &transcript)
-    }
-
-    /// Why a request cannot fit by any measure, after all that the guard could do: a prompt of many
-    /// megabytes is a failure, not a bill.
-    fn too_large(&self, state: &State) -> Option<String> {
-        self.services.compaction.preset.guard?;
-        let spec = &state.talk.as_ref()?.briefing.model.spec;
-        let least = state.machine.view().chars() / MOST_CHARS_PER_TOKEN;
-        (least as u64 > spec.context_window).then(|| {
-            format!(
-                "the request needs at least {least} tokens, the window of `{}` has {}",
-                spec.name, spec.context_window
-            )
-        })
     }
 
     fn request(&self, state: &mut State, turn: u32, message: Option<&Json>) -> Option<Request> {
@@ -367,7 +346,7 @@ impl Agent {
             turn,
             head: talk.briefing.head.clone(),
             pieces,
-            max_output_tokens: talk.briefing.model.spec.max_output_tokens,
+            max_output_tokens: fit::output_limit(&talk.briefing, &state.machine),
         })
     }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::briefing::Briefing;
 use super::compactor::{self, NoSummary, SummaryError};
 use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepError, finished};
@@ -56,27 +57,35 @@ pub struct ModelTurn {
     pub edits: Vec<ContextEdited>,
     /// The request.
     pub request: Request,
-    /// The tools that were offered.
-    pub tools: Arc<[ToolSpec]>,
+    /// What it was made from: the model, the head and the tools.
+    pub briefing: Arc<Briefing>,
+    /// The tokens that the request is expected to hold.
+    pub expected_tokens: u64,
 }
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
 pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
-    let ModelTurn { turn, message, edits, request, tools } = call;
-    let Some(spec) = &context.spec else { return Ok(Vec::new()) };
-    let service = context.services.models.get(&spec.model).cloned();
-    let Some(service) = service else { return Ok(Vec::new()) };
+    let ModelTurn { turn, message, edits, request, briefing, expected_tokens } = call;
+    let service = &briefing.model;
     let mut before: Vec<Event> = edits.into_iter().map(Event::from).collect();
     before.push(TurnStarted { turn, message }.into());
     let bytes = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
     let (model, messages) = (service.spec.name.clone(), request.pieces.len());
-    before.push(ModelRequested { turn, model: model.clone(), messages, bytes }.into());
+    let head_tokens = briefing.head_tokens;
+    let requested = ModelRequested {
+        turn,
+        model: model.clone(),
+        messages,
+        bytes,
+        head_tokens,
+        expected_tokens,
+    };
+    before.push(requested.into());
     let mut records = context.record(before).await?;
 
     let caller = Caller { task: context.task.clone(), agent: context.agent.clone(), turn };
     let reply =
-        model_call::call(&context.services, &service, request, Some(&caller), &context.cancel)
-            .await;
+        model_call::call(&context.services, service, request, Some(&caller), &context.cancel).await;
     let reply = match reply {
         Ok(reply) => reply,
         Err(CallError::Cancelled) => return Err(StepError::Cancelled),
@@ -86,14 +95,16 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
             return Ok(records);
         }
     };
+    let (usage, usage_source) = reply.usage.or_expected(expected_tokens);
     let calls: Vec<_> = reply.message.tool_calls().cloned().collect();
     let responded = ModelResponded {
         turn,
         model,
         message: Json::encode(&reply.message),
         stop: reply.stop,
-        usage: reply.usage,
-        cost_usd: service.spec.price.map(|price| price.cost(&reply.usage)),
+        usage,
+        usage_source,
+        cost_usd: service.spec.price.map(|price| price.cost(&usage)),
     };
     let mut after: Vec<Event> = vec![responded.into()];
     for (index, call) in (0..).zip(calls) {
@@ -105,7 +116,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
             &call.name,
             call.input.as_str(),
         );
-        let effect = effect_of(&tools, &call.name);
+        let effect = effect_of(&briefing.tools, &call.name);
         let (id, name, input) = (call.id, call.name, call.input);
         after.push(ToolIntended { key, turn, index, id, name, input, effect }.into());
     }

@@ -4,11 +4,12 @@
 //! agent; sharing them keeps one at a few kilobytes, and the head of every request byte-identical.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
 
 use super::{ModelService, Services};
+use crate::context::measure;
 use crate::id::Name;
 use crate::model::Head;
 use crate::spec::AgentSpec;
@@ -25,6 +26,10 @@ pub struct Briefing {
     pub tools: Arc<[ToolSpec]>,
     /// The front of its requests.
     pub head: Head,
+    /// The tokens of that front, by estimate.
+    pub head_tokens: u64,
+    /// The warning that its provider counts far fewer tokens than are sent: once is enough.
+    pub(super) doubt: Once,
 }
 
 /// The briefings of a run, by definition and by whether the agent may delegate where it stands.
@@ -49,7 +54,9 @@ pub fn of(services: &Services, definition: &Name, depth: u32) -> Result<Arc<Brie
     let tools: Arc<[ToolSpec]> = offered_tools(services, spec, delegates).into();
     let known_skills = skills::describe(&services.workspace, &spec.skills);
     let head = model.model.head(&model.spec, &system_prompt(spec, &known_skills), &tools);
-    let briefing = Arc::new(Briefing { spec: spec.clone(), model, tools, head });
+    let head_tokens = measure::estimate(&String::from_utf8_lossy(&head.0));
+    let (spec, doubt) = (spec.clone(), Once::new());
+    let briefing = Arc::new(Briefing { spec, model, tools, head, head_tokens, doubt });
     briefings.insert(key, briefing.clone());
     Ok(briefing)
 }

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::model_call::{self, CallError};
 use super::panic::panic_text;
 use super::{ModelService, Services};
+use crate::context::measure::estimate;
 use crate::context::pipeline::SummaryRequest;
 use crate::context::{CompactionBreaker, CompactionTrigger, Spent};
 use crate::event::Draft;
@@ -300,6 +301,7 @@ async fn write(
     due: SummaryRequest,
 ) -> Result<Summary, NoSummary> {
     let (covers_chars, max_tokens) = (due.covers_chars, due.max_tokens);
+    let expected = estimate(&due.prompt);
     let message = Json::encode(&Message::user(due.prompt));
     let request = Request {
         agent: Name::new(ADDRESS).expect("the compactor's address is a name"),
@@ -318,10 +320,11 @@ async fn write(
             return Err(SummaryError::Model(error.to_string()).into());
         }
     };
+    let (usage, _) = reply.usage.or_expected(expected);
     let spent = Spent {
         model: service.spec.name.clone(),
-        usage: reply.usage,
-        cost_usd: service.spec.price.map(|price| price.cost(&reply.usage)),
+        usage,
+        cost_usd: service.spec.price.map(|price| price.cost(&usage)),
     };
     match usable(&reply, covers_chars, max_tokens) {
         Ok(text) => Ok(Summary { text, spent }),

@@ -4,6 +4,7 @@
 //! that the model has read before those that it has not, then it replaces the older part of the
 //! conversation by a list of what was done. Each marker names the transcript, which has it all.
 
+use super::measure::estimate;
 use super::pipeline::{summarised_range, summary_edit};
 use super::preset::Guard;
 use super::view::View;
@@ -22,24 +23,16 @@ const UNREAD_PREVIEW_CHARS: usize = 1_000;
 /// A line of the digest is cut here: the beginning of a command or a path says what it was.
 const LINE_CHARS: usize = 120;
 
-/// Makes the view fit into `room_chars` characters if it can, and gives what it changed. An edit
-/// reaches for four fifths of the room, so that the next turns fit as well.
-pub fn make_fit(
-    view: &mut View,
-    guard: &Guard,
-    room_tokens: u64,
-    transcript: &str,
-) -> Vec<ContextEdited> {
-    let room = usize::try_from(room_tokens).unwrap_or(usize::MAX);
-    let room = room.saturating_mul(guard.chars_per_token);
+/// Makes the messages shrink to `room` estimated tokens if they can, and gives what it changed.
+pub fn make_fit(view: &mut View, guard: &Guard, room: u64, transcript: &str) -> Vec<ContextEdited> {
     let mut edits = Vec::new();
-    if view.chars() <= room {
+    if view.extent().held <= room {
         return edits;
     }
-    let target = room / 5 * 4;
+    let target = room.saturating_mul(guard.target_percent) / 100;
     let spill = spill(view, target, transcript);
     apply(view, spill, &mut edits);
-    if view.chars() > room {
+    if view.extent().held > room {
         let digest = digest(view, target / 4, transcript);
         apply(view, digest, &mut edits);
     }
@@ -57,8 +50,8 @@ fn apply(view: &mut View, edit: Option<Edit>, edits: &mut Vec<ContextEdited>) {
 }
 
 /// Takes long results out, oldest first and the unread ones last, until the target is met.
-fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
-    let mut excess = view.chars().saturating_sub(target);
+fn spill(view: &View, target: u64, transcript: &str) -> Option<Edit> {
+    let mut excess = view.extent().held.saturating_sub(target);
     let unread = view.slots().next_back().map(|slot| slot.from);
     let mut results = Vec::new();
     for slot in view.slots().filter(|slot| !slot.entry.answers.is_empty()) {
@@ -76,7 +69,7 @@ fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
             } else {
                 format!("[{chars} characters, cleared; they stand in {transcript}]")
             };
-            excess = excess.saturating_sub(chars.saturating_sub(text.chars().count()));
+            excess = excess.saturating_sub(estimate(content).saturating_sub(estimate(&text)));
             let tool_use_id = result.tool_use_id.clone();
             results.push(ClearedResult { message: slot.from, tool_use_id, text });
         }
@@ -85,7 +78,7 @@ fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
 }
 
 /// Replaces what the model has read by a list of what was asked and done.
-fn digest(view: &View, most_chars: usize, transcript: &str) -> Option<Edit> {
+fn digest(view: &View, most_tokens: u64, transcript: &str) -> Option<Edit> {
     let (from, to) = summarised_range(view)?;
     let mut lines = Vec::new();
     for slot in view.slots().filter(|slot| slot.from >= from && slot.to <= to) {
@@ -102,10 +95,11 @@ fn digest(view: &View, most_chars: usize, transcript: &str) -> Option<Edit> {
         }
     }
     // The newest lines are worth most.
-    let mut room = most_chars;
+    let mut room = most_tokens;
     let kept = lines.iter().rev().take_while(|line| {
-        let fits = line.chars().count() < room;
-        room = room.saturating_sub(line.chars().count() + 1);
+        let tokens = estimate(line) + 1;
+        let fits = tokens <= room;
+        room = room.saturating_sub(tokens);
         fits
     });
     let kept = kept.count();
@@ -123,14 +117,14 @@ mod tests {
     use super::*;
     use crate::message::{Json, Role, ToolCall, ToolResult};
 
-    const GUARD: Guard = Guard { chars_per_token: 3 };
+    const GUARD: Guard = Guard { target_percent: 80 };
 
     fn push(view: &mut View, turn: usize, chars: usize) {
         let id = turn.to_string();
         let input = Json::encode(&serde_json::json!({ "path": format!("src/{turn}.rs") }));
         let call = ToolCall { id: id.clone(), name: "read_file".to_owned(), input };
         let calls = Message { role: Role::Assistant, content: vec![Block::ToolUse(call)] };
-        let content = ResultContent::Text("x".repeat(chars));
+        let content = ResultContent::Text("some text ".repeat(chars / 10));
         let result = ToolResult { tool_use_id: id, content, is_error: false };
         let results = Message { role: Role::User, content: vec![Block::ToolResult(result)] };
         view.push(Json::encode(&calls)).expect("a message");
@@ -153,25 +147,25 @@ mod tests {
     #[test]
     fn read_results_go_before_unread_ones() {
         let mut view = view(10, 1_000);
-        let edits = make_fit(&mut view, &GUARD, 3_000, "t.jsonl");
+        let edits = make_fit(&mut view, &GUARD, 1_500, "t.jsonl");
         assert_eq!(edits.len(), 1);
-        assert!(view.chars() <= 9_000);
+        assert!(view.extent().held <= 1_500);
         let last = view.slots().next_back().expect("a message").entry.json.as_str().to_owned();
-        assert!(last.contains(&"x".repeat(1_000)), "the unread result stays whole");
+        assert!(last.contains(&"some text ".repeat(100)), "the unread result stays whole");
     }
 
     #[test]
     fn one_giant_unread_result_is_cut() {
         let mut view = view(1, 500_000);
         make_fit(&mut view, &GUARD, 1_000, "t.jsonl");
-        assert!(view.chars() <= 3_000, "{}", view.chars());
+        assert!(view.extent().held <= 1_000, "{:?}", view.extent());
     }
 
     #[test]
     fn a_long_conversation_of_short_results_becomes_a_digest() {
         let mut view = view(500, 10);
         let edits = make_fit(&mut view, &GUARD, 2_000, "t.jsonl");
-        assert!(view.chars() <= 6_000, "{}", view.chars());
+        assert!(view.extent().held <= 2_000, "{:?}", view.extent());
         assert!(edits.iter().all(|edit| edit.layer == GUARD_LAYER));
         let first: Message = view.slots().next().expect("one").entry.json.decode().expect("one");
         assert!(first.text().contains("called read_file {\"path\":\"src/498.rs\"}"));

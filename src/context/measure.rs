@@ -33,6 +33,9 @@ const MARGIN: f64 = 1.25;
 /// How far it may be off while nothing was counted: newer tokenizers give 1.3 times as much, and
 /// the margin comes on top.
 const UNKNOWN_MARGIN: f64 = 1.6;
+/// The least estimate of a request that tells the ratio: what providers add unseen, some hundreds
+/// of tokens where there are tools, weighs too much in smaller ones.
+const TELLING_TOKENS: u64 = 1_000;
 /// The reports that the ratio is the median of: one that is off does not move it.
 const REPORTS: usize = 3;
 
@@ -85,6 +88,19 @@ pub struct Extent {
     pub held: u64,
     /// What edits took out of them so far.
     pub removed: u64,
+}
+
+impl Extent {
+    /// A message of `before` tokens has `after` tokens now.
+    pub fn change(&mut self, before: u64, after: u64) {
+        self.held = self.held - before + after;
+        self.removed += before.saturating_sub(after);
+    }
+
+    /// Messages of so many tokens are gone.
+    pub fn remove(&mut self, tokens: u64) {
+        self.change(tokens, 0);
+    }
 }
 
 /// A request that was counted.
@@ -172,23 +188,24 @@ impl Measure {
         // After a report in doubt, the next that goes on from it is believed: the context did
         // become smaller, as when a provider drops thinking of earlier turns.
         let bases = [self.last, self.doubted.map(|(report, _)| report)];
-        let mut floors = bases.into_iter().flatten().map(|base| floor(base, extent));
+        let mut floors = bases.into_iter().flatten().map(|base| self.floor(base, extent));
         let goes_on = self.last.is_none() || floors.any(|floor| counted >= floor);
         if counted < LEAST_RATIO * estimated || !goes_on {
             let expected = whole_tokens(self.expected(extent));
             self.doubted = Some((report, Doubt { reported: tokens, expected }));
             return;
         }
-        if self.ratios.len() == REPORTS {
-            self.ratios.remove(0);
+        if extent.held >= TELLING_TOKENS {
+            self.ratios.drain(..(self.ratios.len() + 1).saturating_sub(REPORTS));
+            self.ratios.push(report.tokens / estimated);
         }
-        self.ratios.push(report.tokens / estimated);
         (self.last, self.doubted) = (Some(report), None);
     }
 
-    /// Takes in the window that a refusal named.
-    pub fn refused_at(&mut self, window: u64) {
-        self.told_window = Some(self.told_window.map_or(window, |known| known.min(window)));
+    /// Takes in what a refusal named: the tokens of the request, and those of the window.
+    pub fn refused(&mut self, tokens: Option<u64>, window: Option<u64>) {
+        self.report(tokens.unwrap_or(0));
+        self.told_window = self.told_window.into_iter().chain(window).min();
     }
 
     /// The tokens that a request with these messages is expected to hold.
@@ -209,7 +226,8 @@ impl Measure {
         let kept = float(last.extent.held) - removed;
         // What went was perhaps lighter than the rest, but no lighter than the margin.
         let left = (last.tokens - removed * each / MARGIN).min(kept * each * MARGIN);
-        whole_tokens(left + added * self.ratio() * MARGIN)
+        let margin = if self.ratios.is_empty() { UNKNOWN_MARGIN } else { MARGIN };
+        whole_tokens(left + added * self.ratio() * margin)
     }
 
     /// The tokens that it holds by any measure.
@@ -234,6 +252,12 @@ impl Measure {
         fits
     }
 
+    /// Whether a provider has counted a request of this agent.
+    #[must_use]
+    pub fn is_calibrated(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// The window that holds for the model, of which the configuration says `configured`.
     #[must_use]
     pub fn window(&self, configured: u64) -> Window {
@@ -243,7 +267,7 @@ impl Measure {
         }
     }
 
-    /// Tokens for each estimated token. Until three reports agree, the larger counts.
+    /// Tokens for each estimated token. Before the third report the larger counts.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         let mut sorted = self.ratios.clone();
@@ -272,16 +296,16 @@ impl Measure {
         let left = last.tokens * (1.0 - removed / float(last.extent.held));
         left + added * self.ratio()
     }
-}
 
-/// The least that a request holds which goes on from an earlier one: what stayed of that one,
-/// and half of what came.
-fn floor(base: Report, now: Extent) -> f64 {
-    let (removed, added) = since(base.extent, now);
-    let each = base.tokens / float(base.extent.held);
-    let stayed = base.tokens - removed * each;
-    let certain = if removed > 0.0 { stayed / 2.0 } else { stayed };
-    certain + added * each / 2.0
+    /// The least that a request holds which goes on from an earlier one, by the margin. It may well
+    /// be too much where scripts change; then the report is believed one turn later.
+    fn floor(&self, base: Report, now: Extent) -> f64 {
+        let (removed, added) = since(base.extent, now);
+        let each = base.tokens / float(base.extent.held);
+        let kept = float(base.extent.held) - removed;
+        let stayed = (base.tokens - removed * each * MARGIN).max(kept * each / MARGIN);
+        stayed + added * each.min(self.ratio()) / MARGIN
+    }
 }
 
 /// What was taken out of a request and what came since, in estimated tokens. What came and went
@@ -360,6 +384,16 @@ mod tests {
         send(&mut measure, held(5_000), 9_000);
         assert!(near(measure.ratio(), 0.8), "one report that is off does not move it");
         assert_eq!(measure.size(held(5_000)), 9_000, "but it was counted");
+    }
+
+    #[test]
+    fn what_a_provider_adds_unseen_does_not_pass_for_a_ratio() {
+        let mut measure = Measure::default();
+        send(&mut measure, held(200), 500);
+        assert_eq!(measure.size(held(10_200)), 500 + 10_000);
+        assert_eq!(measure.at_most(held(10_200)), 500 + 16_000);
+        send(&mut measure, held(10_200), 10_500);
+        assert!(near(measure.ratio(), 10_500.0 / 10_200.0), "{}", measure.ratio());
     }
 
     #[test]
@@ -458,8 +492,7 @@ mod tests {
         let mut measure = measure();
         assert_eq!(measure.window(200_000).origin, WindowOrigin::Configured);
         measure.request(held(9_000));
-        measure.refused_at(8_192);
-        measure.report(15_000);
+        measure.refused(Some(15_000), Some(8_192));
         assert_eq!(measure.size(held(9_000)), 15_000);
         let window = Window { tokens: 8_192, origin: WindowOrigin::Refusal };
         assert_eq!(measure.window(200_000), window);

@@ -43,9 +43,8 @@ pub struct Summarise {
 /// Makes a request fit the window that would not, without a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
-    /// How many characters a token is taken to have: fewer than text and code have on average, so
-    /// that an estimate is not too low.
-    pub chars_per_token: usize,
+    /// How much of the room an edit fills, in hundredths: the next turns are to fit as well.
+    pub target_percent: u64,
 }
 
 /// A preset: its layers in the order in which they run, cheap first.
@@ -81,7 +80,7 @@ impl Preset {
                 input_chars: 80_000,
                 max_tokens: 2_000,
             }),
-            guard: Some(Guard { chars_per_token: 3 }),
+            guard: Some(Guard { target_percent: 80 }),
         }
     }
 

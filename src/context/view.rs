@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::measure::{self, Extent};
 use super::{ClearedResult, Edit};
 use crate::message::{Block, Json, Message, ResultContent, Role};
 
@@ -18,6 +19,8 @@ pub struct Entry {
     pub role: Role,
     /// Its size: Unicode scalar values of `json`.
     pub chars: usize,
+    /// Its size in tokens, by estimate.
+    pub tokens: u64,
     /// The calls that it makes: id and tool.
     pub calls: Box<[(String, String)]>,
     /// The calls that it answers.
@@ -38,6 +41,7 @@ impl Entry {
         Self {
             role: message.role,
             chars: json.as_str().chars().count(),
+            tokens: measure::message_tokens(message),
             calls: calls.collect(),
             answers: answers.collect(),
             is_request: message.role == Role::User
@@ -80,6 +84,7 @@ pub struct View {
     slots: VecDeque<Slot>,
     clearable: VecDeque<Clearable>,
     chars: usize,
+    extent: Extent,
     next_message: u64,
     next_serial: u64,
 }
@@ -109,6 +114,7 @@ impl View {
         let message = self.next_message;
         self.note_results(message, decoded);
         self.chars += entry.chars;
+        self.extent.held += entry.tokens;
         let serial = self.serial();
         self.slots.push_back(Slot { from: message, to: message + 1, serial, entry: entry.into() });
         self.next_message += 1;
@@ -152,6 +158,12 @@ impl View {
     #[must_use]
     pub fn tokens(&self) -> u64 {
         (self.chars / 4) as u64
+    }
+
+    /// How much the messages are by the estimate that knows scripts, and what edits took out.
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        self.extent
     }
 
     /// The size of the messages in characters.
@@ -208,6 +220,7 @@ impl View {
         let serial = self.serial();
         let slot = &mut self.slots[place];
         self.chars = self.chars - slot.entry.chars + entry.chars;
+        self.extent.change(slot.entry.tokens, entry.tokens);
         slot.entry = entry.into();
         slot.serial = serial;
         Ok(())
@@ -228,6 +241,8 @@ impl View {
         let gone: usize = self.slots.range(first..last).map(|slot| slot.entry.chars).sum();
         let came: usize = fresh.iter().map(|slot| slot.entry.chars).sum();
         self.chars = self.chars - gone + came;
+        self.extent.remove(self.slots.range(first..last).map(|slot| slot.entry.tokens).sum());
+        self.extent.held += fresh.iter().map(|slot| slot.entry.tokens).sum::<u64>();
         let tail = self.slots.split_off(last);
         self.slots.truncate(first);
         self.slots.extend(fresh);
@@ -293,6 +308,9 @@ mod tests {
         let with = vec![Json::encode(&Message::user("s")), Json::encode(&Message::assistant("ok"))];
         view.apply(&Edit::Replace { from: 0, to: 5, with }).expect("applies");
         assert_eq!(view.chars(), counted(&view));
+        let entries = view.slots().map(|slot| slot.entry.tokens).sum::<u64>();
+        assert_eq!(view.extent().held, entries);
+        assert!(view.extent().removed > 0);
         let covers: Vec<_> = view.slots().map(|slot| (slot.from, slot.to)).collect();
         assert_eq!(covers, [(0, 5), (5, 5), (5, 6), (6, 7)]);
         assert_eq!(view.clearable().len(), 1);

@@ -2,9 +2,11 @@
 
 use serde::Serialize;
 
+use crate::failure::{Failure, FailureKind};
 use crate::id::CallKey;
 use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
-use crate::turn::{Effect, ResultSource, ToolFinished, ToolStatus};
+use crate::output::Output;
+use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolIntended, ToolStatus};
 
 /// What a model is told of a call that was interrupted and may have taken effect.
 const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
@@ -32,6 +34,13 @@ pub(super) struct CallState {
     pub(super) call: ToolCall,
     pub(super) intended: Option<(CallKey, Effect)>,
     pub(super) result: Option<Json>,
+}
+
+/// The call of an agent that no model asked.
+pub(super) fn announced(intended: &ToolIntended) -> CallState {
+    let (id, name) = (intended.id.clone(), intended.name.clone());
+    let call = ToolCall { id, name, input: intended.input.clone() };
+    CallState { call, intended: None, result: None }
 }
 
 /// The calls that were announced and have no result yet, in call order.
@@ -75,6 +84,27 @@ fn answer(turn: u32, call: PendingCall, text: &str) -> ToolFinished {
         stored: None,
         exit_code: None,
         took_ms: 0,
+    }
+}
+
+/// How an agent ends that ran one command.
+pub(super) fn command_outcome(finished: &ToolFinished) -> Outcome {
+    let text = match finished.block.decode::<Block>() {
+        Ok(Block::ToolResult(result)) => result.text(),
+        _ => String::new(),
+    };
+    let output = Output { text, stored: finished.stored.clone() };
+    match finished.status {
+        ToolStatus::Ok => Outcome::Completed { output },
+        ToolStatus::Error | ToolStatus::Unknown => {
+            let message = match (finished.status, finished.exit_code) {
+                (ToolStatus::Unknown, _) => "the command was interrupted".to_owned(),
+                (_, Some(code)) => format!("the command ended with exit code {code}"),
+                (_, None) => output.text.lines().next().unwrap_or("no result").to_owned(),
+            };
+            let failure = Failure::new(FailureKind::CommandFailed, message);
+            Outcome::Failed { failure, partial: Some(output) }
+        }
     }
 }
 
