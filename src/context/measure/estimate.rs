@@ -8,7 +8,7 @@
 //!
 //! The costs were fitted to the larger of two counts, those of the public vocabularies
 //! `cl100k_base` and `o200k_base`, over prose in a dozen languages, code, logs, tables, JSON and
-//! encoded bytes. There the estimate is at most a sixth under that count, mostly within a twentieth
+//! encoded bytes. There the estimate is at most a fifth under that count, mostly within a twentieth
 //! of it; where the two differ by more than a factor of two (Greek, Hebrew, Arabic, Indic, Thai) it
 //! lies between them. The tables in the tests hold what they count. Newer tokenizers of other
 //! families count up to a third more: the calibration finds out.
