@@ -15,12 +15,15 @@
 pub mod agent;
 pub mod agent_steps;
 pub mod briefing;
+mod carry_over;
 pub mod compactor;
 mod fit;
 pub mod gateway;
+mod hooks;
 pub mod mail;
 pub mod model_call;
 mod panic;
+mod recall;
 pub mod slots;
 pub mod step;
 pub mod supervisor;
@@ -42,6 +45,7 @@ use crate::policy::RetryPolicy;
 use crate::redaction::Secrets;
 use crate::spec::{AgentSpec, Limits, ModelSpec};
 use crate::tool::Toolbox;
+use crate::tool::hook::Hooks;
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 
@@ -75,6 +79,8 @@ pub struct Compaction {
     pub failure_threshold: u32,
     /// How long it stays open before one probe.
     pub cooldown: std::time::Duration,
+    /// The commands that are asked before and told after.
+    pub hooks: Hooks,
 }
 
 /// The addresses of the actors that serve the whole run. A restarted actor replaces its entry.

@@ -4,6 +4,7 @@ mod args;
 mod cancel;
 mod check;
 mod compact;
+mod context;
 mod cost;
 mod graph;
 mod locate;
@@ -45,6 +46,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Cost(verb) => cost::run(&place, &verb),
         Verb::Cancel(verb) => cancel::run(&place, &verb),
         Verb::Compact(verb) => compact::run(&place, &verb),
+        Verb::Context(verb) => context::run(&place, &verb),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "callsheet", &mut script);

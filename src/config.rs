@@ -9,6 +9,7 @@
 //! turned into what the program needs, and what it names is resolved.
 
 mod agents;
+mod capabilities;
 mod check;
 mod compaction;
 mod diagnostic;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 use miette::NamedSource;
 use serde_json::{Map, Value};
 
-pub use self::compaction::{CompactionSpec, KeepUnit};
+pub use self::compaction::CompactionSpec;
 pub use self::diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use self::keys::Secret;
 pub use self::providers::{ProviderKind, ProviderSpec};
@@ -369,7 +370,7 @@ fn build(
         problems.error_help("no_tasks", &Place::start(&texts[0]), "the file has no tasks", help);
     }
     let entry = plan::entry(tree, problems);
-    let compaction = compaction::compaction(tree, &models.models, problems);
+    let compaction = compaction::compaction(tree, root, &models.models, problems);
     let used = plan::models_in_use(&tasks, &agents, &compaction, &entry, &sources.targets);
     let setting = providers::Setting { tree, root, sources, used: &used };
     let providers = providers::providers(setting, &mut models, problems);

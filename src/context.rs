@@ -2,16 +2,36 @@
 //!
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
+pub mod explain;
 pub mod guard;
+pub mod inventory;
+pub mod layer;
 pub mod measure;
 pub mod pipeline;
+mod plain;
 pub mod preset;
+pub mod range;
+pub mod read_state;
+pub mod recall;
+pub mod record;
+pub mod recovery;
+pub mod repair;
+pub mod replay;
+pub mod rules;
+pub mod score;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod thinking;
+pub mod validity;
 pub mod view;
+pub mod words;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::record::Record;
 use crate::id::Name;
 use crate::message::{Json, Usage};
+use crate::output::Stored;
 use crate::policy::BreakerState;
 
 /// A change of the view. Message numbers count the conversation from 0 and never shift.
@@ -35,6 +55,45 @@ pub enum Edit {
         /// What stands in its place, in Anthropic form.
         with: Vec<Json>,
     },
+    /// A range of messages is replaced by a record of it; the active request stays, after it.
+    Record(Record),
+    /// Everything before a message leaves; a text joins the system prompt as its last block.
+    Window {
+        /// The first message that stays.
+        to: u64,
+        /// The block; it replaces that of an earlier edit.
+        system: String,
+    },
+    /// Thinking is left out, because what stood before it has changed.
+    DropThinking {
+        /// The first message that loses its thinking.
+        from: u64,
+        /// The first message after those.
+        to: u64,
+    },
+}
+
+impl Edit {
+    /// The ranges of messages that it changes: the first message and the first after the range.
+    #[must_use]
+    pub fn covers(&self) -> Vec<(u64, u64)> {
+        match self {
+            Self::ClearResults { results } => {
+                let mut ranges: Vec<(u64, u64)> = Vec::new();
+                for message in results.iter().map(|result| result.message) {
+                    match ranges.last_mut() {
+                        Some((_, to)) if *to == message => *to += 1,
+                        Some((_, to)) if *to == message + 1 => {}
+                        _ => ranges.push((message, message + 1)),
+                    }
+                }
+                ranges
+            }
+            Self::Replace { from, to, .. } | Self::DropThinking { from, to } => vec![(*from, *to)],
+            Self::Record(record) => vec![(record.from, record.to)],
+            Self::Window { to, .. } => vec![(0, *to)],
+        }
+    }
 }
 
 /// A tool result that was cleared.
@@ -46,6 +105,9 @@ pub struct ClearedResult {
     pub tool_use_id: String,
     /// What the model reads instead.
     pub text: String,
+    /// The stored whole, when it was stored for this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<Stored>,
 }
 
 /// `context.edited`.
@@ -112,6 +174,9 @@ pub struct CompactionFinished {
 pub struct CompactionFailed {
     /// Why, for a person.
     pub reason: String,
+    /// Whether a hook forbade it: then a request that was refused as too long has failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub blocked: bool,
     /// What it cost all the same, if a model replied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
@@ -147,10 +212,15 @@ mod tests {
             message: 2,
             tool_use_id: "c".to_owned(),
             text: "[Previous: used glob]".to_owned(),
+            stored: None,
         };
         let with = vec![Json::encode(&Message::user("summary"))];
-        let edits =
-            [Edit::ClearResults { results: vec![cleared] }, Edit::Replace { from: 0, to: 3, with }];
+        let edits = [
+            Edit::ClearResults { results: vec![cleared] },
+            Edit::Replace { from: 0, to: 3, with },
+            Edit::DropThinking { from: 3, to: 5 },
+        ];
+        assert_eq!(edits.each_ref().map(Edit::covers), [vec![(2, 3)], vec![(0, 3)], vec![(3, 5)]]);
         for edit in edits {
             assert_eq!(Json::encode(&edit).decode::<Edit>().expect("an edit"), edit);
         }

@@ -10,7 +10,7 @@
 //! - words: [`id`], [`message`], [`output`], [`failure`];
 //! - decisions, pure and synchronous: [`policy`], [`permission`], [`redaction`], [`spec`], [`template`],
 //!   [`plan`], [`context`], [`turn`], [`event`], [`turn_machine`], [`run_state`];
-//! - ports and their implementations: [`journal`], [`tool`], [`model`];
+//! - ports and their implementations: [`journal`], [`conversation`], [`tool`], [`model`];
 //! - [`actor`]: supervisor, agent, compactor, transcript writer, gateway;
 //! - application: [`config`], [`run`], [`report`];
 //! - the command line: [`cli`], [`exit`].
@@ -52,6 +52,7 @@ pub mod turn_machine;
 
 pub mod run_state;
 
+pub mod conversation;
 pub mod journal;
 pub mod model;
 pub mod tool;

@@ -121,7 +121,7 @@ impl Role {
 /// A model's request to run a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The provider's id, which joins the result to the call.
+    /// Its id, which joins the result to the call.
     pub id: String,
     /// The tool's name as the model wrote it; it need not exist.
     pub name: String,

@@ -6,6 +6,7 @@
 pub mod anthropic;
 pub mod http;
 pub mod openai;
+pub mod rendering;
 pub mod script;
 pub mod scripted;
 pub mod sse;
@@ -17,6 +18,7 @@ use bytes::Bytes;
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::{Json, Message, StopReason, Usage};
+pub use crate::model::rendering::{Pieces, Rendering};
 use crate::spec::ModelSpec;
 pub use crate::tool::BoxFuture;
 use crate::tool::ToolSpec;
@@ -48,8 +50,8 @@ pub struct Request {
     pub turn: u32,
     /// The rendered front.
     pub head: Head,
-    /// The rendered messages, oldest first.
-    pub pieces: Vec<Piece>,
+    /// The rendered messages of a checked view.
+    pub pieces: Pieces,
     /// The most tokens that the reply may have.
     pub max_output_tokens: u64,
 }

@@ -1,5 +1,7 @@
 //! A run's result and rows, as text and as JSON, from its folded state alone.
 
+pub mod next_request;
+
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt::Write;

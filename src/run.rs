@@ -32,6 +32,7 @@ use crate::spec::Work;
 use crate::tool::Tool;
 
 pub use self::launch::Launch;
+pub use self::services::front;
 
 /// How long the actors may take to end once the run is over, before they are dropped.
 const LAST_WORDS: Duration = Duration::from_secs(5);

@@ -36,6 +36,20 @@ pub struct ModelSpec {
     pub seed: Option<u64>,
     /// What its tokens cost; absent when the configuration gives no price.
     pub price: Option<Price>,
+    /// How long its thinking stays valid.
+    #[serde(default)]
+    pub thinking: Thinking,
+}
+
+/// How long the thinking that a model returns stays valid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Thinking {
+    /// While nothing before it changes; after an edit it is left out.
+    #[default]
+    Bound,
+    /// Always.
+    Free,
 }
 
 /// US dollars per million tokens.
@@ -52,6 +66,16 @@ pub struct Price {
 }
 
 impl Price {
+    /// The prices in units of the input price; `None` for a model whose input costs nothing.
+    #[must_use]
+    pub fn relative(&self) -> Option<RelativePrice> {
+        (self.input > 0.0).then(|| RelativePrice {
+            write: self.cache_write / self.input,
+            read: self.cache_read / self.input,
+            output: self.output / self.input,
+        })
+    }
+
     /// The cost of `usage` in US dollars.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
@@ -61,6 +85,24 @@ impl Price {
             + usage.cache_read as f64 * self.cache_read
             + usage.cache_write as f64 * self.cache_write)
             / 1e6
+    }
+}
+
+/// Prices relative to one uncached input token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RelativePrice {
+    /// An input token that is written to the cache.
+    pub write: f64,
+    /// An input token that is read from the cache.
+    pub read: f64,
+    /// An output token.
+    pub output: f64,
+}
+
+impl Default for RelativePrice {
+    /// The ratios that Anthropic publishes for a cache of five minutes.
+    fn default() -> Self {
+        Self { write: 1.25, read: 0.1, output: 5.0 }
     }
 }
 

@@ -1,12 +1,13 @@
 //! The port to tools: what a tool declares, what a call gets, what it gives back.
 //!
 //! Implementations live in `tool/`. A tool never imports an actor or the journal; tools that need
-//! the agent's own state (`delegate`, `compact`, `todo_write`) are steps of the agent, and only
+//! the agent's own state (`delegate`, `compact`, `recall`, `todo_write`) are steps of the agent, and only
 //! their specs live here.
 
 pub mod bash;
 mod blocking;
 pub mod files;
+pub mod hook;
 pub mod search;
 pub mod skills;
 pub mod spool;

@@ -181,7 +181,7 @@ pub struct ToolIntended {
     pub turn: u32,
     /// Its place in the turn, from 0.
     pub index: u32,
-    /// The provider's id of the call.
+    /// The id of the call: the provider's, or another one where that repeats an earlier one.
     pub id: String,
     /// The tool, as the model wrote it.
     pub name: String,
@@ -220,6 +220,8 @@ pub enum ResultSource {
     Spool,
     /// The result was made up to repair an interrupted call.
     Recovered,
+    /// The call was run and gave what the view shows already; the result refers to that.
+    Unchanged,
 }
 
 /// `tool.finished`.

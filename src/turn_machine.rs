@@ -4,15 +4,20 @@
 //! the journal, so an agent that was interrupted goes on where its records end.
 
 mod calls;
+pub mod reply;
+mod size;
+
+use std::collections::HashSet;
+use std::sync::Arc;
 
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
 use crate::context::CompactionTrigger;
-use crate::context::measure::{self, Extent, Measure};
+use crate::context::inventory::Inventory;
+use crate::context::measure::Measure;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::id::Name;
 use crate::message::{Json, Message, Role, StopReason, Usage, UsageSource};
 use crate::output::Output;
 use crate::turn::{
@@ -89,14 +94,18 @@ pub struct Machine {
     turn: u32,
     replies: u32,
     calls: Vec<CallState>,
+    /// The ids of all calls so far.
+    call_ids: Arc<HashSet<String>>,
     continuation: Option<Json>,
     continuations: u32,
     answer: String,
     compact: Option<(CompactionTrigger, Option<String>)>,
     compacted_in_turn: Option<u32>,
-    /// A request was refused as too long, was answered by a summary, and none succeeded since.
-    reacted: bool,
-    todos: Option<Json>,
+    /// The refusal of a request as too long, if a summary was to help and none succeeded since.
+    refused: Option<Failure>,
+    inventory: Inventory,
+    /// The last reply asked to be sent back as it is.
+    paused: bool,
     usage: Usage,
 }
 
@@ -118,13 +127,15 @@ impl Machine {
             turn: 0,
             replies: 0,
             calls: Vec::new(),
+            call_ids: Arc::default(),
             continuation: None,
             continuations: 0,
             answer: String::new(),
             compact: None,
             compacted_in_turn: None,
-            reacted: false,
-            todos: None,
+            refused: None,
+            inventory: Inventory::default(),
+            paused: false,
             usage: Usage::default(),
         }
     }
@@ -146,33 +157,6 @@ impl Machine {
         &mut self.view
     }
 
-    /// Says what the next requests begin with: the model's name in the configuration, and the
-    /// estimated tokens of system prompt and tools.
-    pub fn begin_with(&mut self, model: &Name, head_tokens: u64) {
-        self.measure.begin_with(model, head_tokens);
-    }
-
-    /// How the agent's requests are measured.
-    #[must_use]
-    pub fn measure(&self) -> &Measure {
-        &self.measure
-    }
-
-    /// How much the messages of the next request are, by estimate.
-    #[must_use]
-    pub fn extent(&self) -> Extent {
-        let mut extent = self.view.extent();
-        extent.held += self.continuation.as_ref().map_or(0, |m| measure::estimate(m.as_str()));
-        extent
-    }
-
-    /// The tokens that the next request is expected to hold: system prompt, tools and messages,
-    /// without the reply.
-    #[must_use]
-    pub fn context_tokens(&self) -> u64 {
-        self.measure.size(self.extent())
-    }
-
     /// The current turn, from 1; 0 before the first.
     #[must_use]
     pub fn turn(&self) -> u32 {
@@ -191,10 +175,22 @@ impl Machine {
         self.usage
     }
 
-    /// The todo list as the agent last wrote it.
+    /// What the agent has at hand.
     #[must_use]
-    pub fn todos(&self) -> Option<&Json> {
-        self.todos.as_ref()
+    pub fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    /// The ids of all calls so far: a new one must not repeat any.
+    #[must_use]
+    pub fn call_ids(&self) -> Arc<HashSet<String>> {
+        self.call_ids.clone()
+    }
+
+    /// Whether the provider asked to have its last message back, to go on with it.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// What the agent has said in its latest answer.
@@ -312,6 +308,10 @@ impl Machine {
             }
             Event::CompactionFailed(failed) => {
                 self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
+                let reactive = matches!(self.compact, Some((CompactionTrigger::Reactive, _)));
+                if let Some(refused) = self.refused.take_if(|_| failed.blocked && reactive) {
+                    self.phase = Phase::Ending(self.failed(refused.kind, refused.message));
+                }
                 self.settle_compaction();
             }
             Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
@@ -347,8 +347,8 @@ impl Machine {
         let failure = &failed.failure;
         self.measure.refused(failed.context_tokens, failed.window_tokens);
         // A request that is too long is worth one summary; then it is a failure.
-        if failure.kind == FailureKind::ContextOverflow && !self.reacted {
-            self.reacted = true;
+        if failure.kind == FailureKind::ContextOverflow && self.refused.is_none() {
+            self.refused = Some(failure.clone());
             self.ask_to_compact(CompactionTrigger::Reactive, None);
             self.phase = Phase::Ready;
             return;
@@ -367,7 +367,8 @@ impl Machine {
         }
         self.usage += reply.usage;
         self.replies += 1;
-        self.reacted = false;
+        self.refused = None;
+        self.paused = reply.stop == StopReason::PauseTurn;
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -377,6 +378,8 @@ impl Machine {
         self.answer.push_str(&message.text());
         let calls: Vec<_> = message.tool_calls().cloned().collect();
         if !calls.is_empty() {
+            // No step holds the set by now, so nothing is copied.
+            Arc::make_mut(&mut self.call_ids).extend(calls.iter().map(|call| call.id.clone()));
             let open = |call| CallState { call, intended: None, result: None };
             self.calls = calls.into_iter().map(open).collect();
             self.continuations = 0;
@@ -466,10 +469,12 @@ impl Machine {
             return Err(illegal("the call already has a result"));
         }
         state.result = Some(finished.block.clone());
-        let (name, input) = (state.call.name.clone(), state.call.input.clone());
-        if finished.status == ToolStatus::Ok {
-            self.take_effect(&name, &input);
+        let call = state.call.clone();
+        if finished.status == ToolStatus::Ok && call.name == "compact" {
+            let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
+            self.ask_to_compact(CompactionTrigger::Manual, focus);
         }
+        calls::take_stock(&mut self.inventory, &mut self.view, &call, finished);
         if self.calls.iter().any(|call| call.result.is_none()) {
             return Ok(());
         }
@@ -482,24 +487,12 @@ impl Machine {
         self.phase = Phase::Ready;
         self.push(results_message(&blocks), event)
     }
-
-    /// What a step tool changes in the agent itself.
-    fn take_effect(&mut self, tool: &str, input: &Json) {
-        match tool {
-            "compact" => {
-                let focus = input.to_value()["focus"].as_str().map(str::to_owned);
-                self.ask_to_compact(CompactionTrigger::Manual, focus);
-            }
-            "todo_write" => self.todos = Some(input.clone()),
-            _ => {}
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::CallKey;
+    use crate::id::{CallKey, Name};
     use crate::message::{Block, ResultContent, ToolCall, ToolResult};
     use crate::turn::{Effect, ResultSource, TurnStarted};
 
@@ -668,7 +661,11 @@ mod tests {
         machine.apply(&TurnStarted { turn: 1, message: None }.into()).expect("legal");
         machine.apply(&too_long(1)).expect("legal");
         assert!(matches!(machine.next(), Step::Compact { .. }));
-        let failed = crate::context::CompactionFailed { reason: "no".to_owned(), spent: None };
+        let failed = crate::context::CompactionFailed {
+            reason: "no".to_owned(),
+            blocked: false,
+            spent: None,
+        };
         machine.apply(&failed.into()).expect("legal");
         assert!(matches!(machine.next(), Step::CallModel { turn: 2, .. }));
         machine.apply(&TurnStarted { turn: 2, message: None }.into()).expect("legal");

@@ -1,7 +1,9 @@
 //! The program as it is used: the real binary in temporary workspaces, without network.
 
+mod context;
 mod desk;
 mod exits;
+mod explain;
 mod mistakes;
 mod secrets;
 mod stop;

@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use callsheet::context::pipeline::{run_cheap_layers, summary_due, summary_edit};
-use callsheet::context::preset::{ClearOld, KeepUnit, Preset, Summarise};
+use callsheet::context::layer::micro::KeepUnit;
+use callsheet::context::layer::{Surroundings, Window};
+use callsheet::context::pipeline::{Change, run_cheap_layers, summary_due};
+use callsheet::context::preset::Preset;
 use callsheet::context::view::View;
 use callsheet::context::{CompactionTrigger, Edit};
 use callsheet::event::Event;
@@ -90,7 +92,10 @@ async fn old_results_are_cleared_as_documented_and_recorded_first() {
             .map(|record| match &record.event {
                 Event::ContextEdited(edited) => match &edited.edit {
                     Edit::ClearResults { results } => results.len(),
-                    Edit::Replace { .. } => 0,
+                    Edit::Replace { .. }
+                    | Edit::Record(_)
+                    | Edit::Window { .. }
+                    | Edit::DropThinking { .. } => 0,
                 },
                 _ => 0,
             })
@@ -463,14 +468,21 @@ fn messages(view: &View) -> Vec<Message> {
 }
 
 fn preset(keep_recent: usize, turns: bool, preserve: bool) -> Preset {
-    let clear_old = ClearOld {
-        keep_recent,
-        keep_unit: if turns { KeepUnit::Turns } else { KeepUnit::Blocks },
-        min_chars: 100,
-        preserve_tools: if preserve { vec!["tool-1".to_owned()] } else { Vec::new() },
-    };
-    let summarise = Summarise { threshold_tokens: 300, input_chars: 2_000, max_tokens: 100 };
-    Preset { clear_old: Some(clear_old), summarise: Some(summarise), ..Preset::off() }
+    let constants = json!({
+        "keep_recent": keep_recent,
+        "keep_unit": if turns { KeepUnit::Turns } else { KeepUnit::Blocks },
+        "preserve_tools": if preserve { vec!["tool-1"] } else { Vec::new() },
+        "threshold": 300,
+        "summary_input_chars": 2_000,
+        "summary_max_tokens": 100,
+    });
+    let constants = constants.as_object().expect("a table");
+    Preset::three_layer().with_constants(constants).expect("its constants")
+}
+
+fn cheap(view: &mut View, preset: &Preset) -> Vec<Change> {
+    let window = Window { tokens: 200_000, output: 8_000, overhead: 0 };
+    run_cheap_layers(view, preset, &Surroundings::new("t.jsonl", "results", window))
 }
 
 /// What holds for every view between two model calls.
@@ -509,7 +521,6 @@ proptest! {
         preserve in any::<bool>(),
     ) {
         let preset = preset(keep_recent, turns, preserve);
-        let layer = preset.summarise.clone().expect("summarises");
         let mut view = View::default();
         let mut replayed = View::default();
         let mut edits: Vec<(u64, Edit)> = Vec::new();
@@ -530,7 +541,7 @@ proptest! {
                     unseen = None;
                 }
                 Happening::Clear => {
-                    for edited in run_cheap_layers(&mut view, &preset) {
+                    for Change { edited, .. } in cheap(&mut view, &preset) {
                         edits.push((view.next_message(), edited.edit));
                     }
                     // The documented rule counts blocks, so that a batch of more than it keeps
@@ -538,14 +549,14 @@ proptest! {
                     if !turns && unseen.is_some() {
                         unseen = messages(&view).pop();
                     }
-                    prop_assert!(run_cheap_layers(&mut view, &preset).is_empty(), "idempotent");
+                    prop_assert!(cheap(&mut view, &preset).is_empty(), "idempotent");
                 }
                 Happening::Summary(size, asked) => {
                     let asked = asked.then_some((CompactionTrigger::Manual, None));
-                    let Some(due) = summary_due(&view, &layer, asked) else { continue };
+                    let Some((layer, due)) = summary_due(&view, &preset, asked) else { continue };
                     let summary = "s".repeat(*size);
-                    prop_assert!(due.prompt.chars().count() < layer.input_chars + 400);
-                    let edit = summary_edit(&view, due.from, due.to, "t.jsonl", &summary);
+                    prop_assert!(due.prompt.chars().count() < layer.summary_input_chars + 400);
+                    let edit = layer.edit(&view, due.from, due.to, "t.jsonl", &summary);
                     view.apply(&edit).expect("applies");
                     edits.push((view.next_message(), edit));
                 }

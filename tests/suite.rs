@@ -1,8 +1,14 @@
 //! The integration tests: one binary, so that everything is linked once.
 
+// By these names the generator of conversations, a file of the library, finds the library.
+use callsheet::{context, message};
+
 mod architecture;
+mod capabilities;
 mod cli;
 mod compaction;
+#[path = "../src/context/testing.rs"]
+mod conversations;
 mod delegation;
 mod examples;
 #[path = "support/faults.rs"]
@@ -10,6 +16,7 @@ mod faults;
 mod gateway;
 mod graph;
 mod measure;
+mod recall;
 mod supervision;
 mod support;
 mod survey_script;
@@ -17,4 +24,6 @@ mod survey_script;
 mod test_run;
 mod tools;
 mod transcripts;
+mod validity;
+mod views;
 mod wire;

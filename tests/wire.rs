@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callsheet::context::validity::{self, Last, Rules};
+use callsheet::context::view::View;
 use callsheet::id::{AgentId, Name};
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::anthropic::Anthropic;
 use callsheet::model::http::Endpoint;
 use callsheet::model::openai::{MaxTokensField, OpenAi, OpenAiProfile};
-use callsheet::model::{Delta, ErrorClass, Model, ModelError, Reply, Request};
-use callsheet::spec::ModelSpec;
+use callsheet::model::{Delta, ErrorClass, Model, ModelError, Rendering, Reply, Request};
+use callsheet::spec::{ModelSpec, Thinking};
 use callsheet::tool::ToolSpec;
 use callsheet::turn::Effect;
 use serde_json::{Value, json};
@@ -41,6 +43,7 @@ fn spec() -> ModelSpec {
         reasoning_effort: None,
         seed: None,
         price: None,
+        thinking: Thinking::Bound,
     }
 }
 
@@ -71,12 +74,18 @@ fn client(wire: Wire, endpoint: Endpoint) -> Box<dyn Model> {
 }
 
 fn request(model: &dyn Model, spec: &ModelSpec, system: &str, messages: &[Message]) -> Request {
+    let mut view = View::default();
+    for message in messages {
+        view.push(Json::encode(message)).expect("a message");
+    }
+    let rules = Rules { last: Last::Either, tools: &[name("bash")], ..Rules::default() };
+    let sendable = validity::check(&view, None, &rules).expect("a view that can be sent");
     Request {
         agent: name("reader"),
         agent_id: AgentId::from_text("survey"),
         turn: 1,
         head: model.head(spec, system, &[tool()]),
-        pieces: messages.iter().map(|message| model.piece(&Json::encode(message))).collect(),
+        pieces: Rendering::default().render(&sendable, model),
         max_output_tokens: spec.max_output_tokens,
     }
 }

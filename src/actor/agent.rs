@@ -17,16 +17,21 @@ use super::briefing::{self, Briefing};
 use super::fit;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
-use super::step::{StepContext, StepError};
-use crate::context::CompactionTrigger;
-use crate::context::pipeline::{self, SummaryRequest};
+use super::step::{Past, StepContext, StepError};
+use crate::context::layer::Surroundings;
+use crate::context::pipeline::{self, Change};
+use crate::context::rules::Rule;
+use crate::context::validity::{self, Last, Rules};
+use crate::context::view::View;
+use crate::context::{CompactionTrigger, repair, thinking};
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::Json;
-use crate::model::{Piece, Request};
+use crate::model::{Rendering, Request};
+use crate::spec::Thinking;
 use crate::turn::{AgentEnded, Outcome, Program};
-use crate::turn_machine::{Machine, Step};
+use crate::turn_machine::{Machine, PendingCall, Step};
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -71,6 +76,7 @@ pub struct Agent {
 #[derive(Debug)]
 pub struct State {
     machine: Machine,
+    past: Past,
     talk: Option<Talk>,
     step: u64,
     /// Whether a step is under way.
@@ -82,6 +88,8 @@ pub struct State {
     steps: JoinSet<()>,
     cancel: CancellationToken,
     ending: Option<Ending>,
+    /// Whether the view was looked over since it was rebuilt from records of whatever version.
+    looked_over: bool,
 }
 
 /// How the agent was told to end.
@@ -95,30 +103,8 @@ enum Ending {
 #[derive(Debug)]
 struct Talk {
     briefing: Arc<Briefing>,
-    /// The view rendered for the wire: each entry once, keyed by the serial of its slot.
-    pieces: Vec<(u64, Piece)>,
-}
-
-impl Talk {
-    /// Brings the rendered pieces in line with the view; renders only what is new or changed.
-    fn sync(&mut self, machine: &Machine) {
-        let slots = machine.view().slots();
-        self.pieces.truncate(slots.len());
-        for (at, slot) in slots.enumerate() {
-            match self.pieces.get(at) {
-                Some((serial, _)) if *serial == slot.serial => {}
-                known => {
-                    let piece = self.briefing.model.model.piece(&slot.entry.json);
-                    let fresh = (slot.serial, piece);
-                    if known.is_some() {
-                        self.pieces[at] = fresh;
-                    } else {
-                        self.pieces.push(fresh);
-                    }
-                }
-            }
-        }
-    }
+    /// The view as it was last rendered.
+    rendering: Rendering,
 }
 
 impl Actor for Agent {
@@ -178,13 +164,15 @@ impl Agent {
         let talk = match &spawned.program {
             Program::Model { agent, .. } => {
                 let briefing = briefing::of(&self.services, agent, spawned.depth)?;
-                Some(Talk { briefing, pieces: Vec::new() })
+                Some(Talk { briefing, rendering: Rendering::default() })
             }
             Program::Command { .. } => None,
         };
         let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
         let mut machine = Machine::new(spawned.clone(), max_turns);
+        let mut past = Past::default();
         for record in &records[1..] {
+            past.note(&machine, record);
             machine.apply(&record.event)?;
         }
         if let Some(Talk { briefing, .. }) = &talk {
@@ -192,6 +180,7 @@ impl Agent {
         }
         Ok(State {
             machine,
+            past,
             talk,
             step: 0,
             busy: false,
@@ -200,6 +189,7 @@ impl Agent {
             steps: JoinSet::new(),
             cancel: CancellationToken::new(),
             ending: None,
+            looked_over: false,
         })
     }
 
@@ -214,6 +204,7 @@ impl Agent {
         match result {
             Ok(records) => {
                 for record in &records {
+                    state.past.note(&state.machine, record);
                     // An edit was applied when it was proposed; the record made it durable.
                     if !matches!(record.event, Event::ContextEdited(_)) {
                         state.machine.apply(&record.event)?;
@@ -274,9 +265,26 @@ impl Agent {
             let context = self.context(state);
             return self.start(myself, state, agent_steps::record(context, repairs));
         }
-        match state.machine.next() {
+        let next = state.machine.next();
+        let sends = matches!(next, Step::CallModel { .. } | Step::Compact { .. });
+        if sends && !std::mem::replace(&mut state.looked_over, true) {
+            let mended = repair::mend(state.machine.view_mut());
+            if !mended.is_empty() {
+                let context = self.context(state);
+                let edits = mended.into_iter().map(|change| change.edited).collect();
+                return self.start(myself, state, agent_steps::record(context, edits));
+            }
+        }
+        match next {
             Step::CallModel { turn, message } => self.call_model(myself, state, turn, message),
-            Step::RunTools(calls) => {
+            Step::RunTools(mut calls) => {
+                if self.services.compaction.preset.unchanged_stub {
+                    let (reads, view) = (state.machine.inventory().reads(), state.machine.view());
+                    let is_read = |call: &&mut PendingCall| call.call.name == "read_file";
+                    for call in calls.iter_mut().filter(is_read) {
+                        call.repeats = reads.repeated(&call.call, view);
+                    }
+                }
                 let context = self.context(state);
                 self.start(myself, state, agent_steps::run_tools(context, calls));
             }
@@ -286,7 +294,7 @@ impl Agent {
                 self.start(myself, state, agent_steps::run_command(context, program));
             }
             Step::Compact { trigger, focus } => {
-                self.compact(myself, state, Some((trigger, focus)));
+                self.compact(myself, state, Vec::new(), Some((trigger, focus)));
             }
             Step::Finish(outcome) => self.finish(myself, state, outcome),
             Step::Rest => {}
@@ -312,72 +320,127 @@ impl Agent {
         turn: u32,
         message: Option<Json>,
     ) {
-        if self.summary_due(state, None).is_some() && !state.machine.compacted_this_turn() {
-            return self.compact(myself, state, None);
+        let mut changes = self.run_cheap_layers(state);
+        if !state.machine.compacted_this_turn() && self.is_summary_due(state) {
+            return self.compact(myself, state, changes, None);
         }
-        let Some(briefing) = state.talk.as_ref().map(|talk| talk.briefing.clone()) else {
-            return self.give_up(myself, state, "an agent without a model cannot call one");
+        changes.extend(self.run_guard(state));
+        changes.extend(self.leave_out_stale_thinking(state));
+        let request = match self.request(state, turn, message.as_ref()) {
+            Ok(request) => request,
+            Err(outcome) => return self.finish(myself, state, outcome),
         };
-        let preset = &self.services.compaction.preset;
-        let mut edits = pipeline::run_cheap_layers(state.machine.view_mut(), preset);
-        edits.extend(fit::guard(&self.services, &self.id, &briefing, &mut state.machine));
-        if let Some(reason) = fit::too_large(&self.services, &briefing, &state.machine) {
-            let outcome = state.machine.failed(FailureKind::ContextOverflow, reason);
-            return self.finish(myself, state, outcome);
-        }
-        let Some(request) = self.request(state, turn, message.as_ref()) else {
-            return self.give_up(myself, state, "an agent without a model cannot call one");
-        };
+        let Some(briefing) = state.talk.as_ref().map(|talk| talk.briefing.clone()) else { return };
         let context = self.context(state);
-        let expected_tokens = state.machine.context_tokens();
-        let call =
-            agent_steps::ModelTurn { turn, message, edits, request, briefing, expected_tokens };
+        let (expected_tokens, call_ids) =
+            (state.machine.context_tokens(), state.machine.call_ids());
+        let call = agent_steps::ModelTurn {
+            turn,
+            message,
+            changes,
+            request,
+            briefing,
+            expected_tokens,
+            call_ids,
+        };
         self.start(myself, state, agent_steps::call_model(context, call));
     }
 
-    fn request(&self, state: &mut State, turn: u32, message: Option<&Json>) -> Option<Request> {
-        let talk = state.talk.as_mut()?;
-        talk.sync(&state.machine);
-        let mut pieces: Vec<_> = talk.pieces.iter().map(|(_, piece)| piece.clone()).collect();
-        pieces.extend(message.map(|json| talk.briefing.model.model.piece(json)));
-        Some(Request {
-            agent: talk.briefing.spec.name.clone(),
+    fn run_cheap_layers(&self, state: &mut State) -> Vec<Change> {
+        let preset = &self.services.compaction.preset;
+        self.around(state, |view, around| pipeline::run_cheap_layers(view, preset, around))
+    }
+
+    fn run_guard(&self, state: &mut State) -> Vec<Change> {
+        let preset = &self.services.compaction.preset;
+        self.around(state, |view, around| pipeline::run_guard(view, preset, around))
+    }
+
+    fn leave_out_stale_thinking(&self, state: &mut State) -> Option<Change> {
+        let spec = &state.talk.as_ref()?.briefing.model.spec;
+        let is_bound = spec.thinking == Thinking::Bound;
+        is_bound.then(|| thinking::leave_out_stale(state.machine.view_mut())).flatten()
+    }
+
+    fn is_summary_due(&self, state: &State) -> bool {
+        let preset = &self.services.compaction.preset;
+        pipeline::summary_due(state.machine.view(), preset, None).is_some()
+    }
+
+    /// Lets layers work on the view of an agent that talks with a model.
+    fn around(
+        &self,
+        state: &mut State,
+        work: impl FnOnce(&mut View, &Surroundings<'_>) -> Vec<Change>,
+    ) -> Vec<Change> {
+        let Some(Talk { briefing, .. }) = &state.talk else { return Vec::new() };
+        fit::around(&self.services, &self.id, briefing, &mut state.machine, work)
+    }
+
+    /// The request of this turn, or how the agent ends without one. A prompt of many megabytes is a
+    /// failure, not a bill; a view that breaks another rule is a defect, and never sent.
+    fn request(
+        &self,
+        state: &mut State,
+        turn: u32,
+        message: Option<&Json>,
+    ) -> Result<Request, Outcome> {
+        let machine = &state.machine;
+        let Some(Talk { briefing, rendering }) = state.talk.as_mut() else {
+            let reason = "an agent without a model cannot call one";
+            return Err(machine.failed(FailureKind::Internal, reason));
+        };
+        let spec = &briefing.model.spec;
+        let rules = Rules {
+            tools: &briefing.tool_names,
+            last: if machine.is_paused() { Last::Either } else { Last::User },
+            thinking: spec.thinking,
+            room: self.services.compaction.preset.guard.then(|| fit::room(briefing, machine)),
+        };
+        let sendable = validity::check(machine.view(), message, &rules).map_err(|invalid| {
+            debug_assert_eq!(invalid.rule(), Rule::Fits, "{invalid}");
+            machine.failed(invalid.kind(), invalid.to_string())
+        })?;
+        Ok(Request {
+            agent: briefing.spec.name.clone(),
             agent_id: self.id.clone(),
             turn,
-            head: talk.briefing.head.clone(),
-            pieces,
-            max_output_tokens: fit::output_limit(&talk.briefing, &state.machine),
+            head: briefing.head.clone(),
+            pieces: rendering.render(&sendable, &*briefing.model.model),
+            max_output_tokens: fit::output_limit(briefing, machine),
         })
     }
 
-    fn summary_due(
-        &self,
-        state: &State,
-        asked: Option<(CompactionTrigger, Option<String>)>,
-    ) -> Option<SummaryRequest> {
-        let layer = self.services.compaction.preset.summarise.as_ref()?;
-        pipeline::summary_due(state.machine.view(), layer, asked)
-    }
-
+    /// Has a summary written. `changes` are those that the cheap layers made before.
     fn compact(
         &self,
         myself: &ActorRef<AgentMsg>,
         state: &mut State,
+        changes: Vec<Change>,
         asked: Option<(CompactionTrigger, Option<String>)>,
     ) {
-        let Some(due) = self.summary_due(state, asked) else {
+        let preset = &self.services.compaction.preset;
+        let Some((layer, due)) = pipeline::summary_due(state.machine.view(), preset, asked) else {
             let context = self.context(state);
             let reason = "there is nothing to summarise".to_owned();
-            let failed = crate::context::CompactionFailed { reason, spent: None };
+            let failed = crate::context::CompactionFailed { reason, blocked: false, spent: None };
             return self.start(myself, state, agent_steps::record(context, vec![failed]));
         };
+        let layer = layer.clone();
         let model = state.talk.as_ref().map(|talk| talk.briefing.model.spec.name.clone());
         let Some(model) = self.services.compaction.model.clone().or(model) else {
             return self.give_up(myself, state, "an agent without a model cannot compact");
         };
-        let view = state.machine.view().clone();
+        let compaction = agent_steps::Compaction {
+            changes,
+            layer,
+            due,
+            view: state.machine.view().clone(),
+            model,
+            inventory: state.machine.inventory().clone(),
+        };
         let context = self.context(state);
-        self.start(myself, state, agent_steps::compact(context, due, view, model));
+        self.start(myself, state, agent_steps::compact(context, compaction));
     }
 
     fn give_up(&self, myself: &ActorRef<AgentMsg>, state: &mut State, reason: &str) {
@@ -392,6 +455,7 @@ impl Agent {
             agent: self.id.clone(),
             turn: state.machine.turn(),
             depth: state.machine.spawned().depth,
+            past: state.past,
             spec: state.talk.as_ref().map(|talk| talk.briefing.spec.clone()),
             tools: state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default(),
             cancel: state.cancel.clone(),

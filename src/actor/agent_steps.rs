@@ -3,30 +3,35 @@
 //! Each step follows the write-ahead order: what it is about to do is durable before it does it,
 //! and its result is durable before the agent hears of it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::briefing::Briefing;
-use super::compactor::{self, NoSummary, SummaryError};
+use super::carry_over;
+use super::compactor::{self, NoSummary, Summary, SummaryError};
+use super::hooks;
 use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepError, finished};
 use super::tool_run;
-use crate::context::pipeline::{self, SummaryRequest};
+use crate::context::inventory::Inventory;
+use crate::context::layer::summary::{self, SummaryRequest};
+use crate::context::pipeline::Change;
 use crate::context::view::View;
-use crate::context::{
-    CompactionFailed, CompactionFinished, CompactionRequested, ContextEdited, Spent,
-};
+use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested, Spent};
 use crate::event::{Event, SharedRecord};
 use crate::id::{CallKey, Name};
+use crate::journal::JournalError;
 use crate::message::Json;
 use crate::model::Request;
 use crate::output::Output;
+use crate::tool::hook::Answer;
 use crate::tool::{ToolOutput, ToolSpec};
 use crate::turn::{
     AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolFinished,
     ToolIntended, TurnStarted,
 };
-use crate::turn_machine::PendingCall;
+use crate::turn_machine::{PendingCall, reply};
 
 /// The largest output that stands in a record; a larger one is stored beside the journal and named
 /// by its hash (the limit of the journal's format).
@@ -53,21 +58,23 @@ pub struct ModelTurn {
     pub turn: u32,
     /// A user message that joins the conversation first.
     pub message: Option<Json>,
-    /// The edits that shaped the view it sends.
-    pub edits: Vec<ContextEdited>,
+    /// The changes that shaped the view it sends.
+    pub changes: Vec<Change>,
     /// The request.
     pub request: Request,
     /// What it was made from: the model, the head and the tools.
     pub briefing: Arc<Briefing>,
     /// The tokens that the request is expected to hold.
     pub expected_tokens: u64,
+    /// The ids of the conversation's calls so far.
+    pub call_ids: Arc<HashSet<String>>,
 }
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
 pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
-    let ModelTurn { turn, message, edits, request, briefing, expected_tokens } = call;
+    let ModelTurn { turn, message, changes, request, briefing, expected_tokens, call_ids } = call;
     let service = &briefing.model;
-    let mut before: Vec<Event> = edits.into_iter().map(Event::from).collect();
+    let mut before = settled(&context, changes).await?;
     before.push(TurnStarted { turn, message }.into());
     let bytes = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
     let (model, messages) = (service.spec.name.clone(), request.pieces.len());
@@ -96,11 +103,12 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         }
     };
     let (usage, usage_source) = reply.usage.or_expected(expected_tokens);
-    let calls: Vec<_> = reply.message.tool_calls().cloned().collect();
+    let message = reply::fit(reply.message, turn, &call_ids);
+    let calls: Vec<_> = message.tool_calls().cloned().collect();
     let responded = ModelResponded {
         turn,
         model,
-        message: Json::encode(&reply.message),
+        message: Json::encode(&message),
         stop: reply.stop,
         usage,
         usage_source,
@@ -162,59 +170,105 @@ pub async fn run_command(context: StepContext, program: Program) -> StepResult {
         index,
         call: crate::message::ToolCall { id, name, input: Json::encode(&serde_json::json!({})) },
         effect: Effect::Once,
+        repeats: None,
     };
     let finished = finished(turn, &call, output, began.elapsed());
     records.extend(context.record([finished]).await?);
     Ok(records)
 }
 
+/// Stores what the changes took out of the view, and gives their records: what a marker names is
+/// durable before the marker is.
+async fn settled(context: &StepContext, changes: Vec<Change>) -> Result<Vec<Event>, StepError> {
+    let mut events = Vec::with_capacity(changes.len());
+    for Change { edited, spills } in changes {
+        for spill in spills {
+            let spool = context.services.spool.clone();
+            let stored = tokio::task::spawn_blocking(move || spool.store(spill.text)).await;
+            let stored = stored.map_err(|error| StepError::Crashed(error.to_string()))?;
+            stored.map_err(|error| JournalError::io("results", &error))?;
+        }
+        events.push(edited.into());
+    }
+    Ok(events)
+}
+
+/// A summary that is to be written and applied.
+#[derive(Debug)]
+pub struct Compaction {
+    /// What the cheap layers changed before.
+    pub changes: Vec<Change>,
+    /// The layer that asks for it.
+    pub layer: summary::Summary,
+    /// What is asked.
+    pub due: SummaryRequest,
+    /// The view that it is for.
+    pub view: View,
+    /// Who writes it.
+    pub model: Name,
+    /// What the agent has at hand.
+    pub inventory: Inventory,
+}
+
 /// Asks the compactor for a summary and records the edit that it makes, or why there is none.
-pub async fn compact(
-    context: StepContext,
-    due: SummaryRequest,
-    view: View,
-    model: Name,
-) -> StepResult {
+pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
+    let Compaction { changes, layer, mut due, view, model, inventory } = compaction;
     let (trigger, from, to) = (due.trigger, due.from, due.to);
     let requested = CompactionRequested { trigger, from, to, focus: due.focus.clone() };
-    let mut records = context.record([requested]).await?;
+    let mut before = settled(&context, changes).await?;
+    before.push(requested.into());
+    let mut records = context.record(before).await?;
+    match hooks::pre_compact(&context, trigger, due.focus.as_deref()).await? {
+        Answer::GoOn(instructions) => instructions.iter().for_each(|text| due.instruct(text)),
+        Answer::Block(reason) => {
+            let reason = format!("blocked by the pre_compact hook: {reason}");
+            let blocked = CompactionFailed { reason, blocked: true, spent: None };
+            records.extend(context.record([blocked]).await?);
+            return Ok(records);
+        }
+    }
     let asked = compactor::summarise(&context.services, context.agent.clone(), due, model);
     let answer = tokio::select! {
         () = context.cancel.cancelled() => return Err(StepError::Cancelled),
         answer = asked => answer,
     };
-    let event: Event = match answer {
-        Ok(summary) => {
-            let path = context.services.transcript(&context.agent);
-            let path = path.to_string_lossy();
-            let edit = pipeline::summary_edit(&view, from, to, &path, &summary.text);
-            let mut after = view.clone();
-            match after.apply(&edit) {
-                Ok(()) if after.chars() < view.chars() => CompactionFinished {
-                    layer: pipeline::SUMMARY_LAYER.to_owned(),
-                    edit,
-                    before_tokens: view.tokens(),
-                    after_tokens: after.tokens(),
-                    model: summary.spent.model,
-                    usage: summary.spent.usage,
-                    cost_usd: summary.spent.cost_usd,
-                }
-                .into(),
-                Ok(()) => {
-                    failed("the summary is no shorter than what it replaces", Some(summary.spent))
-                }
-                Err(error) => failed(&error.to_string(), Some(summary.spent)),
-            }
-        }
+    let Summary { text, spent } = match answer {
+        Ok(summary) => summary,
         Err(NoSummary { error: SummaryError::Journal(error), .. }) => return Err(error.into()),
-        Err(NoSummary { error, spent }) => failed(&error.to_string(), spent),
+        Err(NoSummary { error, spent }) => {
+            records.extend(context.record([failed(&error.to_string(), spent)]).await?);
+            return Ok(records);
+        }
     };
+    let path = context.services.transcript(&context.agent);
+    let edit = layer.edit(&view, from, to, &path.to_string_lossy(), &text);
+    let most = layer.threshold / 2;
+    let edit = carry_over::add(&context, &inventory, &view, edit, most).await?;
+    let mut after = view.clone();
+    let event: Event = match after.apply(&edit) {
+        Ok(()) if after.chars() < view.chars() => CompactionFinished {
+            layer: summary::NAME.to_owned(),
+            edit,
+            before_tokens: view.tokens(),
+            after_tokens: after.tokens(),
+            model: spent.model,
+            usage: spent.usage,
+            cost_usd: spent.cost_usd,
+        }
+        .into(),
+        Ok(()) => failed("the summary is no shorter than what it replaces", Some(spent)),
+        Err(error) => failed(&error.to_string(), Some(spent)),
+    };
+    let is_done = matches!(event, Event::CompactionFinished(_));
     records.extend(context.record([event]).await?);
+    if is_done {
+        hooks::post_compact(&context, trigger, &text).await;
+    }
     Ok(records)
 }
 
 fn failed(reason: &str, spent: Option<Spent>) -> Event {
-    CompactionFailed { reason: reason.to_owned(), spent }.into()
+    CompactionFailed { reason: reason.to_owned(), blocked: false, spent }.into()
 }
 
 /// Records the agent's end, and before it what answers the calls that it leaves open.

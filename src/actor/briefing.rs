@@ -3,17 +3,23 @@
 //! The system prompt, the tools and their rendering for the wire are the larger part of an idle
 //! agent; sharing them keeps one at a few kilobytes, and the head of every request byte-identical.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
 
 use super::{ModelService, Services};
 use crate::context::measure;
+use crate::context::preset::Preset;
 use crate::id::Name;
 use crate::model::Head;
-use crate::spec::AgentSpec;
-use crate::tool::{ToolSpec, skills, steps};
+use crate::spec::{AgentSpec, Limits};
+use crate::tool::workspace::Workspace;
+use crate::tool::{ToolSpec, Toolbox, skills, steps};
+
+/// The presets that offer `recall` unasked. Those that reproduce a teaching design have its tools;
+/// there, and under `off`, an agent has it that lists it.
+const RECALLING: [&str; 2] = ["adaptive", "production"];
 
 /// A definition made ready to talk.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub struct Briefing {
     pub model: Arc<ModelService>,
     /// The tools that its requests name, sorted.
     pub tools: Arc<[ToolSpec]>,
+    /// Their names, in the same order.
+    pub tool_names: Vec<Name>,
     /// The front of its requests.
     pub head: Head,
     /// The tokens of that front, by estimate.
@@ -42,40 +50,91 @@ pub struct Briefings(Mutex<HashMap<(Name, bool), Arc<Briefing>>>);
 /// When the definition or its model does not exist.
 pub fn of(services: &Services, definition: &Name, depth: u32) -> Result<Arc<Briefing>, String> {
     let spec = services.agents.get(definition).ok_or_else(|| format!("no agent `{definition}`"))?;
-    // At the depth limit the tool is absent, so that no model tries in vain.
-    let delegates = !spec.sub_agents.is_empty() && depth < services.limits.max_depth;
-    let key = (definition.clone(), delegates);
+    let stock = Stock {
+        agents: &services.agents,
+        tools: &services.tools,
+        workspace: &services.workspace,
+        preset: &services.compaction.preset,
+        limits: &services.limits,
+    };
+    let key = (definition.clone(), stock.delegates(spec, depth));
     let mut briefings = services.briefings.0.lock();
     if let Some(known) = briefings.get(&key) {
         return Ok(known.clone());
     }
     let model = services.models.get(&spec.model);
     let model = model.ok_or_else(|| format!("no model `{}`", spec.model))?.clone();
-    let tools: Arc<[ToolSpec]> = offered_tools(services, spec, delegates).into();
-    let known_skills = skills::describe(&services.workspace, &spec.skills);
-    let head = model.model.head(&model.spec, &system_prompt(spec, &known_skills), &tools);
+    let Front { system, tools } = stock.front(spec, depth);
+    let head = model.model.head(&model.spec, &system, &tools);
+    let tool_names = tools.iter().map(|tool| tool.name.clone()).collect();
     let head_tokens = measure::estimate(&String::from_utf8_lossy(&head.0));
-    let (spec, doubt) = (spec.clone(), Once::new());
-    let briefing = Arc::new(Briefing { spec, model, tools, head, head_tokens, doubt });
+    let (spec, tools, doubt) = (spec.clone(), tools.into(), Once::new());
+    let briefing = Briefing { spec, model, tools, tool_names, head, head_tokens, doubt };
+    let briefing = Arc::new(briefing);
     briefings.insert(key, briefing.clone());
     Ok(briefing)
 }
 
-/// The tools that a request names, sorted, so that the prefix is stable.
-fn offered_tools(services: &Services, spec: &AgentSpec, delegates: bool) -> Vec<ToolSpec> {
-    let named = spec.tools.iter().filter_map(|name| match services.tools.get(name.as_str()) {
-        Some(tool) => Some(tool.spec().clone()),
-        None => steps::named(name.as_str()),
-    });
-    let mut tools: Vec<_> = named.collect();
-    if delegates {
-        let known = spec.sub_agents.iter().filter_map(|name| services.agents.get(name));
-        let helpers: Vec<_> = known.map(|a| (a.name.as_str(), a.description.as_str())).collect();
-        tools.push(steps::delegate(&helpers));
+/// The front of an agent's requests, before it is rendered for a wire.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Front {
+    /// The system prompt.
+    pub system: String,
+    /// The tools, sorted, so that the prefix is stable.
+    pub tools: Vec<ToolSpec>,
+}
+
+/// What the fronts of a run's agents are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Stock<'a> {
+    /// The agent definitions.
+    pub agents: &'a BTreeMap<Name, Arc<AgentSpec>>,
+    /// The tools that do work outside the agents.
+    pub tools: &'a Toolbox,
+    /// Where skills are.
+    pub workspace: &'a Workspace,
+    /// The layers that run on the agents' views.
+    pub preset: &'a Preset,
+    /// The ceilings.
+    pub limits: &'a Limits,
+}
+
+impl Stock<'_> {
+    /// Whether an agent of this definition is offered `delegate`: at the depth limit it is not, so
+    /// that no model tries in vain.
+    fn delegates(&self, spec: &AgentSpec, depth: u32) -> bool {
+        !spec.sub_agents.is_empty() && depth < self.limits.max_depth
     }
-    tools.sort_by(|a, b| a.name.cmp(&b.name));
-    tools.dedup_by(|a, b| a.name == b.name);
-    tools
+
+    /// The front of the requests of an agent of this definition at this delegation depth.
+    #[must_use]
+    pub fn front(&self, spec: &AgentSpec, depth: u32) -> Front {
+        let known_skills = skills::describe(self.workspace, &spec.skills);
+        let system = system_prompt(spec, &known_skills);
+        Front { system, tools: self.offered_tools(spec, self.delegates(spec, depth)) }
+    }
+
+    /// Where a context loses bytes on the way, the tool that has them back comes along; an agent
+    /// without tools has one turn, and nothing to lose.
+    fn offered_tools(&self, spec: &AgentSpec, delegates: bool) -> Vec<ToolSpec> {
+        let named = spec.tools.iter().filter_map(|name| match self.tools.get(name.as_str()) {
+            Some(tool) => Some(tool.spec().clone()),
+            None => steps::named(name.as_str()),
+        });
+        let mut tools: Vec<_> = named.collect();
+        if delegates {
+            let known = spec.sub_agents.iter().filter_map(|name| self.agents.get(name));
+            let helpers: Vec<_> =
+                known.map(|a| (a.name.as_str(), a.description.as_str())).collect();
+            tools.push(steps::delegate(&helpers));
+        }
+        if !tools.is_empty() && RECALLING.contains(&self.preset.name.as_str()) {
+            tools.push(steps::recall());
+        }
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        tools.dedup_by(|a, b| a.name == b.name);
+        tools
+    }
 }
 
 fn system_prompt(spec: &AgentSpec, skills: &[(String, String)]) -> String {
@@ -87,4 +146,46 @@ fn system_prompt(spec: &AgentSpec, skills: &[(String, String)]) -> String {
         }
     }
     prompt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permission::Permissions;
+    use crate::policy::RestartPolicy;
+
+    fn offered(preset: &str, tools: &[&str]) -> Vec<String> {
+        let name = |text: &str| Name::new(text).expect("a name");
+        let spec = AgentSpec {
+            name: name("worker"),
+            description: String::new(),
+            model: name("m"),
+            instructions: String::new(),
+            tools: tools.iter().map(|tool| name(tool)).collect(),
+            sub_agents: Vec::new(),
+            max_turns: 1,
+            permissions: Permissions::default(),
+            restart: RestartPolicy::default(),
+            skills: Vec::new(),
+        };
+        let root = tempfile::tempdir().expect("a directory");
+        let stock = Stock {
+            agents: &BTreeMap::new(),
+            tools: &Toolbox::built_in(),
+            workspace: &Workspace::open(root.path()).expect("opens"),
+            preset: &Preset { name: preset.to_owned(), ..Preset::three_layer() },
+            limits: &Limits::default(),
+        };
+        stock.front(&spec, 0).tools.iter().map(|tool| tool.name.to_string()).collect()
+    }
+
+    #[test]
+    fn recall_comes_along_where_no_documented_list_of_tools_forbids_it() {
+        assert_eq!(offered("adaptive", &["grep"]), ["grep", "recall"]);
+        assert_eq!(offered("production", &["recall", "todo_write"]), ["recall", "todo_write"]);
+        assert_eq!(offered("adaptive", &[]), [""; 0]);
+        assert_eq!(offered("three-layer", &["grep"]), ["grep"]);
+        assert_eq!(offered("three-layer", &["grep", "recall"]), ["grep", "recall"]);
+        assert_eq!(offered("off", &["grep"]), ["grep"]);
+    }
 }

@@ -17,14 +17,16 @@ use tokio_util::sync::CancellationToken;
 use super::model_call::{self, CallError};
 use super::panic::panic_text;
 use super::{ModelService, Services};
+use crate::context::layer::summary::SummaryRequest;
 use crate::context::measure::estimate;
-use crate::context::pipeline::SummaryRequest;
+use crate::context::validity::{self, Rules};
+use crate::context::view::View;
 use crate::context::{CompactionBreaker, CompactionTrigger, Spent};
 use crate::event::Draft;
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::message::{Json, Message, StopReason};
-use crate::model::{Reply, Request};
+use crate::model::{Rendering, Reply, Request};
 use crate::policy::{Breaker, BreakerState};
 
 /// The name under which the compactor's address is kept.
@@ -303,12 +305,15 @@ async fn write(
     let (covers_chars, max_tokens) = (due.covers_chars, due.max_tokens);
     let expected = estimate(&due.prompt);
     let message = Json::encode(&Message::user(due.prompt));
+    let view = View::default();
+    let sendable = validity::check(&view, Some(&message), &Rules::default());
+    let sendable = sendable.map_err(|invalid| SummaryError::Model(invalid.to_string()))?;
     let request = Request {
         agent: Name::new(ADDRESS).expect("the compactor's address is a name"),
         agent_id: agent,
         turn: 1,
         head: service.model.head(&service.spec, "", &[]),
-        pieces: vec![service.model.piece(&message)],
+        pieces: Rendering::default().render(&sendable, &*service.model),
         max_output_tokens: due.max_tokens.min(service.spec.max_output_tokens),
     };
     let cancel = CancellationToken::new();

@@ -6,47 +6,59 @@
 use super::Services;
 use super::briefing::Briefing;
 use super::model_call::LEAST_OUTPUT_TOKENS;
+use crate::context::layer::{Surroundings, Window};
 use crate::context::measure::Doubt;
-use crate::context::{ContextEdited, guard};
+use crate::context::pipeline::Change;
+use crate::context::validity::Room;
+use crate::context::view::View;
 use crate::id::AgentId;
 use crate::turn_machine::Machine;
 
 /// A report this many times smaller than expected is no passing difference: somebody should know.
 const FAR_LESS: u64 = 2;
 
-/// Makes the view fit the window, with room for the reply, and gives what it changed.
-pub(super) fn guard(
+/// Lets layers work on an agent's view, with what its measure says of it.
+pub(super) fn around(
     services: &Services,
     agent: &AgentId,
     briefing: &Briefing,
     machine: &mut Machine,
-) -> Vec<ContextEdited> {
-    let Some(guard) = services.compaction.preset.guard else { return Vec::new() };
-    let spec = &briefing.model.spec;
-    let window = machine.measure().window(spec.context_window).tokens;
-    let limit = window.saturating_sub(spec.max_output_tokens);
-    let room = machine.measure().room(machine.extent(), limit);
+    work: impl FnOnce(&mut View, &Surroundings<'_>) -> Vec<Change>,
+) -> Vec<Change> {
+    let (spec, measure) = (&briefing.model.spec, machine.measure());
+    let window = Window {
+        tokens: measure.window(spec.context_window).tokens,
+        output: spec.max_output_tokens,
+        overhead: measure.overhead(),
+    };
+    let extent = machine.extent();
+    let joining = extent.held - machine.view().extent().held;
+    let room = measure.room(extent, window.tokens.saturating_sub(window.output));
     let transcript = services.transcript(agent);
-    guard::make_fit(machine.view_mut(), &guard, room, &transcript.to_string_lossy())
+    let around = Surroundings {
+        transcript: &transcript.to_string_lossy(),
+        results: &services.spool.results_dir().to_string_lossy(),
+        window,
+        tokens_per_char: tokens_per_char(machine),
+        measured_room: Some(room.saturating_sub(joining)),
+        price: spec.price.and_then(|price| price.relative()).unwrap_or_default(),
+    };
+    work(machine.view_mut(), &around)
 }
 
-/// Why the request cannot fit by any measure, after all that the guard could do: a prompt of many
-/// megabytes is a failure, not a bill.
-pub(super) fn too_large(
-    services: &Services,
-    briefing: &Briefing,
-    machine: &Machine,
-) -> Option<String> {
-    services.compaction.preset.guard?;
-    let spec = &briefing.model.spec;
-    let window = machine.measure().window(spec.context_window);
-    let least = machine.measure().at_least(machine.extent());
-    (least > window.tokens).then(|| {
-        format!(
-            "the request needs at least {least} tokens, the window of `{}` has {} (by {})",
-            spec.name, window.tokens, window.origin
-        )
-    })
+/// How many tokens a character of the view is expected to have.
+#[expect(clippy::cast_precision_loss, reason = "a view has far fewer than 2^52 tokens")]
+fn tokens_per_char(machine: &Machine) -> f64 {
+    let (view, measure) = (machine.view(), machine.measure());
+    let tokens = measure.size(view.extent()).saturating_sub(measure.overhead());
+    tokens.max(1) as f64 / view.chars().max(1) as f64
+}
+
+/// The room that the request needs by any measure, after all that the guard could do, and has.
+pub(super) fn room(briefing: &Briefing, machine: &Machine) -> Room {
+    let measure = machine.measure();
+    let needed = measure.at_least(machine.extent());
+    Room { needed, window: measure.window(briefing.model.spec.context_window) }
 }
 
 /// The most tokens of the reply: fewer than the model allows where input and output together would

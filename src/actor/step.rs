@@ -13,7 +13,7 @@ use crate::message::{Block, Json, ResultContent, ToolResult};
 use crate::spec::AgentSpec;
 use crate::tool::{ToolOutput, ToolSpec};
 use crate::turn::{ResultSource, ToolFinished, ToolStatus};
-use crate::turn_machine::PendingCall;
+use crate::turn_machine::{Machine, PendingCall};
 
 /// A step that did not come to its end.
 #[derive(Debug)]
@@ -32,6 +32,25 @@ impl From<JournalError> for StepError {
     }
 }
 
+/// The messages of a conversation before the model's latest reply: that one makes the calls, and
+/// would only find itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Past {
+    /// How many they are.
+    pub messages: u64,
+    /// The number of the record that the reply came with: theirs are smaller.
+    pub before: u64,
+}
+
+impl Past {
+    /// Takes in a record that the agent is about to fold.
+    pub(super) fn note(&mut self, machine: &Machine, record: &SharedRecord) {
+        if let Event::ModelResponded(_) = record.event {
+            *self = Self { messages: machine.view().next_message(), before: record.seq };
+        }
+    }
+}
+
 /// What a step knows of its agent.
 #[derive(Clone, Debug)]
 pub struct StepContext {
@@ -45,6 +64,8 @@ pub struct StepContext {
     pub turn: u32,
     /// The agent's delegation depth.
     pub depth: u32,
+    /// The part of its conversation that can be recalled.
+    pub past: Past,
     /// The agent's definition; absent for a command.
     pub spec: Option<Arc<AgentSpec>>,
     /// The tools that the agent was offered.

@@ -13,15 +13,18 @@ use tokio::task::JoinSet;
 
 use super::mail::{ChildResult, Delegation, Refused, SupervisorMsg};
 use super::panic::panic_text;
+use super::recall;
 use super::step::{StepContext, StepError, finished};
+use crate::context::recall::RECALL_TOOL;
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::Json;
 use crate::output::Output;
-use crate::permission::{NonInteractive, Verdict};
+use crate::permission::{NonInteractive, Rule, Verdict};
+use crate::spec::AgentSpec;
 use crate::tool::steps::{COMPACT_ANSWER, CompactInput, DelegateInput, TodoInput};
 use crate::tool::{TIME_LIMIT, ToolContext, ToolError, ToolOutput, arguments};
-use crate::turn::{Effect, Outcome, ToolFinished, ToolStarted};
+use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
 
 /// The most characters of a child's answer that its parent reads: the documented limit of
@@ -141,7 +144,11 @@ async fn run_one(
         }
     };
     context.services.secrets.redact(&mut output.text);
-    Some(finished(context.turn, call, output, began.elapsed()))
+    let repeats = call.repeats.as_ref().filter(|_| !output.is_error);
+    let stub = repeats.and_then(|read| read.stub_for(&output.text));
+    let source = if stub.is_some() { ResultSource::Unchanged } else { ResultSource::Live };
+    output.text = stub.unwrap_or(output.text);
+    Some(ToolFinished { source, ..finished(context.turn, call, output, began.elapsed()) })
 }
 
 fn is_repeatable(call: &PendingCall) -> bool {
@@ -172,6 +179,7 @@ async fn dispatch(
             arguments::<CompactInput>(input)?;
             Ok(ToolOutput::ok(COMPACT_ANSWER))
         }
+        RECALL_TOOL => recall::recall(context, arguments(input)?).await,
         "todo_write" => Ok(ToolOutput::ok(arguments::<TodoInput>(input)?.answer())),
         _ => {
             let Some(tool) = context.services.tools.get(name).cloned() else {
@@ -215,18 +223,46 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
     }
 }
 
+/// Whether the rules let a call run without asking anybody.
+pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> bool {
+    let Some(spec) = &context.spec else { return true };
+    match judged(context, spec, name, input).0 {
+        Verdict::Allow => true,
+        Verdict::Deny => false,
+        Verdict::Ask => {
+            let nobody = context.services.asker.is_none();
+            nobody && spec.permissions.non_interactive == NonInteractive::Allow
+        }
+    }
+}
+
+/// What the rules say of a call, and which of them.
+fn judged<'a>(
+    context: &StepContext,
+    spec: &'a AgentSpec,
+    name: &str,
+    input: &Json,
+) -> (Verdict, Option<&'a Rule>) {
+    // To find out where a path leads is work that most calls need not have done.
+    let weighed = match spec.permissions.depends_on_arguments(name) {
+        true => rule_texts(context, name, input),
+        false => Vec::new(),
+    };
+    let weighed: Vec<_> = weighed.iter().map(String::as_str).collect();
+    spec.permissions.judge(name, &weighed)
+}
+
+/// The texts by which rules may name a call.
+fn rule_texts(context: &StepContext, name: &str, input: &Json) -> Vec<String> {
+    let tool = context.services.tools.get(name);
+    let texts = tool.map(|tool| tool.permission_arguments(input, &context.services.workspace));
+    texts.unwrap_or_default()
+}
+
 /// Why a call may not run, in words for the model; `None` when it may.
 async fn denial(context: &StepContext, name: &str, input: &Json) -> Option<String> {
     let spec = context.spec.as_ref()?;
-    let texts = || {
-        let tool = context.services.tools.get(name);
-        let texts = tool.map(|tool| tool.permission_arguments(input, &context.services.workspace));
-        texts.unwrap_or_default()
-    };
-    // To find out where a path leads is work that most calls need not have done.
-    let weighed = if spec.permissions.depends_on_arguments(name) { texts() } else { Vec::new() };
-    let weighed: Vec<_> = weighed.iter().map(String::as_str).collect();
-    let (verdict, rule) = spec.permissions.judge(name, &weighed);
+    let (verdict, rule) = judged(context, spec, name, input);
     let because = || {
         rule.map_or_else(
             || "no rule allows it".to_owned(),
@@ -238,7 +274,8 @@ async fn denial(context: &StepContext, name: &str, input: &Json) -> Option<Strin
         Verdict::Deny => Some(format!("Permission denied: {}.", because())),
         Verdict::Ask => match (&context.services.asker, spec.permissions.non_interactive) {
             (Some(asker), _) => {
-                let what = format!("{name} {}", texts().first().map_or("", String::as_str));
+                let texts = rule_texts(context, name, input);
+                let what = format!("{name} {}", texts.first().map_or("", String::as_str));
                 let allowed = asker.ask(&context.agent, what.trim_end()).await;
                 (!allowed)
                     .then(|| "Permission denied: the person who was asked said no.".to_owned())

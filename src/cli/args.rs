@@ -1,8 +1,12 @@
 //! What the user typed.
 
+mod context;
+
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+pub(super) use context::{Apply, Context, ContextVerb, Explain, LayerChoice, Replay};
 
 /// The heading of what every verb takes.
 const EVERYWHERE: &str = "Everywhere";
@@ -43,6 +47,8 @@ pub(super) enum Verb {
     Cancel(Cancel),
     /// Ask a live agent to compact its context now
     Compact(Compact),
+    /// The compaction pipeline on recorded conversations, and what an agent is sent
+    Context(Context),
     /// Print the completions of a shell
     Completions {
         /// The shell
@@ -97,6 +103,7 @@ impl Verb {
             Self::Cost(verb) => verb.file.file.clone(),
             Self::Cancel(verb) => verb.file.file.clone(),
             Self::Compact(verb) => verb.file.file.clone(),
+            Self::Context(verb) => verb.verb.file(),
             Self::Completions { .. } | Self::Version => PathBuf::new(),
         }
     }
@@ -169,6 +176,9 @@ pub(super) struct Show {
     /// The whole transcript of an agent
     #[arg(long)]
     pub transcript: bool,
+    /// What the next request of an agent would hold, and which edits made it so
+    #[arg(long, conflicts_with = "transcript")]
+    pub view: bool,
     /// A stored result, by its hash
     #[arg(long, value_name = "HASH")]
     pub result: Option<String>,

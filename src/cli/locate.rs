@@ -2,14 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use globset::Glob;
+
 use super::complain;
 use crate::config::Sources;
 use crate::event::{Event, SharedRecord};
 use crate::exit::Exit;
-use crate::id::RunId;
+use crate::id::{AgentId, RunId};
 use crate::journal::file::RunDir;
-use crate::journal::reader::Reader;
-use crate::run_state::RunState;
+use crate::journal::reader::{Reader, agent_records};
+use crate::report::next_request::{NextRequest, next_request};
+use crate::run_state::{AgentStatus, RunState};
 
 /// The configuration file and the folder of runs that the arguments mean.
 #[derive(Clone, Debug)]
@@ -173,4 +176,35 @@ pub(super) fn fold(run: &RunDir, mut each: impl FnMut(&SharedRecord)) -> Result<
         }
     }
     Ok(state)
+}
+
+/// The agent of that name, or those that it fits as a glob.
+pub(super) fn agents<'a>(
+    state: &'a RunState,
+    name: &str,
+) -> Result<Vec<(&'a AgentId, &'a AgentStatus)>, Exit> {
+    if let Some(found) = state.agents().get_key_value(&AgentId::from_text(name)) {
+        return Ok(vec![found]);
+    }
+    let glob = Glob::new(name).ok().map(|glob| glob.compile_matcher());
+    let fits = |id: &AgentId| glob.as_ref().is_some_and(|glob| glob.is_match(id.as_str()));
+    let found: Vec<_> = state.agents().iter().filter(|(id, _)| fits(id)).collect();
+    if found.is_empty() {
+        complain(&format!("error: the run has no agent `{name}`"));
+        return Err(Exit::Failed);
+    }
+    Ok(found)
+}
+
+/// What the next request of an agent would hold.
+pub(super) fn view(run: &RunDir, id: &AgentId) -> Result<NextRequest, Exit> {
+    let failed = |error: &dyn std::fmt::Display| {
+        complain(&format!("error: {}: {error}", run.journal().display()));
+        Exit::Disk
+    };
+    let records = agent_records(&run.journal(), id).map_err(|error| failed(&error))?;
+    next_request(&records).map_err(|error| failed(&error))?.ok_or_else(|| {
+        complain(&format!("error: agent `{id}` runs a command: it has no context"));
+        Exit::Failed
+    })
 }

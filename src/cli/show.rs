@@ -1,12 +1,14 @@
 //! `show`: one run, task, agent or stored result in full.
 
+mod view;
+
 use std::io::{self, IsTerminal, Write};
 
 use globset::Glob;
 use serde_json::{Value, json};
 
 use super::args;
-use super::locate::{Part, Place, fold};
+use super::locate::{Part, Place, agents, fold};
 use super::{complain, say};
 use crate::exit::Exit;
 use crate::id::AgentId;
@@ -24,6 +26,10 @@ pub(super) fn run(place: &Place, verb: &args::Show) -> Exit {
     };
     if let Some(hash) = &verb.result {
         return show_result(&dir, hash);
+    }
+    if verb.view && !matches!(part, Part::Agent(_)) {
+        complain("error: an agent is needed: RUN/@AGENT");
+        return Exit::Usage;
     }
     let state = match fold(&dir, |_| {}) {
         Ok(state) => state,
@@ -156,22 +162,13 @@ fn show_task(state: &RunState, name: &str, as_json: bool) -> Exit {
 }
 
 fn show_agent(dir: &RunDir, state: &RunState, name: &str, verb: &args::Show) -> Exit {
-    let literal = AgentId::from_text(name);
-    let glob = Glob::new(name).ok().map(|glob| glob.compile_matcher());
-    let found: Vec<_> = match state.agents().get_key_value(&literal) {
-        Some(found) => vec![found],
-        None => state
-            .agents()
-            .iter()
-            .filter(|(id, _)| glob.as_ref().is_some_and(|glob| glob.is_match(id.as_str())))
-            .collect(),
+    let found = match agents(state, name) {
+        Ok(found) => found,
+        Err(exit) => return exit,
     };
-    if found.is_empty() {
-        complain(&format!("error: the run has no agent `{name}`"));
-        return Exit::Failed;
-    }
     for (id, agent) in found {
         let exit = match (verb.transcript, verb.json) {
+            _ if verb.view => view::show(dir, id, verb.json),
             (true, true) => raw_transcript(dir, id),
             (true, false) => readable_transcript(dir, id),
             (false, true) => say(&format!("{}\n", agent_json(dir, state, id, agent))),
@@ -265,7 +262,7 @@ fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
     let mut out = io::stdout().lock();
     for line in text.lines() {
         let Ok(line) = serde_json::from_str::<Line>(line) else { continue };
-        let shown = message_text(line.seq, &line.message);
+        let shown = message_text(&line.seq.to_string(), &line.message, |_| String::new());
         if out.write_all(shown.as_bytes()).is_err() {
             return Exit::Done;
         }
@@ -273,7 +270,8 @@ fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
     Exit::Done
 }
 
-fn message_text(seq: u64, message: &Message) -> String {
+/// A message for people. `place` says where it stands, `note` what is to be known of a block.
+fn message_text(place: &str, message: &Message, note: impl Fn(&Block) -> String) -> String {
     let mut text = String::new();
     for block in &message.content {
         let (label, body) = match block {
@@ -283,7 +281,8 @@ fn message_text(seq: u64, message: &Message) -> String {
             Block::ToolResult(result) => ("result".to_owned(), result.text()),
             Block::Other(raw) => ("other".to_owned(), raw.as_str().to_owned()),
         };
-        text.push_str(&format!("--- {seq} {label}\n{}\n", printable(body.trim_end())));
+        let note = note(block);
+        text.push_str(&format!("--- {place} {label}{note}\n{}\n", printable(body.trim_end())));
     }
     text
 }

@@ -13,7 +13,7 @@ use crate::policy::{RestartPolicy, RestartStrategy};
 use crate::spec::{AgentSpec, ModelSpec};
 
 /// The tools that callsheet brings along.
-const TOOLS: [&str; 10] = [
+const TOOLS: [&str; 11] = [
     "bash",
     "read_file",
     "write_file",
@@ -24,10 +24,8 @@ const TOOLS: [&str; 10] = [
     "load_skill",
     "delegate",
     "compact",
+    "recall",
 ];
-
-/// Documented tools that are not built yet.
-const LATER_TOOLS: [&str; 1] = ["recall"];
 
 /// Where skills are looked for, below the workspace root.
 const SKILLS: &str = ".agents/skills";
@@ -139,10 +137,7 @@ fn tools(setting: Setting<'_>, table: &Table, problems: &mut Problems) -> Vec<Na
     let mut all = Vec::new();
     for (text, place) in table.texts("tools") {
         let extra = extra_tools(setting);
-        if LATER_TOOLS.contains(&text) {
-            let message = format!("the tool `{text}` is not available in this version");
-            problems.error("not_built", place, message);
-        } else if !TOOLS.into_iter().chain(extra.clone()).any(|tool| tool == text) {
+        if !TOOLS.into_iter().chain(extra.clone()).any(|tool| tool == text) {
             let help = names::suggest(text, TOOLS.into_iter().chain(extra));
             let message = format!("there is no tool `{text}`");
             problems.error_help("unknown_tool", place, message, help);
@@ -295,7 +290,7 @@ fn rules(table: &Table, key: &str, setting: Setting<'_>, problems: &mut Problems
 fn names_a_tool(rule: &str, place: &Place, setting: Setting<'_>, problems: &mut Problems) {
     let tool = rule.split('(').next().unwrap_or_default().trim();
     let extra = extra_tools(setting);
-    let mut known = TOOLS.into_iter().chain(LATER_TOOLS).chain(extra.clone());
+    let mut known = TOOLS.into_iter().chain(extra.clone());
     if Name::new(tool).is_ok() && !known.any(|known| known == tool) {
         let help = names::nearest(tool, TOOLS.into_iter().chain(extra));
         let help = help.map(|near| format!("did you mean `{near}`?"));

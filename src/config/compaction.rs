@@ -1,26 +1,23 @@
 //! Compaction settings: the preset and what overrides its constants.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use super::agents;
+use super::capabilities;
 use super::diagnostic::Problems;
 use super::raw::Table;
+use crate::context::preset::Preset;
 use crate::id::Name;
 use crate::spec::ModelSpec;
+use crate::tool::hook::Hooks;
 
 /// How contexts are kept within their window.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CompactionSpec {
-    /// The preset: `three-layer` or `off`.
-    pub preset: String,
-    /// The preset's constants that the file overrides: `threshold` and `summary_max_tokens` in
-    /// tokens, `micro_min_chars` and `summary_input_chars` in characters, `keep_recent` in units.
-    pub constants: BTreeMap<String, u64>,
-    /// What `keep_recent` counts, when the file says.
-    pub keep_unit: Option<KeepUnit>,
-    /// The tools whose results are never cleared.
-    pub preserve_tools: Vec<String>,
+    /// The preset, with the constants that the file overrides.
+    pub preset: Preset,
     /// The model that summarises; absent: the agent's own.
     pub model: Option<Name>,
     /// The failures in a row that open the breaker.
@@ -29,20 +26,23 @@ pub struct CompactionSpec {
     pub cooldown: Duration,
     /// Summaries at once.
     pub max_concurrency: usize,
+    /// The commands that are asked before and told after.
+    pub hooks: Hooks,
 }
 
-/// What `keep_recent` counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeepUnit {
-    /// Tool results.
-    Blocks,
-    /// Turns with all their results.
-    Turns,
-}
+/// The keys of `[compaction]` that are no constants of a preset.
+const OWN_KEYS: [&str; 7] = [
+    "preset",
+    "model",
+    "max_concurrency",
+    "circuit_breaker",
+    "unchanged_stub",
+    "recovery",
+    "hooks",
+];
 
-/// The constants of the preset `three-layer` that are numbers.
-const CONSTANTS: [&str; 5] =
-    ["threshold", "keep_recent", "micro_min_chars", "summary_input_chars", "summary_max_tokens"];
+/// Keys that mean the same constant: the documented one and the one it stands for.
+const ALIASES: [(&str, &str); 1] = [("keep_recent_results", "keep_recent")];
 
 /// `circuit_breaker.failure_threshold` of the documented configuration.
 const FAILURE_THRESHOLD: u32 = 3;
@@ -54,50 +54,57 @@ const MAX_CONCURRENCY: usize = 2;
 /// Reads `[compaction]`.
 pub(super) fn compaction(
     tree: &Table,
+    root: &Path,
     models: &BTreeMap<Name, ModelSpec>,
     problems: &mut Problems,
 ) -> CompactionSpec {
     let table = tree.section("compaction");
-    let preset = table.text("preset").unwrap_or_default().to_owned();
-    let mut constants = BTreeMap::new();
-    for key in CONSTANTS {
-        constants.extend(table.whole(key).map(|n: u64| (key.to_owned(), n)));
-    }
-    if let Some(n) = table.whole("keep_recent_results") {
-        constants.insert("keep_recent".to_owned(), n);
-    }
-    if let (Some(_), Some(again)) = (table.get("keep_recent"), table.get("keep_recent_results")) {
-        let message = "`keep_recent` and `keep_recent_results` are the same";
-        problems.error("conflict", &again.key_place, message);
-    }
-    if preset == "off" {
-        let own = ["keep_recent_results", "keep_unit", "preserve_tools"];
-        for key in CONSTANTS.into_iter().chain(own) {
-            if let Some(entry) = table.get(key) {
-                let message = format!("the preset `off` has no `{key}`");
-                problems.warning("unused_key", &entry.key_place, message, None);
-            }
-        }
-    }
+    let mut preset = preset(table, problems);
+    capabilities::apply(table, &mut preset, problems);
     if let Some(at) = table.get("model") {
         agents::known_model(at, models, problems);
     }
     let breaker = table.section("circuit_breaker");
     CompactionSpec {
         preset,
-        constants,
-        keep_unit: match table.text("keep_unit") {
-            Some("blocks") => Some(KeepUnit::Blocks),
-            Some("turns") => Some(KeepUnit::Turns),
-            _ => None,
-        },
-        preserve_tools: {
-            let tools = table.texts("preserve_tools").into_iter();
-            tools.map(|(text, _)| text.to_owned()).collect()
-        },
         model: table.text("model").and_then(|text| Name::new(text).ok()),
         failure_threshold: breaker.whole("failure_threshold").unwrap_or(FAILURE_THRESHOLD),
         cooldown: breaker.duration("cooldown").unwrap_or(COOLDOWN),
         max_concurrency: table.whole("max_concurrency").unwrap_or(MAX_CONCURRENCY),
+        hooks: capabilities::hooks(table.section("hooks"), root, problems),
     }
+}
+
+/// The preset with the constants that the table overrides.
+fn preset(table: &Table, problems: &mut Problems) -> Preset {
+    // A preset that is not there has its own diagnostic; what belongs to it has none.
+    let named = table.text("preset").and_then(Preset::named);
+    let Some(mut preset) = named else { return Preset::three_layer() };
+    for (alias, constant) in ALIASES {
+        if let (Some(_), Some(again)) = (table.get(constant), table.get(alias)) {
+            let message = format!("`{constant}` and `{alias}` are the same");
+            problems.error("conflict", &again.key_place, message);
+        }
+    }
+    let known = preset.constants();
+    for entry in &table.0 {
+        let key = entry.key.as_str();
+        if OWN_KEYS.contains(&key) {
+            continue;
+        }
+        let constant = ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, c)| c);
+        if !known.contains_key(constant) {
+            let message = format!("the preset `{}` has no `{key}`", preset.name);
+            problems.warning("unused_key", &entry.key_place, message, None);
+            continue;
+        }
+        let own = [(constant.to_owned(), entry.node.to_json())].into_iter().collect();
+        match preset.clone().with_constants(&own) {
+            Ok(with) => preset = with,
+            Err(unfit) => {
+                problems.error("bad_value", &entry.node.place, unfit.to_string());
+            }
+        }
+    }
+    preset
 }

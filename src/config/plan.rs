@@ -55,7 +55,7 @@ pub(super) fn models_in_use(
         at_work.extend(agent.sub_agents.iter().map(Name::as_str));
         used.insert(agent.model.clone());
     }
-    if !used.is_empty() && compaction.preset != "off" {
+    if !used.is_empty() && compaction.preset.name != "off" {
         used.extend(compaction.model.clone());
     }
     used

@@ -14,7 +14,7 @@ use super::{Missing, Sources, files, names, retry};
 use crate::id::Name;
 use crate::model::script::Script;
 use crate::policy::RetryPolicy;
-use crate::spec::{ModelSpec, Price};
+use crate::spec::{ModelSpec, Price, Thinking};
 
 /// What a provider speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +130,7 @@ fn bare_model(name: Name, provider: Name) -> ModelSpec {
         reasoning_effort: None,
         seed: None,
         price: None,
+        thinking: Thinking::Bound,
     }
 }
 
@@ -174,6 +175,10 @@ fn model(
         reasoning_effort: table.text("reasoning_effort").map(str::to_owned),
         seed: table.whole("seed"),
         price: table.get("cost_per_mtok").and_then(|at| price(at, problems)),
+        thinking: match table.text("thinking") {
+            Some("free") => Thinking::Free,
+            Some(_) | None => bare.thinking,
+        },
         name: bare.name,
         provider: bare.provider,
     }

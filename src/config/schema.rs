@@ -195,6 +195,7 @@ static MODEL: &[Field] = &[
     key("context_window", TOKENS),
     key("reasoning_effort", Shape::Word(&EFFORTS, &[])),
     key("seed", Shape::Integer(0, i64::MAX)),
+    key("thinking", Shape::Word(&["bound", "free"], &[])),
     later("fallbacks"),
     key(
         "cost_per_mtok",
@@ -208,15 +209,33 @@ static MODEL: &[Field] = &[
 ];
 
 /// The presets that are built, and those that are not.
-pub(super) const PRESETS: [&str; 2] = ["three-layer", "off"];
-const LATER_PRESETS: [&str; 4] = ["adaptive", "production", "four-layer", "turn-window"];
+pub(super) const PRESETS: [&str; 3] = ["adaptive", "three-layer", "off"];
+const LATER_PRESETS: [&str; 3] = ["production", "four-layer", "turn-window"];
+
+static RECOVERY: &[Field] = &[
+    key("files", Shape::Integer(0, 1_000)),
+    key("file_tokens", TOKENS),
+    key("all_files_tokens", TOKENS),
+    key("skill_tokens", TOKENS),
+    key("all_skills_tokens", TOKENS),
+];
+
+static HOOKS: &[Field] = &[
+    key("pre_compact", TEXTS),
+    key("post_compact", TEXTS),
+    key("after_compact_context", TEXTS),
+    key("timeout", Shape::Time),
+];
 
 static COMPACTION: &[Field] = &[
     key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
     key("model", Shape::Text),
-    later("trigger"),
+    key("trigger", Shape::Number(0.0, 1.0)),
     later("soft_trigger"),
-    later("target"),
+    key("target", Shape::Number(0.0, 1.0)),
+    key("whole", TOKENS),
+    key("keep_tokens", TOKENS),
+    key("merge_share", Shape::Number(0.0, 1.0)),
     later("pin"),
     later("prompt_file"),
     key("threshold", TOKENS),
@@ -228,6 +247,9 @@ static COMPACTION: &[Field] = &[
     key("keep_unit", Shape::Word(&["blocks", "turns"], &[])),
     key("preserve_tools", TEXTS),
     key("max_concurrency", COUNT),
+    key("unchanged_stub", Shape::Truth),
+    key("recovery", Shape::Table(RECOVERY)),
+    key("hooks", Shape::Table(HOOKS)),
     key(
         "circuit_breaker",
         Shape::Table(&[

@@ -230,11 +230,11 @@ fn what_is_documented_but_not_built() {
             &["15:18 bad_value `max_spawn_rate` must be a count per time | write it like `5/10s`"],
         ),
         (
-            "[compaction]\npreset = 'adaptive'\ntrigger = 0.8\n",
+            "[compaction]\npreset = 'production'\nsoft_trigger = 0.6\n",
             &[
-                "15:10 not_built `compaction.preset = \"adaptive\"` is not available in this version \
-             | available: `three-layer` and `off`",
-                &format!("16:1 {}", later("compaction.trigger")),
+                "15:10 not_built `compaction.preset = \"production\"` is not available in this \
+             version | available: `adaptive`, `three-layer` and `off`",
+                &format!("16:1 {}", later("compaction.soft_trigger")),
             ],
         ),
         (
@@ -264,10 +264,6 @@ fn what_is_documented_but_not_built() {
             "[providers.r]\nkind = 'replay'\n",
             &["15:8 not_built `providers.r.kind = \"replay\"` is not available in this version | \
              available: `anthropic`, `openai` and `scripted`"],
-        ),
-        (
-            "[agents.b]\ninstructions = 'x'\ntools = ['recall']\n",
-            &["16:10 not_built the tool `recall` is not available in this version"],
         ),
         (
             "[profiles.ci.budget]\nmax_cost_usd = 1.0\n",
@@ -306,6 +302,14 @@ fn names_that_lead_nowhere() {
         (
             "[compaction]\nmodel = 'big'\n",
             &["15:9 unknown_model there is no model `big` | there is `m`"],
+        ),
+        (
+            "[compaction.hooks]\npre_compact = []\npost_compact = ['./gone', 'x']\n",
+            &[
+                "15:1 bad_value `pre_compact` names no command | write a program and its \
+             arguments: [\"./hook\", \"--flag\"]",
+                "16:17 unreadable_file there is no file `./gone`",
+            ],
         ),
         (
             "[agents.b]\ninstructions_file = 'gone.md'\ncontext_files = ['docs/*.md']\n",
@@ -772,8 +776,14 @@ threshold = 20_000
 keep_recent_results = 5
 keep_unit = "turns"
 preserve_tools = ["read_file"]
+unchanged_stub = true
 [compaction.circuit_breaker]
 cooldown = "1m"
+[compaction.recovery]
+files = 3
+[compaction.hooks]
+pre_compact = ["guard", "--all"]
+timeout = "5s"
 
 [permissions]
 default = "deny"
@@ -863,12 +873,17 @@ fn every_field_that_is_built_arrives() {
     assert_eq!(config.models["small"].context_window, 32_000);
 
     let compaction = &config.compaction;
-    let constants = [("keep_recent".to_owned(), 5), ("threshold".to_owned(), 20_000)];
-    assert_eq!(compaction.constants, BTreeMap::from(constants));
-    assert_eq!(compaction.keep_unit, Some(KeepUnit::Turns));
+    let constants = compaction.preset.constants();
+    assert_eq!((&constants["keep_recent"], &constants["threshold"]), (&json!(5), &json!(20_000)));
+    assert_eq!(constants["keep_unit"], json!("turns"));
     assert_eq!(compaction.model.as_ref().map(Name::as_str), Some("small"));
     assert_eq!((compaction.failure_threshold, compaction.max_concurrency), (3, 2));
     assert_eq!(compaction.cooldown, Duration::from_secs(60));
+    assert_eq!(compaction.hooks.pre_compact, ["guard", "--all"]);
+    assert_eq!(compaction.hooks.timeout, Duration::from_secs(5));
+    let preset = &compaction.preset;
+    let recovery = preset.recovery.expect("the section brings it in");
+    assert_eq!((recovery.files, recovery.file_tokens, preset.unchanged_stub), (3, 5_000, true));
 
     let reader = &config.agents["reader"];
     assert_eq!(

@@ -4,12 +4,12 @@
 //! that the model has read before those that it has not, then it replaces the older part of the
 //! conversation by a list of what was done. Each marker names the transcript, which has it all.
 
+use super::layer::Surroundings;
 use super::measure::estimate;
-use super::pipeline::{summarised_range, summary_edit};
-use super::preset::Guard;
 use super::view::View;
 use super::{ClearedResult, ContextEdited, Edit};
-use crate::message::{Block, Message, ResultContent};
+use super::{range, record};
+use crate::message::{Message, ResultContent};
 
 /// The layer name under which the guard's edits are recorded.
 pub const GUARD_LAYER: &str = "guard";
@@ -20,20 +20,50 @@ const LEAST_RESULT_CHARS: usize = 400;
 /// How much of an unread result stays, so that the model can go on from it.
 const UNREAD_PREVIEW_CHARS: usize = 1_000;
 
-/// A line of the digest is cut here: the beginning of a command or a path says what it was.
-const LINE_CHARS: usize = 120;
+/// A record in prose has about this many characters a token; one in other scripts has fewer.
+const MOST_CHARS_PER_TOKEN: usize = 4;
 
-/// Makes the messages shrink to `room` estimated tokens if they can, and gives what it changed.
-pub fn make_fit(view: &mut View, guard: &Guard, room: u64, transcript: &str) -> Vec<ContextEdited> {
+/// What the guard counts in.
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    /// Characters of the view, where nothing is measured.
+    Char,
+    /// Tokens by the estimate that knows scripts.
+    Token,
+}
+
+impl Unit {
+    fn of_view(self, view: &View) -> u64 {
+        match self {
+            Self::Char => view.chars() as u64,
+            Self::Token => view.extent().held,
+        }
+    }
+
+    fn of_text(self, text: &str) -> u64 {
+        match self {
+            Self::Char => text.chars().count() as u64,
+            Self::Token => estimate(text),
+        }
+    }
+}
+
+/// Makes the view fit its window if it can, and gives what it changed. An edit reaches for four
+/// fifths of the room, so that the next turns fit as well.
+pub fn make_fit(view: &mut View, around: &Surroundings<'_>) -> Vec<ContextEdited> {
+    let (room, unit) = match around.measured_room {
+        Some(tokens) => (tokens, Unit::Token),
+        None => (around.chars(around.window.room()) as u64, Unit::Char),
+    };
     let mut edits = Vec::new();
-    if view.extent().held <= room {
+    if unit.of_view(view) <= room {
         return edits;
     }
-    let target = room.saturating_mul(guard.target_percent) / 100;
-    let spill = spill(view, target, transcript);
+    let target = room / 5 * 4;
+    let spill = spill(view, target, unit, around.transcript);
     apply(view, spill, &mut edits);
-    if view.extent().held > room {
-        let digest = digest(view, target / 4, transcript);
+    if unit.of_view(view) > room {
+        let digest = digest(view, target / 4, unit);
         apply(view, digest, &mut edits);
     }
     edits
@@ -50,8 +80,8 @@ fn apply(view: &mut View, edit: Option<Edit>, edits: &mut Vec<ContextEdited>) {
 }
 
 /// Takes long results out, oldest first and the unread ones last, until the target is met.
-fn spill(view: &View, target: u64, transcript: &str) -> Option<Edit> {
-    let mut excess = view.extent().held.saturating_sub(target);
+fn spill(view: &View, target: u64, unit: Unit, transcript: &str) -> Option<Edit> {
+    let mut excess = unit.of_view(view).saturating_sub(target);
     let unread = view.slots().next_back().map(|slot| slot.from);
     let mut results = Vec::new();
     for slot in view.slots().filter(|slot| !slot.entry.answers.is_empty()) {
@@ -69,55 +99,53 @@ fn spill(view: &View, target: u64, transcript: &str) -> Option<Edit> {
             } else {
                 format!("[{chars} characters, cleared; they stand in {transcript}]")
             };
-            excess = excess.saturating_sub(estimate(content).saturating_sub(estimate(&text)));
+            excess =
+                excess.saturating_sub(unit.of_text(content).saturating_sub(unit.of_text(&text)));
             let tool_use_id = result.tool_use_id.clone();
-            results.push(ClearedResult { message: slot.from, tool_use_id, text });
+            results.push(ClearedResult { message: slot.from, tool_use_id, text, stored: None });
         }
     }
     (!results.is_empty()).then_some(Edit::ClearResults { results })
 }
 
-/// Replaces what the model has read by a list of what was asked and done.
-fn digest(view: &View, most_tokens: u64, transcript: &str) -> Option<Edit> {
-    let (from, to) = summarised_range(view)?;
-    let mut lines = Vec::new();
-    for slot in view.slots().filter(|slot| slot.from >= from && slot.to <= to) {
-        let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
-        for block in &message.content {
-            let line = match block {
-                Block::Text(text) if slot.entry.is_request => format!("asked: {text}"),
-                Block::Text(text) => format!("said: {text}"),
-                Block::ToolUse(call) => format!("called {} {}", call.name, call.input.as_str()),
-                Block::ToolResult(_) | Block::Other(_) => continue,
-            };
-            let line: String = line.split_whitespace().collect::<Vec<_>>().join(" ");
-            lines.push(line.chars().take(LINE_CHARS).collect::<String>());
+/// Replaces what the model has read by a record of it, of at most so many units if it can be.
+fn digest(view: &View, most: u64, unit: Unit) -> Option<Edit> {
+    let (from, to) = range::consumed(view)?;
+    let most_chars = usize::try_from(most).unwrap_or(usize::MAX);
+    let mut most_chars = match unit {
+        Unit::Char => most_chars,
+        Unit::Token => most_chars.saturating_mul(MOST_CHARS_PER_TOKEN),
+    };
+    loop {
+        let record = record::digest(view, from, to, most_chars);
+        if most_chars == 0 || unit.of_text(&record.render()) <= most {
+            return Some(Edit::Record(record));
         }
+        most_chars /= 2;
     }
-    // The newest lines are worth most.
-    let mut room = most_tokens;
-    let kept = lines.iter().rev().take_while(|line| {
-        let tokens = estimate(line) + 1;
-        let fits = tokens <= room;
-        room = room.saturating_sub(tokens);
-        fits
-    });
-    let kept = kept.count();
-    let left_out = lines.len() - kept;
-    let mut text = String::from("What was done so far, oldest first, each cut to one line:\n");
-    if left_out > 0 {
-        text.push_str(&format!("({left_out} earlier lines left out)\n"));
-    }
-    text.push_str(&lines[left_out..].join("\n"));
-    Some(summary_edit(view, from, to, transcript, &text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Json, Role, ToolCall, ToolResult};
+    use crate::context::layer::Window;
+    use crate::message::{Block, Json, Role, ToolCall, ToolResult};
 
-    const GUARD: Guard = Guard { target_percent: 80 };
+    /// Room for this many tokens of three characters.
+    fn fit(view: &mut View, tokens: u64) -> Vec<ContextEdited> {
+        let window = Window { tokens, output: 0, overhead: 0 };
+        let mut around = Surroundings::new("t.jsonl", "results", window);
+        around.tokens_per_char = 1.0 / 3.0;
+        make_fit(view, &around)
+    }
+
+    /// Room for this many estimated tokens.
+    fn fit_measured(view: &mut View, tokens: u64) -> Vec<ContextEdited> {
+        let window = Window { tokens: 0, output: 0, overhead: 0 };
+        let mut around = Surroundings::new("t.jsonl", "results", window);
+        around.measured_room = Some(tokens);
+        make_fit(view, &around)
+    }
 
     fn push(view: &mut View, turn: usize, chars: usize) {
         let id = turn.to_string();
@@ -141,15 +169,15 @@ mod tests {
     #[test]
     fn what_fits_is_left_alone() {
         let mut view = view(3, 1_000);
-        assert!(make_fit(&mut view, &GUARD, 2_000, "t.jsonl").is_empty());
+        assert!(fit(&mut view, 2_000).is_empty());
     }
 
     #[test]
     fn read_results_go_before_unread_ones() {
         let mut view = view(10, 1_000);
-        let edits = make_fit(&mut view, &GUARD, 1_500, "t.jsonl");
+        let edits = fit(&mut view, 3_000);
         assert_eq!(edits.len(), 1);
-        assert!(view.extent().held <= 1_500);
+        assert!(view.chars() <= 9_000);
         let last = view.slots().next_back().expect("a message").entry.json.as_str().to_owned();
         assert!(last.contains(&"some text ".repeat(100)), "the unread result stays whole");
     }
@@ -157,18 +185,43 @@ mod tests {
     #[test]
     fn one_giant_unread_result_is_cut() {
         let mut view = view(1, 500_000);
-        make_fit(&mut view, &GUARD, 1_000, "t.jsonl");
-        assert!(view.extent().held <= 1_000, "{:?}", view.extent());
+        fit(&mut view, 1_000);
+        assert!(view.chars() <= 3_000, "{}", view.chars());
+    }
+
+    #[test]
+    fn where_tokens_are_estimated_they_count() {
+        for (turns, chars, room) in [(10, 1_000, 1_500), (1, 500_000, 1_000), (500, 10, 2_000)] {
+            let mut view = view(turns, chars);
+            let whole = view.extent().held;
+            assert!(fit_measured(&mut view.clone(), whole).is_empty());
+            assert!(!fit_measured(&mut view, room).is_empty());
+            assert!(view.extent().held <= room, "{:?}", view.extent());
+        }
+    }
+
+    #[test]
+    fn a_record_in_dense_script_is_shorter() {
+        let mut view = view(100, 10);
+        let said = "监督者拥有整个运行。".repeat(30);
+        for _ in 0..20 {
+            view.push(Json::encode(&Message::assistant(said.as_str()))).expect("a message");
+            view.push(Json::encode(&Message::user(said.as_str()))).expect("a message");
+        }
+        let (from, to) = range::consumed(&view).expect("a range");
+        let Some(Edit::Record(record)) = digest(&view, 500, Unit::Token) else { panic!() };
+        assert_eq!((record.from, record.to), (from, to));
+        assert!(estimate(&record.render()) <= 500);
     }
 
     #[test]
     fn a_long_conversation_of_short_results_becomes_a_digest() {
         let mut view = view(500, 10);
-        let edits = make_fit(&mut view, &GUARD, 2_000, "t.jsonl");
-        assert!(view.extent().held <= 2_000, "{:?}", view.extent());
+        let edits = fit(&mut view, 2_000);
+        assert!(view.chars() <= 6_000, "{}", view.chars());
         assert!(edits.iter().all(|edit| edit.layer == GUARD_LAYER));
         let first: Message = view.slots().next().expect("one").entry.json.decode().expect("one");
-        assert!(first.text().contains("called read_file {\"path\":\"src/498.rs\"}"));
+        assert!(first.text().contains("src/498.rs"), "{}", first.text());
         let roles: Vec<_> = view.slots().map(|slot| slot.entry.role).collect();
         assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{roles:?}");
         let whole: String = view.slots().map(|slot| slot.entry.json.as_str().to_owned()).collect();

@@ -141,7 +141,7 @@ impl std::fmt::Display for WindowOrigin {
 
 /// A model's window, input and output together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct WindowSize {
     /// Its size.
     pub tokens: u64,
     /// Who says so.
@@ -214,6 +214,12 @@ impl Measure {
         whole_tokens(self.expected(self.whole(messages)))
     }
 
+    /// The tokens of it that stand before the messages: system prompt and tools.
+    #[must_use]
+    pub fn overhead(&self) -> u64 {
+        whole_tokens(float(self.head) * self.ratio())
+    }
+
     /// The tokens that it holds at most, by the margins of what was never counted.
     #[must_use]
     pub fn at_most(&self, messages: Extent) -> u64 {
@@ -260,10 +266,12 @@ impl Measure {
 
     /// The window that holds for the model, of which the configuration says `configured`.
     #[must_use]
-    pub fn window(&self, configured: u64) -> Window {
+    pub fn window(&self, configured: u64) -> WindowSize {
         match self.told_window {
-            Some(tokens) if tokens < configured => Window { tokens, origin: WindowOrigin::Refusal },
-            _ => Window { tokens: configured, origin: WindowOrigin::Configured },
+            Some(tokens) if tokens < configured => {
+                WindowSize { tokens, origin: WindowOrigin::Refusal }
+            }
+            _ => WindowSize { tokens: configured, origin: WindowOrigin::Configured },
         }
     }
 
@@ -494,7 +502,7 @@ mod tests {
         measure.request(held(9_000));
         measure.refused(Some(15_000), Some(8_192));
         assert_eq!(measure.size(held(9_000)), 15_000);
-        let window = Window { tokens: 8_192, origin: WindowOrigin::Refusal };
+        let window = WindowSize { tokens: 8_192, origin: WindowOrigin::Refusal };
         assert_eq!(measure.window(200_000), window);
         assert_eq!(measure.window(4_096).origin, WindowOrigin::Configured);
         measure.begin_with(&Name::new("other").expect("a name"), 500);

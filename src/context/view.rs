@@ -7,7 +7,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::measure::{self, Extent};
-use super::{ClearedResult, Edit};
+use super::record::Record;
+use super::rules::{Kind, Nature};
+use super::words::{Uses, strings_of};
+use super::{ClearedResult, Edit, range};
 use crate::message::{Block, Json, Message, ResultContent, Role};
 
 /// One message of the view: encoded once, with what the layers need to know of it.
@@ -27,10 +30,12 @@ pub struct Entry {
     pub answers: Box<[String]>,
     /// Whether it asks the agent for something: what an edit keeps word for word.
     pub is_request: bool,
+    /// What it is like as far as the rules of what may be sent ask.
+    pub nature: Nature,
 }
 
 impl Entry {
-    fn new(json: Json) -> Result<Self, serde_json::Error> {
+    pub(super) fn new(json: Json) -> Result<Self, serde_json::Error> {
         Message::read(json.as_str()).map(|message| Self::of(json, &message))
     }
 
@@ -46,6 +51,7 @@ impl Entry {
             answers: answers.collect(),
             is_request: message.role == Role::User
                 && message.content.iter().any(|block| matches!(block, Block::Text(_))),
+            nature: Nature::of(message),
             json,
         }
     }
@@ -61,8 +67,23 @@ pub struct Slot {
     pub to: u64,
     /// Changes whenever the entry does: a key for what is derived from it.
     pub serial: u64,
+    /// How it came to stand here: never read from what it says.
+    pub standing: Standing,
+    /// The record that the entry renders, if it is one.
+    pub record: Option<Arc<Record>>,
     /// What is sent.
     pub entry: Arc<Entry>,
+}
+
+/// How an entry came to stand in the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is a message of the conversation, word for word.
+    Verbatim,
+    /// It is a message of the conversation whose results or thinking were cleared.
+    Cleared,
+    /// An edit put it in the place of a range.
+    Instead,
 }
 
 /// A tool result that still stands in the view in full and may be cleared.
@@ -85,6 +106,12 @@ pub struct View {
     clearable: VecDeque<Clearable>,
     chars: usize,
     extent: Extent,
+    /// Characters and model replies of the whole conversation, whatever was edited since.
+    appended_chars: u64,
+    replies: u64,
+    uses: Arc<Uses>,
+    /// What an edit added to the system prompt.
+    system: Option<String>,
     next_message: u64,
     next_serial: u64,
 }
@@ -113,10 +140,15 @@ impl View {
     fn add(&mut self, entry: Entry, decoded: &Message) {
         let message = self.next_message;
         self.note_results(message, decoded);
+        self.note_uses(message, decoded);
         self.chars += entry.chars;
         self.extent.held += entry.tokens;
-        let serial = self.serial();
-        self.slots.push_back(Slot { from: message, to: message + 1, serial, entry: entry.into() });
+        self.appended_chars += entry.chars as u64;
+        self.replies += u64::from(entry.role == Role::Assistant);
+        let (serial, standing) = (self.serial(), Standing::Verbatim);
+        let entry = entry.into();
+        let (from, to) = (message, message + 1);
+        self.slots.push_back(Slot { from, to, serial, standing, record: None, entry });
         self.next_message += 1;
     }
 
@@ -134,12 +166,70 @@ impl View {
                 Ok(())
             }
             Edit::Replace { from, to, with } => self.replace(*from, *to, with),
+            Edit::Record(record) => {
+                let (with, place) = range::of_record(self, record);
+                let with: Vec<Json> = with.iter().map(Json::encode).collect();
+                let first = self.slots.partition_point(|slot| slot.to <= record.from);
+                self.replace(record.from, record.to, &with)?;
+                if let Some(slot) = self.slots.get_mut(first + place) {
+                    slot.record = Some(Arc::new(record.clone()));
+                    let plain = Entry { is_request: false, ..Entry::clone(&slot.entry) };
+                    slot.entry = plain.into();
+                }
+                Ok(())
+            }
+            Edit::Window { to, system } => {
+                self.system = Some(system.clone());
+                self.replace(0, *to, &[])
+            }
+            Edit::DropThinking { from, to } => self.drop_thinking(*from, *to),
         }
     }
 
     /// The places, oldest first.
     pub fn slots(&self) -> impl DoubleEndedIterator<Item = &Slot> + ExactSizeIterator {
         self.slots.iter()
+    }
+
+    /// The place of a message that stands in the view by itself.
+    #[must_use]
+    pub fn slot_of(&self, message: u64) -> Option<&Slot> {
+        self.slots.get(self.place_of(message)?)
+    }
+
+    fn place_of(&self, message: u64) -> Option<usize> {
+        let place = self.slots.partition_point(|slot| slot.to <= message);
+        self.slots.get(place).filter(|slot| slot.from == message).map(|_| place)
+    }
+
+    /// The places that an edit of a range would take away, oldest first. What an earlier edit left
+    /// at the beginning of the range has no messages in it and stays.
+    pub fn covered(&self, from: u64, to: u64) -> impl DoubleEndedIterator<Item = &Slot> {
+        self.slots.iter().filter(move |slot| slot.to > from && slot.to <= to)
+    }
+
+    /// The block that joins the system prompt, if an edit added one.
+    #[must_use]
+    pub fn system(&self) -> Option<&str> {
+        self.system.as_deref()
+    }
+
+    /// The characters of all messages that ever joined the conversation.
+    #[must_use]
+    pub fn appended_chars(&self) -> u64 {
+        self.appended_chars
+    }
+
+    /// What the agent used in its calls.
+    #[must_use]
+    pub fn uses(&self) -> &Uses {
+        &self.uses
+    }
+
+    /// How often the model replied.
+    #[must_use]
+    pub fn replies(&self) -> u64 {
+        self.replies
     }
 
     /// The tool results that may still be cleared, oldest first.
@@ -152,6 +242,15 @@ impl View {
     /// too short to be worth it, and only get older.
     pub fn settle(&mut self, count: usize) {
         self.clearable.drain(..count.min(self.clearable.len()));
+    }
+
+    /// Makes a result count as the newest of those that may be cleared: a later one refers to it.
+    pub fn renew(&mut self, message: u64, tool_use_id: &str) {
+        let is_meant =
+            |result: &Clearable| result.message == message && result.tool_use_id == tool_use_id;
+        let place = self.clearable.iter().rposition(is_meant);
+        let result = place.and_then(|place| self.clearable.remove(place));
+        self.clearable.extend(result);
     }
 
     /// The estimated size of the messages in tokens: characters / 4, as in the documented presets.
@@ -183,6 +282,17 @@ impl View {
         self.next_serial
     }
 
+    fn note_uses(&mut self, message: u64, decoded: &Message) {
+        let uses = Arc::make_mut(&mut self.uses);
+        for block in &decoded.content {
+            match block {
+                Block::ToolUse(call) => uses.note_call(message, &strings_of(&call.input)),
+                Block::ToolResult(result) => uses.note_result(message, &result.text()),
+                Block::Text(_) | Block::Other(_) => {}
+            }
+        }
+    }
+
     fn note_results(&mut self, message: u64, decoded: &Message) {
         let calls = self.slots.back().map(|slot| slot.entry.clone());
         for result in decoded.tool_results() {
@@ -204,9 +314,8 @@ impl View {
         self.clearable.retain(|result| {
             result.message != cleared.message || result.tool_use_id != cleared.tool_use_id
         });
-        let place = self.slots.partition_point(|slot| slot.to <= cleared.message);
-        let found = self.slots.get(place);
-        let Some(slot) = found.filter(|slot| slot.from == cleared.message) else { return Ok(()) };
+        let Some(place) = self.place_of(cleared.message) else { return Ok(()) };
+        let slot = &self.slots[place];
         let mut message: Message = slot.entry.json.decode()?;
         for block in &mut message.content {
             if let Block::ToolResult(result) = block
@@ -215,14 +324,40 @@ impl View {
                 result.content = ResultContent::Text(cleared.text.clone());
             }
         }
-        let entry =
-            Entry { is_request: slot.entry.is_request, ..Entry::new(Json::encode(&message))? };
+        self.rewrite(place, &message);
+        Ok(())
+    }
+
+    /// Puts a changed message in a slot.
+    fn rewrite(&mut self, place: usize, message: &Message) {
         let serial = self.serial();
         let slot = &mut self.slots[place];
+        let fresh = Entry::of(Json::encode(message), message);
+        let entry = Entry { is_request: slot.entry.is_request, ..fresh };
         self.chars = self.chars - slot.entry.chars + entry.chars;
         self.extent.change(slot.entry.tokens, entry.tokens);
         slot.entry = entry.into();
         slot.serial = serial;
+        if slot.standing == Standing::Verbatim {
+            slot.standing = Standing::Cleared;
+        }
+    }
+
+    fn drop_thinking(&mut self, from: u64, to: u64) -> Result<(), serde_json::Error> {
+        let first = self.slots.partition_point(|slot| slot.from < from);
+        let last = self.slots.partition_point(|slot| slot.to <= to).max(first);
+        for place in first..last {
+            let entry = &self.slots[place].entry;
+            if !entry.nature.thinks {
+                continue;
+            }
+            let mut message: Message = entry.json.decode()?;
+            message.content.retain(|block| Kind::of(block) != Kind::Thinking);
+            if message.content.is_empty() {
+                message.content.push(Block::Text("(thinking only)".to_owned()));
+            }
+            self.rewrite(place, &message);
+        }
         Ok(())
     }
 
@@ -236,7 +371,8 @@ impl View {
             // nothing of their own.
             entry.is_request &= at > 0;
             let from = if at == 0 { from } else { to };
-            fresh.push(Slot { from, to, serial: self.serial(), entry: entry.into() });
+            let (serial, standing) = (self.serial(), Standing::Instead);
+            fresh.push(Slot { from, to, serial, standing, record: None, entry: entry.into() });
         }
         let gone: usize = self.slots.range(first..last).map(|slot| slot.entry.chars).sum();
         let came: usize = fresh.iter().map(|slot| slot.entry.chars).sum();
@@ -247,6 +383,13 @@ impl View {
         self.slots.truncate(first);
         self.slots.extend(fresh);
         self.slots.extend(tail);
+        if with.is_empty() {
+            // Nothing else tells what follows the gap that it has been changed before it.
+            let serial = self.serial();
+            if let Some(slot) = self.slots.get_mut(first.saturating_sub(1)) {
+                slot.serial = serial;
+            }
+        }
         self.clearable.retain(|result| result.message < from || result.message >= to);
         Ok(())
     }
@@ -298,6 +441,7 @@ mod tests {
                 message: 2,
                 tool_use_id: "0".to_owned(),
                 text: "[Previous: used read_file]".to_owned(),
+                stored: None,
             }],
         };
         view.apply(&clear).expect("applies");

@@ -262,7 +262,7 @@ fn body_parts(profile: &OpenAiProfile, request: &Request) -> Vec<Bytes> {
     let mut parts = Vec::with_capacity(2 * request.pieces.len() + 2);
     parts.push(request.head.0.clone());
     let mut is_first = request.head.0.ends_with(b"[");
-    for piece in &request.pieces {
+    for piece in request.pieces.iter() {
         if !std::mem::take(&mut is_first) {
             parts.push(Bytes::from_static(b","));
         }

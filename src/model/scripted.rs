@@ -90,18 +90,23 @@ fn chars(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::validity::{self, Rules};
+    use crate::context::view::View;
     use crate::id::{AgentId, Name};
     use crate::message::{Message, StopReason};
-    use crate::model::Head;
+    use crate::model::{Head, Rendering};
 
     fn request(model: &Scripted, turn: u32, text: &str) -> Request {
         let head = r#"{"system":"be brief","tools":[{"name":"glob"}]}"#;
+        let (view, message) = (View::default(), Json::encode(&Message::user(text)));
+        let sendable = validity::check(&view, Some(&message), &Rules::default());
+        let sendable = sendable.expect("a question");
         Request {
             agent: Name::new("helper").expect("a name"),
             agent_id: AgentId::from_text("task/helper-1"),
             turn,
             head: Head(head.into()),
-            pieces: vec![model.piece(&Json::encode(&Message::user(text)))],
+            pieces: Rendering::default().render(&sendable, model),
             max_output_tokens: 100,
         }
     }

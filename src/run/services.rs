@@ -5,12 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Options, StartError};
-use crate::actor::briefing::Briefings;
+use crate::actor::briefing::{Briefings, Front, Stock};
 use crate::actor::supervisor::GatewaySettings;
 use crate::actor::transcript_writer::SupervisorAddress;
 use crate::actor::{Addresses, Compaction, ModelService, Services};
-use crate::config::{CompactionSpec, Config, KeepUnit, ProviderKind, ProviderSpec};
-use crate::context::preset::{self, Preset};
+use crate::config::{CompactionSpec, Config, ProviderKind, ProviderSpec};
 use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
 use crate::journal::file::RunDir;
@@ -125,6 +124,21 @@ impl Parts {
     }
 }
 
+/// The front of the requests of an agent of this definition at this delegation depth, for those who
+/// only look at a run; `None` when the configuration has no such agent or no workspace.
+#[must_use]
+pub fn front(config: &Config, definition: &Name, depth: u32) -> Option<Front> {
+    let agents = config.agents.iter().map(|(name, spec)| (name.clone(), Arc::new(spec.clone())));
+    let stock = Stock {
+        agents: &agents.collect(),
+        tools: &Toolbox::built_in(),
+        workspace: &workspace(config).ok()?,
+        preset: &config.compaction.preset,
+        limits: &config.limits,
+    };
+    Some(stock.front(config.agents.get(definition)?, depth))
+}
+
 /// The texts of all keys and secrets.
 fn secrets(config: &Config) -> Vec<&str> {
     let keys = config.providers.values().filter_map(|provider| provider.key.as_ref());
@@ -189,28 +203,12 @@ fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
 }
 
 fn compaction(spec: &CompactionSpec) -> Compaction {
-    let mut preset = Preset::named(&spec.preset).unwrap_or_else(Preset::three_layer);
-    let constant = |name: &str| spec.constants.get(name).copied();
-    let size = |name: &str| constant(name).and_then(|n| usize::try_from(n).ok());
-    if let Some(clear) = &mut preset.clear_old {
-        clear.keep_recent = size("keep_recent").unwrap_or(clear.keep_recent);
-        clear.min_chars = size("micro_min_chars").unwrap_or(clear.min_chars);
-        clear.preserve_tools.clone_from(&spec.preserve_tools);
-        clear.keep_unit = match spec.keep_unit {
-            Some(KeepUnit::Turns) => preset::KeepUnit::Turns,
-            Some(KeepUnit::Blocks) | None => preset::KeepUnit::Blocks,
-        };
-    }
-    if let Some(summarise) = &mut preset.summarise {
-        summarise.threshold_tokens = constant("threshold").unwrap_or(summarise.threshold_tokens);
-        summarise.input_chars = size("summary_input_chars").unwrap_or(summarise.input_chars);
-        summarise.max_tokens = constant("summary_max_tokens").unwrap_or(summarise.max_tokens);
-    }
     Compaction {
-        preset,
+        preset: spec.preset.clone(),
         model: spec.model.clone(),
         max_concurrency: spec.max_concurrency.max(1),
         failure_threshold: spec.failure_threshold,
         cooldown: spec.cooldown,
+        hooks: spec.hooks.clone(),
     }
 }

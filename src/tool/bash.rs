@@ -5,7 +5,7 @@
 
 mod group;
 mod parts;
-mod process;
+pub(super) mod process;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub async fn run_command(command: &str, context: &ToolContext) -> Result<ToolOut
 }
 
 fn told(finished: Finished, timeout: Duration) -> ToolOutput {
-    let Finished { ending, output, left_behind: _ } = finished;
+    let Finished { ending, output, errors: _, left_behind: _ } = finished;
     let (text, exit_code) = match ending {
         Ending::Exited(0) => (output.text, Some(0)),
         Ending::Exited(code) => (with_line(output.text, &format!("exit code {code}")), Some(code)),

@@ -1,11 +1,12 @@
-//! The tools that are steps of the agent itself: `delegate`, `compact`, `todo_write`.
+//! The tools that are steps of the agent itself: `delegate`, `compact`, `recall`, `todo_write`.
 //!
 //! Only their specs and texts: what they do needs the agent's own state or the supervisor.
 
 use serde::Deserialize;
 use serde_json::json;
 
-use super::ToolSpec;
+use super::{ToolError, ToolSpec};
+use crate::context::recall::{Query, RECALL_TOOL, Wanted};
 use crate::id::Name;
 use crate::message::Json;
 use crate::turn::Effect;
@@ -79,11 +80,70 @@ pub struct CompactInput {
     pub focus: Option<String>,
 }
 
+/// The arguments of `recall`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecallInput {
+    /// The id of a call, or the hash of a stored result.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// What the lines that are looked for hold, word for word.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// What they match.
+    #[serde(default)]
+    pub regex: Option<String>,
+    /// The first message, from 0.
+    #[serde(default)]
+    pub from: Option<u64>,
+    /// The first message after the range.
+    #[serde(default)]
+    pub to: Option<u64>,
+    /// The first character of the answer that is given.
+    #[serde(default)]
+    pub offset: usize,
+}
+
+impl RecallInput {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// When the arguments do not go together.
+    pub fn query(self) -> Result<Query, ToolError> {
+        let bad = |problem: &str| Err(ToolError::Arguments(problem.to_owned()));
+        let regex = |pattern: &str| {
+            let regex = regex::Regex::new(pattern);
+            regex.map_err(|error| ToolError::Arguments(format!("`regex`: {error}")))
+        };
+        let has_range = self.from.is_some() || self.to.is_some();
+        let wanted = match (self.id, self.text, self.regex) {
+            (Some(id), None, None) => Wanted::Result(id),
+            (None, Some(text), None) if text.is_empty() => return bad("`text` is empty"),
+            (None, Some(text), None) if text.contains('\n') => {
+                return bad("`text` has several lines: lines are looked at one by one");
+            }
+            (None, Some(text), None) => Wanted::Lines(regex(&regex::escape(&text))?),
+            (None, None, Some(pattern)) => Wanted::Lines(regex(&pattern)?),
+            (None, None, None) if has_range => Wanted::Messages,
+            (None, None, None) => return bad("one of `id`, `text`, `regex` and `from` is needed"),
+            (Some(_), ..) | (_, Some(_), Some(_)) => {
+                return bad("`id`, `text` and `regex` exclude each other");
+            }
+        };
+        let (from, to) = (self.from.unwrap_or(0), self.to.unwrap_or(u64::MAX));
+        if from >= to {
+            return bad("the range is empty: `to` is the first message after it");
+        }
+        Ok(Query { wanted, from, to, offset: self.offset })
+    }
+}
+
 /// The step tool of that name, if it is one that needs nothing to be described.
 #[must_use]
 pub fn named(name: &str) -> Option<ToolSpec> {
     match name {
         "compact" => Some(compact()),
+        RECALL_TOOL => Some(recall()),
         "todo_write" => Some(todo_write()),
         _ => None,
     }
@@ -127,6 +187,32 @@ fn compact() -> ToolSpec {
     spec("compact", "Trigger manual conversation compression.", &schema, Effect::Pure)
 }
 
+/// `recall`.
+#[must_use]
+pub fn recall() -> ToolSpec {
+    let number = |what: &str| json!({"type": "integer", "minimum": 0, "description": what});
+    let text = |what: &str| json!({"type": "string", "description": what});
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "id": text("The id of a tool call, or the hash of a stored result"),
+            "text": text("What the lines to be found hold, word for word"),
+            "regex": text("A regular expression that the lines to be found match"),
+            "from": number("The first message"),
+            "to": number("The first message after the range; without it, to the end"),
+            "offset": number("The first character of the answer to give, for its later pages"),
+        },
+        "additionalProperties": false,
+    });
+    let description = "Gives back, byte for byte, what has left your view. Your conversation is \
+        kept whole, its messages numbered from 0. With `id`: the result of that tool call as it \
+        was, or the stored result of that hash. With `from` and `to`: these messages, one JSON \
+        document a line. With `text` or `regex`: the lines of your conversation that match, with \
+        the numbers of their messages; `from` and `to` narrow the search. A long answer comes in \
+        pages, and the last line of a page says how to get the next.";
+    spec(RECALL_TOOL, description, &schema, Effect::Pure)
+}
+
 fn todo_write() -> ToolSpec {
     let item = json!({
         "type": "object",
@@ -153,5 +239,37 @@ fn spec(name: &str, description: &str, schema: &serde_json::Value, effect: Effec
         input_schema: Json::encode(schema),
         effect,
         reads_only: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::arguments;
+
+    fn problem(input: &serde_json::Value) -> String {
+        let input = arguments::<RecallInput>(&Json::encode(input)).and_then(RecallInput::query);
+        input.expect_err("it is wrong").to_string()
+    }
+
+    #[test]
+    fn a_wrong_recall_is_told_what_is_wrong() {
+        for (input, expected) in [
+            (json!({}), "one of `id`, `text`, `regex` and `from` is needed"),
+            (json!({"id": "a", "text": "b"}), "`id`, `text` and `regex` exclude each other"),
+            (json!({"text": "a", "regex": "b"}), "`id`, `text` and `regex` exclude each other"),
+            (json!({"text": ""}), "`text` is empty"),
+            (json!({"text": "a\nb"}), "`text` has several lines: lines are looked at one by one"),
+            (json!({"from": 3, "to": 3}), "the range is empty: `to` is the first message after it"),
+            (json!({"from": -1}), "invalid value: integer `-1`, expected u64"),
+            (json!({"regex": "("}), "`regex`: regex parse error"),
+            (json!({"range": 1}), "unknown field `range`"),
+        ] {
+            let problem = problem(&input);
+            assert!(problem.starts_with(&format!("bad arguments: {expected}")), "{problem}");
+        }
+        let range = RecallInput { to: Some(2), ..RecallInput::default() };
+        let query = range.query().expect("a range");
+        assert_eq!((query.from, query.to), (0, 2));
     }
 }

@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+use crate::context::inventory::Inventory;
+use crate::context::read_state::Read;
+use crate::context::view::View;
 use crate::failure::{Failure, FailureKind};
 use crate::id::CallKey;
 use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
@@ -26,6 +29,8 @@ pub struct PendingCall {
     pub call: ToolCall,
     /// What a repeated call would do.
     pub effect: Effect,
+    /// The earlier read that this one repeats and that still stands in the view, if that counts.
+    pub repeats: Option<Read>,
 }
 
 /// A call as its events tell it.
@@ -49,7 +54,7 @@ pub(super) fn open(calls: &[CallState]) -> Vec<PendingCall> {
     let pending = open.filter_map(|(index, state)| {
         let (key, effect) = state.intended.clone()?;
         let index = u32::try_from(index).ok()?;
-        Some(PendingCall { key, index, call: state.call.clone(), effect })
+        Some(PendingCall { key, index, call: state.call.clone(), effect, repeats: None })
     });
     pending.collect()
 }
@@ -84,6 +89,23 @@ fn answer(turn: u32, call: PendingCall, text: &str) -> ToolFinished {
         stored: None,
         exit_code: None,
         took_ms: 0,
+    }
+}
+
+/// Takes a call with its result into the inventory.
+pub(super) fn take_stock(
+    inventory: &mut Inventory,
+    view: &mut View,
+    call: &ToolCall,
+    finished: &ToolFinished,
+) {
+    if finished.source == ResultSource::Unchanged {
+        inventory.read_again(call, view);
+    } else if Inventory::follows(&call.name)
+        && let Ok(Block::ToolResult(result)) = finished.block.decode()
+    {
+        // All results of a turn go into the message that comes next.
+        inventory.note(view.next_message(), call, &result);
     }
 }
 

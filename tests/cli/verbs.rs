@@ -352,6 +352,7 @@ fn the_help_names_every_verb() {
       cost         Tokens and money by agent, task or model
       cancel       Stop a run, a task or an agent with its children
       compact      Ask a live agent to compact its context now
+      context      The compaction pipeline on recorded conversations, and what an agent is sent
       completions  Print the completions of a shell
       version      Print the version
       help         Print this message or the help of the given subcommand(s)

@@ -26,6 +26,7 @@ use callsheet::plan::Plan;
 use callsheet::policy::RetryPolicy;
 use callsheet::run::{Options, Run};
 use callsheet::run_state::RunState;
+use callsheet::tool::hook::Hooks;
 use callsheet::tool::spool::Spool;
 use callsheet::tool::workspace::Workspace;
 use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, Toolbox};
@@ -515,6 +516,7 @@ impl Rig {
         let mut tools = Toolbox::built_in();
         setup.tools.iter().for_each(|tool| tools.insert(tool.clone()));
         let agents = config.agents.iter();
+        let compaction = Compaction { preset: config.compaction.preset.clone(), ..three_layer() };
         let services = Arc::new(Services {
             run,
             workflow: config.name.clone(),
@@ -524,6 +526,7 @@ impl Rig {
             tools,
             spool: Arc::new(Spool::new(dir.spool(), dir.results())),
             limits: config.limits,
+            compaction,
             transcripts: dir.agents(),
             addresses: Addresses { supervisor: address, ..Addresses::default() },
             ..bare_services(setup.root.path(), journal)
@@ -589,6 +592,7 @@ pub(crate) fn three_layer() -> Compaction {
         max_concurrency: 2,
         failure_threshold: 3,
         cooldown: Duration::from_millis(50),
+        hooks: Hooks::default(),
     }
 }
 

@@ -1,16 +1,16 @@
-//! One shell command: started, drained and ended, with everything that it started.
+//! One command: started, fed, drained and ended, with everything that it started.
 //!
 //! Owns processes, not wording. Memory stays bounded whatever the command prints.
 
-use std::io;
+use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::Receiver;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio_util::sync::CancellationToken;
 
 use super::group::Group;
@@ -27,7 +27,7 @@ const KEY_VARIABLE: &str = "CALLSHEET_CALL_KEY";
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(in crate::tool) enum Ending {
     /// By itself, with this exit code; 128 + n when signal n ended it.
     Exited(i32),
     /// It took too long.
@@ -38,34 +38,116 @@ pub(super) enum Ending {
 
 /// A command that has ended.
 #[derive(Debug)]
-pub(super) struct Finished {
+pub(in crate::tool) struct Finished {
     /// How.
-    pub(super) ending: Ending,
+    pub(in crate::tool) ending: Ending,
     /// What it printed.
-    pub(super) output: Output,
+    pub(in crate::tool) output: Output,
+    /// What it printed on stderr, where that was kept apart.
+    pub(in crate::tool) errors: Output,
     /// Whether processes were left behind and had to be ended.
-    pub(super) left_behind: bool,
+    pub(in crate::tool) left_behind: bool,
 }
 
-/// Runs `sh -c command` in the workspace root, in a process group of its own. When this returns
-/// or is dropped, no process of the group lives.
+/// Runs `sh -c command` in the workspace root, in a process group of its own, without input; both
+/// its streams are one output. When this returns or is dropped, no process of the group lives.
 pub(super) async fn run(
     command: &str,
     timeout: Duration,
     context: &ToolContext,
 ) -> Result<Finished, ToolError> {
-    let started = start(command, context);
-    let (child, group, pipe) = started.map_err(|source| io_error("start the command", source))?;
-    let ended = CancellationToken::new();
-    let closed = CancellationToken::new();
-    let writer = context.spool.writer();
-    let ((ending, left_behind), drained) = tokio::join!(
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(command).stdin(Stdio::null());
+    let start = || {
+        let (output, writer) = io::pipe()?;
+        shell.stdout(writer.try_clone()?).stderr(writer);
+        started(shell, output, None, context)
+    };
+    let started = start().map_err(|source| io_error("start the command", source))?;
+    finished(started, Vec::new(), timeout, context).await
+}
+
+/// As [`run`], for a program with its arguments that is given an input and whose stderr is kept
+/// apart.
+pub(in crate::tool) async fn run_with_input(
+    argv: &[String],
+    input: Vec<u8>,
+    timeout: Duration,
+    context: &ToolContext,
+) -> Result<Finished, ToolError> {
+    let (program, arguments) = argv.split_first().map_or(("", argv), |(p, rest)| (p, rest));
+    let start = || {
+        // A path is meant from the root; a bare name is searched for.
+        let root = context.workspace.root_path();
+        let is_path = program.contains('/');
+        let program = if is_path { root.join(program) } else { program.into() };
+        let mut command = Command::new(program);
+        let (output, writer) = io::pipe()?;
+        let (errors, error_writer) = io::pipe()?;
+        command.args(arguments).stdin(Stdio::piped()).stdout(writer).stderr(error_writer);
+        started(command, output, Some(errors), context)
+    };
+    let started = start().map_err(|source| io_error(&format!("start `{program}`"), source))?;
+    finished(started, input, timeout, context).await
+}
+
+fn io_error(what: &str, source: io::Error) -> ToolError {
+    ToolError::Io { what: what.to_owned(), source }
+}
+
+/// A command at work.
+struct Started {
+    child: Child,
+    group: Group,
+    output: Receiver,
+    errors: Option<Receiver>,
+}
+
+fn started(
+    mut command: Command,
+    output: PipeReader,
+    errors: Option<PipeReader>,
+    context: &ToolContext,
+) -> io::Result<Started> {
+    for name in context.hidden_env.iter() {
+        command.env_remove(name);
+    }
+    let child = command
+        .current_dir(context.workspace.root_path())
+        .env(KEY_VARIABLE, context.key.as_str())
+        .envs(context.env.iter())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()?;
+    let group = child.id().and_then(Group::led_by);
+    let group = group.ok_or_else(|| io::Error::other("the process has no id"))?;
+    let receiver = |pipe: PipeReader| Receiver::from_owned_fd(OwnedFd::from(pipe));
+    let errors = errors.map(receiver).transpose()?;
+    Ok(Started { child, group, output: receiver(output)?, errors })
+}
+
+async fn finished(
+    started: Started,
+    input: Vec<u8>,
+    timeout: Duration,
+    context: &ToolContext,
+) -> Result<Finished, ToolError> {
+    let Started { mut child, group, output, errors } = started;
+    let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
+    let stdin = child.stdin.take();
+    let ((ending, left_behind), (output, errors), ()) = tokio::join!(
         async {
             let result = watch(child, group, timeout, context, &closed).await;
             ended.cancel();
             result
         },
-        drain(pipe, writer, &ended, &closed),
+        async {
+            let output = drain(Some(output), context.spool.writer(), &ended);
+            let drained = tokio::join!(output, drain(errors, context.spool.writer(), &ended));
+            closed.cancel();
+            drained
+        },
+        feed(stdin, &input, &ended),
     );
     let ending = ending.map_err(|source| io_error("wait for the command", source))?;
     let inline = match ending {
@@ -73,39 +155,20 @@ pub(super) async fn run(
         Ending::Exited(0) => INLINE_CHARS,
         Ending::Exited(_) | Ending::TimedOut => INLINE_CHARS_FAILED,
     };
-    let finish = move || drained?.finish(inline);
-    let output = tokio::task::spawn_blocking(finish).await.map_err(io::Error::other);
-    let output = output.and_then(|output| output);
-    let output = output.map_err(|source| io_error("store the output", source))?;
-    Ok(Finished { ending, output, left_behind })
+    let finish = move || Ok((output?.finish(inline)?, errors?.finish(inline)?));
+    let printed = tokio::task::spawn_blocking(finish).await.map_err(io::Error::other);
+    let printed = printed.and_then(|printed| printed);
+    let (output, errors) = printed.map_err(|source| io_error("store the output", source))?;
+    Ok(Finished { ending, output, errors, left_behind })
 }
 
-fn io_error(what: &str, source: io::Error) -> ToolError {
-    ToolError::Io { what: what.to_owned(), source }
-}
-
-fn start(command: &str, context: &ToolContext) -> io::Result<(Child, Group, Receiver)> {
-    let (reader, writer) = io::pipe()?;
-    let mut shell = Command::new("/bin/sh");
-    for name in context.hidden_env.iter() {
-        shell.env_remove(name);
+/// Gives the command its input; it need not read it.
+async fn feed(stdin: Option<ChildStdin>, input: &[u8], ended: &CancellationToken) {
+    let Some(mut stdin) = stdin else { return };
+    tokio::select! {
+        () = ended.cancelled() => {}
+        _unread = stdin.write_all(input) => {}
     }
-    let child = shell
-        .arg("-c")
-        .arg(command)
-        .current_dir(context.workspace.root_path())
-        .env(KEY_VARIABLE, context.key.as_str())
-        .envs(context.env.iter())
-        .stdin(Stdio::null())
-        .stdout(writer.try_clone()?)
-        .stderr(writer)
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()?;
-    let group = child.id().and_then(Group::led_by);
-    let group = group.ok_or_else(|| io::Error::other("the process has no id"))?;
-    let pipe = Receiver::from_owned_fd(OwnedFd::from(reader))?;
-    Ok((child, group, pipe))
 }
 
 /// Waits until the command and its group have ended, and makes them end where they have to. Says
@@ -154,15 +217,15 @@ fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
-/// Reads the output until it is closed or the command has `ended`. When the disk refuses, the
-/// rest is read and dropped, so that the command is not blocked; the error is told at its end.
+/// Reads a stream until it is closed or the command has `ended`. When the disk refuses, the rest is
+/// read and dropped, so that the command is not blocked; the error is told at its end.
 async fn drain(
-    mut pipe: Receiver,
+    pipe: Option<Receiver>,
     writer: SpoolWriter,
     ended: &CancellationToken,
-    closed: &CancellationToken,
 ) -> io::Result<SpoolWriter> {
     let mut writer = Ok(writer);
+    let Some(mut pipe) = pipe else { return writer };
     let mut buffer = Vec::with_capacity(MEMORY_BYTES);
     loop {
         let read = tokio::select! {
@@ -183,7 +246,6 @@ async fn drain(
         }
         buffer.clear();
     }
-    closed.cancel();
     writer
 }
 

@@ -1,0 +1,101 @@
+//! What an agent reads again after a compaction: gathered when the summary is there, put into the
+//! edit before it is recorded.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::hooks;
+use super::panic::panic_text;
+use super::step::{StepContext, StepError};
+use super::tool_run;
+use crate::context::Edit;
+use crate::context::inventory::Inventory;
+use crate::context::recovery::{self, Material, Reread};
+use crate::context::view::View;
+use crate::id::CallKey;
+use crate::message::Json;
+use crate::tool::ToolOutput;
+
+/// The longest that one file may take: a disk that hangs must not hold the agent up.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+
+/// More lines than a file has that is small enough to come back.
+const ALL_LINES: u64 = 1 << 40;
+
+/// Adds to an edit of `view` what comes back with it, so far as no more than `most_tokens` are left:
+/// less than what sets off a compaction. Of a view that was compacted early, half must go as well.
+pub(super) async fn add(
+    context: &StepContext,
+    inventory: &Inventory,
+    view: &View,
+    edit: Edit,
+    most_tokens: u64,
+) -> Result<Edit, StepError> {
+    let mut after = view.clone();
+    if after.apply(&edit).is_err() || after.chars() >= view.chars() {
+        // There is no compaction: whoever would record it says why.
+        return Ok(edit);
+    }
+    let recovery = context.services.compaction.preset.recovery;
+    let mut material =
+        Material { from_hook: hooks::added_context(context).await?, ..Material::default() };
+    if let Some(recovery) = recovery {
+        let children = inventory.children();
+        material.state = recovery::state_block(inventory.todos(), children);
+        for path in inventory.files_out_of(&after, recovery.files) {
+            let input = serde_json::json!({"path": path, "limit": ALL_LINES});
+            material.files.push(reread(context, "read_file", path, &input).await);
+        }
+        for name in inventory.skills() {
+            let input = serde_json::json!({"name": name});
+            material.skills.push(reread(context, "load_skill", name, &input).await);
+        }
+    }
+    if context.cancel.is_cancelled() {
+        return Err(StepError::Cancelled);
+    }
+    let room = most_tokens.min(view.tokens() / 2).saturating_sub(after.tokens());
+    Ok(match recovery.unwrap_or_default().render(&material, room) {
+        Some(text) => recovery::attach(edit, text),
+        None => edit,
+    })
+}
+
+/// Reads a file or a skill by its tool, as the agent itself would, where that needs no person.
+async fn reread(
+    context: &StepContext,
+    tool: &str,
+    name: String,
+    input: &serde_json::Value,
+) -> Reread {
+    let input = Json::encode(input);
+    let text = match context.services.tools.get(tool).cloned() {
+        Some(_) if !tool_run::is_allowed(context, tool, &input) => {
+            Err("it may not be read without a person's leave".to_owned())
+        }
+        Some(called) => {
+            let (run, agent) = (context.services.run, &context.agent);
+            let key = CallKey::derive(run, agent, context.turn, 0, tool, input.as_str());
+            let mut tool_context = tool_run::tool_context(context, key);
+            tool_context.timeout = READ_WITHIN;
+            let work = async move { called.call(input, tool_context).await };
+            let work = std::panic::AssertUnwindSafe(work).catch_unwind();
+            match tokio::time::timeout(READ_WITHIN, work).await {
+                Ok(Ok(result)) => result.map_err(|error| error.to_string()),
+                Ok(Err(panic)) => Err(format!("{tool} crashed ({})", panic_text(panic.as_ref()))),
+                Err(_) => Err(format!("{tool} took too long")),
+            }
+        }
+        None => Err(format!("there is no {tool}")),
+    };
+    let redacted = |mut text: String| {
+        context.services.secrets.redact(&mut text);
+        text
+    };
+    let text = match text {
+        Ok(ToolOutput { text, is_error: false, .. }) => Ok(redacted(text)),
+        Ok(ToolOutput { text, .. }) | Err(text) => Err(redacted(text)),
+    };
+    Reread { name, text }
+}

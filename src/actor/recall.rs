@@ -1,0 +1,209 @@
+//! The step `recall`: where the bytes come from that an agent asks to see again.
+//!
+//! The transcript is read first, because it is no longer than the conversation. It is a projection
+//! that may lag behind, so one in which a message is missing is no source: then the journal is, in
+//! which none is. Files are read off the runtime's threads.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::step::{Past, StepContext};
+use crate::context::recall::{NotThere, Page, Query, Recall, Wanted};
+use crate::event::SharedRecord;
+use crate::journal::transcript::Transcript;
+use crate::redaction::Secrets;
+use crate::tool::steps::RecallInput;
+use crate::tool::{ToolError, ToolOutput};
+
+/// How much of a stored result is read at once.
+const CHUNK: u64 = 64 * 1024;
+
+/// Answers a call of `recall`.
+///
+/// # Errors
+/// When the arguments are wrong, what is asked for is not there, or it cannot be read.
+pub(super) async fn recall(
+    context: &StepContext,
+    input: RecallInput,
+) -> Result<ToolOutput, ToolError> {
+    let query = input.query()?;
+    tokio::select! {
+        () = context.cancel.cancelled() => Err(ToolError::Cancelled),
+        answer = answer(context, query) => answer.map(ToolOutput::ok),
+    }
+}
+
+async fn answer(context: &StepContext, query: Query) -> Result<String, ToolError> {
+    if let Some(page) = stored_result(context, &query).await? {
+        return Ok(page);
+    }
+    let (path, asked) = (context.services.transcript(&context.agent), query.clone());
+    let past = context.past;
+    let from_file = off_the_runtime(move || {
+        let recall = File::open(path).and_then(|file| read(BufReader::new(file), asked, past));
+        Ok(recall.ok().flatten())
+    });
+    if let Some(recall) = from_file.await? {
+        return recall.finish().map_err(not_there);
+    }
+    let records = context.services.journal.agent_records(&context.agent).await;
+    let records = records.map_err(|error| ToolError::Failed(error.to_string()))?;
+    let from_journal = off_the_runtime(move || {
+        let lines = transcript_of(&records);
+        let recall = read(lines.as_slice(), query, past).map_err(reading("the journal"))?;
+        recall.ok_or_else(|| ToolError::Failed("the journal lacks a message".to_owned()))
+    });
+    from_journal.await?.finish().map_err(not_there)
+}
+
+/// The lines of the transcript, made again.
+fn transcript_of(records: &[SharedRecord]) -> Vec<u8> {
+    let (mut transcript, mut lines) = (Transcript::default(), Vec::new());
+    records.iter().for_each(|record| transcript.fold(record, &mut lines));
+    lines
+}
+
+/// Goes over the messages of a transcript that are past. `None` when not all of them are there.
+fn read(mut lines: impl BufRead, query: Query, past: Past) -> io::Result<Option<Recall>> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        seq: u64,
+        #[serde(borrow)]
+        message: &'a RawValue,
+    }
+    let (mut recall, mut count) = (Recall::new(query), 0);
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        lines.read_until(b'\n', &mut bytes)?;
+        let line = bytes.strip_suffix(b"\n").and_then(|line| serde_json::from_slice(line).ok());
+        let Some(line) = line.filter(|line: &Line<'_>| line.seq < past.before) else {
+            return Ok((count == past.messages).then_some(recall));
+        };
+        count += 1;
+        if !recall.is_settled() && recall.take(line.message.get()).is_err() {
+            return Ok(None);
+        }
+    }
+}
+
+/// A page of the stored result of that hash; `None` when the query asks for something else.
+async fn stored_result(context: &StepContext, query: &Query) -> Result<Option<String>, ToolError> {
+    let Wanted::Result(hash) = &query.wanted else { return Ok(None) };
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    // Nothing else may become part of a path.
+    if hash.len() != blake3::OUT_LEN * 2 || !hash.bytes().all(is_hex) {
+        return Ok(None);
+    }
+    let path = context.services.spool.results_dir().join(hash);
+    let (services, offset) = (context.services.clone(), query.offset);
+    let page = off_the_runtime(move || match stored_page(&path, offset, &services.secrets) {
+        Ok(page) => Ok(Some(page)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(reading("the stored result")(error)),
+    });
+    match page.await? {
+        Some(page) => page.finish().map(Some).map_err(not_there),
+        None => Ok(None),
+    }
+}
+
+/// What is stored was never redacted. It is before it is cut into pages, a line at a time: a
+/// secret that is half on one page and half on the next could not be told.
+fn stored_page(path: &Path, offset: usize, secrets: &Secrets) -> io::Result<Page> {
+    let mut file = File::open(path)?;
+    let (mut page, mut bytes) = (Page::at(offset), Vec::new());
+    loop {
+        let is_end = file.by_ref().take(CHUNK).read_to_end(&mut bytes)? == 0;
+        let end = if is_end { bytes.len() } else { whole_end(&bytes) };
+        let mut text = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        secrets.redact(&mut text);
+        page.push(&text);
+        if is_end || page.is_full() {
+            return Ok(page);
+        }
+        bytes.drain(..end);
+    }
+}
+
+/// Where the last whole line ends, or in a line without an end the last whole character.
+fn whole_end(bytes: &[u8]) -> usize {
+    let line = bytes.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
+    line.unwrap_or_else(|| {
+        let torn = bytes.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
+        bytes.len() - torn
+    })
+}
+
+fn not_there(error: NotThere) -> ToolError {
+    ToolError::Failed(error.to_string())
+}
+
+fn reading(what: &'static str) -> impl Fn(io::Error) -> ToolError {
+    move |source| ToolError::Io { what: what.to_owned(), source }
+}
+
+async fn off_the_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        // A panic is a defect of ours: it goes on to whoever guards the step.
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(ToolError::Cancelled),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_result_comes_in_pages_that_are_the_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("result");
+        let secrets = Secrets::new(["hunter22-and-more".to_owned()]);
+        // Long lines, characters of two bytes across every cut, a byte that is no text, a secret.
+        let mut bytes = "é".repeat(40_000).into_bytes();
+        bytes.push(0xff);
+        bytes.extend_from_slice(
+            format!("\n{}\nhunter22-and-more\n", "xé".repeat(50_000)).as_bytes(),
+        );
+        std::fs::write(&path, &bytes).unwrap();
+        let mut whole = String::from_utf8_lossy(&bytes).into_owned();
+        secrets.redact(&mut whole);
+        let (mut joined, mut offset) = (String::new(), 0);
+        while offset < whole.chars().count() {
+            let page = stored_page(&path, offset, &secrets).unwrap().finish().unwrap();
+            let (text, _) = page.rsplit_once("\n[characters ").unwrap();
+            joined.push_str(text);
+            offset += text.chars().count();
+        }
+        assert_eq!(joined, whole);
+        let behind = stored_page(&path, offset, &secrets).unwrap().finish();
+        assert_eq!(behind, Err(NotThere::Offset { offset, chars: offset }));
+    }
+
+    #[test]
+    fn a_transcript_in_which_a_message_is_missing_is_no_source() {
+        let query = Query { wanted: Wanted::Messages, from: 0, to: 1, offset: 0 };
+        let line = |seq: u64| {
+            let message = r#"{"role":"user","content":"x"}"#;
+            format!("{{\"seq\":{seq},\"ts\":\"\",\"message\":{message}}}\n")
+        };
+        let [one, two, call] = [2, 5, 9].map(line);
+        let past = Past { messages: 2, before: 9 };
+        let is_whole = |text: &str| read(text.as_bytes(), query.clone(), past).unwrap().is_some();
+        assert!(is_whole(&format!("{one}{two}")), "what makes the call may be on its way");
+        assert!(is_whole(&format!("{one}{two}{call}")));
+        assert!(is_whole(&format!("{one}{two}{}", &call[..20])));
+        assert!(!is_whole(&one));
+        assert!(!is_whole(&format!("{two}{call}")), "there are two lines, but not the right ones");
+        assert!(!is_whole(&format!("{one}{}", &two[..20])));
+        assert!(!is_whole(&format!("{one}{}", two.trim_end())), "it is being written");
+    }
+}

@@ -1,0 +1,150 @@
+//! What the user typed after `context`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::File;
+use crate::spec::{Price, RelativePrice};
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Context {
+    #[command(subcommand)]
+    pub verb: ContextVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum ContextVerb {
+    /// Apply the layers that need no model, once, as before the next model call
+    Apply(Apply),
+    /// Walk a recorded conversation turn by turn, and write the view that each reply would have had
+    Replay(Replay),
+    /// Say what the next request of an agent would hold: tokens by part, and what was changed
+    Explain(Explain),
+}
+
+impl ContextVerb {
+    /// The configuration that the verb works on.
+    pub(in crate::cli) fn file(&self) -> PathBuf {
+        match self {
+            Self::Apply(verb) => verb.file.file.clone(),
+            Self::Replay(verb) => verb.file.file.clone(),
+            Self::Explain(verb) => verb.file.file.clone(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum LayerChoice {
+    Budget,
+    Snip,
+    Micro,
+    All,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Apply {
+    #[command(flatten)]
+    pub file: File,
+    /// A conversation: {"system", "messages"}, an array of messages, a transcript, the JSONL of
+    /// Claude Code, or RUN/@AGENT; `-` is stdin
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub source: String,
+    /// The preset
+    #[arg(long, value_name = "PRESET")]
+    pub preset: String,
+    /// The layer
+    #[arg(long, value_enum, default_value_t = LayerChoice::All)]
+    pub layer: LayerChoice,
+    /// Where results are written that leave the view [default: a temporary folder]
+    #[arg(long, value_name = "DIR")]
+    pub results_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Replay {
+    #[command(flatten)]
+    pub file: File,
+    /// A conversation: {"system", "messages"}, an array of messages, a transcript, the JSONL of
+    /// Claude Code, or RUN/@AGENT; `-` is stdin
+    #[arg(value_name = "FILE", required = true)]
+    pub sources: Vec<String>,
+    /// The preset
+    #[arg(long, value_name = "PRESET", required_unless_present = "compare")]
+    pub preset: Option<String>,
+    /// Print what every preset would have cost and kept, and what the recording says it cost; of
+    /// Claude Code the whole recording, not only what follows its latest compaction
+    #[arg(long, conflicts_with = "preset")]
+    pub compare: bool,
+    /// The window that requests must fit, in tokens
+    #[arg(long, value_name = "TOKENS", default_value_t = 200_000)]
+    pub context_window: u64,
+    /// What of the window is kept for replies, in tokens
+    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+    pub max_output_tokens: u64,
+    /// What a million tokens cost, in US dollars: input=3,output=15,cache_read=0.3,cache_write=3.75
+    /// [default: costs are given in input tokens]
+    #[arg(long, value_name = "PRICES", value_parser = price, conflicts_with = "preset")]
+    pub price: Option<Price>,
+    /// Print the comparison as JSON, one row a line; views are JSON anyway
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Explain {
+    #[command(flatten)]
+    pub file: File,
+    /// RUN/@AGENT
+    #[arg(value_name = "RUN/@AGENT")]
+    pub what: String,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads prices: that of the input is needed, the others follow from it by the published ratios.
+fn price(text: &str) -> Result<Price, String> {
+    let mut given =
+        [("input", None), ("output", None), ("cache_read", None), ("cache_write", None)];
+    for part in text.split(',') {
+        let (name, value) = part.split_once('=').ok_or("NAME=DOLLARS is needed")?;
+        let known = given.iter_mut().find(|(known, _)| *known == name.trim());
+        let (_, place) = known.ok_or_else(|| {
+            format!("there is no `{name}`; prices are input, output, cache_read and cache_write")
+        })?;
+        let value = value.trim().parse::<f64>().ok();
+        let value = value.filter(|value| value.is_finite() && *value >= 0.0);
+        *place = Some(value.ok_or_else(|| format!("`{part}` is no price"))?);
+    }
+    let [input, output, read, write] = given.map(|(_, value)| value);
+    let input = input.filter(|input| *input > 0.0).ok_or("`input` is needed, and more than 0")?;
+    let ratio = RelativePrice::default();
+    Ok(Price {
+        input,
+        output: output.unwrap_or(input * ratio.output),
+        cache_read: read.unwrap_or(input * ratio.read),
+        cache_write: write.unwrap_or(input * ratio.write),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_that_are_not_given_follow_from_the_input() {
+        let all = "input=4, output=20,cache_read=0.4,cache_write=5";
+        assert_eq!(price(all).expect("prices"), price("input=4").expect("prices"));
+        for (bad, why) in [
+            ("3", "NAME=DOLLARS"),
+            ("output=3", "`input` is needed"),
+            ("input=0", "more than 0"),
+            ("input=-1", "no price"),
+            ("input=x", "no price"),
+            ("input=3,cached=1", "no `cached`"),
+        ] {
+            assert!(price(bad).expect_err(bad).contains(why), "{bad}");
+        }
+    }
+}

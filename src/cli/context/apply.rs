@@ -1,0 +1,190 @@
+//! `context apply`: the layers that need no model, once.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use super::shown::{self, Out};
+use super::source::Source;
+use crate::cli::args::{Apply, LayerChoice};
+use crate::cli::complain;
+use crate::cli::locate::Place;
+use crate::context::layer::{Surroundings, Window};
+use crate::context::pipeline::{self, Change};
+use crate::context::preset::Preset;
+use crate::context::view::{Standing, View};
+use crate::conversation::History;
+use crate::exit::Exit;
+use crate::message::Json;
+use crate::tool::spool::Spool;
+
+/// The window of the layers that ask for one: that of `context replay`.
+const WINDOW_TOKENS: u64 = 200_000;
+
+pub(super) fn run(place: &Place, verb: &Apply) -> Result<(), Exit> {
+    let preset = chosen(super::preset(&verb.preset)?, verb.layer);
+    let mut source = Source::open(place, &verb.source, History::SinceCompaction)?;
+    let (mut view, mut messages) = (View::default(), Vec::new());
+    while let Some(message) = source.next()? {
+        messages.push(message.json.clone());
+        let number = view.next_message();
+        view.push(message.json).map_err(|error| source.unfit(number, &error))?;
+    }
+    let results = Results::new(verb.results_dir.clone())?;
+    let (folder, transcript) = (results.folder.to_string_lossy(), results.transcript());
+    let overhead = source.system.tokens();
+    let window = Window { tokens: WINDOW_TOKENS, output: 0, overhead };
+    let around = Surroundings::new(&transcript, &folder, window);
+    let changes = pipeline::run_cheap_layers(&mut view, &preset, &around);
+    let edits: Vec<_> = changes.iter().map(|change| change.edited.clone()).collect();
+    let markers = || view.slots().filter(|slot| slot.standing != Standing::Verbatim);
+    if markers().any(|slot| slot.entry.json.as_str().contains(&transcript)) {
+        results.keep_transcript(&messages)?;
+    }
+    results.keep(changes)?;
+    let mut out = Out::new();
+    out.write(&["{\"messages\":"])?;
+    out.messages(&view)?;
+    out.write(&[",\"edits\":", shown::edits(&edits).as_str()])?;
+    if view.system().is_some() {
+        out.write(&[",\"system\":", source.system.json(&view).as_str()])?;
+    }
+    out.write(&["}\n"])?;
+    out.flush()
+}
+
+/// The preset with that layer only.
+fn chosen(mut preset: Preset, choice: LayerChoice) -> Preset {
+    let name = match choice {
+        LayerChoice::Budget => "budget",
+        LayerChoice::Snip => "snip",
+        LayerChoice::Micro => "micro",
+        LayerChoice::All => return preset,
+    };
+    preset.layers.retain(|layer| layer.name() == name);
+    if preset.layers.is_empty() {
+        complain(&format!("note: the preset `{}` has no layer `{name}`", preset.name));
+    }
+    preset
+}
+
+/// Where what leaves the view is written.
+struct Results {
+    folder: PathBuf,
+    /// A folder that nobody asked for goes again, unless something is in it.
+    temporary: Option<tempfile::TempDir>,
+}
+
+impl Results {
+    fn new(wanted: Option<PathBuf>) -> Result<Self, Exit> {
+        if let Some(folder) = wanted {
+            return Ok(Self { folder, temporary: None });
+        }
+        let made = tempfile::Builder::new().prefix("callsheet-results-").tempdir();
+        let made = made.map_err(|error| {
+            complain(&format!("error: no temporary folder: {error}; name one by --results-dir"));
+            Exit::Disk
+        })?;
+        Ok(Self { folder: made.path().to_owned(), temporary: Some(made) })
+    }
+
+    /// How markers name the conversation.
+    fn transcript(&self) -> String {
+        self.folder.join("transcript.jsonl").to_string_lossy().into_owned()
+    }
+
+    /// Writes the conversation where markers say that it is.
+    fn keep_transcript(&self, messages: &[Json]) -> Result<(), Exit> {
+        let write = || {
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut out = BufWriter::new(options.open(self.transcript())?);
+            for (seq, message) in messages.iter().enumerate() {
+                writeln!(out, "{{\"seq\":{seq},\"message\":{}}}", message.as_str())?;
+            }
+            out.flush()
+        };
+        write().map_err(|error: io::Error| self.refused(&error))
+    }
+
+    /// Writes what the changes took out of the view.
+    fn keep(mut self, changes: Vec<Change>) -> Result<(), Exit> {
+        let spool = Spool::new(self.folder.clone(), self.folder.clone());
+        for spill in changes.into_iter().flat_map(|change| change.spills) {
+            spool.store(spill.text).map_err(|error| self.refused(&error))?;
+        }
+        let is_empty = |folder: &mut fs::ReadDir| folder.next().is_none();
+        if !fs::read_dir(&self.folder).is_ok_and(|mut folder| is_empty(&mut folder)) {
+            self.temporary.take().map(tempfile::TempDir::keep);
+        }
+        Ok(())
+    }
+
+    fn refused(&self, error: &io::Error) -> Exit {
+        complain(&format!("error: {}: {error}", self.folder.display()));
+        Exit::Disk
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::context::layer::{Proposal, Spill};
+    use crate::context::{ClearedResult, Edit};
+    use crate::conversation::Conversation;
+    use crate::message::Message;
+
+    /// A change that took a text out of a view.
+    fn change() -> Change {
+        let mut view = View::default();
+        let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"whole"}]}"#;
+        view.push(Json::parse(result.to_owned()).unwrap()).unwrap();
+        let spill = Spill::of("whole".to_owned());
+        let cleared = ClearedResult {
+            message: 0,
+            tool_use_id: "t".to_owned(),
+            text: "short".to_owned(),
+            stored: Some(spill.stored.clone()),
+        };
+        let edit = Edit::ClearResults { results: vec![cleared] };
+        pipeline::apply(&mut view, "budget", Proposal { edit, spills: vec![spill] }).unwrap()
+    }
+
+    #[test]
+    fn what_left_the_view_stands_under_its_hash() {
+        let root = tempfile::tempdir().unwrap();
+        let wanted = root.path().join("a/b");
+        Results::new(Some(wanted.clone())).unwrap().keep(vec![change()]).unwrap();
+        let hash = Spill::of("whole".to_owned()).stored.hash;
+        assert_eq!(fs::read_to_string(wanted.join(hash)).unwrap(), "whole");
+    }
+
+    #[test]
+    fn a_temporary_folder_stays_only_with_something_in_it() {
+        let results = Results::new(None).unwrap();
+        let folder = results.folder.clone();
+        results.keep(Vec::new()).unwrap();
+        assert!(!folder.exists());
+        let results = Results::new(None).unwrap();
+        let folder = results.folder.clone();
+        results.keep(vec![change()]).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn the_transcript_can_be_read_again() {
+        let root = tempfile::tempdir().unwrap();
+        let results = Results::new(Some(root.path().join("new"))).unwrap();
+        let messages =
+            vec![Json::encode(&Message::user("a")), Json::encode(&Message::assistant("b"))];
+        results.keep_transcript(&messages).unwrap();
+        let read = Conversation::open(Path::new(&results.transcript()), History::Whole).unwrap();
+        let read: Vec<_> = read.map(|message| message.unwrap().json).collect();
+        assert_eq!(read, messages);
+    }
+}

@@ -1,0 +1,257 @@
+//! `context replay --compare`: what every preset would have cost and kept.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::replay::{RESULTS, window};
+use super::source::Source;
+use crate::cli::locate::Place;
+use crate::cli::{args, say};
+use crate::context::layer::Surroundings;
+use crate::context::preset::Preset;
+use crate::context::replay::Replay;
+use crate::context::score::{Said, Score, Scorer, Share};
+use crate::conversation::{Billed, History};
+use crate::exit::Exit;
+use crate::message::Role;
+use crate::report::short;
+use crate::spec::{Price, RelativePrice};
+
+/// What a token that is cached for an hour costs more than one that is cached for five minutes:
+/// the published 2 and 1.25 input tokens.
+const HOUR: f64 = 2.0 / 1.25;
+
+/// What one conversation, or several, would have cost, and did.
+#[derive(Debug, Default)]
+struct Comparison {
+    /// By the preset's place in [`Preset::NAMES`].
+    scores: BTreeMap<usize, Score>,
+    recorded: Recording,
+}
+
+/// What a recording says of its own cost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recording {
+    /// The replies of which it says so.
+    replies: u64,
+    billed: Billed,
+    /// The largest request, in tokens.
+    largest: u64,
+}
+
+pub(super) fn run(place: &Place, verb: &args::Replay) -> Result<(), Exit> {
+    let (mut total, mut wrong) = (Comparison::default(), None);
+    for name in &verb.sources {
+        // One file that cannot be read says nothing of the others.
+        match compare(place, verb, name) {
+            Ok(comparison) => {
+                done(show(name, &comparison, verb))?;
+                total.add(comparison);
+            }
+            Err(exit) => wrong = Some(exit),
+        }
+    }
+    if verb.sources.len() > 1 && !verb.json {
+        done(show("all", &total, verb))?;
+    }
+    if !verb.json && !total.scores.is_empty() {
+        done(say(&legend(verb.price.as_ref())))?;
+    }
+    wrong.map_or(Ok(()), Err)
+}
+
+fn done(exit: Exit) -> Result<(), Exit> {
+    if exit == Exit::Done { Ok(()) } else { Err(exit) }
+}
+
+/// Replays one conversation under every preset at once, so that it is read once.
+fn compare(place: &Place, verb: &args::Replay, name: &str) -> Result<Comparison, Exit> {
+    let mut source = Source::open(place, name, History::Whole)?;
+    let price = relative(verb.price.as_ref());
+    let around = Surroundings { price, ..Surroundings::new(name, RESULTS, window(verb, &source)) };
+    let presets: Vec<_> = Preset::NAMES.into_iter().filter_map(Preset::named).collect();
+    let mut races: Vec<_> =
+        presets.iter().map(|preset| (Replay::new(preset, around), Scorer::new(price))).collect();
+    let (mut said, mut recorded, mut number) = (Said::default(), Recording::default(), 0);
+    while let Some(message) = source.next()? {
+        if message.role == Role::Assistant {
+            let used = said.used_by(&message.json);
+            for (replay, scorer) in &mut races {
+                let turn = replay.before_call();
+                let system = source.system.text(replay.view());
+                let done = (turn.edits.len(), turn.summary_calls.as_slice());
+                scorer.request(replay.view(), &system, done, &said, &used);
+            }
+        }
+        if let Some(billed) = message.billed {
+            recorded.replies += 1;
+            recorded.billed += billed;
+            recorded.largest = recorded.largest.max(billed.usage.context());
+        }
+        said.push(&message.json);
+        for (replay, _) in &mut races {
+            let pushed = replay.push(message.json.clone());
+            pushed.map_err(|error| source.unfit(number, &error))?;
+        }
+        number += 1;
+    }
+    let scores = races.iter().map(|(_, scorer)| scorer.score()).enumerate().collect();
+    Ok(Comparison { scores, recorded })
+}
+
+fn relative(price: Option<&Price>) -> RelativePrice {
+    price.and_then(Price::relative).unwrap_or_default()
+}
+
+impl Comparison {
+    fn add(&mut self, other: Self) {
+        for (preset, score) in other.scores {
+            *self.scores.entry(preset).or_default() += score;
+        }
+        self.recorded.replies += other.recorded.replies;
+        self.recorded.billed += other.recorded.billed;
+        self.recorded.largest = self.recorded.largest.max(other.recorded.largest);
+    }
+}
+
+impl Recording {
+    /// What the input cost, in input tokens.
+    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+    fn input(&self, price: &RelativePrice) -> f64 {
+        let usage = self.billed.usage;
+        let hour = self.billed.cache_write_1h;
+        let write = (usage.cache_write - hour) as f64 + hour as f64 * HOUR;
+        usage.input as f64 + usage.cache_read as f64 * price.read + write * price.write
+    }
+
+    /// What the output cost, in input tokens.
+    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+    fn output(&self, price: &RelativePrice) -> f64 {
+        self.billed.usage.output as f64 * price.output
+    }
+}
+
+fn show(name: &str, comparison: &Comparison, verb: &args::Replay) -> Exit {
+    let price = verb.price.as_ref();
+    let text =
+        if verb.json { rows(name, comparison, price) } else { table(name, comparison, price) };
+    say(&text)
+}
+
+fn rows(name: &str, comparison: &Comparison, price: Option<&Price>) -> String {
+    let usd = |tokens: f64| price.map(|price| dollars(tokens, price));
+    let mut rows: Vec<_> = comparison
+        .scores
+        .iter()
+        .map(|(preset, score)| {
+            json!({
+                "kind": "preset",
+                "file": name,
+                "preset": Preset::NAMES[*preset],
+                "turns": score.turns,
+                "billed": score.billed.round(),
+                "cost_usd": usd(score.billed),
+                "largest": score.largest.round(),
+                "edits": score.edits,
+                "summary_calls": score.summary_calls,
+                "names": score.names,
+                "names_old": score.names_old,
+                "lines": score.lines,
+                "lines_old": score.lines_old,
+            })
+        })
+        .collect();
+    let recorded = &comparison.recorded;
+    if recorded.replies > 0 {
+        let ratios = relative(price);
+        let (input, output) = (recorded.input(&ratios), recorded.output(&ratios));
+        rows.push(json!({
+            "kind": "recorded",
+            "file": name,
+            "turns": recorded.replies,
+            "usage": recorded.billed.usage,
+            "cache_write_1h": recorded.billed.cache_write_1h,
+            "billed": input.round(),
+            "billed_output": output.round(),
+            "cost_usd": usd(input),
+            "cost_usd_output": usd(output),
+            "largest": recorded.largest,
+        }));
+    }
+    rows.iter().map(|row| format!("{row}\n")).collect()
+}
+
+fn table(name: &str, comparison: &Comparison, price: Option<&Price>) -> String {
+    let cost = |tokens: f64| match price {
+        Some(price) => format!("${:.2}", dollars(tokens, price)),
+        None => whole(tokens),
+    };
+    let turns = comparison.scores.values().next().map_or(0, |score| score.turns);
+    let mut text = format!(
+        "{name}: {turns} replies\n{:12}  {:>9}  {:>8}  {:>6}  {:>9}  {:>6}  {:>6}  {:>6}  {:>6}\n",
+        "PRESET", "COST", "LARGEST", "EDITS", "SUMMARIES", "NAMES", "OLD", "LINES", "OLD"
+    );
+    for (preset, score) in &comparison.scores {
+        text.push_str(&format!(
+            "{:12}  {:>9}  {:>8}  {:>6}  {:>9}  {:>6}  {:>6}  {:>6}  {:>6}\n",
+            Preset::NAMES[*preset],
+            cost(score.billed),
+            whole(score.largest),
+            score.edits,
+            score.summary_calls,
+            ratio(score.names),
+            ratio(score.names_old),
+            ratio(score.lines),
+            ratio(score.lines_old),
+        ));
+    }
+    let recorded = &comparison.recorded;
+    if recorded.replies > 0 {
+        let ratios = relative(price);
+        text.push_str(&format!(
+            "{:12}  {:>9}  {:>8}  as {} replies were billed, tools and all; their output: {}\n",
+            "recorded",
+            cost(recorded.input(&ratios)),
+            short(recorded.largest),
+            recorded.replies,
+            cost(recorded.output(&ratios)),
+        ));
+    }
+    text.push('\n');
+    text
+}
+
+fn legend(price: Option<&Price>) -> String {
+    let RelativePrice { write, read, output } = relative(price);
+    // 0.3 / 3 is not quite 0.1.
+    let [write, read, output] = [write, read, output].map(|ratio| (ratio * 1e4).round() / 1e4);
+    let unit = match price {
+        Some(price) => format!("in US dollars at {} a million input tokens", price.input),
+        None => "in input tokens (--price gives dollars)".to_owned(),
+    };
+    format!(
+        "COST: input and summaries, {unit}; a token written to the cache is {write}, one read from \
+         it {read},\none of a summary {output}. Estimated at 4 characters a token, without tools. \
+         The replies cost the same under all.\nNAMES, LINES: of the names and whole lines that the \
+         next tool call used and that had appeared before,\nthe share that the view held; OLD: \
+         those last seen more than 10 messages before.\n"
+    )
+}
+
+fn dollars(tokens: f64, price: &Price) -> f64 {
+    tokens * price.input / 1e6
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "token counts are positive and far below 2^64"
+)]
+fn whole(tokens: f64) -> String {
+    short(tokens.round() as u64)
+}
+
+fn ratio(share: Share) -> String {
+    share.ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))
+}

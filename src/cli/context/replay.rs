@@ -1,0 +1,67 @@
+//! `context replay`: the views that a preset would have sent over a recorded conversation.
+
+use super::shown::{self, Out};
+use super::source::Source;
+use crate::cli::args;
+use crate::cli::complain;
+use crate::cli::locate::Place;
+use crate::context::layer::{Surroundings, Window};
+use crate::context::replay::{Replay, Turn};
+use crate::conversation::History;
+use crate::exit::Exit;
+use crate::message::{Json, Role};
+
+/// How markers name the folder of results: a replay writes none.
+pub(super) const RESULTS: &str = "results";
+
+pub(super) fn run(place: &Place, verb: &args::Replay) -> Result<(), Exit> {
+    let preset = super::preset(verb.preset.as_deref().unwrap_or_default())?;
+    let [name] = verb.sources.as_slice() else {
+        complain("error: one conversation at a time; --compare takes several");
+        return Err(Exit::Usage);
+    };
+    let mut source = Source::open(place, name, History::SinceCompaction)?;
+    let around = Surroundings::new(name, RESULTS, window(verb, &source));
+    let mut replay = Replay::new(&preset, around);
+    let mut out = Out::new();
+    let mut number = 0;
+    loop {
+        let next = source.next();
+        let Ok(Some(message)) = next else {
+            // What was read stands, whatever follows.
+            out.flush()?;
+            return next.map(|_| ());
+        };
+        let upto = replay.view().next_message();
+        if message.role == Role::Assistant {
+            number += 1;
+            let turn = replay.before_call();
+            line(&mut out, &source, &replay, (number, upto), &turn)?;
+        }
+        replay.push(message.json).map_err(|error| source.unfit(upto, &error))?;
+    }
+}
+
+/// The window that the user gave, for requests of this conversation.
+pub(super) fn window(verb: &args::Replay, source: &Source) -> Window {
+    Window {
+        tokens: verb.context_window,
+        output: verb.max_output_tokens,
+        overhead: source.system.tokens(),
+    }
+}
+
+fn line(
+    out: &mut Out,
+    source: &Source,
+    replay: &Replay<'_>,
+    (number, upto): (u64, u64),
+    turn: &Turn,
+) -> Result<(), Exit> {
+    let system = source.system.json(replay.view());
+    let beginning = format!("{{\"turn\":{number},\"upto\":{upto},\"system\":");
+    out.write(&[&beginning, system.as_str(), ",\"messages\":"])?;
+    out.messages(replay.view())?;
+    let (edits, calls) = (shown::edits(&turn.edits), Json::encode(&turn.summary_calls));
+    out.write(&[",\"edits\":", edits.as_str(), ",\"summary_calls\":", calls.as_str(), "}\n"])
+}

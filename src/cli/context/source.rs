@@ -1,0 +1,101 @@
+//! Which conversation is meant: a file, stdin, or an agent of a run.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use super::shown::System;
+use crate::cli::complain;
+use crate::cli::locate::{Part, Place, fold};
+use crate::conversation::{Billed, Conversation, ConversationError, History, Recorded};
+use crate::event::Event;
+use crate::exit::Exit;
+use crate::id::AgentId;
+
+/// A conversation that is being read.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// What the user called it.
+    pub name: String,
+    pub system: System,
+    conversation: Conversation,
+    /// What the replies of an agent were billed, by the numbers of their records.
+    billed: HashMap<u64, Billed>,
+}
+
+impl Source {
+    /// Opens what the user named; a file comes before an agent.
+    pub(super) fn open(place: &Place, name: &str, history: History) -> Result<Self, Exit> {
+        let path = Path::new(name);
+        if name == "-" {
+            let conversation = Conversation::copy(io::stdin().lock(), history);
+            return Self::of("stdin", conversation, HashMap::new());
+        }
+        if name.contains('@') && !path.exists() {
+            return Self::agent(place, name, history);
+        }
+        let conversation = Conversation::open(path, history);
+        Self::of(name, conversation, HashMap::new())
+    }
+
+    fn agent(place: &Place, name: &str, history: History) -> Result<Self, Exit> {
+        let (dir, part) = place.part(Some(name))?;
+        let Part::Agent(agent) = part else {
+            complain(&format!("error: `{name}` is neither a file nor RUN/@AGENT"));
+            return Err(Exit::Usage);
+        };
+        let agent = AgentId::from_text(&agent);
+        let mut billed = HashMap::new();
+        let state = fold(&dir, |record| {
+            if let Event::ModelResponded(responded) = &record.event
+                && record.agent.as_ref() == Some(&agent)
+            {
+                let usage = responded.usage;
+                billed.insert(record.seq, Billed { usage, cache_write_1h: 0 });
+            }
+        })?;
+        if !state.agents().contains_key(&agent) {
+            complain(&format!("error: the run has no agent `{agent}`"));
+            return Err(Exit::Failed);
+        }
+        let conversation = Conversation::open(&dir.transcript(&agent), history);
+        Self::of(name, conversation, billed)
+    }
+
+    fn of(
+        name: &str,
+        conversation: Result<Conversation, ConversationError>,
+        billed: HashMap<u64, Billed>,
+    ) -> Result<Self, Exit> {
+        let conversation = conversation.map_err(|error| wrong(name, &error))?;
+        let system = System::new(conversation.system());
+        Ok(Self { name: name.to_owned(), system, conversation, billed })
+    }
+
+    /// The next message, if there is one.
+    pub(super) fn next(&mut self) -> Result<Option<Recorded>, Exit> {
+        let Some(message) = self.conversation.next() else {
+            let skipped = self.conversation.skipped();
+            if skipped > 0 {
+                let name = &self.name;
+                complain(&format!("note: {name}: {skipped} broken lines were passed over"));
+            }
+            return Ok(None);
+        };
+        let mut message = message.map_err(|error| wrong(&self.name, &error))?;
+        let by_record = message.seq.and_then(|seq| self.billed.get(&seq));
+        message.billed = message.billed.or(by_record.copied());
+        Ok(Some(message))
+    }
+
+    /// A message that the pipeline does not take.
+    pub(super) fn unfit(&self, number: u64, error: &serde_json::Error) -> Exit {
+        complain(&format!("error: {}: message {number}: {error}", self.name));
+        Exit::Failed
+    }
+}
+
+fn wrong(name: &str, error: &ConversationError) -> Exit {
+    complain(&format!("error: {name}: {error}"));
+    Exit::Failed
+}

@@ -1,0 +1,221 @@
+//! What an agent has at hand: files and skills in use, agents it started, its todo list.
+//!
+//! Pure: a fold of its tool calls and their results. It says what a compaction must not lose; how
+//! that comes back is the business of `recovery`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::read_state::{ReadState, plain_path};
+use super::view::View;
+use crate::message::{Json, ToolCall, ToolResult};
+
+/// How much of a job's description stands in the roster, in characters: enough to tell two jobs
+/// apart and to not give one out twice.
+const JOB_CHARS: usize = 120;
+
+/// An agent that was started, as the result of its `delegate` call tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Child {
+    /// The agent's id.
+    pub agent: String,
+    /// Its definition.
+    pub definition: String,
+    /// How it ended: `completed`, `failed` or `cancelled`.
+    pub status: String,
+    /// The call that asked for it: by it the result is found again.
+    pub call: String,
+    /// What it was to do, in few words.
+    pub job: String,
+}
+
+/// Names with when each was used last.
+#[derive(Clone, Debug, Default)]
+struct Recent {
+    last: BTreeMap<String, u64>,
+    uses: u64,
+}
+
+impl Recent {
+    fn touch(&mut self, name: String) {
+        self.uses += 1;
+        self.last.insert(name, self.uses);
+    }
+
+    fn newest_first(&self) -> Vec<&str> {
+        let mut names: Vec<_> = self.last.iter().collect();
+        names.sort_by_key(|(_, last)| std::cmp::Reverse(**last));
+        names.into_iter().map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+/// What an agent has at hand.
+#[derive(Clone, Debug, Default)]
+pub struct Inventory {
+    reads: ReadState,
+    files: Recent,
+    skills: Recent,
+    children: Vec<Child>,
+    todos: Option<Json>,
+}
+
+#[derive(Deserialize)]
+struct PathInput {
+    path: String,
+}
+
+#[derive(Deserialize)]
+struct SkillInput {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct JobInput {
+    agent: String,
+    prompt: String,
+    description: Option<String>,
+}
+
+/// What a parent reads of a child, as far as it is needed here.
+#[derive(Deserialize)]
+struct ChildOutput {
+    agent: String,
+    status: String,
+}
+
+impl Inventory {
+    /// Whether calls of this tool change the inventory.
+    #[must_use]
+    pub fn follows(tool: &str) -> bool {
+        ["read_file", "write_file", "edit_file", "load_skill", "todo_write", "delegate"]
+            .contains(&tool)
+    }
+
+    /// Takes in a call and its result, which stands in that message of the conversation.
+    pub fn note(&mut self, message: u64, call: &ToolCall, result: &ToolResult) {
+        match (call.name.as_str(), result.is_error) {
+            // A child that failed is one too.
+            ("delegate", _) => self.children.extend(child(call, result)),
+            (_, true) => {}
+            ("read_file", false) => {
+                if let Ok(PathInput { path }) = call.input.decode() {
+                    self.reads.read(message, call, result);
+                    self.files.touch(plain_path(&path));
+                }
+            }
+            ("write_file" | "edit_file", false) => {
+                if let Ok(PathInput { path }) = call.input.decode() {
+                    let path = plain_path(&path);
+                    self.reads.written(&path);
+                    self.files.touch(path);
+                }
+            }
+            ("load_skill", false) => {
+                if let Ok(SkillInput { name }) = call.input.decode() {
+                    self.skills.touch(name);
+                }
+            }
+            ("todo_write", false) => self.todos = Some(call.input.clone()),
+            (_, false) => {}
+        }
+    }
+
+    /// Takes in a read that was answered by a stub: what it refers to counts as new again.
+    pub fn read_again(&mut self, call: &ToolCall, view: &mut View) {
+        if let Ok(PathInput { path }) = call.input.decode() {
+            self.reads.renew(call, view);
+            self.files.touch(plain_path(&path));
+        }
+    }
+
+    /// What was read and may still be seen.
+    #[must_use]
+    pub fn reads(&self) -> &ReadState {
+        &self.reads
+    }
+
+    /// The files last read or written, newest first, that the view shows nothing of any more.
+    #[must_use]
+    pub fn files_out_of(&self, view: &View, most: usize) -> Vec<String> {
+        let files = self.files.newest_first().into_iter().take(most);
+        files.filter(|path| !self.reads.shows(path, view)).map(str::to_owned).collect()
+    }
+
+    /// The skills that were loaded, the one used last first.
+    #[must_use]
+    pub fn skills(&self) -> Vec<String> {
+        self.skills.newest_first().into_iter().map(str::to_owned).collect()
+    }
+
+    /// The agents that were started, in the order of their calls.
+    #[must_use]
+    pub fn children(&self) -> &[Child] {
+        &self.children
+    }
+
+    /// The todo list as it was last written.
+    #[must_use]
+    pub fn todos(&self) -> Option<&Json> {
+        self.todos.as_ref()
+    }
+}
+
+/// The child that a `delegate` call started; `None` when it was refused.
+fn child(call: &ToolCall, result: &ToolResult) -> Option<Child> {
+    let asked: JobInput = call.input.decode().ok()?;
+    let output: ChildOutput = serde_json::from_str(&result.text()).ok()?;
+    let job = asked.description.unwrap_or(asked.prompt);
+    Some(Child {
+        agent: output.agent,
+        definition: asked.agent,
+        status: output.status,
+        call: call.id.clone(),
+        job: job.chars().take(JOB_CHARS).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::ResultContent;
+
+    fn note(inventory: &mut Inventory, tool: &str, input: &serde_json::Value, text: &str) {
+        let (id, name) = (format!("c-{text}"), tool.to_owned());
+        let call = ToolCall { id, name, input: Json::encode(input) };
+        let content = ResultContent::Text(text.to_owned());
+        let is_error = text.contains("rror");
+        let result = ToolResult { tool_use_id: call.id.clone(), content, is_error };
+        assert!(Inventory::follows(tool));
+        inventory.note(1, &call, &result);
+    }
+
+    #[test]
+    fn children_are_those_that_were_started() {
+        let mut inventory = Inventory::default();
+        let job = json!({"agent": "helper", "prompt": "p".repeat(500)});
+        note(&mut inventory, "delegate", &job, "Error: the delegation depth of 3 is reached");
+        note(&mut inventory, "delegate", &job, r#"{"status":"completed","agent":"work/helper-1"}"#);
+        let failed = r#"{"status":"failed","agent":"work/helper-2","error":"Error"}"#;
+        note(&mut inventory, "delegate", &job, failed);
+        let known: Vec<_> = inventory.children().iter().map(|c| (&*c.agent, &*c.status)).collect();
+        assert_eq!(known, [("work/helper-1", "completed"), ("work/helper-2", "failed")]);
+        assert_eq!(inventory.children()[0].job.len(), JOB_CHARS);
+    }
+
+    #[test]
+    fn the_newest_of_a_name_counts_and_failures_do_not() {
+        let mut inventory = Inventory::default();
+        for (name, text) in [("a", "A"), ("b", "B"), ("c", "Error: no"), ("a", "A")] {
+            note(&mut inventory, "load_skill", &json!({"name": name}), text);
+        }
+        assert_eq!(inventory.skills(), ["a", "b"]);
+        for text in ["1 pending", "Error: bad arguments"] {
+            let todos = json!({"todos": [{"content": text, "status": "pending"}]});
+            note(&mut inventory, "todo_write", &todos, text);
+        }
+        assert!(inventory.todos().is_some_and(|todos| todos.as_str().contains("1 pending")));
+    }
+}

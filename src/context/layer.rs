@@ -1,0 +1,165 @@
+//! The layers: each makes a view smaller in its own way.
+//!
+//! Pure. A layer is a table of constants and a function over the view that proposes an edit; it
+//! never applies one. What it may know besides the view is in [`Surroundings`].
+
+pub mod digest;
+pub mod micro;
+pub mod summary;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::digest::Digest;
+pub use self::micro::Micro;
+pub use self::summary::Summary;
+use super::Edit;
+use super::view::View;
+use crate::output::Stored;
+use crate::spec::RelativePrice;
+
+/// A layer with its constants. The order of a preset's layers is the order in which they run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "layer", rename_all = "snake_case")]
+pub enum Layer {
+    /// Clears old tool results.
+    Micro(Micro),
+    /// Keeps a chain of records, without a model.
+    Digest(Digest),
+    /// Replaces the older part by a summary that a model writes.
+    Summary(Summary),
+}
+
+impl Layer {
+    /// The name under which its edits are recorded.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Micro(_) => micro::NAME,
+            Self::Digest(_) => digest::NAME,
+            Self::Summary(_) => summary::NAME,
+        }
+    }
+
+    /// What it would change now. A summary is not proposed here: a model has to write it first (see
+    /// [`super::pipeline::summary_due`]).
+    #[must_use]
+    pub fn propose(&self, view: &mut View, around: &Surroundings<'_>) -> Vec<Proposal> {
+        match self {
+            Self::Micro(micro) => micro.propose(view).into_iter().collect(),
+            Self::Digest(digest) => {
+                digest.propose(view, around).into_iter().map(Proposal::from).collect()
+            }
+            Self::Summary(_) => Vec::new(),
+        }
+    }
+}
+
+/// What a layer may know besides the view: values, no handles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Surroundings<'a> {
+    /// The agent's transcript, as markers name it.
+    pub transcript: &'a str,
+    /// The folder of the stored results, as markers name it.
+    pub results: &'a str,
+    /// The window that a request must fit.
+    pub window: Window,
+    /// How many tokens a character of the view has: 1/4 in the documented estimate, as many as the
+    /// agent's measure expects in a run.
+    pub tokens_per_char: f64,
+    /// The most estimated tokens that the messages may hold so that their request fits for certain,
+    /// in a run; where nothing is measured, the window's room counts in characters.
+    pub measured_room: Option<u64>,
+    /// What tokens cost.
+    pub price: RelativePrice,
+}
+
+/// The window of a model, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Input and output together.
+    pub tokens: u64,
+    /// Kept free for the reply.
+    pub output: u64,
+    /// What every request holds besides the messages: system prompt and tools.
+    pub overhead: u64,
+}
+
+impl Window {
+    /// What the messages may take.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.tokens.saturating_sub(self.output).saturating_sub(self.overhead)
+    }
+}
+
+impl<'a> Surroundings<'a> {
+    /// Surroundings with the documented estimate of four characters a token and the default prices.
+    #[must_use]
+    pub fn new(transcript: &'a str, results: &'a str, window: Window) -> Self {
+        let price = RelativePrice::default();
+        Self { transcript, results, window, tokens_per_char: 0.25, measured_room: None, price }
+    }
+
+    /// How many characters of the view this many tokens have.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "token counts are far below 2^52, and none of the factors is negative"
+    )]
+    pub fn chars(&self, tokens: u64) -> usize {
+        (tokens as f64 / self.tokens_per_char) as usize
+    }
+
+    /// The size of this many characters of the view, in tokens.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a view has far fewer than 2^52 characters, and none of the factors is negative"
+    )]
+    pub fn tokens(&self, chars: usize) -> u64 {
+        (chars as f64 * self.tokens_per_char) as u64
+    }
+}
+
+/// What a layer would do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// The change.
+    pub edit: Edit,
+    /// What must be stored before the change is recorded.
+    pub spills: Vec<Spill>,
+}
+
+impl From<Edit> for Proposal {
+    fn from(edit: Edit) -> Self {
+        Self { edit, spills: Vec::new() }
+    }
+}
+
+/// A text that leaves the view and is stored under its hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spill {
+    /// Its name and size.
+    pub stored: Stored,
+    /// The text.
+    pub text: String,
+}
+
+impl Spill {
+    /// The spill of a text.
+    #[must_use]
+    pub fn of(text: String) -> Self {
+        let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+        Self { stored: Stored { hash, bytes: text.len() as u64 }, text }
+    }
+
+    /// Where it will stand.
+    #[must_use]
+    pub fn path(&self, around: &Surroundings<'_>) -> String {
+        format!("{}/{}", around.results.trim_end_matches('/'), self.stored.hash)
+    }
+}

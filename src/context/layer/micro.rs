@@ -1,0 +1,81 @@
+//! Micro: old tool results are replaced by a short text.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::Proposal;
+use crate::context::view::{Clearable, View};
+use crate::context::{ClearedResult, Edit};
+
+/// The layer name under which cleared results are recorded.
+pub const NAME: &str = "micro";
+
+/// What counts as one when recent tool results are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeepUnit {
+    /// One tool result.
+    #[default]
+    Blocks,
+    /// All tool results of one message.
+    Turns,
+}
+
+/// Clears old tool results before every model call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Micro {
+    /// How many of the newest are kept.
+    pub keep_recent: usize,
+    /// What counts as one.
+    pub keep_unit: KeepUnit,
+    /// Content of at most this many characters stays.
+    pub micro_min_chars: usize,
+    /// What the model reads instead; `{tool}` is the tool's name.
+    pub micro_text: String,
+    /// Tools whose results are never cleared.
+    pub preserve_tools: Vec<String>,
+}
+
+impl Micro {
+    /// Clears the results that have grown old and are worth it; the others of their age are struck
+    /// off the list, so that no later turn looks at them again.
+    pub fn propose(&self, view: &mut View) -> Option<Proposal> {
+        let old = self.old(view);
+        let results: Vec<_> = view
+            .clearable()
+            .iter()
+            .take(old)
+            .filter(|result| self.is_worth_it(result))
+            .map(|result| ClearedResult {
+                message: result.message,
+                tool_use_id: result.tool_use_id.clone(),
+                text: self.micro_text.replace("{tool}", &result.tool),
+                stored: None,
+            })
+            .collect();
+        view.settle(old);
+        (!results.is_empty()).then(|| Edit::ClearResults { results }.into())
+    }
+
+    /// How many results are older than those that are kept.
+    fn old(&self, view: &View) -> usize {
+        let all = view.clearable();
+        match self.keep_unit {
+            KeepUnit::Blocks => all.len().saturating_sub(self.keep_recent),
+            KeepUnit::Turns => {
+                let mut kept = BTreeSet::new();
+                let newest = all.iter().rev().take_while(|result| {
+                    kept.insert(result.message);
+                    kept.len() <= self.keep_recent
+                });
+                all.len() - newest.count()
+            }
+        }
+    }
+
+    fn is_worth_it(&self, result: &Clearable) -> bool {
+        result.chars.is_some_and(|chars| chars > self.micro_min_chars)
+            && !self.preserve_tools.contains(&result.tool)
+    }
+}

@@ -1,0 +1,200 @@
+//! Gathering: the first record of a range, from its messages.
+
+use std::collections::HashMap;
+
+use super::{Kind, Known, Line, Record, merge, pick};
+use crate::context::view::{Slot, Standing, View};
+use crate::context::words::{LINE_CHARS, clauses, strings_of, words};
+use crate::message::{Block, Message};
+
+/// How much of a request stays once it is no longer the active one.
+const REQUEST_CHARS: usize = 300;
+/// A clause is cut here.
+const CLAUSE_CHARS: usize = 200;
+/// A line that tells of a failure is cut here.
+const FAILED_CHARS: usize = 160;
+/// The share of what the agent said that may stay.
+const SAID_SHARE: usize = 3;
+/// The least new words for a token of a clause: one in twenty.
+pub(super) const LEAST_WORTH: f64 = 0.05;
+/// The most names that results showed more than once and that stay.
+const MOST_NAMES: usize = 40;
+/// How many results must have held a name.
+const SEEN_OFTEN: u32 = 2;
+
+/// The record of a range of the view. What `known` says already is left out; what the record says
+/// is known afterwards.
+#[must_use]
+pub fn gather(view: &View, from: u64, to: u64, known: &mut Known) -> Record {
+    let mut lines = Vec::new();
+    let mut seen: HashMap<String, u32> = HashMap::new();
+    let active = view.slots().rfind(|slot| slot.entry.is_request).map(|slot| slot.serial);
+    // The active request stays word for word, outside the record.
+    for slot in view.covered(from, to).filter(|slot| Some(slot.serial) != active) {
+        let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
+        for block in &message.content {
+            gather_block(slot, block, known, &mut lines, &mut seen, view);
+        }
+    }
+    let lines = keep_said(lines, known);
+    let names = names(seen, known);
+    Record { from, to, level: 0, lines, names }
+}
+
+impl Record {
+    /// The record of a request that is no longer the active one.
+    #[must_use]
+    pub fn of_request(from: u64, to: u64, text: &str) -> Self {
+        let line = Line { at: from, kind: Kind::Asked, text: one_line(text, REQUEST_CHARS) };
+        Self { from, to, level: 0, lines: vec![line], names: Vec::new() }
+    }
+}
+
+/// The record of a range that may hold records already, in at most `most_chars` characters.
+#[must_use]
+pub fn digest(view: &View, from: u64, to: u64, most_chars: usize) -> Record {
+    let mut known = Known::default();
+    let mut records: Vec<Record> = Vec::new();
+    let mut begun: Option<u64> = None;
+    for slot in view.covered(from, to) {
+        match &slot.record {
+            Some(record) => {
+                if let Some(from) = begun.take() {
+                    records.push(gather(view, from, slot.from, &mut known));
+                }
+                known.add(&record.render());
+                records.push(Record::clone(record));
+            }
+            None => {
+                begun.get_or_insert(slot.from);
+            }
+        }
+    }
+    if let Some(from) = begun {
+        records.push(gather(view, from, to, &mut known));
+    }
+    let level = records.iter().map(|record| record.level).max().unwrap_or_default();
+    let whole = Record {
+        from,
+        to,
+        level,
+        lines: records.iter().flat_map(|record| record.lines.iter().cloned()).collect(),
+        names: records.iter().flat_map(|record| record.names.iter().cloned()).collect(),
+    };
+    if whole.chars() <= most_chars {
+        return whole;
+    }
+    let (uses, now) = (view.uses(), view.next_message());
+    merge(&[whole], uses, now, &mut Known::default(), 1.0, most_chars)
+}
+
+fn gather_block(
+    slot: &Slot,
+    block: &Block,
+    known: &mut Known,
+    lines: &mut Vec<Line>,
+    seen: &mut HashMap<String, u32>,
+    view: &View,
+) {
+    let at = slot.from;
+    match block {
+        Block::Text(text) if slot.entry.is_request => {
+            let text = one_line(text, REQUEST_CHARS);
+            known.add(&text);
+            lines.push(Line { at, kind: Kind::Asked, text });
+        }
+        // What only keeps roles alternating says nothing.
+        Block::Text(_) if slot.standing == Standing::Instead && slot.from == slot.to => {}
+        Block::Text(text) => lines.extend(clauses(text).map(|clause| {
+            let text = one_line(clause, CLAUSE_CHARS);
+            Line { at, kind: Kind::Said, text }
+        })),
+        Block::ToolUse(call) => {
+            let before = lines.len();
+            lines.push(Line { at, kind: Kind::Tool, text: call.name.clone() });
+            for line in strings_of(&call.input).lines() {
+                let trimmed = line.trim();
+                let is_short = trimmed.chars().take(LINE_CHARS).count() < LINE_CHARS;
+                let is_new = if is_short {
+                    known.new_words(trimmed) > 0
+                } else {
+                    !known.lines.contains(trimmed)
+                };
+                if is_new {
+                    known.add(line);
+                    lines.push(Line { at, kind: Kind::Call, text: line.to_owned() });
+                }
+            }
+            if lines.len() == before + 1 {
+                lines.truncate(before);
+            }
+        }
+        Block::ToolResult(result) => {
+            let text = result.text();
+            let failed = text.lines().map(str::trim).rfind(|line| tells_of_failure(line));
+            if let Some(line) = failed.map(|line| one_line(line, FAILED_CHARS))
+                && !known.lines.contains(&line)
+            {
+                known.add(&line);
+                lines.push(Line { at, kind: Kind::Failed, text: line });
+            }
+            for word in words(&text) {
+                let often = view.uses().seen(word);
+                if often >= SEEN_OFTEN && !known.words.contains(word) {
+                    seen.insert(word.to_owned(), often);
+                }
+            }
+        }
+        Block::Other(_) => {}
+    }
+}
+
+/// Drops the clauses that say nothing new or too little for their size.
+fn keep_said(lines: Vec<Line>, known: &mut Known) -> Vec<Line> {
+    let said: Vec<_> = (0..lines.len()).filter(|at| lines[*at].kind == Kind::Said).collect();
+    let clauses: Vec<&str> = said.iter().map(|at| lines[*at].text.as_str()).collect();
+    let all: usize = said.iter().map(|at| lines[*at].chars()).sum();
+    let picked = pick(&clauses, known, all / SAID_SHARE, LEAST_WORTH);
+    let mut keep: Vec<bool> = lines.iter().map(|line| line.kind != Kind::Said).collect();
+    for place in picked {
+        keep[said[place]] = true;
+    }
+    lines.into_iter().zip(keep).filter_map(|(line, keep)| keep.then_some(line)).collect()
+}
+
+/// The names that results showed most often and that nothing else holds.
+fn names(seen: HashMap<String, u32>, known: &mut Known) -> Vec<String> {
+    let mut names: Vec<_> = seen.into_iter().collect();
+    names.retain(|(name, _)| !known.words.contains(name));
+    names.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    names.truncate(MOST_NAMES);
+    let names: Vec<String> = names.into_iter().map(|(name, _)| name).collect();
+    known.words.extend(names.iter().cloned());
+    names
+}
+
+/// Whether a line of a result tells of a failure, by the words that tools use for one.
+fn tells_of_failure(line: &str) -> bool {
+    let lower = line.to_lowercase();
+    ["error", "fail", "exception", "traceback", "panicked", "assert"]
+        .iter()
+        .any(|word| lower.contains(word))
+}
+
+/// The beginning of a text as one line.
+fn one_line(text: &str, most_chars: usize) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.len() > most_chars {
+            break;
+        }
+    }
+    match line.char_indices().nth(most_chars) {
+        Some((end, _)) => line[..end].to_owned(),
+        None => line,
+    }
+}

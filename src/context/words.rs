@@ -1,0 +1,178 @@
+//! Words, lines and clauses: what a text is made of when it is to be shortened.
+//!
+//! Pure. [`Uses`] counts what an agent writes into its own tool calls: what it used before it is
+//! likely to use again.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::Value;
+
+use crate::message::Json;
+
+/// The least characters of a word: shorter ones stand in every text and tell nothing.
+const WORD_CHARS: usize = 6;
+/// The least characters of a line: shorter ones (`}`, `else:`) are not worth remembering.
+pub const LINE_CHARS: usize = 16;
+/// The least characters of a clause.
+const CLAUSE_CHARS: usize = 12;
+
+/// The most entries of each of the counts; beyond, what was used once and long ago is forgotten.
+const MOST_USES: usize = 1 << 16;
+
+/// The words of a text: names, paths and words of prose of six characters or more.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/' | '-');
+    let runs = text.split(move |c: char| !is_part(c));
+    runs.filter_map(|run| {
+        let begins = run.find(|c: char| c.is_alphabetic() || c == '_')?;
+        let word = &run[begins..];
+        (word.chars().take(WORD_CHARS).count() == WORD_CHARS)
+            .then(|| word.trim_end_matches(['.', '/', '-']))
+            .filter(|word| !word.is_empty())
+    })
+}
+
+/// The lines of a text that are long enough to be told apart, without the space around them.
+pub fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim).filter(|line| line.chars().take(LINE_CHARS).count() == LINE_CHARS)
+}
+
+/// The clauses of a text of prose: cut after a mark of punctuation that space follows, at line
+/// ends, and around brackets.
+pub fn clauses(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(clauses_of_line).map(str::trim).filter(|c| c.len() >= CLAUSE_CHARS)
+}
+
+fn clauses_of_line(line: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let (mut start, mut before) = (0, ' ');
+    for (at, c) in line.char_indices() {
+        let ends = c.is_whitespace() && matches!(before, '.' | '!' | '?' | ':' | ';' | ',' | ')');
+        if ends || c == '(' {
+            found.push(&line[start..at]);
+            start = at;
+        }
+        before = c;
+    }
+    found.push(&line[start..]);
+    found
+}
+
+/// The strings inside a tool's arguments, a line break between them.
+#[must_use]
+pub fn strings_of(input: &Json) -> String {
+    fn gather(value: &Value, all: &mut Vec<String>) {
+        match value {
+            Value::String(text) => all.push(text.clone()),
+            Value::Array(values) => values.iter().for_each(|value| gather(value, all)),
+            Value::Object(fields) => fields.values().for_each(|value| gather(value, all)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    let mut all = Vec::new();
+    gather(&input.to_value(), &mut all);
+    all.join("\n")
+}
+
+/// How often something was used, and in which message last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// In how many messages.
+    pub count: u32,
+    /// The last of them.
+    pub last: u64,
+}
+
+/// What an agent used in its tool calls, and which words the results held.
+#[derive(Clone, Debug, Default)]
+pub struct Uses {
+    lines: HashMap<u64, Use>,
+    words: HashMap<u64, Use>,
+    seen: HashMap<u64, Use>,
+}
+
+impl Uses {
+    /// Takes the arguments of a call of this message in.
+    pub fn note_call(&mut self, message: u64, input: &str) {
+        note(&mut self.lines, message, lines(input));
+        note(&mut self.words, message, words(input));
+    }
+
+    /// Takes a result of this message in.
+    pub fn note_result(&mut self, message: u64, content: &str) {
+        note(&mut self.seen, message, words(content));
+    }
+
+    /// How often calls used this line.
+    #[must_use]
+    pub fn of_line(&self, line: &str) -> Use {
+        self.lines.get(&key(line)).copied().unwrap_or_default()
+    }
+
+    /// How often calls used this word.
+    #[must_use]
+    pub fn of_word(&self, word: &str) -> Use {
+        self.words.get(&key(word)).copied().unwrap_or_default()
+    }
+
+    /// How many results held this word.
+    #[must_use]
+    pub fn seen(&self, word: &str) -> u32 {
+        self.seen.get(&key(word)).map_or(0, |used| used.count)
+    }
+}
+
+fn key(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn note<'a>(uses: &mut HashMap<u64, Use>, message: u64, items: impl Iterator<Item = &'a str>) {
+    let once: HashSet<&str> = items.collect();
+    for item in once {
+        let used = uses.entry(key(item)).or_default();
+        used.count += 1;
+        used.last = message;
+    }
+    if uses.len() > MOST_USES {
+        let mut ages: Vec<u64> = uses.values().map(|used| used.last).collect();
+        let middle = ages.len() / 2;
+        let (_, median, _) = ages.select_nth_unstable(middle);
+        let median = *median;
+        uses.retain(|_, used| used.last > median);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_names_paths_and_long_words() {
+        let found: Vec<_> =
+            words("see src/lib.rs: 12parse_all(x), naïveté in it. a-b-c-d").collect();
+        assert_eq!(found, ["src/lib.rs", "parse_all", "naïveté", "a-b-c-d"]);
+    }
+
+    #[test]
+    fn clauses_are_cut_where_a_reader_would_pause() {
+        let found: Vec<_> =
+            clauses("The test fails, because of src/a.rs (line 12 of it) and\nso on.").collect();
+        assert_eq!(found, ["The test fails,", "because of src/a.rs", "(line 12 of it)"]);
+    }
+
+    #[test]
+    fn uses_are_counted_by_message_and_bounded() {
+        let mut uses = Uses::default();
+        uses.note_call(1, "cargo test --lib words\ncargo test --lib words");
+        uses.note_call(3, "cargo test --lib words");
+        assert_eq!(uses.of_line("cargo test --lib words"), Use { count: 2, last: 3 });
+        for message in 0..(MOST_USES as u64 + 10) {
+            uses.note_result(message, &format!("word-{message}"));
+        }
+        assert!(uses.seen.len() <= MOST_USES);
+        assert_eq!(uses.seen(&format!("word-{}", MOST_USES + 9)), 1);
+    }
+}

@@ -1,0 +1,294 @@
+//! Recorded conversations: read message by message from what people have on disk.
+//!
+//! Owns the file formats and where in a file something stands. Decides nothing about contexts,
+//! and never holds more than one message: a file is gone over once to find where things are, and
+//! then again as messages are asked for. What cannot be gone over twice (a pipe) is copied to a
+//! temporary file first.
+//!
+//! The format is told by how the file begins, never by its name: see [`Format`].
+
+mod check;
+mod claude_code;
+mod document;
+mod scan;
+mod transcript;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::Path;
+
+use crate::message::{Json, Role, Usage};
+use claude_code::ClaudeCode;
+use document::Document;
+use scan::Scanner;
+use transcript::Transcript;
+
+/// The most bytes of one message. A request to a provider has at most 32 MB, so no message that
+/// was ever sent is longer, also where a file repeats a result beside it. Tests have less patience.
+const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+
+/// Up to this many bytes of a pipe stay in memory; the rest goes to a temporary file.
+const PIPE_BYTES_IN_MEMORY: usize = 8 << 20;
+
+/// How a conversation was written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `{"system", "messages"}`, keys in any order, or a bare array of messages, in the Anthropic
+    /// wire format.
+    Document,
+    /// A transcript of this program: `{"seq", "ts", "message"}`, one message a line.
+    Transcript,
+    /// What Claude Code writes: one entry a line, linked by `uuid` and `parentUuid`.
+    ClaudeCode,
+}
+
+/// How much of a Claude Code recording is wanted. The other formats have no compactions in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum History {
+    /// What a resumed session holds: from the latest compaction on, its summary first.
+    SinceCompaction,
+    /// Everything that was said, without the summaries that stood in for it.
+    Whole,
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// `{"role", "content"}` as in the file, without insignificant whitespace.
+    pub json: Json,
+    /// Who speaks.
+    pub role: Role,
+    /// The number of the journal's record, in a transcript.
+    pub seq: Option<u64>,
+    /// What the API reply was billed, where the recording says so.
+    pub billed: Option<Billed>,
+}
+
+/// The tokens that a recording says were billed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Billed {
+    /// All tokens.
+    pub usage: Usage,
+    /// Those of `usage.cache_write` that were written to live an hour, which costs more.
+    pub cache_write_1h: u64,
+}
+
+impl std::ops::AddAssign for Billed {
+    fn add_assign(&mut self, other: Self) {
+        self.usage += other.usage;
+        self.cache_write_1h += other.cache_write_1h;
+    }
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The line, from 1.
+    pub line: u64,
+    /// Bytes from the beginning of the file.
+    pub byte: u64,
+}
+
+impl Place {
+    const START: Self = Self { line: 1, byte: 0 };
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, byte {}", self.line, self.byte)
+    }
+}
+
+/// Why a conversation cannot be read, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {kind}")]
+pub struct ConversationError {
+    /// Where the mistake stands, or what it is about begins.
+    pub place: Place,
+    /// What is wrong, and what to do.
+    pub kind: ConversationErrorKind,
+}
+
+/// What is wrong with a conversation.
+#[derive(Debug, thiserror::Error)]
+pub enum ConversationErrorKind {
+    /// The operating system refused something.
+    #[error("not readable: {0}")]
+    Io(#[from] io::Error),
+    /// There is nothing.
+    #[error("nothing is there; a conversation is needed")]
+    Empty,
+    /// The beginning is of no known format.
+    #[error(
+        "{found} is no conversation that can be read; give {{\"system\", \"messages\"}}, an array \
+         of messages, a transcript of a run, or the JSONL of Claude Code"
+    )]
+    Unknown {
+        /// How the file begins.
+        found: String,
+    },
+    /// The file ends too early.
+    #[error(
+        "the file ends inside of what begins here; it was cut off or is still being written: \
+         copy it again"
+    )]
+    CutOff,
+    /// The text is not JSON.
+    #[error("not JSON: {0}; correct it there")]
+    Syntax(String),
+    /// The bytes are not UTF-8.
+    #[error("not UTF-8; convert the file first")]
+    NotUtf8,
+    /// A message is longer than any that a provider takes.
+    #[error("longer than {MOST_BYTES} bytes, which no provider takes; shorten or leave it out")]
+    TooLong,
+    /// A key that must be there once stands there twice.
+    #[error("`{0}` is there a second time; keep one")]
+    Twice(&'static str),
+    /// There is no `messages`.
+    #[error("there is no `messages`; a conversation is {{\"system\", \"messages\"}}")]
+    NoMessages,
+    /// `messages` is not a list.
+    #[error("`messages` is not a list; give the messages in `[...]`")]
+    NotAList,
+    /// `system` is neither a text nor a list of text blocks.
+    #[error("`system` is neither a text nor a list of text blocks; make it one")]
+    System,
+    /// Something follows the conversation.
+    #[error("something follows the conversation's end; one file holds one conversation")]
+    Trailing,
+    /// A message has a role that it cannot have.
+    #[error(
+        "a message of role `{0}`; roles are `user` and `assistant`, and a system prompt goes into \
+         `system`"
+    )]
+    Role(String),
+    /// What should be a message is none.
+    #[error("not a message: {0}; a message is {{\"role\", \"content\"}}")]
+    NotAMessage(String),
+    /// A Claude Code file in which nobody speaks.
+    #[error("no user or assistant entry is in the file; is it the right one?")]
+    NobodySpeaks,
+}
+
+impl ConversationErrorKind {
+    fn at(self, place: Place) -> ConversationError {
+        ConversationError { place, kind: self }
+    }
+}
+
+type Result<T> = std::result::Result<T, ConversationError>;
+
+/// What a conversation is read from.
+trait Input: Read + Seek + Send {}
+impl<T: Read + Seek + Send> Input for T {}
+
+/// A recorded conversation: its system prompt, and its messages one after the other.
+///
+/// After an error there are no more messages.
+#[derive(Debug)]
+pub struct Conversation {
+    source: Source,
+    ended: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    Document(Document),
+    Transcript(Transcript),
+    ClaudeCode(ClaudeCode),
+}
+
+impl Conversation {
+    /// Opens the conversation in the file at `path`, which may be a pipe.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is of no known format, or is cut off.
+    pub fn open(path: &Path, history: History) -> Result<Self> {
+        let file = File::open(path).map_err(|error| at_start(error.into()))?;
+        let metadata = file.metadata().map_err(|error| at_start(error.into()))?;
+        if metadata.is_file() { Self::read(file, history) } else { Self::copy(file, history) }
+    }
+
+    /// Reads a conversation from what can be gone over only once.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn copy(mut pipe: impl Read, history: History) -> Result<Self> {
+        let mut copy = tempfile::SpooledTempFile::new(PIPE_BYTES_IN_MEMORY);
+        let copied = io::copy(&mut pipe, &mut copy).and_then(|_| copy.rewind());
+        copied.map_err(|error| at_start(error.into()))?;
+        Self::read(copy, history)
+    }
+
+    /// Reads a conversation from what can be gone over twice.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn read(input: impl Read + Seek + Send + 'static, history: History) -> Result<Self> {
+        let mut scanner = Scanner::new(Box::new(input));
+        let format = check::format(&mut scanner)?;
+        scanner.go_to(Place::START)?;
+        let source = match format {
+            Format::Document => Source::Document(Document::open(scanner)?),
+            Format::Transcript => Source::Transcript(Transcript::open(scanner)),
+            Format::ClaudeCode => Source::ClaudeCode(ClaudeCode::open(scanner, history)?),
+        };
+        Ok(Self { source, ended: false })
+    }
+
+    /// How the conversation was written down.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        match self.source {
+            Source::Document(_) => Format::Document,
+            Source::Transcript(_) => Format::Transcript,
+            Source::ClaudeCode(_) => Format::ClaudeCode,
+        }
+    }
+
+    /// The system prompt as in the file, a text or a list of text blocks, if it is there.
+    #[must_use]
+    pub fn system(&self) -> Option<&Json> {
+        match &self.source {
+            Source::Document(document) => document.system(),
+            Source::Transcript(_) | Source::ClaudeCode(_) => None,
+        }
+    }
+
+    /// How many broken lines were passed over so far: in the JSONL of Claude Code any, in a
+    /// transcript the last, where its writer was stopped.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        match &self.source {
+            Source::Document(_) => 0,
+            Source::Transcript(transcript) => transcript.skipped(),
+            Source::ClaudeCode(entries) => entries.skipped(),
+        }
+    }
+}
+
+impl Iterator for Conversation {
+    type Item = Result<Recorded>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let next = match &mut self.source {
+            Source::Document(document) => document.next_message(),
+            Source::Transcript(transcript) => transcript.next_message(),
+            Source::ClaudeCode(entries) => entries.next_message(),
+        };
+        self.ended = !matches!(next, Ok(Some(_)));
+        next.transpose()
+    }
+}
+
+fn at_start(kind: ConversationErrorKind) -> ConversationError {
+    kind.at(Place::START)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! What is kept of a file is checked here: the format, JSON, and the shape of a message.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::scan::{Members, Scanner, is_space};
+use super::{ConversationError, ConversationErrorKind as Kind, Format, Place, Result};
+use crate::message::{Json, Role};
+
+/// How much of a file of no known format is quoted, in characters.
+const QUOTED_CHARS: usize = 60;
+
+/// Tells the format by how the file begins.
+pub(super) fn format(scanner: &mut Scanner) -> Result<Format> {
+    scanner.take_byte_order_mark()?;
+    let start = scanner.at();
+    let document = match scanner.peek()? {
+        None => return Err(Kind::Empty.at(start)),
+        Some(b'[') => Ok(true),
+        Some(b'{') => is_document(scanner),
+        Some(_) => Ok(false),
+    };
+    if matches!(document, Ok(true)) {
+        return Ok(Format::Document);
+    }
+    // Lines may be broken, the first one too, so they are looked at even after an error.
+    scanner.go_to(start)?;
+    match (format_of_lines(scanner)?, document) {
+        (Some(format), _) => Ok(format),
+        (None, Err(error)) => Err(error),
+        (None, Ok(_)) => {
+            scanner.go_to(start)?;
+            let mut line = Vec::new();
+            scanner.line(&mut line)?;
+            let line = String::from_utf8_lossy(&line);
+            let found: String = line.trim().chars().take(QUOTED_CHARS).collect();
+            Err(Kind::Unknown { found: format!("{found:?}") }.at(start))
+        }
+    }
+}
+
+/// Whether the object that is next has a key of a conversation.
+fn is_document(scanner: &mut Scanner) -> Result<bool> {
+    let mut members = Members::enter(scanner)?;
+    while let Some(key) = members.next_key()? {
+        if key == "messages" || key == "system" {
+            return Ok(true);
+        }
+        members.scanner().pass_over_value()?;
+    }
+    Ok(false)
+}
+
+/// The format that the first telling line has.
+fn format_of_lines(scanner: &mut Scanner) -> Result<Option<Format>> {
+    #[derive(Deserialize)]
+    struct Keys<'a> {
+        #[serde(borrow)]
+        uuid: Option<&'a RawValue>,
+        #[serde(borrow)]
+        seq: Option<&'a RawValue>,
+        #[serde(borrow)]
+        message: Option<&'a RawValue>,
+    }
+    let mut line = Vec::new();
+    while scanner.line(&mut line)?.is_some() {
+        match serde_json::from_slice::<Keys<'_>>(&line) {
+            Ok(Keys { uuid: Some(_), .. }) => return Ok(Some(Format::ClaudeCode)),
+            Ok(Keys { seq: Some(_), message: Some(_), .. }) => return Ok(Some(Format::Transcript)),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Checks that bytes which begin at `start` are one JSON value; gives it without insignificant
+/// whitespace.
+pub(super) fn json(bytes: &[u8], start: Place) -> Result<Json> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| Kind::NotUtf8.at(after(start, &bytes[..error.valid_up_to()])))?;
+    // Before the whitespace goes: `1 2` is a mistake, not 12.
+    serde_json::from_str::<&RawValue>(text).map_err(|error| syntax(&error, text, start))?;
+    Json::parse(compact(text).into_owned()).map_err(|error| syntax(&error, text, start))
+}
+
+/// The role of a message, whose shape is checked; `start` is where it begins.
+pub(super) fn role(message: &Json, start: Place) -> Result<Role> {
+    #[derive(Deserialize)]
+    #[serde(expecting = "an object")]
+    struct Shape<'a> {
+        #[serde(borrow)]
+        role: Cow<'a, str>,
+        #[serde(borrow)]
+        content: &'a RawValue,
+    }
+    let none = |error: serde_json::Error| Kind::NotAMessage(reason(&error)).at(start);
+    let Shape { role, content } = serde_json::from_str(message.as_str()).map_err(none)?;
+    let role = match role.as_ref() {
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        other => return Err(Kind::Role(other.to_owned()).at(start)),
+    };
+    match content.get().as_bytes().first() {
+        Some(b'"') => serde_json::from_str::<String>(content.get()).map(drop).map_err(none)?,
+        Some(b'[') => blocks(content).map(drop).map_err(none)?,
+        _ => {
+            let reason = "its content is neither a text nor a list of blocks".to_owned();
+            return Err(Kind::NotAMessage(reason).at(start));
+        }
+    }
+    Ok(role)
+}
+
+/// A block: its type, and its text verbatim.
+#[derive(Debug)]
+pub(super) struct RawBlock<'a> {
+    /// What it says it is; it need not be known.
+    pub kind: Cow<'a, str>,
+    /// The whole block.
+    pub text: &'a str,
+}
+
+/// The blocks of a list.
+pub(super) fn blocks(list: &RawValue) -> serde_json::Result<Vec<RawBlock<'_>>> {
+    #[derive(Deserialize)]
+    #[serde(expecting = "a block, which is an object")]
+    struct Shape<'a> {
+        #[serde(borrow)]
+        r#type: Cow<'a, str>,
+    }
+    let list: Vec<&RawValue> = serde_json::from_str(list.get())?;
+    let blocks = list.into_iter().map(|raw| {
+        let Shape { r#type } = serde_json::from_str(raw.get())?;
+        Ok(RawBlock { kind: r#type, text: raw.get() })
+    });
+    blocks.collect()
+}
+
+/// JSON without the whitespace between its values.
+pub(super) fn compact(json: &str) -> Cow<'_, str> {
+    let (mut in_text, mut is_escaped) = (false, false);
+    let mut is_kept = |byte: u8| {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            _ => {}
+        }
+        in_text || !is_space(byte)
+    };
+    let bytes = json.as_bytes();
+    let Some(first) = bytes.iter().position(|byte| !is_kept(*byte)) else {
+        return Cow::Borrowed(json);
+    };
+    let (mut out, mut begin) = (json[..first].to_owned(), first + 1);
+    for (at, byte) in bytes.iter().enumerate().skip(first + 1) {
+        if !is_kept(*byte) {
+            out.push_str(&json[begin..at]);
+            begin = at + 1;
+        }
+    }
+    out.push_str(&json[begin..]);
+    Cow::Owned(out)
+}
+
+/// A mistake of syntax, at its own place in a text that begins at `start`.
+fn syntax(error: &serde_json::Error, text: &str, start: Place) -> ConversationError {
+    let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+    let before: usize = lines.map(str::len).sum();
+    let at = (before + error.column().saturating_sub(1)).min(text.len());
+    Kind::Syntax(reason(error)).at(after(start, &text.as_bytes()[..at]))
+}
+
+/// The place after bytes that begin at `start`.
+fn after(start: Place, bytes: &[u8]) -> Place {
+    let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+    Place { line: start.line + lines as u64, byte: start.byte + bytes.len() as u64 }
+}
+
+/// What serde says, without the place that it counts from the beginning of the value.
+pub(super) fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}

@@ -1,0 +1,125 @@
+//! What Claude Code writes: one entry a line, each naming the one before it.
+//!
+//! The format is internal to that program and changes, so what is not known is passed over, and
+//! broken lines are counted and passed over. The first pass keeps an index: who follows whom and
+//! where each entry stands. The second reads the entries of one conversation in its order: those
+//! of one API reply are joined to one message, and so are user entries that follow each other.
+
+mod chain;
+mod index;
+
+use std::collections::VecDeque;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::scan::Scanner;
+use super::{ConversationErrorKind as Kind, History, Place, Recorded, Result, check};
+use crate::message::Json;
+use chain::Joined;
+use index::Index;
+
+/// A recording of Claude Code, whose messages are read one after the other.
+#[derive(Debug)]
+pub(super) struct ClaudeCode {
+    scanner: Scanner,
+    skipped: u64,
+    /// The messages that are still to be given.
+    ahead: VecDeque<Joined>,
+    /// The bytes of the line at hand, kept for the room.
+    bytes: Vec<u8>,
+}
+
+/// The part of an entry that is the conversation.
+#[derive(Deserialize)]
+struct Entry<'a> {
+    #[serde(borrow)]
+    message: Content<'a>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(borrow)]
+    content: &'a RawValue,
+}
+
+/// The blocks of a message: results stand before all else.
+#[derive(Debug, Default)]
+struct Blocks {
+    results: Vec<String>,
+    others: Vec<String>,
+}
+
+impl ClaudeCode {
+    /// Goes over the entries once.
+    pub(super) fn open(mut scanner: Scanner, history: History) -> Result<Self> {
+        let index = Index::read(&mut scanner)?;
+        let skipped = index.skipped;
+        let ahead = chain::messages(index, history);
+        if ahead.is_empty() {
+            return Err(Kind::NobodySpeaks.at(Place::START));
+        }
+        Ok(Self { scanner, skipped, ahead, bytes: Vec::new() })
+    }
+
+    pub(super) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    pub(super) fn next_message(&mut self) -> Result<Option<Recorded>> {
+        let Some(joined) = self.ahead.pop_front() else { return Ok(None) };
+        let content = match joined.entries.as_slice() {
+            [one] => self.content(*one)?.to_owned(),
+            several => {
+                let mut blocks = Blocks::default();
+                for place in several {
+                    blocks.add(self.content(*place)?, *place)?;
+                }
+                blocks.list()
+            }
+        };
+        let role = joined.role;
+        let json = format!(r#"{{"role":"{}","content":{}}}"#, role.as_str(), content);
+        let json = check::compact(&json).into_owned();
+        let place = joined.entries.first().copied().unwrap_or(Place::START);
+        let json = Json::parse(json).map_err(|error| not_a_message(&error, place))?;
+        check::role(&json, place)?;
+        Ok(Some(Recorded { json, role, seq: None, billed: joined.billed }))
+    }
+
+    /// The content of the entry at `place`.
+    fn content(&mut self, place: Place) -> Result<&str> {
+        self.scanner.go_to(place)?;
+        self.scanner.line(&mut self.bytes)?;
+        let entry: Entry<'_> =
+            serde_json::from_slice(&self.bytes).map_err(|error| not_a_message(&error, place))?;
+        Ok(entry.message.content.get())
+    }
+}
+
+impl Blocks {
+    /// Appends content, which is a list of blocks or a text.
+    fn add(&mut self, content: &str, place: Place) -> Result<()> {
+        if content.starts_with('"') {
+            self.others.push(format!(r#"{{"type":"text","text":{content}}}"#));
+            return Ok(());
+        }
+        let wrong = |error| not_a_message(&error, place);
+        let list: &RawValue = serde_json::from_str(content).map_err(wrong)?;
+        for block in check::blocks(list).map_err(wrong)? {
+            let kind =
+                if block.kind == "tool_result" { &mut self.results } else { &mut self.others };
+            kind.push(block.text.to_owned());
+        }
+        Ok(())
+    }
+
+    fn list(self) -> String {
+        let all: Vec<_> = self.results.into_iter().chain(self.others).collect();
+        format!("[{}]", all.join(","))
+    }
+}
+
+fn not_a_message(error: &serde_json::Error, place: Place) -> super::ConversationError {
+    Kind::NotAMessage(check::reason(error)).at(place)
+}

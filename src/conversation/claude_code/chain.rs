@@ -1,0 +1,187 @@
+//! From the index of a recording to the messages of one conversation: its last entry is found,
+//! the chain is walked to its root, and what belongs together is joined.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::index::{Entry, Index, Number, Preserved};
+use crate::conversation::{Billed, History, Place};
+use crate::message::Role;
+
+/// A message, by the entries that it is made of.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub role: Role,
+    /// Where its entries stand, in their order.
+    pub entries: Vec<Place>,
+    pub billed: Option<Billed>,
+}
+
+/// The messages of the conversation, oldest first.
+pub(super) fn messages(mut index: Index, history: History) -> VecDeque<Joined> {
+    resolve(&mut index, history);
+    let chain = leaf(&index).map(|leaf| walk(&index, leaf)).unwrap_or_default();
+    join(&index, &chain, history)
+}
+
+/// Makes `parent` the entry that really comes before.
+fn resolve(index: &mut Index, history: History) {
+    let is_there: Vec<_> = index.entries.iter().map(Option::is_some).collect();
+    let there = |number: &Number| is_there.get(*number as usize) == Some(&true);
+    for entry in index.entries.iter_mut().flatten() {
+        if entry.parent.is_some_and(|parent| !there(&parent)) {
+            entry.parent = entry.before_broken;
+        }
+        if history == History::Whole {
+            entry.parent = entry.parent.or(entry.logical_parent.filter(there));
+        }
+    }
+    if history == History::SinceCompaction {
+        for preserved in std::mem::take(&mut index.preserved) {
+            relink(index, preserved);
+        }
+    }
+}
+
+/// Puts what a compaction preserved after its anchor, and what followed the anchor after that.
+fn relink(index: &mut Index, preserved: Preserved) {
+    let (anchor, head, tail) = match preserved {
+        Preserved::Messages { anchor, kept } => {
+            let kept: Vec<_> = kept.into_iter().filter(|n| index.entry(*n).is_some()).collect();
+            for pair in kept.windows(2) {
+                set_parent(index, pair[1], pair[0]);
+            }
+            let (Some(head), Some(tail)) = (kept.first(), kept.last()) else { return };
+            (anchor, *head, *tail)
+        }
+        Preserved::Segment { anchor, head, tail } => (anchor, head, tail),
+    };
+    if [anchor, head, tail].into_iter().any(|number| index.entry(number).is_none()) {
+        return;
+    }
+    for entry in index.entries.iter_mut().flatten() {
+        if entry.parent == Some(anchor) {
+            entry.parent = Some(tail);
+        }
+    }
+    set_parent(index, head, anchor);
+}
+
+fn set_parent(index: &mut Index, number: Number, parent: Number) {
+    if let Some(Some(entry)) = index.entries.get_mut(number as usize) {
+        entry.parent = Some(parent);
+    }
+}
+
+/// The last entry of the conversation: the latest that speaks in it and that no other which does
+/// follows. Where there is no such entry, the recording is of something beside a conversation.
+fn leaf(index: &Index) -> Option<Number> {
+    let parents: HashSet<_> = index.all().filter_map(|(_, entry)| entry.parent).collect();
+    let ends = || index.all().map(|(number, _)| number).filter(|number| !parents.contains(number));
+    let place = |number: &Number| index.entry(*number).map(|entry| entry.place.byte);
+    let latest = |is_wanted: fn(&Entry) -> bool| {
+        // Entries that another end led to lead to the same leaf.
+        let mut seen = HashSet::new();
+        ends().filter_map(|end| nearest(index, end, is_wanted, &mut seen)).max_by_key(place)
+    };
+    // Where all entries follow each other in a circle, none is an end.
+    let any = || index.all().filter(|(_, e)| speaks(e)).map(|(number, _)| number).max_by_key(place);
+    latest(|entry| speaks(entry) && entry.is_main).or_else(|| latest(speaks)).or_else(any)
+}
+
+fn speaks(entry: &Entry) -> bool {
+    entry.speaker.is_some()
+}
+
+/// The nearest entry of that kind from `at` towards the root; `None` where the way has been
+/// `seen`.
+fn nearest(
+    index: &Index,
+    mut at: Number,
+    is_wanted: fn(&Entry) -> bool,
+    seen: &mut HashSet<Number>,
+) -> Option<Number> {
+    while seen.insert(at) {
+        let entry = index.entry(at)?;
+        if is_wanted(entry) {
+            return Some(at);
+        }
+        at = entry.parent?;
+    }
+    None
+}
+
+/// The user entries with results, by the entry that they answer: the nearest in which somebody
+/// speaks.
+fn results_by_call(index: &Index) -> HashMap<Number, Vec<Number>> {
+    let mut out: HashMap<_, Vec<_>> = HashMap::new();
+    for result in &index.results {
+        let parent = index.entry(*result).and_then(|entry| entry.parent);
+        let call = parent.and_then(|parent| nearest(index, parent, speaks, &mut HashSet::new()));
+        if let Some(call) = call {
+            out.entry(call).or_default().push(*result);
+        }
+    }
+    out
+}
+
+/// The entries from the root to `leaf`.
+fn walk(index: &Index, leaf: Number) -> Vec<Number> {
+    let (mut chain, mut seen, mut at) = (Vec::new(), HashSet::new(), Some(leaf));
+    while let Some(number) = at.filter(|number| seen.insert(*number)) {
+        let Some(entry) = index.entry(number) else { break };
+        chain.push(number);
+        at = entry.parent;
+    }
+    chain.reverse();
+    chain
+}
+
+/// Joins the entries of a chain to messages.
+///
+/// A chain has one branch only, but the calls of one reply are answered side by side: the other
+/// entries of a reply on the chain, and the results that follow them, belong to it as well.
+fn join(index: &Index, chain: &[Number], history: History) -> VecDeque<Joined> {
+    let mut out = VecDeque::new();
+    let mut done = HashSet::new();
+    let results_of = results_by_call(index);
+    for number in chain {
+        let Some(entry) = index.entry(*number) else { continue };
+        let Some(role) = entry.speaker else { continue };
+        if (entry.is_summary && history == History::Whole) || done.contains(number) {
+            continue;
+        }
+        let Some(reply) = entry.reply.map(|place| &index.replies[place]) else {
+            done.insert(*number);
+            add(&mut out, role, entry.place, None);
+            continue;
+        };
+        let beside = |number: &Number| {
+            index.entry(*number).is_some_and(|other| other.is_sidechain == entry.is_sidechain)
+        };
+        let mut billed = reply.billed;
+        let blocks: Vec<_> = reply.entries.iter().copied().filter(beside).collect();
+        for block in blocks.iter().filter(|block| done.insert(**block)) {
+            let place = index.entry(*block).map_or(entry.place, |entry| entry.place);
+            add(&mut out, role, place, billed.take());
+        }
+        let results = blocks.iter().filter_map(|block| results_of.get(block)).flatten();
+        for result in results.filter(|result| beside(result) && done.insert(**result)) {
+            let place = index.entry(*result).map_or(entry.place, |entry| entry.place);
+            add(&mut out, Role::User, place, None);
+        }
+    }
+    out
+}
+
+/// Adds an entry to the last message, if the same side speaks in it, or as one of its own.
+fn add(out: &mut VecDeque<Joined>, role: Role, place: Place, billed: Option<Billed>) {
+    match out.back_mut().filter(|last| last.role == role) {
+        Some(last) => {
+            last.entries.push(place);
+            if let Some(billed) = billed {
+                *last.billed.get_or_insert_default() += billed;
+            }
+        }
+        None => out.push_back(Joined { role, entries: vec![place], billed }),
+    }
+}

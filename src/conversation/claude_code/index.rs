@@ -1,0 +1,315 @@
+//! The first pass over a recording: who follows whom, and where each entry stands.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::conversation::scan::{Scanner, is_space};
+use crate::conversation::{Billed, Place, Result, check};
+use crate::message::{Role, Usage};
+
+/// An entry's number: those of one recording count from 0.
+pub(super) type Number = u32;
+
+/// What is kept of an entry.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Where its line begins.
+    pub place: Place,
+    /// Who speaks; nobody does in entries that are only links of the chain.
+    pub speaker: Option<Role>,
+    /// The entry before it.
+    pub parent: Option<Number>,
+    /// The last entry before a compaction, in its boundary.
+    pub logical_parent: Option<Number>,
+    /// The entry that stands before it in the file, where only a broken line is between.
+    pub before_broken: Option<Number>,
+    /// Whether it belongs to the conversation with the person, and not to an agent beside it, a
+    /// team, or the program's own notes.
+    pub is_main: bool,
+    /// Whether it belongs to an agent beside the conversation.
+    pub is_sidechain: bool,
+    /// Whether it is the summary that a compaction put in the place of what was before.
+    pub is_summary: bool,
+    /// The API reply that it is a part of: a place in [`Index::replies`].
+    pub reply: Option<usize>,
+}
+
+/// An API reply, which is written as an entry for each of its blocks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reply {
+    /// Its entries, in the order of the file.
+    pub entries: Vec<Number>,
+    /// What it was billed, where that is written.
+    pub billed: Option<Billed>,
+}
+
+/// What a compaction left standing word for word.
+#[derive(Clone, Debug)]
+pub(super) enum Preserved {
+    /// These messages, after `anchor`.
+    Messages { anchor: Number, kept: Vec<Number> },
+    /// The chain from `head` to `tail`, after `anchor`.
+    Segment { anchor: Number, head: Number, tail: Number },
+}
+
+/// All entries of a recording.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    numbers: HashMap<Box<str>, Number>,
+    /// By number; what is only named by others is not there.
+    pub entries: Vec<Option<Entry>>,
+    replies_by_id: HashMap<Box<str>, usize>,
+    /// The API replies.
+    pub replies: Vec<Reply>,
+    /// The user entries with tool results, in the order of the file.
+    pub results: Vec<Number>,
+    /// What the compactions preserved, in the order of the file.
+    pub preserved: Vec<Preserved>,
+    /// Lines that are broken.
+    pub skipped: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    #[serde(borrow)]
+    r#type: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    uuid: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    parent_uuid: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    logical_parent_uuid: Option<Cow<'a, str>>,
+    is_sidechain: Option<bool>,
+    is_meta: Option<bool>,
+    is_compact_summary: Option<bool>,
+    is_api_error_message: Option<bool>,
+    #[serde(borrow)]
+    team_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow, alias = "compact_metadata")]
+    compact_metadata: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    content: &'a RawValue,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+}
+
+/// What a broken line or message is: nothing to read.
+#[derive(Debug)]
+struct Broken;
+
+impl Index {
+    pub(super) fn read(scanner: &mut Scanner) -> Result<Self> {
+        scanner.take_byte_order_mark()?;
+        let (mut index, mut bytes) = (Self::default(), Vec::new());
+        let (mut last, mut is_after_broken) = (None, false);
+        while let Some(line) = scanner.line(&mut bytes)? {
+            if bytes.iter().all(|byte| is_space(*byte)) {
+                continue;
+            }
+            let read = if line.is_too_long() { Err(Broken) } else { read_line(&bytes) };
+            let Ok(read) = read else {
+                index.skipped += 1;
+                is_after_broken = true;
+                continue;
+            };
+            let is_after_broken = std::mem::take(&mut is_after_broken);
+            let before_broken = last.filter(|_| is_after_broken);
+            if let Some(number) = index.add(&read, line.place, before_broken) {
+                last = Some(number);
+            }
+        }
+        Ok(index)
+    }
+
+    /// The entry of that number, if it is in the file.
+    pub(super) fn entry(&self, number: Number) -> Option<&Entry> {
+        self.entries.get(number as usize)?.as_ref()
+    }
+
+    /// All entries with their numbers.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Number, &Entry)> {
+        (0..).zip(&self.entries).filter_map(|(number, entry)| Some((number, entry.as_ref()?)))
+    }
+
+    fn number(&mut self, uuid: &str) -> Number {
+        if let Some(number) = self.numbers.get(uuid) {
+            return *number;
+        }
+        // A file of 4 billion entries would have more bytes than any disk at hand.
+        let number = Number::try_from(self.entries.len()).unwrap_or(Number::MAX);
+        self.entries.push(None);
+        self.numbers.insert(uuid.into(), number);
+        number
+    }
+
+    /// Takes an entry; gives its number, unless it is no link of the chain or was there before.
+    fn add(
+        &mut self,
+        line: &Line<'_>,
+        place: Place,
+        before_broken: Option<Number>,
+    ) -> Option<Number> {
+        let number = self.number(line.uuid.as_deref()?);
+        if self.entry(number).is_some() {
+            return None;
+        }
+        let is_sidechain = line.is_sidechain == Some(true);
+        let mut entry = Entry {
+            place,
+            speaker: None,
+            parent: line.parent_uuid.as_deref().map(|uuid| self.number(uuid)),
+            logical_parent: line.logical_parent_uuid.as_deref().map(|uuid| self.number(uuid)),
+            before_broken,
+            is_main: !is_sidechain && line.is_meta != Some(true) && line.team_name.is_none(),
+            is_sidechain,
+            is_summary: line.is_compact_summary == Some(true),
+            reply: None,
+        };
+        if self.note_message(line, number, &mut entry).is_err() {
+            self.skipped += 1;
+        }
+        self.note_preserved(line.compact_metadata);
+        self.entries[number as usize] = Some(entry);
+        Some(number)
+    }
+
+    /// Notes what the conversation has of an entry: who speaks, and in which reply.
+    fn note_message(
+        &mut self,
+        line: &Line<'_>,
+        number: Number,
+        entry: &mut Entry,
+    ) -> std::result::Result<(), Broken> {
+        let speaker = match line.r#type.as_deref() {
+            Some("user") => Role::User,
+            // What the program says of an error was never sent to a model.
+            Some("assistant") if line.is_api_error_message != Some(true) => Role::Assistant,
+            _ => return Ok(()),
+        };
+        let message = line.message.ok_or(Broken)?;
+        let message: Message<'_> = serde_json::from_str(message.get()).map_err(|_| Broken)?;
+        let blocks = match message.content.get().as_bytes().first() {
+            Some(b'"') => Vec::new(),
+            Some(b'[') => {
+                let blocks = check::blocks(message.content).map_err(|_| Broken)?;
+                if blocks.is_empty() {
+                    return Ok(());
+                }
+                blocks
+            }
+            _ => return Err(Broken),
+        };
+        entry.speaker = Some(speaker);
+        match speaker {
+            Role::User if blocks.iter().any(|block| block.kind == "tool_result") => {
+                self.results.push(number);
+            }
+            Role::User => {}
+            Role::Assistant => entry.reply = Some(self.note_reply(&message, number)),
+        }
+        Ok(())
+    }
+
+    fn note_reply(&mut self, message: &Message<'_>, number: Number) -> usize {
+        let next = self.replies.len();
+        let place = match &message.id {
+            Some(id) => *self.replies_by_id.entry(id.as_ref().into()).or_insert(next),
+            None => next,
+        };
+        if place == next {
+            self.replies.push(Reply::default());
+        }
+        let reply = &mut self.replies[place];
+        reply.entries.push(number);
+        // Each entry repeats the usage as it was when its block had come; the last is whole.
+        let is_real = message.model.as_deref() != Some("<synthetic>");
+        if let Some(billed) = message.usage.filter(|_| is_real).and_then(read_usage) {
+            let before = reply.billed.map_or(0, |billed| billed.usage.output);
+            if billed.usage.output >= before {
+                reply.billed = Some(billed);
+            }
+        }
+        place
+    }
+
+    fn note_preserved(&mut self, metadata: Option<&RawValue>) {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            #[serde(alias = "preserved_messages")]
+            preserved_messages: Option<Messages>,
+            #[serde(alias = "preserved_segment")]
+            preserved_segment: Option<Segment>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Messages {
+            #[serde(alias = "anchor_uuid")]
+            anchor_uuid: String,
+            uuids: Vec<String>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Segment {
+            #[serde(alias = "head_uuid")]
+            head_uuid: String,
+            #[serde(alias = "anchor_uuid")]
+            anchor_uuid: String,
+            #[serde(alias = "tail_uuid")]
+            tail_uuid: String,
+        }
+        let read = metadata.and_then(|raw| serde_json::from_str::<Metadata>(raw.get()).ok());
+        let Some(metadata) = read else { return };
+        if let Some(messages) = metadata.preserved_messages {
+            let anchor = self.number(&messages.anchor_uuid);
+            let kept = messages.uuids.iter().map(|uuid| self.number(uuid)).collect();
+            self.preserved.push(Preserved::Messages { anchor, kept });
+        } else if let Some(segment) = metadata.preserved_segment {
+            let anchor = self.number(&segment.anchor_uuid);
+            let (head, tail) = (self.number(&segment.head_uuid), self.number(&segment.tail_uuid));
+            self.preserved.push(Preserved::Segment { anchor, head, tail });
+        }
+    }
+}
+
+fn read_line(bytes: &[u8]) -> std::result::Result<Line<'_>, Broken> {
+    serde_json::from_slice(bytes).map_err(|_| Broken)
+}
+
+fn read_usage(raw: &RawValue) -> Option<Billed> {
+    #[derive(Deserialize)]
+    struct Tokens {
+        input_tokens: Option<u64>,
+        output_tokens: Option<u64>,
+        cache_read_input_tokens: Option<u64>,
+        cache_creation_input_tokens: Option<u64>,
+        cache_creation: Option<Creation>,
+    }
+    #[derive(Deserialize)]
+    struct Creation {
+        ephemeral_1h_input_tokens: Option<u64>,
+    }
+    let tokens: Tokens = serde_json::from_str(raw.get()).ok()?;
+    let usage = Usage {
+        input: tokens.input_tokens.unwrap_or(0),
+        output: tokens.output_tokens.unwrap_or(0),
+        cache_read: tokens.cache_read_input_tokens.unwrap_or(0),
+        cache_write: tokens.cache_creation_input_tokens.unwrap_or(0),
+    };
+    let hour = tokens.cache_creation.and_then(|creation| creation.ephemeral_1h_input_tokens);
+    Some(Billed { usage, cache_write_1h: hour.unwrap_or(0).min(usage.cache_write) })
+}

@@ -1,0 +1,109 @@
+//! `{"system", "messages"}`, or a bare array of messages.
+//!
+//! The first pass goes over the whole document to find the system prompt, which may stand after
+//! the messages, and where the messages begin; so a document that is cut off says so before
+//! anything is made of it. The second pass gives the messages.
+
+use serde_json::value::RawValue;
+
+use super::scan::{Members, Scanner};
+use super::{ConversationErrorKind as Kind, Place, Recorded, Result, check};
+use crate::message::Json;
+
+/// A document, whose messages are read one after the other.
+#[derive(Debug)]
+pub(super) struct Document {
+    scanner: Scanner,
+    system: Option<Json>,
+    /// Where the list of messages begins.
+    list: Place,
+    is_first: bool,
+    /// The bytes of the message at hand, kept for the room.
+    bytes: Vec<u8>,
+}
+
+impl Document {
+    /// Goes over the document once.
+    pub(super) fn open(mut scanner: Scanner) -> Result<Self> {
+        scanner.take_byte_order_mark()?;
+        let (system, list) = match scanner.peek()? {
+            Some(b'[') => (None, scanner.pass_over_value()?),
+            _ => find(&mut scanner)?,
+        };
+        if scanner.peek()?.is_some() {
+            return Err(Kind::Trailing.at(scanner.at()));
+        }
+        scanner.go_to(list)?;
+        scanner.take(b'[')?;
+        Ok(Self { scanner, system, list, is_first: true, bytes: Vec::new() })
+    }
+
+    pub(super) fn system(&self) -> Option<&Json> {
+        self.system.as_ref()
+    }
+
+    pub(super) fn next_message(&mut self) -> Result<Option<Recorded>> {
+        if self.scanner.take(b']')? {
+            return Ok(None);
+        }
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        if !is_first && !self.scanner.take(b',')? {
+            let at = self.scanner.at();
+            return Err(match self.scanner.peek()? {
+                Some(_) => Kind::Syntax("`,` or `]` is expected".to_owned()).at(at),
+                None => Kind::CutOff.at(self.list),
+            });
+        }
+        let place = self.scanner.value(&mut self.bytes)?;
+        let json = check::json(&self.bytes, place)?;
+        let role = check::role(&json, place)?;
+        Ok(Some(Recorded { json, role, seq: None, billed: None }))
+    }
+}
+
+/// The system prompt, and where the list of messages begins.
+fn find(scanner: &mut Scanner) -> Result<(Option<Json>, Place)> {
+    let (mut system, mut list) = (None, None);
+    let mut members = Members::enter(scanner)?;
+    while let Some(key) = members.next_key()? {
+        let scanner = members.scanner();
+        match key.as_str() {
+            "messages" => {
+                let opens = scanner.peek()?;
+                let place = scanner.pass_over_value()?;
+                if list.replace(place).is_some() {
+                    return Err(Kind::Twice("messages").at(place));
+                }
+                if opens != Some(b'[') {
+                    return Err(Kind::NotAList.at(place));
+                }
+            }
+            "system" => {
+                let mut bytes = Vec::new();
+                let place = scanner.value(&mut bytes)?;
+                let prompt = read_system(check::json(&bytes, place)?, place)?;
+                if system.replace(prompt).is_some() {
+                    return Err(Kind::Twice("system").at(place));
+                }
+            }
+            _ => {
+                scanner.pass_over_value()?;
+            }
+        }
+    }
+    let end = scanner.at();
+    list.map(|list| (system.flatten(), list)).ok_or_else(|| Kind::NoMessages.at(end))
+}
+
+/// A text or a list of text blocks; `null` is none.
+fn read_system(json: Json, place: Place) -> Result<Option<Json>> {
+    let is_right = match json.as_str().as_bytes().first() {
+        Some(b'"') => json.decode::<String>().is_ok(),
+        Some(b'[') => serde_json::from_str::<&RawValue>(json.as_str())
+            .and_then(check::blocks)
+            .is_ok_and(|blocks| blocks.iter().all(|block| block.kind == "text")),
+        Some(b'n') => return Ok(None),
+        _ => false,
+    };
+    if is_right { Ok(Some(json)) } else { Err(Kind::System.at(place)) }
+}

@@ -1,0 +1,229 @@
+//! Hooks: commands that `agents.toml` names, which are asked before and told after a compaction.
+//!
+//! Owns how a hook is run and how its answer is read. When one runs and what it is told is for the
+//! agent to say; no model can name one.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::bash::process::{self, Ending};
+use super::{ToolContext, ToolError};
+use crate::message::Json;
+
+/// The longest that a hook may take unless the file says otherwise: the documented default.
+pub const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// The exit code by which a hook blocks.
+const BLOCKS: i32 = 2;
+
+/// The hooks of a run: each a program with its arguments, none where it is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hooks {
+    /// Asked before a summary is written; it may block that, or add instructions.
+    pub pre_compact: Vec<String>,
+    /// Told of the summary that was written.
+    pub post_compact: Vec<String>,
+    /// Asked for what the agent should read after a compaction.
+    pub after_compact_context: Vec<String>,
+    /// The longest that each may take.
+    pub timeout: Duration,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self {
+            pre_compact: Vec::new(),
+            post_compact: Vec::new(),
+            after_compact_context: Vec::new(),
+            timeout: TIME_LIMIT,
+        }
+    }
+}
+
+/// What a hook answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Go on, perhaps with this text.
+    GoOn(Option<String>),
+    /// Do not, for this reason.
+    Block(String),
+}
+
+/// Runs a hook with `input` on its stdin, in the workspace root, for at most the context's time. No
+/// process of its group is left when this returns or is dropped.
+///
+/// # Errors
+/// When it could not be started, took too long, was cancelled, or ended with an exit code other
+/// than 0 and 2.
+pub async fn run(
+    argv: &[String],
+    input: &Json,
+    context: &ToolContext,
+) -> Result<Answer, ToolError> {
+    let input = input.as_str().as_bytes().to_vec();
+    let finished = process::run_with_input(argv, input, context.timeout, context).await?;
+    match finished.ending {
+        Ending::Exited(code) => answer(code, &finished.output.text, &finished.errors.text),
+        Ending::TimedOut => Err(ToolError::Timeout(context.timeout)),
+        Ending::Cancelled => Err(ToolError::Cancelled),
+    }
+}
+
+/// What a hook may print in place of plain text. Other keys belong to other programs.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    decision: Option<String>,
+    reason: Option<String>,
+    #[serde(rename = "hookSpecificOutput")]
+    specific: Specific,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Specific {
+    #[serde(rename = "additionalContext")]
+    additional_context: Option<String>,
+}
+
+fn answer(exit_code: i32, output: &str, errors: &str) -> Result<Answer, ToolError> {
+    let reason = |text: &str| match text.trim() {
+        "" => "no reason was given".to_owned(),
+        text => text.to_owned(),
+    };
+    if exit_code == BLOCKS {
+        return Ok(Answer::Block(reason(errors)));
+    }
+    if exit_code != 0 {
+        let what = errors.lines().next().unwrap_or_default();
+        return Err(ToolError::Failed(format!("exit code {exit_code}: {what}")));
+    }
+    let output = output.trim();
+    let object = Some(output).filter(|output| output.starts_with('{'));
+    let text = match object.and_then(|object| serde_json::from_str::<Said>(object).ok()) {
+        Some(said) if said.decision.as_deref() == Some("block") => {
+            return Ok(Answer::Block(reason(&said.reason.unwrap_or_default())));
+        }
+        Some(said) => said.specific.additional_context.unwrap_or_default(),
+        None => output.to_owned(),
+    };
+    Ok(Answer::GoOn(Some(text).filter(|text| !text.trim().is_empty())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::files::tests::Bench;
+
+    fn input() -> Json {
+        Json::encode(&serde_json::json!({"hook_event_name": "PreCompact", "trigger": "auto"}))
+    }
+
+    /// A bench with a hook of these shell lines.
+    fn bench(lines: &str) -> (Bench, Vec<String>) {
+        let bench = Bench::new();
+        bench.file("own.sh", lines);
+        (bench, ["sh", "own.sh", "first word"].map(str::to_owned).to_vec())
+    }
+
+    async fn run_lines(lines: &str) -> Result<Answer, ToolError> {
+        let (bench, argv) = bench(lines);
+        run(&argv, &input(), &bench.context()).await
+    }
+
+    #[test]
+    fn answers_are_read_as_documented() {
+        let go = |text: &str| Answer::GoOn(Some(text.to_owned()));
+        let block = |text: &str| Answer::Block(text.to_owned());
+        let specific = r#"{"hookSpecificOutput":{"additionalContext":"more"}}"#;
+        for (code, output, errors, expected) in [
+            (0, "", "noise", Answer::GoOn(None)),
+            (0, " \n", "", Answer::GoOn(None)),
+            (0, "Keep the names.\n", "", go("Keep the names.")),
+            (0, r#"{"decision":"block","reason":"not now"}"#, "", block("not now")),
+            (0, r#"{"decision":"block"}"#, "", block("no reason was given")),
+            (0, r#"{"decision":"approve","continue":true}"#, "", Answer::GoOn(None)),
+            (0, specific, "", go("more")),
+            (0, "{ not json", "", go("{ not json")),
+            (0, r#"["block"]"#, "", go(r#"["block"]"#)),
+            (2, "ignored", "too early\n", block("too early")),
+            (2, "", "", block("no reason was given")),
+        ] {
+            assert_eq!(answer(code, output, errors).unwrap(), expected, "{code} {output} {errors}");
+        }
+        let error = answer(1, r#"{"decision":"block"}"#, "broken\nstack").unwrap_err();
+        assert_eq!(error.to_string(), "exit code 1: broken");
+    }
+
+    #[tokio::test]
+    async fn a_hook_reads_its_input_and_knows_its_place() {
+        let answer = run_lines("echo \"$1: $(cat)\"; pwd; echo noise >&2").await.unwrap();
+        let Answer::GoOn(Some(text)) = answer else { panic!("{answer:?}") };
+        let expected = format!("first word: {}\n/", input().as_str());
+        assert!(text.starts_with(&expected) && !text.contains("noise"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_hook_need_not_read_a_long_input() {
+        let (bench, argv) = bench("exit 0");
+        let input = Json::encode(&"x".repeat(1 << 20));
+        assert_eq!(run(&argv, &input, &bench.context()).await.unwrap(), Answer::GoOn(None));
+    }
+
+    #[tokio::test]
+    async fn a_hook_that_hangs_is_ended() {
+        let (bench, argv) = bench("sleep 300");
+        let mut context = bench.context();
+        (context.timeout, context.grace_period) = (Duration::from_millis(50), Duration::ZERO);
+        let error = run(&argv, &input(), &context).await.unwrap_err();
+        assert!(matches!(error, ToolError::Timeout(_)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_a_hook_started_ends_with_it() {
+        let (bench, argv) = bench("sleep 300 & echo $! > pid.new; mv pid.new pid; wait");
+        let context = bench.context();
+        let (input, pid) = (input(), bench.path("pid"));
+        let cancelled = async {
+            while !pid.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            context.cancel.cancel();
+        };
+        let (ended, ()) = tokio::join!(run(&argv, &input, &context), cancelled);
+        assert!(matches!(ended, Err(ToolError::Cancelled)));
+        let pid = std::fs::read_to_string(pid).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        assert!(stat.map_or(true, |stat| stat.contains(" Z ")), "it lives");
+    }
+
+    #[tokio::test]
+    async fn a_path_is_meant_from_the_root() {
+        let bench = Bench::new();
+        let folder = bench.path("bin");
+        std::fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink("/bin/echo", folder.join("say")).unwrap();
+        let argv = ["bin/say", "here"].map(str::to_owned);
+        let answer = run(&argv, &input(), &bench.context()).await.unwrap();
+        assert_eq!(answer, Answer::GoOn(Some("here".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn keys_are_hidden_and_an_endless_output_is_bounded() {
+        let (bench, argv) = bench("echo \"[$HOME]\"; yes | head -c 5000000");
+        let mut context = bench.context();
+        context.hidden_env = vec!["HOME".to_owned()].into();
+        let Answer::GoOn(Some(text)) = run(&argv, &input(), &context).await.unwrap() else {
+            panic!("a text")
+        };
+        assert!(text.starts_with("[]\n") && text.len() < 20_000);
+    }
+
+    #[tokio::test]
+    async fn one_that_is_not_there_is_named() {
+        let bench = Bench::new();
+        let error = run(&["./no-such".to_owned()], &input(), &bench.context()).await.unwrap_err();
+        assert!(error.to_string().contains("./no-such"), "{error}");
+    }
+}
