@@ -63,7 +63,7 @@ fn instead(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> Vec<Messa
         request.content.retain(|block| matches!(block, Block::Text(_)));
         with.push(request);
     }
-    let before = view.slots().take_while(|slot| slot.to <= from).last();
+    let before = view.before(from);
     alternating(before.map(|slot| slot.entry.role), with, next)
 }
 

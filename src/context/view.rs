@@ -4,6 +4,7 @@
 //! so nothing here costs more as the conversation grows.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::measure::{self, Extent};
@@ -169,7 +170,7 @@ impl View {
             Edit::Record(record) => {
                 let (with, place) = range::of_record(self, record);
                 let with: Vec<Json> = with.iter().map(Json::encode).collect();
-                let first = self.slots.partition_point(|slot| slot.to <= record.from);
+                let first = self.places(record.from, record.to).start;
                 self.replace(record.from, record.to, &with)?;
                 if let Some(slot) = self.slots.get_mut(first + place) {
                     slot.record = Some(Arc::new(record.clone()));
@@ -202,10 +203,31 @@ impl View {
         self.slots.get(place).filter(|slot| slot.from == message).map(|_| place)
     }
 
-    /// The places that an edit of a range would take away, oldest first. What an earlier edit left
-    /// at the beginning of the range has no messages in it and stays.
+    /// The places that an edit of a range would take away, oldest first.
     pub fn covered(&self, from: u64, to: u64) -> impl DoubleEndedIterator<Item = &Slot> {
-        self.slots.iter().filter(move |slot| slot.to > from && slot.to <= to)
+        self.slots.range(self.places(from, to))
+    }
+
+    /// The place before the range, if there is one.
+    pub(super) fn before(&self, from: u64) -> Option<&Slot> {
+        self.slots.get(self.places(from, from).start.checked_sub(1)?)
+    }
+
+    /// The slots that an edit of a range takes away: those of its messages, and what an edit that
+    /// ended where the range begins left there beside its replacement and is of no use any more.
+    fn places(&self, from: u64, to: u64) -> Range<usize> {
+        let mut first = self.slots.partition_point(|slot| slot.to <= from);
+        let last = self.slots.partition_point(|slot| slot.to <= to).max(first);
+        let active = self.slots.iter().rfind(|slot| slot.entry.is_request);
+        let is_left = |slot: &Slot| {
+            let is_beside = slot.from == from && slot.to == from;
+            let is_active = active.is_some_and(|active| active.serial == slot.serial);
+            is_beside && slot.standing == Standing::Instead && slot.record.is_none() && !is_active
+        };
+        while first > 0 && is_left(&self.slots[first - 1]) {
+            first -= 1;
+        }
+        first..last
     }
 
     /// The block that joins the system prompt, if an edit added one.
@@ -362,8 +384,7 @@ impl View {
     }
 
     fn replace(&mut self, from: u64, to: u64, with: &[Json]) -> Result<(), serde_json::Error> {
-        let first = self.slots.partition_point(|slot| slot.to <= from);
-        let last = self.slots.partition_point(|slot| slot.to <= to).max(first);
+        let Range { start: first, end: last } = self.places(from, to);
         let mut fresh = Vec::with_capacity(with.len());
         for (at, json) in with.iter().enumerate() {
             let mut entry = Entry::new(json.clone())?;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Surroundings;
 use crate::context::Edit;
-use crate::context::record::{Known, Record, gather, merge};
+use crate::context::record::{Known, Line, Record, gather, merge};
 use crate::context::view::{Slot, Standing, View};
 use crate::message::{Message, Role};
 
@@ -141,35 +141,26 @@ impl Digest {
         let chain = view.slots().rfind(|slot| slot.standing == Standing::Instead);
         let chain_end = chain.map_or(0, |slot| slot.to);
         let mut parts: Vec<Part> = Vec::new();
+        let mut asked = Vec::new();
         for slot in view.slots().take_while(|slot| slot.to <= chain_end) {
             let is_active = active.is_some_and(|active| active.serial == slot.serial);
             if let Some(record) = &slot.record {
-                let record = Record::clone(record);
-                parts.push(Part::Record { record, stands: true });
+                let (mut record, stands) = (Record::clone(record), asked.is_empty());
+                record.lines.splice(0..0, asked.drain(..));
+                parts.push(Part::Record { record, stands });
             } else if is_active || !slot.entry.is_request {
                 parts.push(Part::Fixed { chars: slot.entry.chars });
+            } else if slot.from == slot.to {
+                // A request that is active no more goes into the record after it.
+                asked.push(Line::asked(slot.from, &text_of(slot)));
             } else {
-                self.take_in(&mut parts, slot);
+                let lines = vec![Line::asked(slot.from, &text_of(slot))];
+                let record = Record { from: slot.from, to: slot.to, lines, ..Record::default() };
+                parts.push(Part::Record { record, stands: false });
             }
         }
-        self.add_newest(&mut parts, view, chain_end, tail, &mut known);
+        self.add_newest(&mut parts, asked, view, chain_end, tail, &mut known);
         parts
-    }
-
-    /// Takes a request that is active no more into the record before it, or makes it one.
-    fn take_in(&self, parts: &mut Vec<Part>, slot: &Slot) {
-        let asked = Record::of_request(slot.from, slot.to, &text_of(slot));
-        let before = parts.iter_mut().rev().find_map(|part| match part {
-            Part::Record { record, stands } => Some((record, stands)),
-            Part::Fixed { .. } => None,
-        });
-        match before {
-            Some((record, stands)) if record.to >= slot.to => {
-                record.lines.extend(asked.lines);
-                *stands = false;
-            }
-            _ => parts.push(Part::Record { record: asked, stands: false }),
-        }
     }
 
     /// Adds the record of the messages between the chain and `tail`. The active request among them
@@ -177,6 +168,7 @@ impl Digest {
     fn add_newest(
         &self,
         parts: &mut Vec<Part>,
+        asked: Vec<Line>,
         view: &View,
         chain_end: u64,
         tail: u64,
@@ -188,8 +180,11 @@ impl Digest {
         let fixed = active.map(|slot| Part::Fixed { chars: slot.entry.chars });
         let is_first = active.is_some_and(|slot| slot.from == chain_end);
         let from = active.filter(|_| is_first).map_or(chain_end, |slot| slot.to);
-        let record = (from < tail).then(|| gather(view, from, tail, known));
-        let record = record.map(|record| Part::Record { record, stands: false });
+        let record = (from < tail).then(|| {
+            let mut record = gather(view, from, tail, known);
+            record.lines.splice(0..0, asked);
+            Part::Record { record, stands: false }
+        });
         if is_first {
             parts.extend(fixed.into_iter().chain(record));
         } else {

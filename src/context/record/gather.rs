@@ -41,12 +41,11 @@ pub fn gather(view: &View, from: u64, to: u64, known: &mut Known) -> Record {
     Record { from, to, level: 0, lines, names }
 }
 
-impl Record {
-    /// The record of a request that is no longer the active one.
+impl Line {
+    /// The line of a request that is no longer the active one.
     #[must_use]
-    pub fn of_request(from: u64, to: u64, text: &str) -> Self {
-        let line = Line { at: from, kind: Kind::Asked, text: one_line(text, REQUEST_CHARS) };
-        Self { from, to, level: 0, lines: vec![line], names: Vec::new() }
+    pub fn asked(at: u64, text: &str) -> Self {
+        Self { at, kind: Kind::Asked, text: one_line(text, REQUEST_CHARS) }
     }
 }
 
@@ -99,9 +98,9 @@ fn gather_block(
     let at = slot.from;
     match block {
         Block::Text(text) if slot.entry.is_request => {
-            let text = one_line(text, REQUEST_CHARS);
-            known.add(&text);
-            lines.push(Line { at, kind: Kind::Asked, text });
+            let line = Line::asked(at, text);
+            known.add(&line.text);
+            lines.push(line);
         }
         // What only keeps roles alternating says nothing.
         Block::Text(_) if slot.standing == Standing::Instead && slot.from == slot.to => {}
