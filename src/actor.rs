@@ -17,6 +17,7 @@ pub mod agent_steps;
 pub mod briefing;
 mod carry_over;
 pub mod compactor;
+mod fit;
 pub mod gateway;
 mod hooks;
 pub mod mail;

@@ -6,6 +6,7 @@ pub mod explain;
 pub mod guard;
 pub mod inventory;
 pub mod layer;
+pub mod measure;
 pub mod pipeline;
 mod plain;
 pub mod preset;

@@ -64,7 +64,7 @@ pub struct Reply {
     /// Why the model stopped; [`StopReason::Interrupted`] when the stream broke after something
     /// had completed.
     pub stop: StopReason,
-    /// What it cost in tokens; an estimate where the provider reported nothing.
+    /// What it cost in tokens; without input where the provider reported none.
     pub usage: Usage,
 }
 
@@ -183,6 +183,25 @@ impl ErrorClass {
     #[must_use]
     pub fn is_retryable(self) -> bool {
         FailureKind::TRANSIENT.contains(&self.kind())
+    }
+
+    /// The tokens of the refused request and of the window, where the provider named them.
+    #[must_use]
+    pub fn context(self) -> (Option<u64>, Option<u64>) {
+        match self {
+            Self::ContextTokens { have, max } => (have, max),
+            Self::ContextPlusOutput { input, limit } => (input, limit),
+            Self::RequestBytes
+            | Self::Pairing
+            | Self::ThinkingChanged
+            | Self::RateLimited
+            | Self::Overloaded
+            | Self::ServerError
+            | Self::Connection
+            | Self::IdleTimeout
+            | Self::Auth
+            | Self::Fatal => (None, None),
+        }
     }
 
     /// The kind of failure that this is once it is final.

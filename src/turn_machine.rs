@@ -5,6 +5,7 @@
 
 mod calls;
 pub mod reply;
+mod size;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,14 +14,15 @@ pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
 use crate::context::CompactionTrigger;
 use crate::context::inventory::Inventory;
+use crate::context::measure::Measure;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::message::{Json, Message, StopReason, ToolCall, Usage};
+use crate::message::{Json, Message, Role, StopReason, Usage, UsageSource};
 use crate::output::Output;
 use crate::turn::{
-    AgentEnded, AgentSpawned, ModelResponded, Outcome, Program, ToolFinished, ToolIntended,
-    ToolStatus,
+    AgentEnded, AgentSpawned, ModelFailed, ModelResponded, Outcome, Program, ToolFinished,
+    ToolIntended, ToolStatus,
 };
 
 /// How often in a row an answer that was cut is continued: enough for an answer of several
@@ -87,6 +89,7 @@ pub struct Machine {
     spawned: AgentSpawned,
     max_turns: u32,
     view: View,
+    measure: Measure,
     phase: Phase,
     turn: u32,
     replies: u32,
@@ -119,6 +122,7 @@ impl Machine {
             spawned,
             max_turns,
             view,
+            measure: Measure::default(),
             phase: Phase::Ready,
             turn: 0,
             replies: 0,
@@ -280,11 +284,15 @@ impl Machine {
                     None => {}
                 }
             }
+            Event::ModelRequested(requested) => {
+                self.measure.begin_with(&requested.model, requested.head_tokens);
+                self.measure.request(self.view.extent());
+            }
             Event::ModelResponded(responded) => self.responded(responded, event)?,
             Event::ModelFailed(failed)
                 if failed.retry_in_ms.is_none() && matches!(self.phase, Phase::Calling) =>
             {
-                self.model_failed(&failed.failure);
+                self.model_failed(failed);
             }
             Event::ToolIntended(intended) => self.intended(intended, event)?,
             Event::ToolFinished(finished) => self.finished(finished, event)?,
@@ -335,7 +343,9 @@ impl Machine {
         pushed.map_err(|error| IllegalEvent { event: event.kind(), reason: error.to_string() })
     }
 
-    fn model_failed(&mut self, failure: &Failure) {
+    fn model_failed(&mut self, failed: &ModelFailed) {
+        let failure = &failed.failure;
+        self.measure.refused(failed.context_tokens, failed.window_tokens);
         // A request that is too long is worth one summary; then it is a failure.
         if failure.kind == FailureKind::ContextOverflow && self.refused.is_none() {
             self.refused = Some(failure.clone());
@@ -352,6 +362,9 @@ impl Machine {
             return Err(illegal("no model call is under way".to_owned()));
         }
         let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
+        if reply.usage_source == UsageSource::Reported {
+            self.measure.report(reply.usage.context());
+        }
         self.usage += reply.usage;
         self.replies += 1;
         self.refused = None;
@@ -422,11 +435,8 @@ impl Machine {
         self.continuations += 1;
         // After an assistant message only a user message may follow; after none (the reply had no
         // complete block) the history still ends with one.
-        let ends_with_user = self
-            .view
-            .slots()
-            .next_back()
-            .is_none_or(|slot| slot.entry.role == crate::message::Role::User);
+        let last = self.view.slots().next_back();
+        let ends_with_user = last.is_none_or(|slot| slot.entry.role == Role::User);
         if !ends_with_user {
             self.continuation = Some(Json::encode(&Message::user(CONTINUE)));
         }
@@ -435,13 +445,8 @@ impl Machine {
 
     fn intended(&mut self, intended: &ToolIntended, event: &Event) -> Result<(), IllegalEvent> {
         if let Program::Command { .. } = self.spawned.program {
-            let call = ToolCall {
-                id: intended.id.clone(),
-                name: intended.name.clone(),
-                input: intended.input.clone(),
-            };
             self.turn = intended.turn;
-            self.calls = vec![CallState { call, intended: None, result: None }];
+            self.calls = vec![calls::announced(intended)];
             self.phase = Phase::Working;
         }
         let state = self.calls.get_mut(intended.index as usize).ok_or(IllegalEvent {
@@ -488,8 +493,8 @@ impl Machine {
 mod tests {
     use super::*;
     use crate::id::{CallKey, Name};
-    use crate::message::{Block, ResultContent, ToolResult};
-    use crate::turn::{Effect, ModelFailed, ResultSource, TurnStarted};
+    use crate::message::{Block, ResultContent, ToolCall, ToolResult};
+    use crate::turn::{Effect, ResultSource, TurnStarted};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");
@@ -509,6 +514,7 @@ mod tests {
             message: Json::encode(&message),
             stop,
             usage: Usage { input: 1, output: 1, ..Usage::default() },
+            usage_source: UsageSource::Reported,
             cost_usd: None,
         };
         machine.apply(&responded.into()).expect("legal");
@@ -643,7 +649,14 @@ mod tests {
         let mut machine = machine();
         let too_long = |turn| {
             let failure = Failure::new(FailureKind::ContextOverflow, "too long");
-            Event::from(ModelFailed { turn, attempt: 1, failure, retry_in_ms: None })
+            Event::from(ModelFailed {
+                turn,
+                attempt: 1,
+                failure,
+                retry_in_ms: None,
+                context_tokens: None,
+                window_tokens: None,
+            })
         };
         machine.apply(&TurnStarted { turn: 1, message: None }.into()).expect("legal");
         machine.apply(&too_long(1)).expect("legal");

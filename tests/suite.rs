@@ -15,6 +15,7 @@ mod examples;
 mod faults;
 mod gateway;
 mod graph;
+mod measure;
 mod recall;
 mod supervision;
 mod support;

@@ -10,7 +10,7 @@ use callsheet::context::{Edit, repair, thinking};
 use callsheet::event::{Draft, Event, SharedRecord};
 use callsheet::id::{CallKey, RunId};
 use callsheet::journal::memory::MemoryJournal;
-use callsheet::message::{Block, Json, StopReason, Usage};
+use callsheet::message::{Block, Json, StopReason, Usage, UsageSource};
 use callsheet::policy::RetryPolicy;
 use callsheet::turn::{
     AgentSpawned, Effect, ModelResponded, Program, ResultSource, ToolFinished, ToolIntended,
@@ -176,9 +176,11 @@ fn records_with_repeated_ids() -> Vec<Event> {
         let message = Json::encode(&json!({ "role": "assistant", "content": [block] }));
         let result = json!({ "type": "tool_result", "tool_use_id": call, "content": "x" });
         let (stop, usage, model) = (StopReason::ToolUse, Usage::default(), name("main"));
+        let usage_source = UsageSource::Reported;
         events.extend([
             TurnStarted { turn, message: None }.into(),
-            ModelResponded { turn, model, message, stop, usage, cost_usd: None }.into(),
+            ModelResponded { turn, model, message, stop, usage, usage_source, cost_usd: None }
+                .into(),
             ToolIntended {
                 key: key.clone(),
                 turn,

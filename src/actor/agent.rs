@@ -14,13 +14,14 @@ use tokio_util::sync::CancellationToken;
 use super::Services;
 use super::agent_steps;
 use super::briefing::{self, Briefing};
+use super::fit;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::step::{Past, StepContext, StepError};
-use crate::context::layer::{Surroundings, Window};
+use crate::context::layer::Surroundings;
 use crate::context::pipeline::{self, Change};
 use crate::context::rules::Rule;
-use crate::context::validity::{self, Last, Room, Rules};
+use crate::context::validity::{self, Last, Rules};
 use crate::context::view::View;
 use crate::context::{CompactionTrigger, repair, thinking};
 use crate::event::{Event, SharedRecord};
@@ -31,18 +32,6 @@ use crate::model::{Rendering, Request};
 use crate::spec::Thinking;
 use crate::turn::{AgentEnded, Outcome, Program};
 use crate::turn_machine::{Machine, PendingCall, Step};
-
-/// No text that means anything has more characters to a token: what is too large by this measure is
-/// too large by any.
-const MOST_CHARS_PER_TOKEN: usize = 16;
-
-/// How many characters of a message a token is taken to have: fewer than text and code have on
-/// average, so that an estimate is not too low.
-const CHARS_PER_TOKEN: f64 = 3.0;
-
-/// How many characters of system prompt and tools a token is taken to have: fewer than they have on
-/// average, so that the room for messages is not taken for larger than it is.
-const HEAD_CHARS_PER_TOKEN: usize = 3;
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -186,6 +175,9 @@ impl Agent {
             past.note(&machine, record);
             machine.apply(&record.event)?;
         }
+        if let Some(Talk { briefing, .. }) = &talk {
+            machine.begin_with(&briefing.model.spec.name, briefing.head_tokens);
+        }
         Ok(State {
             machine,
             past,
@@ -217,6 +209,9 @@ impl Agent {
                     if !matches!(record.event, Event::ContextEdited(_)) {
                         state.machine.apply(&record.event)?;
                     }
+                }
+                if let Some(talk) = &state.talk {
+                    fit::warn_of_doubt(&talk.briefing, &state.machine);
                 }
             }
             Err(StepError::Cancelled) => {}
@@ -335,12 +330,19 @@ impl Agent {
             Ok(request) => request,
             Err(outcome) => return self.finish(myself, state, outcome),
         };
+        let Some(briefing) = state.talk.as_ref().map(|talk| talk.briefing.clone()) else { return };
         let context = self.context(state);
-        let effects =
-            state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default();
-        let call_ids = state.machine.call_ids();
-        let call =
-            agent_steps::ModelTurn { turn, message, changes, request, tools: effects, call_ids };
+        let (expected_tokens, call_ids) =
+            (state.machine.context_tokens(), state.machine.call_ids());
+        let call = agent_steps::ModelTurn {
+            turn,
+            message,
+            changes,
+            request,
+            briefing,
+            expected_tokens,
+            call_ids,
+        };
         self.start(myself, state, agent_steps::call_model(context, call));
     }
 
@@ -371,21 +373,8 @@ impl Agent {
         state: &mut State,
         work: impl FnOnce(&mut View, &Surroundings<'_>) -> Vec<Change>,
     ) -> Vec<Change> {
-        let Some(talk) = &state.talk else { return Vec::new() };
-        let spec = &talk.briefing.model.spec;
-        let transcript = self.services.transcript(&self.id);
-        let around = Surroundings {
-            transcript: &transcript.to_string_lossy(),
-            results: &self.services.spool.results_dir().to_string_lossy(),
-            window: Window {
-                tokens: spec.context_window,
-                output: spec.max_output_tokens,
-                overhead: (talk.briefing.head.0.len() / HEAD_CHARS_PER_TOKEN) as u64,
-            },
-            tokens_per_char: 1.0 / CHARS_PER_TOKEN,
-            price: spec.price.and_then(|price| price.relative()).unwrap_or_default(),
-        };
-        work(state.machine.view_mut(), &around)
+        let Some(Talk { briefing, .. }) = &state.talk else { return Vec::new() };
+        fit::around(&self.services, &self.id, briefing, &mut state.machine, work)
     }
 
     /// The request of this turn, or how the agent ends without one. A prompt of many megabytes is a
@@ -402,13 +391,11 @@ impl Agent {
             return Err(machine.failed(FailureKind::Internal, reason));
         };
         let spec = &briefing.model.spec;
-        let least = (machine.view().chars() / MOST_CHARS_PER_TOKEN) as u64;
-        let room = Room { needed: least, window: spec.context_window };
         let rules = Rules {
             tools: &briefing.tool_names,
             last: if machine.is_paused() { Last::Either } else { Last::User },
             thinking: spec.thinking,
-            room: self.services.compaction.preset.guard.then_some(room),
+            room: self.services.compaction.preset.guard.then(|| fit::room(briefing, machine)),
         };
         let sendable = validity::check(machine.view(), message, &rules).map_err(|invalid| {
             debug_assert_eq!(invalid.rule(), Rule::Fits, "{invalid}");
@@ -420,7 +407,7 @@ impl Agent {
             turn,
             head: briefing.head.clone(),
             pieces: rendering.render(&sendable, &*briefing.model.model),
-            max_output_tokens: spec.max_output_tokens,
+            max_output_tokens: fit::output_limit(briefing, machine),
         })
     }
 

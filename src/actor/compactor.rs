@@ -18,6 +18,7 @@ use super::model_call::{self, CallError};
 use super::panic::panic_text;
 use super::{ModelService, Services};
 use crate::context::layer::summary::SummaryRequest;
+use crate::context::measure::estimate;
 use crate::context::validity::{self, Rules};
 use crate::context::view::View;
 use crate::context::{CompactionBreaker, CompactionTrigger, Spent};
@@ -302,6 +303,7 @@ async fn write(
     due: SummaryRequest,
 ) -> Result<Summary, NoSummary> {
     let (covers_chars, max_tokens) = (due.covers_chars, due.max_tokens);
+    let expected = estimate(&due.prompt);
     let message = Json::encode(&Message::user(due.prompt));
     let view = View::default();
     let sendable = validity::check(&view, Some(&message), &Rules::default());
@@ -323,10 +325,11 @@ async fn write(
             return Err(SummaryError::Model(error.to_string()).into());
         }
     };
+    let (usage, _) = reply.usage.or_expected(expected);
     let spent = Spent {
         model: service.spec.name.clone(),
-        usage: reply.usage,
-        cost_usd: service.spec.price.map(|price| price.cost(&reply.usage)),
+        usage,
+        cost_usd: service.spec.price.map(|price| price.cost(&usage)),
     };
     match usable(&reply, covers_chars, max_tokens) {
         Ok(text) => Ok(Summary { text, spent }),

@@ -18,7 +18,7 @@ use crate::model::{ErrorClass, ModelError, Reply, Request};
 use crate::turn::ModelFailed;
 
 /// The least output that is worth asking for when input and output together do not fit.
-const LEAST_OUTPUT_TOKENS: u64 = 1_024;
+pub(super) const LEAST_OUTPUT_TOKENS: u64 = 1_024;
 
 /// Who makes a call, for the records.
 #[derive(Clone, Debug)]
@@ -110,11 +110,14 @@ async fn record(
     error: &ModelError,
     pause: Option<Duration>,
 ) -> Result<Option<SharedRecord>, JournalError> {
+    let (context_tokens, window_tokens) = error.class.context();
     let failed = ModelFailed {
         turn: caller.turn,
         attempt,
         failure: Failure::new(error.class.kind(), error.message.as_str()),
         retry_in_ms: pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
+        context_tokens,
+        window_tokens,
     };
     let draft = Draft::agent(&caller.task, &caller.agent, failed);
     Ok(services.journal.append(vec![draft]).await?.pop())

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::measure::{self, Extent};
 use super::record::Record;
 use super::rules::{Kind, Nature};
 use super::words::{Uses, strings_of};
@@ -22,6 +23,8 @@ pub struct Entry {
     pub role: Role,
     /// Its size: Unicode scalar values of `json`.
     pub chars: usize,
+    /// Its size in tokens, by estimate.
+    pub tokens: u64,
     /// The calls that it makes: id and tool.
     pub calls: Box<[(String, String)]>,
     /// The calls that it answers.
@@ -44,6 +47,7 @@ impl Entry {
         Self {
             role: message.role,
             chars: json.as_str().chars().count(),
+            tokens: measure::message_tokens(message),
             calls: calls.collect(),
             answers: answers.collect(),
             is_request: message.role == Role::User
@@ -102,6 +106,7 @@ pub struct View {
     slots: VecDeque<Slot>,
     clearable: VecDeque<Clearable>,
     chars: usize,
+    extent: Extent,
     /// Characters and model replies of the whole conversation, whatever was edited since.
     appended_chars: u64,
     replies: u64,
@@ -138,6 +143,7 @@ impl View {
         self.note_results(message, decoded);
         self.note_uses(message, decoded);
         self.chars += entry.chars;
+        self.extent.held += entry.tokens;
         self.appended_chars += entry.chars as u64;
         self.replies += u64::from(entry.role == Role::Assistant);
         let (serial, standing) = (self.serial(), Standing::Verbatim);
@@ -275,6 +281,12 @@ impl View {
         (self.chars / 4) as u64
     }
 
+    /// How much the messages are by the estimate that knows scripts, and what edits took out.
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
     /// The size of the messages in characters.
     #[must_use]
     pub fn chars(&self) -> usize {
@@ -345,6 +357,7 @@ impl View {
         let fresh = Entry::of(Json::encode(message), message);
         let entry = Entry { is_request: slot.entry.is_request, ..fresh };
         self.chars = self.chars - slot.entry.chars + entry.chars;
+        self.extent.change(slot.entry.tokens, entry.tokens);
         slot.entry = entry.into();
         slot.serial = serial;
         if slot.standing == Standing::Verbatim {
@@ -385,6 +398,8 @@ impl View {
         let gone: usize = self.slots.range(first..last).map(|slot| slot.entry.chars).sum();
         let came: usize = fresh.iter().map(|slot| slot.entry.chars).sum();
         self.chars = self.chars - gone + came;
+        self.extent.remove(self.slots.range(first..last).map(|slot| slot.entry.tokens).sum());
+        self.extent.held += fresh.iter().map(|slot| slot.entry.tokens).sum::<u64>();
         let tail = self.slots.split_off(last);
         self.slots.truncate(first);
         self.slots.extend(fresh);
@@ -458,6 +473,9 @@ mod tests {
         let with = vec![Json::encode(&Message::user("s")), Json::encode(&Message::assistant("ok"))];
         view.apply(&Edit::Replace { from: 0, to: 5, with }).expect("applies");
         assert_eq!(view.chars(), counted(&view));
+        let entries = view.slots().map(|slot| slot.entry.tokens).sum::<u64>();
+        assert_eq!(view.extent().held, entries);
+        assert!(view.extent().removed > 0);
         let covers: Vec<_> = view.slots().map(|slot| (slot.from, slot.to)).collect();
         assert_eq!(covers, [(0, 5), (5, 5), (5, 6), (6, 7)]);
         assert_eq!(view.clearable().len(), 1);

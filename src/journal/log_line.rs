@@ -305,7 +305,14 @@ mod tests {
     #[test]
     fn lines_read_like_this() {
         let failure = Failure::new(FailureKind::RateLimit, "slow down");
-        let failed = ModelFailed { turn: 1, attempt: 2, failure, retry_in_ms: Some(2000) };
+        let failed = ModelFailed {
+            turn: 1,
+            attempt: 2,
+            failure,
+            retry_in_ms: Some(2000),
+            context_tokens: None,
+            window_tokens: None,
+        };
         let compacted = CompactionFinished {
             layer: "summary".to_owned(),
             edit: Edit::Replace { from: 0, to: 1, with: Vec::new() },

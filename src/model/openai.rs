@@ -102,8 +102,7 @@ impl Model for OpenAi {
         deltas: DeltaSink<'a>,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let parts = body_parts(&self.profile, &request);
-        let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        Box::pin(self.transport.exchange(parts, ChatAssembly::new(bytes), deltas))
+        Box::pin(self.transport.exchange(parts, ChatAssembly::default(), deltas))
     }
 }
 
