@@ -12,6 +12,7 @@
 //! - the journal's writer holds a permit for each record that it forwards to the supervisor
 //!   (`transcript_writer::FORWARD_PERMITS`).
 
+pub mod abilities;
 pub mod agent;
 pub mod agent_steps;
 pub mod briefing;
@@ -49,7 +50,6 @@ use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 
 /// A model with everything that a call of it needs.
-#[derive(Clone)]
 pub struct ModelService {
     /// What it is.
     pub spec: ModelSpec,
@@ -57,6 +57,8 @@ pub struct ModelService {
     pub model: Arc<dyn Model>,
     /// How often a call is tried.
     pub retry: RetryPolicy,
+    /// What its provider can do with a context.
+    pub abilities: abilities::Abilities,
 }
 
 impl std::fmt::Debug for ModelService {

@@ -18,6 +18,7 @@ pub mod repair;
 pub mod replay;
 pub mod rules;
 pub mod score;
+pub mod server;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod thinking;

@@ -401,6 +401,7 @@ impl Machine {
             | StopReason::ToolUse
             | StopReason::StopSequence
             | StopReason::PauseTurn
+            | StopReason::Compaction
             | StopReason::Other(_) => {
                 if no_text {
                     let message = "the model answered nothing";
@@ -510,6 +511,7 @@ mod tests {
             stop,
             usage: Usage { input: 1, output: 1, ..Usage::default() },
             cost_usd: None,
+            context: crate::context::server::ContextReport::default(),
         };
         machine.apply(&responded.into()).expect("legal");
     }

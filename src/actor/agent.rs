@@ -20,6 +20,7 @@ use super::step::{Past, StepContext, StepError};
 use crate::context::layer::{Surroundings, Window};
 use crate::context::pipeline::{self, Change};
 use crate::context::rules::Rule;
+use crate::context::server::ContextWork;
 use crate::context::validity::{self, Last, Room, Rules};
 use crate::context::view::View;
 use crate::context::{CompactionTrigger, repair, thinking};
@@ -421,6 +422,7 @@ impl Agent {
             head: briefing.head.clone(),
             pieces: rendering.render(&sendable, &*briefing.model.model),
             max_output_tokens: spec.max_output_tokens,
+            context: ContextWork::Nothing,
         })
     }
 

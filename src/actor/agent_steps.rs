@@ -102,6 +102,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         stop: reply.stop,
         usage: reply.usage,
         cost_usd: service.spec.price.map(|price| price.cost(&reply.usage)),
+        context: reply.context,
     };
     let mut after: Vec<Event> = vec![responded.into()];
     for (index, call) in (0..).zip(calls) {

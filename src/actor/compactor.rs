@@ -18,6 +18,7 @@ use super::model_call::{self, CallError};
 use super::panic::panic_text;
 use super::{ModelService, Services};
 use crate::context::layer::summary::SummaryRequest;
+use crate::context::server::ContextWork;
 use crate::context::validity::{self, Rules};
 use crate::context::view::View;
 use crate::context::{CompactionBreaker, CompactionTrigger, Spent};
@@ -313,6 +314,7 @@ async fn write(
         head: service.model.head(&service.spec, "", &[]),
         pieces: Rendering::default().render(&sendable, &*service.model),
         max_output_tokens: due.max_tokens.min(service.spec.max_output_tokens),
+        context: ContextWork::Nothing,
     };
     let cancel = CancellationToken::new();
     let reply = match model_call::call(services, service, request, None, &cancel).await {

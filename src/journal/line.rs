@@ -359,6 +359,7 @@ mod tests {
             stop: StopReason::EndTurn,
             usage: Usage::default(),
             cost_usd: None,
+            context: crate::context::server::ContextReport::default(),
         };
         let mut draft = Draft::run(responded);
         let (line, _) = frame(&mut draft, BATCH, 0);

@@ -128,6 +128,7 @@ pub(crate) mod testing {
             stop: StopReason::ToolUse,
             usage: Usage { input: 1234, output: 210, cache_read: 0, cache_write: 0 },
             cost_usd: None,
+            context: crate::context::server::ContextReport::default(),
         })
     }
 

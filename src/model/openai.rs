@@ -6,6 +6,7 @@
 mod assembly;
 
 use bytes::Bytes;
+use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 
 use self::assembly::ChatAssembly;
@@ -103,7 +104,7 @@ impl Model for OpenAi {
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let parts = body_parts(&self.profile, &request);
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        Box::pin(self.transport.exchange(parts, ChatAssembly::new(bytes), deltas))
+        Box::pin(self.transport.exchange(parts, HeaderMap::new(), ChatAssembly::new(bytes), deltas))
     }
 }
 

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::context::server::ContextReport;
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{Assembly, Progress, Refusal, malformed, received_input};
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
@@ -145,7 +146,8 @@ impl Assembly for ChatAssembly {
         let reported = self.usage;
         let request_bytes = self.request_bytes;
         let message = self.into_message();
-        Reply { stop, usage: usage(reported, request_bytes, &message), message }
+        let usage = usage(reported, request_bytes, &message);
+        Reply { message, stop, usage, context: ContextReport::default() }
     }
 
     /// The text is complete once a call has begun; a call never is before the end.
@@ -157,7 +159,8 @@ impl Assembly for ChatAssembly {
         let (reported, request_bytes) = (self.usage, self.request_bytes);
         let message = self.into_message();
         let usage = usage(reported, request_bytes, &message);
-        Some(Reply { message, stop: StopReason::Interrupted(reason.message.clone()), usage })
+        let stop = StopReason::Interrupted(reason.message.clone());
+        Some(Reply { message, stop, usage, context: ContextReport::default() })
     }
 }
 
