@@ -38,6 +38,7 @@ use dashmap::DashMap;
 use ractor::ActorRef;
 
 use crate::context::preset::Preset;
+use crate::context::strategy::StrategySettings;
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::JournalHandle;
 use crate::model::Model;
@@ -82,6 +83,8 @@ pub struct Compaction {
     pub cooldown: std::time::Duration,
     /// The commands that are asked before and told after.
     pub hooks: Hooks,
+    /// What is left to providers.
+    pub strategy: StrategySettings,
 }
 
 /// The addresses of the actors that serve the whole run. A restarted actor replaces its entry.

@@ -25,6 +25,7 @@ mod providers;
 mod raw;
 mod retry;
 mod schema;
+mod strategy;
 mod tasks;
 mod templates;
 

@@ -4,6 +4,7 @@
 //! the journal, so an agent that was interrupted goes on where its records end.
 
 mod calls;
+mod provider;
 pub mod reply;
 
 use std::collections::HashSet;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
+pub use self::provider::ProviderWork;
 use crate::context::CompactionTrigger;
 use crate::context::inventory::Inventory;
 use crate::context::view::View;
@@ -104,6 +106,7 @@ pub struct Machine {
     /// The last reply asked to be sent back as it is.
     paused: bool,
     usage: Usage,
+    provider: ProviderWork,
 }
 
 impl Machine {
@@ -133,6 +136,7 @@ impl Machine {
             inventory: Inventory::default(),
             paused: false,
             usage: Usage::default(),
+            provider: ProviderWork::default(),
         }
     }
 
@@ -169,6 +173,12 @@ impl Machine {
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
+    }
+
+    /// What the replies tell of the provider's work on the context.
+    #[must_use]
+    pub fn provider(&self) -> ProviderWork {
+        self.provider
     }
 
     /// What the agent has at hand.
@@ -356,6 +366,7 @@ impl Machine {
         self.replies += 1;
         self.refused = None;
         self.paused = reply.stop == StopReason::PauseTurn;
+        self.provider.take_note(reply);
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -388,6 +399,8 @@ impl Machine {
                 Phase::Ending(self.failed(FailureKind::Refusal, message))
             }
             StopReason::PauseTurn if !is_empty => Phase::Ready,
+            // What the summary does to the view is recorded before the next call.
+            StopReason::Compaction => Phase::Ready,
             StopReason::ContextWindowExceeded => {
                 if self.compacted_this_turn() {
                     let message = "the context window was full and a summary did not help";
@@ -401,7 +414,6 @@ impl Machine {
             | StopReason::ToolUse
             | StopReason::StopSequence
             | StopReason::PauseTurn
-            | StopReason::Compaction
             | StopReason::Other(_) => {
                 if no_text {
                     let message = "the model answered nothing";

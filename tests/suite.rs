@@ -7,6 +7,8 @@ mod architecture;
 mod capabilities;
 mod cli;
 mod compaction;
+#[path = "support/context_server.rs"]
+mod context_server;
 #[path = "../src/context/testing.rs"]
 mod conversations;
 mod delegation;
@@ -16,6 +18,7 @@ mod faults;
 mod gateway;
 mod graph;
 mod recall;
+mod strategies;
 mod supervision;
 mod support;
 mod survey_script;

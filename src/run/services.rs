@@ -11,6 +11,7 @@ use crate::actor::supervisor::GatewaySettings;
 use crate::actor::transcript_writer::SupervisorAddress;
 use crate::actor::{Addresses, Compaction, ModelService, Services};
 use crate::config::{CompactionSpec, Config, ProviderKind, ProviderSpec};
+use crate::context::strategy::{self, Preference, StrategySettings, Wanted};
 use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
 use crate::journal::file::RunDir;
@@ -84,7 +85,8 @@ impl Parts {
         // All are asked at once: a run begins no later for several models than for one.
         let services = known.into_iter().map(|(spec, model, retry)| {
             let in_use = config.models_in_use.contains(&spec.name);
-            service(spec, model, retry, if in_use { Use::Called } else { Use::Idle })
+            let used = if in_use { Use::Called } else { Use::Idle };
+            service(spec, model, retry, used, &config.compaction.strategy)
         });
         let services = futures_util::future::join_all(services).await;
         let models = services.into_iter().map(|s| (s.spec.name.clone(), Arc::new(s))).collect();
@@ -164,6 +166,7 @@ async fn service(
     model: Arc<dyn Model>,
     retry: RetryPolicy,
     used: Use,
+    strategy: &StrategySettings,
 ) -> ModelService {
     let facts = match used {
         Use::Idle => Ok(ModelFacts::declared(&spec.capabilities)),
@@ -179,6 +182,12 @@ async fn service(
     let least = spec.max_output_tokens + 1;
     let window = facts.max_input_tokens.unwrap_or(spec.context_window).max(least);
     spec.context_window = spec.context_window.min(window);
+    let room = spec.context_window.saturating_sub(spec.max_output_tokens);
+    let chosen = strategy::choose(strategy, Preference::Client, room, &facts.capabilities);
+    let wanted = strategy.wanted.name();
+    if matches!(used, Use::Called) && strategy.wanted != Wanted::Auto && chosen.name() != wanted {
+        tracing::warn!(model = %spec.name, wanted, "the provider cannot: the client compacts");
+    }
     ModelService { spec, model, retry, abilities: Abilities::new(facts.capabilities) }
 }
 
@@ -253,5 +262,6 @@ fn compaction(spec: &CompactionSpec) -> Compaction {
         failure_threshold: spec.failure_threshold,
         cooldown: spec.cooldown,
         hooks: spec.hooks.clone(),
+        strategy: spec.strategy.clone(),
     }
 }

@@ -16,6 +16,7 @@ use callsheet::actor::{Addresses, Compaction, ModelService, Services};
 use callsheet::config::{self, Config, Sources};
 use callsheet::context::preset::Preset;
 use callsheet::context::server::ContextReport;
+use callsheet::context::strategy::StrategySettings;
 use callsheet::event::{Draft, Event, PlannedTask, RunCompleted, RunCreated, SharedRecord};
 use callsheet::failure::{Failure, FailureKind};
 use callsheet::id::{AgentId, Name, RunId};
@@ -596,6 +597,7 @@ pub(crate) fn three_layer() -> Compaction {
         failure_threshold: 3,
         cooldown: Duration::from_millis(50),
         hooks: Hooks::default(),
+        strategy: StrategySettings::default(),
     }
 }
 
