@@ -41,17 +41,27 @@ tools = ["dump", "compact"]
 agent = "worker"
 prompt = {PROMPT:?}
 [compaction]
-preset = "three-layer"
 {compaction}
 "#,
         provider.base_url()
     )
 }
 
+/// A run under `three-layer`, and what was asked.
 async fn run(server: impl Responder, capabilities: &str, compaction: &str) -> (Ended, Vec<Asked>) {
+    run_under("three-layer", server, capabilities, compaction).await
+}
+
+async fn run_under(
+    preset: &str,
+    server: impl Responder,
+    capabilities: &str,
+    compaction: &str,
+) -> (Ended, Vec<Asked>) {
     let provider = Provider::start(server).await;
     let setup = Setup::new().tool(&FakeTool::dump());
-    let ended = setup.run(&graph(&provider, capabilities, compaction)).await;
+    let compaction = format!("preset = \"{preset}\"\n{compaction}");
+    let ended = setup.run(&graph(&provider, capabilities, &compaction)).await;
     (ended, provider.requests())
 }
 
@@ -254,6 +264,17 @@ async fn a_summary_on_demand_reads_the_warm_prefix_and_stands_first() {
 }
 
 #[tokio::test]
+async fn a_preset_without_summaries_leaves_them_to_the_provider() {
+    let compaction = "strategy = \"server_on_demand\"\n[compaction.server]\ntrigger = 50_000\n";
+    let server = ContextServer::new(dumps(12, 40_000));
+    let (ended, requests) = run_under("adaptive", server, ALL, compaction).await;
+    assert_eq!(ended.output("work"), "done");
+    let layers = layers(&ended);
+    assert!(layers.len() >= 2 && layers.iter().all(|layer| layer == SERVER_LAYER), "{layers:?}");
+    assert_eq!(rebuilt(&ended), sent(requests.last().expect("a request")));
+}
+
+#[tokio::test]
 async fn what_to_preserve_is_said_to_the_provider() {
     let compact = Answer::tool("compact", json!({"focus": "the names"}));
     let answers = vec![dump(5_000), dump(100), compact, Answer::text("done")];
@@ -327,7 +348,8 @@ async fn the_provider_is_asked_what_it_can_do() {
         if known {
             provider.describe(model.clone());
         }
-        let compaction = "strategy = \"server_on_demand\"\nthreshold = 5_000\n";
+        let compaction =
+            "preset = \"three-layer\"\nstrategy = \"server_on_demand\"\nthreshold = 5_000\n";
         let setup = Setup::new().tool(&FakeTool::dump());
         let ended = setup.run(&graph(&provider, "\"probe\"", compaction)).await;
         assert_eq!(ended.output("work"), "done");

@@ -11,8 +11,8 @@ use crate::message::{Block, Json, Message, Role};
 /// The layer name under which the edits of these summaries are recorded.
 pub const SERVER_LAYER: &str = "server";
 
-/// How a block of this kind begins, in the text of a message.
-const MARK: &str = r#""type":"compaction""#;
+/// The type of such a block: a message whose text does not have the word has none.
+const KIND: &str = "compaction";
 
 /// The text of a summary, if the block is one; a summary that failed has none, and no effect.
 #[must_use]
@@ -20,11 +20,11 @@ pub fn summary_text(block: &Block) -> Option<String> {
     let Block::Other(raw) = block else { return None };
     let value = raw.to_value();
     let text = value["content"].as_str().filter(|text| !text.trim().is_empty())?;
-    (value["type"] == "compaction").then(|| text.to_owned())
+    (value["type"] == KIND).then(|| text.to_owned())
 }
 
 fn is_compaction(block: &Block) -> bool {
-    matches!(block, Block::Other(raw) if raw.as_str().contains(MARK))
+    matches!(block, Block::Other(raw) if raw.to_value()["type"] == KIND)
 }
 
 /// Lets the view begin at the summary that the newest reply holds, and gives what that changed; a
@@ -43,7 +43,7 @@ fn newest_reply(view: &View) -> Option<(Slot, Message)> {
     let mut newest = view.slots().rev().take(2).filter(|slot| slot.serial != first);
     let slot = newest.find(|slot| slot.entry.role == Role::Assistant)?;
     let text = slot.entry.json.as_str();
-    let message = text.contains(MARK).then(|| Message::read(text).ok())??;
+    let message = text.contains(KIND).then(|| Message::read(text).ok())??;
     Some((slot.clone(), message))
 }
 
@@ -235,6 +235,17 @@ mod tests {
             results("1"),
         ];
         assert_eq!(shown(view), encoded(&expected));
+    }
+
+    #[test]
+    fn a_reply_that_speaks_of_it_is_left_alone() {
+        let mut messages = worked();
+        messages.push(Message::assistant("compaction, {\"type\":\"compaction\"}"));
+        assert_eq!(adopted(&messages), encoded(&messages));
+        let spaced = r#"{ "type": "compaction", "content": "so far" }"#;
+        messages.pop();
+        messages.push(assistant(vec![other(spaced)]));
+        assert_eq!(adopted(&messages)[0], encoded(&messages[5..])[0]);
     }
 
     #[test]

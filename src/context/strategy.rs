@@ -163,7 +163,7 @@ impl ClientLayers {
         });
         match self {
             Self::OnRequest => {
-                own.layers.iter_mut().for_each(|layer| set_threshold(layer, u64::MAX))
+                own.layers.iter_mut().for_each(|layer| set_threshold(layer, u64::MAX));
             }
             Self::SummaryAt(tokens) if !own.layers.iter().any(is_summary) => {
                 let usual = Preset::three_layer().layers.into_iter().filter(is_summary);

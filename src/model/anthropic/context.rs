@@ -2,7 +2,7 @@
 //!
 //! Owns the names of the betas and of the edits. Decides nothing: `context::strategy` does.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::context::server::{
@@ -36,13 +36,18 @@ enum Opening {
 
 impl Opening {
     fn of(pieces: &[Piece]) -> Self {
-        // Only a summary can make an assistant's message the first.
-        let first = pieces.first().and_then(|piece| std::str::from_utf8(&piece.bytes).ok());
-        let first = first.filter(|first| first.starts_with(r#"{"role":"assistant""#));
-        match first.filter(|first| first.contains(r#""type":"compaction""#)) {
-            None => Self::Conversation,
-            Some(first) if first.contains(r#""signature":"#) => Self::SignedSummary,
+        #[derive(Deserialize)]
+        struct First {
+            content: Vec<Value>,
+        }
+        // Only a summary can make an assistant's message the first; no other is looked into.
+        let first = pieces.first().filter(|p| p.bytes.starts_with(br#"{"role":"assistant""#));
+        let first = first.and_then(|piece| serde_json::from_slice::<First>(&piece.bytes).ok());
+        match first.as_ref().and_then(|first| first.content.first()) {
+            Some(block) if block["type"] != "compaction" => Self::Conversation,
+            Some(block) if block["signature"].is_string() => Self::SignedSummary,
             Some(_) => Self::Summary,
+            None => Self::Conversation,
         }
     }
 }
