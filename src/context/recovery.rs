@@ -239,6 +239,21 @@ mod tests {
     }
 
     #[test]
+    fn behind_a_summary_of_the_provider_it_is_a_message_of_its_own() {
+        let summary = r#"{"role":"assistant","content":[{"type":"compaction","content":"s"}]}"#;
+        let summary = Json::parse(summary.to_owned()).expect("JSON");
+        let request = Json::encode(&Message::user("the request"));
+        let edit = Edit::Replace { from: 0, to: 5, with: vec![summary.clone(), request.clone()] };
+        let attached = [Message::user("files"), Message::assistant("Understood.")];
+        let [files, reply] = attached.map(|message| Json::encode(&message));
+        let expected = vec![summary, files, reply, request];
+        assert_eq!(
+            attach(edit, "files".to_owned()),
+            Edit::Replace { from: 0, to: 5, with: expected }
+        );
+    }
+
+    #[test]
     fn nothing_at_hand_gives_nothing() {
         assert_eq!(Recovery::default().render(&Material::default(), 1_000), None);
         assert_eq!(state_block(None, &[]), None);

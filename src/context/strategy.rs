@@ -485,6 +485,11 @@ mod tests {
         assert_eq!(asked(Some("Mine."), None).as_deref(), Some("Mine."));
         let own = asked(Some("Mine."), Some("names")).expect("instructions");
         assert_eq!(&*own, "Mine. Pay special attention to preserving details about: names.");
+        let mut work = ContextWork::Summarise { instructions: None };
+        instruct(&mut work, "Keep dates.");
+        let ContextWork::Summarise { instructions } = work else { panic!("{work:?}") };
+        let expected = format!("{INSTRUCTIONS}\n\nAdditional instructions:\nKeep dates.");
+        assert_eq!(instructions.as_deref(), Some(expected.as_str()));
         let long = asked(None, Some(&"é".repeat(20_000))).expect("instructions");
         assert!(long.starts_with(INSTRUCTIONS));
         assert_eq!(long.chars().count(), MOST_INSTRUCTIONS_CHARS);
