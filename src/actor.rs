@@ -12,6 +12,7 @@
 //! - the journal's writer holds a permit for each record that it forwards to the supervisor
 //!   (`transcript_writer::FORWARD_PERMITS`).
 
+pub mod abilities;
 pub mod agent;
 pub mod agent_steps;
 pub mod briefing;
@@ -38,6 +39,7 @@ use dashmap::DashMap;
 use ractor::ActorRef;
 
 use crate::context::preset::Preset;
+use crate::context::strategy::StrategySettings;
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::JournalHandle;
 use crate::model::Model;
@@ -50,7 +52,6 @@ use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 
 /// A model with everything that a call of it needs.
-#[derive(Clone)]
 pub struct ModelService {
     /// What it is.
     pub spec: ModelSpec,
@@ -58,6 +59,8 @@ pub struct ModelService {
     pub model: Arc<dyn Model>,
     /// How often a call is tried.
     pub retry: RetryPolicy,
+    /// What its provider can do with a context.
+    pub abilities: abilities::Abilities,
 }
 
 impl std::fmt::Debug for ModelService {
@@ -81,6 +84,8 @@ pub struct Compaction {
     pub cooldown: std::time::Duration,
     /// The commands that are asked before and told after.
     pub hooks: Hooks,
+    /// What is left to providers.
+    pub strategy: StrategySettings,
 }
 
 /// The addresses of the actors that serve the whole run. A restarted actor replaces its entry.

@@ -2,6 +2,7 @@
 //!
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
+pub mod block;
 pub mod explain;
 pub mod guard;
 pub mod inventory;
@@ -19,6 +20,8 @@ pub mod repair;
 pub mod replay;
 pub mod rules;
 pub mod score;
+pub mod server;
+pub mod strategy;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod thinking;

@@ -384,6 +384,8 @@ pub enum StopReason {
     Refusal(Option<String>),
     /// The context window was full.
     ContextWindowExceeded,
+    /// The provider wrote a summary, and nothing after it.
+    Compaction,
     /// The stream broke after something had completed; only what completed is kept.
     Interrupted(String),
     /// A reason this version does not know.

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::context::server::ContextReport;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
@@ -150,6 +151,9 @@ pub struct ModelResponded {
     /// What it cost; absent when the model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// What the provider told of the context.
+    #[serde(default, skip_serializing_if = "ContextReport::is_empty")]
+    pub context: ContextReport,
 }
 
 /// `model.failed`.

@@ -4,6 +4,7 @@
 //! the journal, so an agent that was interrupted goes on where its records end.
 
 mod calls;
+mod provider;
 pub mod reply;
 mod size;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
+pub use self::provider::ProviderWork;
 use crate::context::CompactionTrigger;
 use crate::context::inventory::Inventory;
 use crate::context::measure::Measure;
@@ -107,6 +109,7 @@ pub struct Machine {
     /// The last reply asked to be sent back as it is.
     paused: bool,
     usage: Usage,
+    provider: ProviderWork,
 }
 
 impl Machine {
@@ -137,6 +140,7 @@ impl Machine {
             inventory: Inventory::default(),
             paused: false,
             usage: Usage::default(),
+            provider: ProviderWork::default(),
         }
     }
 
@@ -173,6 +177,12 @@ impl Machine {
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
+    }
+
+    /// What the replies tell of the provider's work on the context.
+    #[must_use]
+    pub fn provider(&self) -> ProviderWork {
+        self.provider
     }
 
     /// What the agent has at hand.
@@ -362,13 +372,15 @@ impl Machine {
             return Err(illegal("no model call is under way".to_owned()));
         }
         let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
-        if reply.usage_source == UsageSource::Reported {
-            self.measure.report(reply.usage.context());
+        // A usage that counts summaries by the provider is not the size of what was sent.
+        if reply.usage_source == UsageSource::Reported && reply.context.tokens.is_none() {
+            self.measure.report(reply.usage.context() + reply.context.cleared_tokens());
         }
         self.usage += reply.usage;
         self.replies += 1;
         self.refused = None;
         self.paused = reply.stop == StopReason::PauseTurn;
+        self.provider.take_note(reply);
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -401,6 +413,8 @@ impl Machine {
                 Phase::Ending(self.failed(FailureKind::Refusal, message))
             }
             StopReason::PauseTurn if !is_empty => Phase::Ready,
+            // What the summary does to the view is recorded before the next call.
+            StopReason::Compaction => Phase::Ready,
             StopReason::ContextWindowExceeded => {
                 if self.compacted_this_turn() {
                     let message = "the context window was full and a summary did not help";
@@ -516,6 +530,7 @@ mod tests {
             usage: Usage { input: 1, output: 1, ..Usage::default() },
             usage_source: UsageSource::Reported,
             cost_usd: None,
+            context: crate::context::server::ContextReport::default(),
         };
         machine.apply(&responded.into()).expect("legal");
     }

@@ -7,6 +7,8 @@ mod architecture;
 mod capabilities;
 mod cli;
 mod compaction;
+#[path = "support/context_server.rs"]
+mod context_server;
 #[path = "../src/context/testing.rs"]
 mod conversations;
 mod delegation;
@@ -17,6 +19,7 @@ mod gateway;
 mod graph;
 mod measure;
 mod recall;
+mod strategies;
 mod supervision;
 mod support;
 mod survey_script;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callsheet::context::server::{ContextReport, ContextWork};
 use callsheet::context::validity::{self, Last, Rules};
 use callsheet::context::view::View;
 use callsheet::id::{AgentId, Name};
@@ -12,6 +13,7 @@ use callsheet::model::anthropic::Anthropic;
 use callsheet::model::http::Endpoint;
 use callsheet::model::openai::{MaxTokensField, OpenAi, OpenAiProfile};
 use callsheet::model::{Delta, ErrorClass, Model, ModelError, Rendering, Reply, Request};
+use callsheet::spec::capability::Declared;
 use callsheet::spec::{ModelSpec, Thinking};
 use callsheet::tool::ToolSpec;
 use callsheet::turn::Effect;
@@ -44,6 +46,7 @@ fn spec() -> ModelSpec {
         seed: None,
         price: None,
         thinking: Thinking::Bound,
+        capabilities: Declared::default(),
     }
 }
 
@@ -87,6 +90,7 @@ fn request(model: &dyn Model, spec: &ModelSpec, system: &str, messages: &[Messag
         head: model.head(spec, system, &[tool()]),
         pieces: Rendering::default().render(&sendable, model),
         max_output_tokens: spec.max_output_tokens,
+        context: ContextWork::Nothing,
     }
 }
 
@@ -136,7 +140,12 @@ async fn a_reply_arrives_whole_and_is_told_as_it_comes() {
         let reply = model.call(request, &mut sink).await.expect("a reply");
         assert_eq!(
             reply,
-            Reply { message: expected(wire), stop: StopReason::ToolUse, usage: cached }
+            Reply {
+                message: expected(wire),
+                stop: StopReason::ToolUse,
+                usage: cached,
+                context: ContextReport::default(),
+            }
         );
         assert_eq!(told, ["Looki", "ng at", " it.", "<bash>"], "{wire:?}");
     }

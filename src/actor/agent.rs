@@ -4,6 +4,8 @@
 //! the step works off the mailbox and mails back what it recorded. A result of an earlier step is
 //! dropped. The agent never writes the journal from its handler and never blocks its mailbox.
 
+mod sending;
+
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -14,22 +16,21 @@ use tokio_util::sync::CancellationToken;
 use super::Services;
 use super::agent_steps;
 use super::briefing::{self, Briefing};
+use super::compactor::Asked;
 use super::fit;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::step::{Past, StepContext, StepError};
 use crate::context::layer::Surroundings;
 use crate::context::pipeline::{self, Change};
-use crate::context::rules::Rule;
-use crate::context::validity::{self, Last, Rules};
+use crate::context::preset::Preset;
 use crate::context::view::View;
-use crate::context::{CompactionTrigger, repair, thinking};
+use crate::context::{CompactionTrigger, block, repair};
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::Json;
-use crate::model::{Rendering, Request};
-use crate::spec::Thinking;
+use crate::model::Rendering;
 use crate::turn::{AgentEnded, Outcome, Program};
 use crate::turn_machine::{Machine, PendingCall, Step};
 
@@ -275,6 +276,11 @@ impl Agent {
                 return self.start(myself, state, agent_steps::record(context, edits));
             }
         }
+        let adopted = if sends { block::adopt(state.machine.view_mut()) } else { Vec::new() };
+        if !adopted.is_empty() {
+            let context = self.context(state);
+            return self.start(myself, state, agent_steps::record(context, adopted));
+        }
         match next {
             Step::CallModel { turn, message } => self.call_model(myself, state, turn, message),
             Step::RunTools(mut calls) => {
@@ -320,8 +326,10 @@ impl Agent {
         turn: u32,
         message: Option<Json>,
     ) {
-        let mut changes = self.run_cheap_layers(state);
-        if !state.machine.compacted_this_turn() && self.is_summary_due(state) {
+        let preset = self.preset_for(state);
+        let mut changes = self.run_cheap_layers(state, &preset);
+        let due = pipeline::summary_due(state.machine.view(), &preset, None);
+        if due.is_some() && !state.machine.compacted_this_turn() {
             return self.compact(myself, state, changes, None);
         }
         changes.extend(self.run_guard(state));
@@ -346,25 +354,13 @@ impl Agent {
         self.start(myself, state, agent_steps::call_model(context, call));
     }
 
-    fn run_cheap_layers(&self, state: &mut State) -> Vec<Change> {
-        let preset = &self.services.compaction.preset;
+    fn run_cheap_layers(&self, state: &mut State, preset: &Preset) -> Vec<Change> {
         self.around(state, |view, around| pipeline::run_cheap_layers(view, preset, around))
     }
 
     fn run_guard(&self, state: &mut State) -> Vec<Change> {
         let preset = &self.services.compaction.preset;
         self.around(state, |view, around| pipeline::run_guard(view, preset, around))
-    }
-
-    fn leave_out_stale_thinking(&self, state: &mut State) -> Option<Change> {
-        let spec = &state.talk.as_ref()?.briefing.model.spec;
-        let is_bound = spec.thinking == Thinking::Bound;
-        is_bound.then(|| thinking::leave_out_stale(state.machine.view_mut())).flatten()
-    }
-
-    fn is_summary_due(&self, state: &State) -> bool {
-        let preset = &self.services.compaction.preset;
-        pipeline::summary_due(state.machine.view(), preset, None).is_some()
     }
 
     /// Lets layers work on the view of an agent that talks with a model.
@@ -377,66 +373,40 @@ impl Agent {
         fit::around(&self.services, &self.id, briefing, &mut state.machine, work)
     }
 
-    /// The request of this turn, or how the agent ends without one. A prompt of many megabytes is a
-    /// failure, not a bill; a view that breaks another rule is a defect, and never sent.
-    fn request(
-        &self,
-        state: &mut State,
-        turn: u32,
-        message: Option<&Json>,
-    ) -> Result<Request, Outcome> {
-        let machine = &state.machine;
-        let Some(Talk { briefing, rendering }) = state.talk.as_mut() else {
-            let reason = "an agent without a model cannot call one";
-            return Err(machine.failed(FailureKind::Internal, reason));
-        };
-        let spec = &briefing.model.spec;
-        let rules = Rules {
-            tools: &briefing.tool_names,
-            last: if machine.is_paused() { Last::Either } else { Last::User },
-            thinking: spec.thinking,
-            room: self.services.compaction.preset.guard.then(|| fit::room(briefing, machine)),
-        };
-        let sendable = validity::check(machine.view(), message, &rules).map_err(|invalid| {
-            debug_assert_eq!(invalid.rule(), Rule::Fits, "{invalid}");
-            machine.failed(invalid.kind(), invalid.to_string())
-        })?;
-        Ok(Request {
-            agent: briefing.spec.name.clone(),
-            agent_id: self.id.clone(),
-            turn,
-            head: briefing.head.clone(),
-            pieces: rendering.render(&sendable, &*briefing.model.model),
-            max_output_tokens: fit::output_limit(briefing, machine),
-        })
-    }
-
     /// Has a summary written. `changes` are those that the cheap layers made before.
     fn compact(
         &self,
         myself: &ActorRef<AgentMsg>,
         state: &mut State,
-        changes: Vec<Change>,
+        mut changes: Vec<Change>,
         asked: Option<(CompactionTrigger, Option<String>)>,
     ) {
-        let preset = &self.services.compaction.preset;
-        let Some((layer, due)) = pipeline::summary_due(state.machine.view(), preset, asked) else {
+        let preset = self.preset_for(state);
+        let Some((layer, due)) = pipeline::summary_due(state.machine.view(), &preset, asked) else {
             let context = self.context(state);
             let reason = "there is nothing to summarise".to_owned();
             let failed = crate::context::CompactionFailed { reason, blocked: false, spent: None };
             return self.start(myself, state, agent_steps::record(context, vec![failed]));
         };
         let layer = layer.clone();
-        let model = state.talk.as_ref().map(|talk| talk.briefing.model.spec.name.clone());
-        let Some(model) = self.services.compaction.model.clone().or(model) else {
+        let Some(own) = state.talk.as_ref().map(|talk| talk.briefing.model.spec.name.clone())
+        else {
             return self.give_up(myself, state, "an agent without a model cannot compact");
+        };
+        let by_provider = self.summary_request(state, &due).map(|(request, change)| {
+            changes.extend(change);
+            request
+        });
+        // A provider's summary is one of this very conversation, so its own model writes it.
+        let model = match (&by_provider, &self.services.compaction.model) {
+            (None, Some(model)) => model.clone(),
+            (Some(_), _) | (None, None) => own,
         };
         let compaction = agent_steps::Compaction {
             changes,
             layer,
-            due,
             view: state.machine.view().clone(),
-            model,
+            asked: Asked { due, by_provider, model },
             inventory: state.machine.inventory().clone(),
         };
         let context = self.context(state);

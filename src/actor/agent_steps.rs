@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use super::briefing::Briefing;
 use super::carry_over;
-use super::compactor::{self, NoSummary, Summary, SummaryError};
+use super::compactor::{self, Asked, NoSummary, Summary, SummaryError, Written};
 use super::hooks;
 use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepError, finished};
 use super::tool_run;
 use crate::context::inventory::Inventory;
-use crate::context::layer::summary::{self, SummaryRequest};
+use crate::context::layer::summary;
 use crate::context::pipeline::Change;
 use crate::context::view::View;
-use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested, Spent};
+use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested, Spent, block};
 use crate::event::{Event, SharedRecord};
-use crate::id::{CallKey, Name};
+use crate::id::CallKey;
 use crate::journal::JournalError;
 use crate::message::Json;
 use crate::model::Request;
@@ -113,6 +113,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         usage,
         usage_source,
         cost_usd: service.spec.price.map(|price| price.cost(&usage)),
+        context: reply.context,
     };
     let mut after: Vec<Event> = vec![responded.into()];
     for (index, call) in (0..).zip(calls) {
@@ -200,26 +201,25 @@ pub struct Compaction {
     pub changes: Vec<Change>,
     /// The layer that asks for it.
     pub layer: summary::Summary,
-    /// What is asked.
-    pub due: SummaryRequest,
     /// The view that it is for.
     pub view: View,
-    /// Who writes it.
-    pub model: Name,
+    /// What is asked, and of whom.
+    pub asked: Asked,
     /// What the agent has at hand.
     pub inventory: Inventory,
 }
 
 /// Asks the compactor for a summary and records the edit that it makes, or why there is none.
 pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
-    let Compaction { changes, layer, mut due, view, model, inventory } = compaction;
-    let (trigger, from, to) = (due.trigger, due.from, due.to);
-    let requested = CompactionRequested { trigger, from, to, focus: due.focus.clone() };
+    let Compaction { changes, layer, view, mut asked, inventory } = compaction;
+    let (trigger, from, to) = (asked.due.trigger, asked.due.from, asked.due.to);
+    let focus = asked.due.focus.clone();
+    let requested = CompactionRequested { trigger, from, to, focus: focus.clone() };
     let mut before = settled(&context, changes).await?;
     before.push(requested.into());
     let mut records = context.record(before).await?;
-    match hooks::pre_compact(&context, trigger, due.focus.as_deref()).await? {
-        Answer::GoOn(instructions) => instructions.iter().for_each(|text| due.instruct(text)),
+    match hooks::pre_compact(&context, trigger, focus.as_deref()).await? {
+        Answer::GoOn(instructions) => instructions.iter().for_each(|text| asked.instruct(text)),
         Answer::Block(reason) => {
             let reason = format!("blocked by the pre_compact hook: {reason}");
             let blocked = CompactionFailed { reason, blocked: true, spent: None };
@@ -227,12 +227,12 @@ pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult
             return Ok(records);
         }
     }
-    let asked = compactor::summarise(&context.services, context.agent.clone(), due, model);
+    let asked = compactor::summarise(&context.services, context.agent.clone(), asked);
     let answer = tokio::select! {
         () = context.cancel.cancelled() => return Err(StepError::Cancelled),
         answer = asked => answer,
     };
-    let Summary { text, spent } = match answer {
+    let Summary { written, spent } = match answer {
         Ok(summary) => summary,
         Err(NoSummary { error: SummaryError::Journal(error), .. }) => return Err(error.into()),
         Err(NoSummary { error, spent }) => {
@@ -240,14 +240,22 @@ pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult
             return Ok(records);
         }
     };
-    let path = context.services.transcript(&context.agent);
-    let edit = layer.edit(&view, from, to, &path.to_string_lossy(), &text);
+    let (name, text, edit) = match written {
+        Written::Text(text) => {
+            let path = context.services.transcript(&context.agent);
+            let edit = layer.edit(&view, from, to, &path.to_string_lossy(), &text);
+            (summary::NAME, text, edit)
+        }
+        Written::Block { summary, text } => {
+            (block::SERVER_LAYER, text, block::in_front(&view, from, to, &summary))
+        }
+    };
     let most = layer.threshold / 2;
     let edit = carry_over::add(&context, &inventory, &view, edit, most).await?;
     let mut after = view.clone();
     let event: Event = match after.apply(&edit) {
         Ok(()) if after.chars() < view.chars() => CompactionFinished {
-            layer: summary::NAME.to_owned(),
+            layer: name.to_owned(),
             edit,
             before_tokens: view.tokens(),
             after_tokens: after.tokens(),

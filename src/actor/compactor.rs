@@ -1,7 +1,7 @@
 //! The compactor: writes summaries for all agents of a run.
 //!
 //! Owns the queue of requests, the workers and the breaker. It never touches a context: it gives
-//! back a text, and the agent applies it or not.
+//! back what was written, and the agent applies it or not.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,14 +19,15 @@ use super::panic::panic_text;
 use super::{ModelService, Services};
 use crate::context::layer::summary::SummaryRequest;
 use crate::context::measure::estimate;
+use crate::context::server::ContextWork;
 use crate::context::validity::{self, Rules};
 use crate::context::view::View;
-use crate::context::{CompactionBreaker, CompactionTrigger, Spent};
+use crate::context::{CompactionBreaker, CompactionTrigger, Spent, block, strategy};
 use crate::event::Draft;
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
-use crate::message::{Json, Message, StopReason};
-use crate::model::{Rendering, Reply, Request};
+use crate::message::{Block, Json, Message, StopReason};
+use crate::model::{ErrorClass, Rendering, Reply, Request};
 use crate::policy::{Breaker, BreakerState};
 
 /// The name under which the compactor's address is kept.
@@ -64,15 +65,51 @@ pub enum CompactorMsg {
 pub struct Job {
     agent: AgentId,
     due: SummaryRequest,
+    by_provider: Option<Request>,
     service: Arc<ModelService>,
     reply: oneshot::Sender<Result<Summary, NoSummary>>,
+}
+
+/// What an agent asks for.
+#[derive(Debug)]
+pub struct Asked {
+    /// What is to be summarised, and the prompt for it.
+    pub due: SummaryRequest,
+    /// The same for a provider that writes summaries by itself; it then needs no prompt.
+    pub by_provider: Option<Request>,
+    /// The model that writes.
+    pub model: Name,
+}
+
+impl Asked {
+    /// Adds instructions of somebody's own.
+    pub(super) fn instruct(&mut self, instructions: &str) {
+        self.due.instruct(instructions);
+        if let Some(request) = &mut self.by_provider {
+            strategy::instruct(&mut request.context, instructions);
+        }
+    }
+}
+
+/// A summary as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Written {
+    /// A text, by a prompt of ours.
+    Text(String),
+    /// A block of the provider's own, which stands in the view as it is.
+    Block {
+        /// The block.
+        summary: Block,
+        /// What it says.
+        text: String,
+    },
 }
 
 /// A summary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// The text.
-    pub text: String,
+    /// What was written.
+    pub written: Written,
     /// What it cost.
     pub spent: Spent,
 }
@@ -128,16 +165,16 @@ pub enum SummaryError {
 pub async fn summarise(
     services: &Services,
     agent: AgentId,
-    due: SummaryRequest,
-    model: Name,
+    asked: Asked,
 ) -> Result<Summary, NoSummary> {
+    let Asked { due, by_provider, model } = asked;
     let service = services.models.get(&model).cloned();
     let service =
         service.ok_or_else(|| SummaryError::Model(format!("there is no model `{model}`")))?;
     let compactor = services.addresses.compactor.get(ADDRESS).map(|entry| entry.value().clone());
     let compactor = compactor.ok_or(SummaryError::Gone)?;
     let (reply, summary) = oneshot::channel();
-    let job = Job { agent, due, service, reply };
+    let job = Job { agent, due, by_provider, service, reply };
     let sent = compactor.send_message(CompactorMsg::Summarise(Box::new(job)));
     sent.map_err(|_| SummaryError::Gone)?;
     summary.await.unwrap_or(Err(SummaryError::Gone.into()))
@@ -266,11 +303,12 @@ async fn work(
     is_probe: bool,
     compactor: ActorRef<CompactorMsg>,
 ) {
-    let Job { agent, due, service, mut reply } = job;
+    let Job { agent, due, by_provider, service, mut reply } = job;
     let trigger = due.trigger;
-    let deadline = BASE_DEADLINE
-        + DEADLINE_PER_1000_CHARS * u32::try_from(due.prompt.len() / 1000).unwrap_or(u32::MAX);
-    let writing = write(&services, &service, agent, due);
+    let read = due.prompt.len().max(due.covers_chars);
+    let deadline =
+        BASE_DEADLINE + DEADLINE_PER_1000_CHARS * u32::try_from(read / 1000).unwrap_or(u32::MAX);
+    let writing = write(&services, &service, agent, due, by_provider);
     let writing = std::panic::AssertUnwindSafe(writing).catch_unwind();
     let result = tokio::select! {
         () = reply.closed() => None,
@@ -301,8 +339,16 @@ async fn write(
     service: &ModelService,
     agent: AgentId,
     due: SummaryRequest,
+    by_provider: Option<Request>,
 ) -> Result<Summary, NoSummary> {
     let (covers_chars, max_tokens) = (due.covers_chars, due.max_tokens);
+    if let Some(request) = by_provider {
+        let judge = |reply: &Reply| usable_block(reply, covers_chars);
+        let expected = covers_chars as u64 / 4;
+        if let Some(written) = ask(services, service, request, expected, judge).await? {
+            return Ok(written);
+        }
+    }
     let expected = estimate(&due.prompt);
     let message = Json::encode(&Message::user(due.prompt));
     let view = View::default();
@@ -315,14 +361,32 @@ async fn write(
         head: service.model.head(&service.spec, "", &[]),
         pieces: Rendering::default().render(&sendable, &*service.model),
         max_output_tokens: due.max_tokens.min(service.spec.max_output_tokens),
+        context: ContextWork::Nothing,
     };
+    let judge = |reply: &Reply| usable(reply, covers_chars, max_tokens).map(Written::Text);
+    let written = ask(services, service, request, expected, judge).await?;
+    written.ok_or_else(|| SummaryError::Model("the provider cannot do this".to_owned()).into())
+}
+
+/// Makes the call and takes the summary from its reply; nothing when the provider does not write
+/// summaries by itself. `expected` is the size of what is read, where it reports none.
+async fn ask(
+    services: &Services,
+    service: &ModelService,
+    request: Request,
+    expected: u64,
+    judge: impl Fn(&Reply) -> Result<Written, SummaryError>,
+) -> Result<Option<Summary>, NoSummary> {
     let cancel = CancellationToken::new();
     let reply = match model_call::call(services, service, request, None, &cancel).await {
         Ok(reply) => reply,
         Err(CallError::Journal(error)) => return Err(SummaryError::Journal(error).into()),
         Err(CallError::Cancelled) => return Err(SummaryError::Gone.into()),
         Err(CallError::Model { error, .. }) => {
-            return Err(SummaryError::Model(error.to_string()).into());
+            return match error.class {
+                ErrorClass::Unsupported(_) => Ok(None),
+                _ => Err(SummaryError::Model(error.to_string()).into()),
+            };
         }
     };
     let (usage, _) = reply.usage.or_expected(expected);
@@ -331,9 +395,29 @@ async fn write(
         usage,
         cost_usd: service.spec.price.map(|price| price.cost(&usage)),
     };
-    match usable(&reply, covers_chars, max_tokens) {
-        Ok(text) => Ok(Summary { text, spent }),
+    match judge(&reply) {
+        Ok(written) => Ok(Some(Summary { written, spent })),
         Err(error) => Err(NoSummary { error, spent: Some(spent) }),
+    }
+}
+
+/// The provider's summary in a reply to a request that asked for nothing else.
+fn usable_block(reply: &Reply, covers_chars: usize) -> Result<Written, SummaryError> {
+    let found = reply.message.content.iter().find_map(|b| Some((b, block::summary_text(b)?)));
+    match (&reply.stop, found) {
+        (StopReason::Compaction, Some((_, text))) if text.chars().count() >= covers_chars => {
+            Err(SummaryError::FreesNothing)
+        }
+        (StopReason::Compaction, Some((summary, text))) => {
+            Ok(Written::Block { summary: summary.clone(), text })
+        }
+        (StopReason::MaxTokens, _) => Err(SummaryError::Unusable("it was cut")),
+        (StopReason::Refusal(_), _) => Err(SummaryError::Unusable("the model refused")),
+        (StopReason::ToolUse, _) => Err(SummaryError::Unusable("the model called a tool")),
+        (StopReason::ContextWindowExceeded, _) => {
+            Err(SummaryError::Unusable("the context window had no room for it"))
+        }
+        _ => Err(SummaryError::Unusable("it has no text")),
     }
 }
 

@@ -7,7 +7,7 @@ use super::Services;
 use super::briefing::Briefing;
 use super::model_call::LEAST_OUTPUT_TOKENS;
 use crate::context::layer::{Surroundings, Window};
-use crate::context::measure::Doubt;
+use crate::context::measure::{Doubt, WindowSize};
 use crate::context::pipeline::Change;
 use crate::context::validity::Room;
 use crate::context::view::View;
@@ -27,7 +27,7 @@ pub(super) fn around(
 ) -> Vec<Change> {
     let (spec, measure) = (&briefing.model.spec, machine.measure());
     let window = Window {
-        tokens: measure.window(spec.context_window).tokens,
+        tokens: window_of(briefing, machine).tokens,
         output: spec.max_output_tokens,
         overhead: measure.overhead(),
     };
@@ -46,6 +46,14 @@ pub(super) fn around(
     work(machine.view_mut(), &around)
 }
 
+/// The window of an agent's model, with what the provider took out of the latest request: it takes
+/// that out of the next one as well.
+fn window_of(briefing: &Briefing, machine: &Machine) -> WindowSize {
+    let mut window = machine.measure().window(briefing.model.spec.context_window);
+    window.tokens += machine.provider().cleared_tokens;
+    window
+}
+
 /// How many tokens a character of the view is expected to have.
 #[expect(clippy::cast_precision_loss, reason = "a view has far fewer than 2^52 tokens")]
 fn tokens_per_char(machine: &Machine) -> f64 {
@@ -58,14 +66,14 @@ fn tokens_per_char(machine: &Machine) -> f64 {
 pub(super) fn room(briefing: &Briefing, machine: &Machine) -> Room {
     let measure = machine.measure();
     let needed = measure.at_least(machine.extent());
-    Room { needed, window: measure.window(briefing.model.spec.context_window) }
+    Room { needed, window: window_of(briefing, machine) }
 }
 
 /// The most tokens of the reply: fewer than the model allows where input and output together would
 /// not fit the window.
 pub(super) fn output_limit(briefing: &Briefing, machine: &Machine) -> u64 {
     let (spec, measure) = (&briefing.model.spec, machine.measure());
-    let window = measure.window(spec.context_window).tokens;
+    let window = window_of(briefing, machine).tokens;
     // The wide margin of a first request is no reason to cut its answer short.
     let size = match measure.is_calibrated() {
         true => measure.at_most(machine.extent()),

@@ -8,7 +8,9 @@ use super::agents;
 use super::capabilities;
 use super::diagnostic::Problems;
 use super::raw::Table;
+use super::strategy;
 use crate::context::preset::Preset;
+use crate::context::strategy::StrategySettings;
 use crate::id::Name;
 use crate::spec::ModelSpec;
 use crate::tool::hook::Hooks;
@@ -28,10 +30,12 @@ pub struct CompactionSpec {
     pub max_concurrency: usize,
     /// The commands that are asked before and told after.
     pub hooks: Hooks,
+    /// What is left to providers.
+    pub strategy: StrategySettings,
 }
 
 /// The keys of `[compaction]` that are no constants of a preset.
-const OWN_KEYS: [&str; 7] = [
+const OWN_KEYS: [&str; 10] = [
     "preset",
     "model",
     "max_concurrency",
@@ -39,6 +43,9 @@ const OWN_KEYS: [&str; 7] = [
     "unchanged_stub",
     "recovery",
     "hooks",
+    "strategy",
+    "context_editing",
+    "server",
 ];
 
 /// Keys that mean the same constant: the documented one and the one it stands for.
@@ -72,6 +79,7 @@ pub(super) fn compaction(
         cooldown: breaker.duration("cooldown").unwrap_or(COOLDOWN),
         max_concurrency: table.whole("max_concurrency").unwrap_or(MAX_CONCURRENCY),
         hooks: capabilities::hooks(table.section("hooks"), root, problems),
+        strategy: strategy::strategy(table, problems),
     }
 }
 

@@ -3,6 +3,8 @@
 //! A plain table of the documented configuration. What the values must agree on between each
 //! other is not its business.
 
+use crate::context::strategy::LEAST_TRIGGER_TOKENS;
+
 /// What a value must be.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
@@ -197,6 +199,7 @@ static MODEL: &[Field] = &[
     key("seed", Shape::Integer(0, i64::MAX)),
     key("thinking", Shape::Word(&["bound", "free"], &[])),
     later("fallbacks"),
+    key("capabilities", Shape::Any),
     key(
         "cost_per_mtok",
         Shape::Table(&[
@@ -246,6 +249,26 @@ static COMPACTION: &[Field] = &[
     key("summary_max_tokens", TOKENS),
     key("keep_unit", Shape::Word(&["blocks", "turns"], &[])),
     key("preserve_tools", TEXTS),
+    key("strategy", Shape::Word(&super::strategy::STRATEGIES, &[])),
+    key(
+        "context_editing",
+        Shape::Table(&[
+            key("trigger", TOKENS),
+            key("keep", Shape::Integer(0, u32::MAX as i64)),
+            key("clear_at_least", Shape::Integer(0, 1 << 40)),
+            key("exclude_tools", TEXTS),
+            key("clear_tool_inputs", Shape::Any),
+            key("keep_thinking", Shape::Any),
+        ]),
+    ),
+    key(
+        "server",
+        Shape::Table(&[
+            key("trigger", Shape::Integer(LEAST_TRIGGER_TOKENS.cast_signed(), 1 << 40)),
+            key("pause", Shape::Truth),
+            key("instructions", Shape::Text),
+        ]),
+    ),
     key("max_concurrency", COUNT),
     key("unchanged_stub", Shape::Truth),
     key("recovery", Shape::Table(RECOVERY)),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::layer::micro::KeepUnit;
 use super::layer::{Digest, Layer, Micro, Summary};
 use super::recovery::Recovery;
+use super::strategy::Preference;
 
 /// A preset: its layers in the order in which they run, cheap first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,8 @@ pub struct Preset {
     pub unchanged_stub: bool,
     /// What comes back after a summary, if anything does.
     pub recovery: Option<Recovery>,
+    /// Who clears where the file does not say.
+    pub preference: Preference,
 }
 
 /// A constant that a preset does not have, or a value that it cannot take.
@@ -104,7 +107,14 @@ impl Preset {
     }
 
     fn guarded(name: &str, layers: Vec<Layer>) -> Self {
-        Self { name: name.to_owned(), layers, guard: true, unchanged_stub: false, recovery: None }
+        Self {
+            name: name.to_owned(),
+            layers,
+            guard: true,
+            unchanged_stub: false,
+            recovery: None,
+            preference: Preference::Client,
+        }
     }
 
     /// Its constants by name. A constant that two layers share has one value.

@@ -10,7 +10,7 @@ use crate::message::{Block, Json, Message, Role};
 /// What a user says where roles must alternate and there is nothing to say.
 const USER_FILLER: &str = "Continue.";
 /// What an assistant says where roles must alternate and there is nothing to say.
-const ASSISTANT_FILLER: &str = "Understood.";
+pub(super) const ASSISTANT_FILLER: &str = "Understood.";
 
 /// What the assistant says before a record.
 const SET_ASIDE: &str = "[set aside]";
@@ -69,8 +69,11 @@ fn instead(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> Vec<Messa
     alternating(before.map(|slot| slot.entry.role), with, next)
 }
 
-/// The messages with fillers where roles would not alternate. The view begins with a user message.
+/// The messages with fillers where roles would not alternate. A view begins with a user message,
+/// or with a summary that the provider wrote, which is an assistant's.
 fn alternating(before: Option<Role>, with: Vec<Message>, next: Option<Role>) -> Vec<Message> {
+    let opens = with.first().map(|message| message.role);
+    let before = before.or(opens.filter(|role| *role == Role::Assistant).map(|_| Role::User));
     let mut last = before.unwrap_or(Role::Assistant);
     let mut messages = Vec::with_capacity(with.len() + 2);
     for message in with {

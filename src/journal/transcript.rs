@@ -129,6 +129,7 @@ pub(crate) mod testing {
             usage: Usage { input: 1234, output: 210, cache_read: 0, cache_write: 0 },
             usage_source: UsageSource::Reported,
             cost_usd: None,
+            context: crate::context::server::ContextReport::default(),
         })
     }
 

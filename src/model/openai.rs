@@ -6,6 +6,7 @@
 mod assembly;
 
 use bytes::Bytes;
+use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 
 use self::assembly::ChatAssembly;
@@ -102,7 +103,8 @@ impl Model for OpenAi {
         deltas: DeltaSink<'a>,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let parts = body_parts(&self.profile, &request);
-        Box::pin(self.transport.exchange(parts, ChatAssembly::default(), deltas))
+        let transport = &self.transport;
+        Box::pin(transport.exchange(parts, HeaderMap::new(), ChatAssembly::default(), deltas))
     }
 }
 

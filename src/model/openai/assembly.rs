@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::context::server::ContextReport;
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{Assembly, Progress, Refusal, malformed, received_input};
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
@@ -143,7 +144,8 @@ impl Assembly for ChatAssembly {
         let stop = self.stop_reason();
         let reported = self.usage;
         let message = self.into_message();
-        Reply { stop, usage: usage(reported, &message), message }
+        let (usage, context) = (usage(reported, &message), ContextReport::default());
+        Reply { message, stop, usage, context }
     }
 
     /// The text is complete once a call has begun; a call never is before the end.
@@ -154,8 +156,9 @@ impl Assembly for ChatAssembly {
         self.calls.clear();
         let reported = self.usage;
         let message = self.into_message();
-        let usage = usage(reported, &message);
-        Some(Reply { message, stop: StopReason::Interrupted(reason.message.clone()), usage })
+        let (usage, context) = (usage(reported, &message), ContextReport::default());
+        let stop = StopReason::Interrupted(reason.message.clone());
+        Some(Reply { message, stop, usage, context })
     }
 }
 
