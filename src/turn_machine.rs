@@ -7,6 +7,7 @@ mod calls;
 mod provider;
 pub mod reply;
 mod size;
+mod step;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
 pub use self::provider::ProviderWork;
+pub use self::step::{IllegalEvent, Step};
 use crate::context::CompactionTrigger;
 use crate::context::inventory::Inventory;
 use crate::context::measure::Measure;
@@ -34,33 +36,6 @@ const MAX_CONTINUATIONS: u32 = 4;
 /// What a model is told after its answer was cut at the output limit.
 const CONTINUE: &str = "Continue from the previous response. Do not repeat completed work.";
 
-/// What an agent must do next.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Call the model: begin this turn, with this user message first if there is one.
-    CallModel {
-        /// The turn's number.
-        turn: u32,
-        /// A message that joins the conversation first.
-        message: Option<Json>,
-    },
-    /// Run these calls, which have no result yet.
-    RunTools(Vec<PendingCall>),
-    /// Run the agent's command.
-    RunCommand,
-    /// Replace the older part of the view by a summary.
-    Compact {
-        /// Why.
-        trigger: CompactionTrigger,
-        /// What to preserve.
-        focus: Option<String>,
-    },
-    /// Record the end.
-    Finish(Outcome),
-    /// Nothing: the end is recorded, or a call is under way.
-    Rest,
-}
-
 #[derive(Clone, Debug)]
 enum Phase {
     /// The history is complete: the model is next.
@@ -73,16 +48,6 @@ enum Phase {
     Ending(Outcome),
     /// The outcome is recorded.
     Ended,
-}
-
-/// An event that cannot follow what was recorded before it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{event} cannot follow here: {reason}")]
-pub struct IllegalEvent {
-    /// The event's type.
-    pub event: &'static str,
-    /// Why it cannot.
-    pub reason: String,
 }
 
 /// One agent as its events tell it.
