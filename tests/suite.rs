@@ -18,6 +18,7 @@ mod faults;
 mod gateway;
 mod graph;
 mod measure;
+mod presets;
 mod recall;
 mod strategies;
 mod supervision;
