@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
+use callsheet::context::server::ContextReport;
 use callsheet::message::{Message, StopReason, Usage};
 use callsheet::model::{BoxFuture, Delta, DeltaSink, Model, ModelError, Reply, Request};
 use callsheet::run::Launch;
@@ -23,6 +24,7 @@ impl Model for Echo {
                 message: Message::assistant(said),
                 stop: StopReason::EndTurn,
                 usage: Usage::default(),
+                context: ContextReport::default(),
             })
         })
     }

@@ -13,12 +13,14 @@
 //! - the journal's writer holds a permit for each record that it forwards to the supervisor
 //!   (`transcript_writer::FORWARD_PERMITS`).
 
+pub mod abilities;
 pub mod agent;
 pub mod agent_steps;
 pub mod briefing;
 mod carry_over;
 pub mod compaction_step;
 pub mod compactor;
+mod fit;
 pub mod gateway;
 mod hooks;
 pub mod mail;
@@ -39,6 +41,7 @@ use dashmap::DashMap;
 use ractor::ActorRef;
 
 use crate::context::preset::Preset;
+use crate::context::strategy::StrategySettings;
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::JournalHandle;
 use crate::model::Model;
@@ -51,7 +54,6 @@ use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 
 /// A model with everything that a call of it needs.
-#[derive(Clone)]
 pub struct ModelService {
     /// What it is.
     pub spec: ModelSpec,
@@ -59,6 +61,8 @@ pub struct ModelService {
     pub model: Arc<dyn Model>,
     /// How often a call is tried.
     pub retry: RetryPolicy,
+    /// What its provider can do with a context.
+    pub abilities: abilities::Abilities,
 }
 
 impl std::fmt::Debug for ModelService {
@@ -84,6 +88,8 @@ pub struct Compaction {
     pub summary_timeout: std::time::Duration,
     /// The commands that are asked before and told after.
     pub hooks: Hooks,
+    /// What is left to providers.
+    pub strategy: StrategySettings,
 }
 
 /// The addresses of the actors that serve the whole run. A restarted actor replaces its entry.

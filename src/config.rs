@@ -8,6 +8,7 @@
 //! (`layers`); the keys are checked one by one (`schema`, `check`); then each section is
 //! turned into what the program needs, and what it names is resolved.
 
+mod abilities;
 mod agents;
 mod capabilities;
 mod check;
@@ -24,10 +25,11 @@ mod providers;
 mod raw;
 mod retry;
 mod schema;
+mod strategy;
 mod tasks;
 mod templates;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -143,6 +145,8 @@ pub struct Config {
     pub providers: BTreeMap<Name, ProviderSpec>,
     /// The models.
     pub models: BTreeMap<Name, ModelSpec>,
+    /// The models that the tasks to run may call.
+    pub models_in_use: BTreeSet<Name>,
     /// The agents.
     pub agents: BTreeMap<Name, AgentSpec>,
     /// The tasks, in the order of the file.
@@ -375,6 +379,7 @@ fn build(
     let setting = providers::Setting { tree, root, sources, used: &used };
     let providers = providers::providers(setting, &mut models, problems);
     plan::prices(tree, &models.models, &used, problems);
+    abilities::check(tree, &models.models, &providers, problems);
     let env = env(tree, &inputs.values, sources, problems);
     let secrets = secrets(tree, root, sources, problems);
     let directory = root.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -391,6 +396,7 @@ fn build(
         read_only_roots: inputs.read_only_roots,
         providers,
         models: models.models,
+        models_in_use: used,
         agents,
         tasks,
         limits: limits(tree),

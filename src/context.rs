@@ -2,10 +2,12 @@
 //!
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
+pub mod block;
 pub mod explain;
 pub mod guard;
 pub mod inventory;
 pub mod layer;
+pub mod measure;
 pub mod pipeline;
 mod plain;
 pub mod preset;
@@ -18,7 +20,9 @@ pub mod repair;
 pub mod replay;
 pub mod rules;
 pub mod score;
+pub mod server;
 mod shorten;
+pub mod strategy;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod thinking;

@@ -312,10 +312,39 @@ impl Usage {
         self.input + self.cache_read + self.cache_write
     }
 
+    /// With what was expected as input, where the provider reported none: a server that says
+    /// nothing is not free.
+    #[must_use]
+    pub fn or_expected(self, input: u64) -> (Self, UsageSource) {
+        match self.context() {
+            0 => (Self { input, ..self }, UsageSource::Expected),
+            _ => (self, UsageSource::Reported),
+        }
+    }
+
     /// Everything that was read or written.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.context() + self.output
+    }
+}
+
+/// Where the tokens of a call are known from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UsageSource {
+    /// The provider counted them.
+    #[default]
+    Reported,
+    /// The provider reported no input, and what was expected stands in its place.
+    Expected,
+}
+
+impl UsageSource {
+    /// Whether the provider counted them.
+    #[must_use]
+    pub fn is_reported(&self) -> bool {
+        *self == Self::Reported
     }
 }
 
@@ -355,6 +384,8 @@ pub enum StopReason {
     Refusal(Option<String>),
     /// The context window was full.
     ContextWindowExceeded,
+    /// The provider wrote a summary, and nothing after it.
+    Compaction,
     /// The stream broke after something had completed; only what completed is kept.
     Interrupted(String),
     /// A reason this version does not know.

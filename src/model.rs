@@ -15,11 +15,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::context::server::{ContextReport, ContextWork};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::{Json, Message, StopReason, Usage};
 pub use crate::model::rendering::{Pieces, Rendering};
 use crate::spec::ModelSpec;
+use crate::spec::capability::{Capability, ModelFacts};
 pub use crate::tool::BoxFuture;
 use crate::tool::ToolSpec;
 
@@ -54,6 +56,8 @@ pub struct Request {
     pub pieces: Pieces,
     /// The most tokens that the reply may have.
     pub max_output_tokens: u64,
+    /// What the provider is to do with the context; a wire that has no word for it leaves it out.
+    pub context: ContextWork,
 }
 
 /// A reply. What it holds is complete blocks only.
@@ -64,8 +68,11 @@ pub struct Reply {
     /// Why the model stopped; [`StopReason::Interrupted`] when the stream broke after something
     /// had completed.
     pub stop: StopReason,
-    /// What it cost in tokens; an estimate where the provider reported nothing.
+    /// What it cost in tokens, summaries by the provider included; without input where the provider
+    /// reported none.
     pub usage: Usage,
+    /// What the provider tells of the context.
+    pub context: ContextReport,
 }
 
 /// Something that streamed in, for those who watch.
@@ -95,6 +102,14 @@ pub trait Model: Send + Sync {
     /// Renders one message, given as JSON in the Anthropic block form.
     fn piece(&self, message: &Json) -> Piece {
         canonical_piece(message)
+    }
+
+    /// What is known of a model before its first call; by default what the configuration says.
+    ///
+    /// # Errors
+    /// When the provider is to be asked and does not answer.
+    fn facts<'a>(&'a self, spec: &'a ModelSpec) -> BoxFuture<'a, Result<ModelFacts, ModelError>> {
+        Box::pin(std::future::ready(Ok(ModelFacts::declared(&spec.capabilities))))
     }
 
     /// Makes one attempt. Dropping the future ends it.
@@ -174,6 +189,8 @@ pub enum ErrorClass {
     IdleTimeout,
     /// The key was refused, or the account may not do this.
     Auth,
+    /// The provider cannot do what the request asked of it for the context.
+    Unsupported(Capability),
     /// Anything else: the same request would fail again.
     Fatal,
 }
@@ -183,6 +200,26 @@ impl ErrorClass {
     #[must_use]
     pub fn is_retryable(self) -> bool {
         FailureKind::TRANSIENT.contains(&self.kind())
+    }
+
+    /// The tokens of the refused request and of the window, where the provider named them.
+    #[must_use]
+    pub fn context(self) -> (Option<u64>, Option<u64>) {
+        match self {
+            Self::ContextTokens { have, max } => (have, max),
+            Self::ContextPlusOutput { input, limit } => (input, limit),
+            Self::RequestBytes
+            | Self::Pairing
+            | Self::ThinkingChanged
+            | Self::RateLimited
+            | Self::Overloaded
+            | Self::ServerError
+            | Self::Connection
+            | Self::IdleTimeout
+            | Self::Auth
+            | Self::Unsupported(_)
+            | Self::Fatal => (None, None),
+        }
     }
 
     /// The kind of failure that this is once it is final.
@@ -199,7 +236,9 @@ impl ErrorClass {
             Self::Connection => FailureKind::Connection,
             Self::IdleTimeout => FailureKind::IdleTimeout,
             Self::Auth => FailureKind::Auth,
-            Self::Pairing | Self::ThinkingChanged | Self::Fatal => FailureKind::InvalidRequest,
+            Self::Pairing | Self::ThinkingChanged | Self::Unsupported(_) | Self::Fatal => {
+                FailureKind::InvalidRequest
+            }
         }
     }
 }

@@ -124,7 +124,7 @@ impl Run {
     pub async fn start(config: Config, options: Options) -> Result<Self, StartError> {
         let id = options.run_id.unwrap_or_else(RunId::generate);
         let plan = plan_of(&config, &options)?;
-        let parts = services::Parts::prepare(&config, &options)?;
+        let parts = services::Parts::prepare(&config, &options).await?;
         let dir = RunDir::at(config.state_dir.join(id.to_string()));
         let create = {
             let dir = dir.clone();

@@ -3,11 +3,14 @@
 //! Made once from the configuration and never changed while the run lasts. Holds values only:
 //! no defaults are looked up here and nothing is read from the environment.
 
+pub mod capability;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use self::capability::Declared;
 use crate::id::Name;
 use crate::message::Usage;
 use crate::permission::Permissions;
@@ -39,6 +42,8 @@ pub struct ModelSpec {
     /// How long its thinking stays valid.
     #[serde(default)]
     pub thinking: Thinking,
+    /// What its provider can do with a context by itself.
+    pub capabilities: Declared,
 }
 
 /// How long the thinking that a model returns stays valid.

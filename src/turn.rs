@@ -4,9 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::context::server::ContextReport;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
-use crate::message::{Json, StopReason, Usage};
+use crate::message::{Json, StopReason, Usage, UsageSource};
 use crate::output::{Output, Stored};
 
 /// What a repeated call would do to the world; decides what happens after a crash.
@@ -123,6 +124,12 @@ pub struct ModelRequested {
     pub messages: usize,
     /// Bytes of the request body's messages.
     pub bytes: usize,
+    /// Tokens of the system prompt and the tools, by estimate.
+    #[serde(default)]
+    pub head_tokens: u64,
+    /// The tokens that the whole request is expected to hold, by the agent's measure.
+    #[serde(default)]
+    pub expected_tokens: u64,
 }
 
 /// `model.responded`.
@@ -138,9 +145,15 @@ pub struct ModelResponded {
     pub stop: StopReason,
     /// Tokens of this call.
     pub usage: Usage,
+    /// Where its input is known from.
+    #[serde(default, skip_serializing_if = "UsageSource::is_reported")]
+    pub usage_source: UsageSource,
     /// What it cost; absent when the model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// What the provider told of the context.
+    #[serde(default, skip_serializing_if = "ContextReport::is_empty")]
+    pub context: ContextReport,
 }
 
 /// `model.failed`.
@@ -155,6 +168,12 @@ pub struct ModelFailed {
     /// The pause before the next attempt in milliseconds; absent when none follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<u64>,
+    /// The tokens of the request, where the refusal named them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u64>,
+    /// The tokens of the model's window, where the refusal named them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_tokens: Option<u64>,
 }
 
 /// `tool.intended`.

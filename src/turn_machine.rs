@@ -4,7 +4,10 @@
 //! the journal, so an agent that was interrupted goes on where its records end.
 
 mod calls;
+mod provider;
 pub mod reply;
+mod size;
+mod step;
 mod summaries;
 
 use std::collections::HashSet;
@@ -12,18 +15,21 @@ use std::sync::Arc;
 
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
+pub use self::provider::ProviderWork;
+pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
 use self::summaries::Summaries;
 use crate::context::CompactionTrigger;
 use crate::context::inventory::Inventory;
+use crate::context::measure::Measure;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::message::{Json, Message, StopReason, ToolCall, Usage};
+use crate::message::{Json, Message, Role, StopReason, Usage, UsageSource};
 use crate::output::Output;
 use crate::turn::{
-    AgentEnded, AgentSpawned, ModelResponded, Outcome, Program, ToolFinished, ToolIntended,
-    ToolStatus,
+    AgentEnded, AgentSpawned, ModelFailed, ModelResponded, Outcome, Program, ToolFinished,
+    ToolIntended, ToolStatus,
 };
 
 /// How often in a row an answer that was cut is continued: enough for an answer of several
@@ -32,33 +38,6 @@ const MAX_CONTINUATIONS: u32 = 4;
 
 /// What a model is told after its answer was cut at the output limit.
 const CONTINUE: &str = "Continue from the previous response. Do not repeat completed work.";
-
-/// What an agent must do next.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Call the model: begin this turn, with this user message first if there is one.
-    CallModel {
-        /// The turn's number.
-        turn: u32,
-        /// A message that joins the conversation first.
-        message: Option<Json>,
-    },
-    /// Run these calls, which have no result yet.
-    RunTools(Vec<PendingCall>),
-    /// Run the agent's command.
-    RunCommand,
-    /// Replace the older part of the view by a summary.
-    Compact {
-        /// Why.
-        trigger: CompactionTrigger,
-        /// What to preserve.
-        focus: Option<String>,
-    },
-    /// Record the end.
-    Finish(Outcome),
-    /// Nothing: the end is recorded, or a call is under way.
-    Rest,
-}
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -74,22 +53,13 @@ enum Phase {
     Ended,
 }
 
-/// An event that cannot follow what was recorded before it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{event} cannot follow here: {reason}")]
-pub struct IllegalEvent {
-    /// The event's type.
-    pub event: &'static str,
-    /// Why it cannot.
-    pub reason: String,
-}
-
 /// One agent as its events tell it.
 #[derive(Clone, Debug)]
 pub struct Machine {
     spawned: AgentSpawned,
     max_turns: u32,
     view: View,
+    measure: Measure,
     phase: Phase,
     turn: u32,
     replies: u32,
@@ -106,6 +76,7 @@ pub struct Machine {
     /// The last reply asked to be sent back as it is.
     paused: bool,
     usage: Usage,
+    provider: ProviderWork,
 }
 
 impl Machine {
@@ -121,6 +92,7 @@ impl Machine {
             spawned,
             max_turns,
             view,
+            measure: Measure::default(),
             phase: Phase::Ready,
             turn: 0,
             replies: 0,
@@ -134,6 +106,7 @@ impl Machine {
             inventory: Inventory::default(),
             paused: false,
             usage: Usage::default(),
+            provider: ProviderWork::default(),
         }
     }
 
@@ -170,6 +143,12 @@ impl Machine {
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
+    }
+
+    /// What the replies tell of the provider's work on the context.
+    #[must_use]
+    pub fn provider(&self) -> ProviderWork {
+        self.provider
     }
 
     /// What the agent has at hand.
@@ -282,11 +261,15 @@ impl Machine {
                     None => {}
                 }
             }
+            Event::ModelRequested(requested) => {
+                self.measure.begin_with(&requested.model, requested.head_tokens);
+                self.measure.request(self.view.extent());
+            }
             Event::ModelResponded(responded) => self.responded(responded, event)?,
             Event::ModelFailed(failed)
                 if failed.retry_in_ms.is_none() && matches!(self.phase, Phase::Calling) =>
             {
-                self.model_failed(&failed.failure);
+                self.model_failed(failed);
             }
             Event::ToolIntended(intended) => self.intended(intended, event)?,
             Event::ToolFinished(finished) => self.finished(finished, event)?,
@@ -326,7 +309,9 @@ impl Machine {
         pushed.map_err(|error| IllegalEvent { event: event.kind(), reason: error.to_string() })
     }
 
-    fn model_failed(&mut self, failure: &Failure) {
+    fn model_failed(&mut self, failed: &ModelFailed) {
+        let failure = &failed.failure;
+        self.measure.refused(failed.context_tokens, failed.window_tokens);
         if failure.kind == FailureKind::ContextOverflow && self.summaries.refused() {
             self.refused = Some(failure.clone());
             self.phase = Phase::Ready;
@@ -341,11 +326,16 @@ impl Machine {
             return Err(illegal("no model call is under way".to_owned()));
         }
         let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
+        // A usage that counts summaries by the provider is not the size of what was sent.
+        if reply.usage_source == UsageSource::Reported && reply.context.tokens.is_none() {
+            self.measure.report(reply.usage.context() + reply.context.cleared_tokens());
+        }
         self.usage += reply.usage;
         self.replies += 1;
         self.summaries.replied();
         self.refused = None;
         self.paused = reply.stop == StopReason::PauseTurn;
+        self.provider.take_note(reply);
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
         }
@@ -378,6 +368,8 @@ impl Machine {
                 Phase::Ending(self.failed(FailureKind::Refusal, message))
             }
             StopReason::PauseTurn if !is_empty => Phase::Ready,
+            // What the summary does to the view is recorded before the next call.
+            StopReason::Compaction => Phase::Ready,
             StopReason::ContextWindowExceeded => {
                 if self.summaries.settled_in(self.turn) {
                     let message = "the context window was full and a summary did not help";
@@ -412,11 +404,8 @@ impl Machine {
         self.continuations += 1;
         // After an assistant message only a user message may follow; after none (the reply had no
         // complete block) the history still ends with one.
-        let ends_with_user = self
-            .view
-            .slots()
-            .next_back()
-            .is_none_or(|slot| slot.entry.role == crate::message::Role::User);
+        let last = self.view.slots().next_back();
+        let ends_with_user = last.is_none_or(|slot| slot.entry.role == Role::User);
         if !ends_with_user {
             self.continuation = Some(Json::encode(&Message::user(CONTINUE)));
         }
@@ -425,13 +414,8 @@ impl Machine {
 
     fn intended(&mut self, intended: &ToolIntended, event: &Event) -> Result<(), IllegalEvent> {
         if let Program::Command { .. } = self.spawned.program {
-            let call = ToolCall {
-                id: intended.id.clone(),
-                name: intended.name.clone(),
-                input: intended.input.clone(),
-            };
             self.turn = intended.turn;
-            self.calls = vec![CallState { call, intended: None, result: None }];
+            self.calls = vec![calls::announced(intended)];
             self.phase = Phase::Working;
         }
         let state = self.calls.get_mut(intended.index as usize).ok_or(IllegalEvent {
@@ -478,8 +462,8 @@ impl Machine {
 mod tests {
     use super::*;
     use crate::id::{CallKey, Name};
-    use crate::message::{Block, ResultContent, ToolResult};
-    use crate::turn::{Effect, ModelFailed, ResultSource, TurnStarted};
+    use crate::message::{Block, ResultContent, ToolCall, ToolResult};
+    use crate::turn::{Effect, ResultSource, TurnStarted};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");
@@ -499,7 +483,9 @@ mod tests {
             message: Json::encode(&message),
             stop,
             usage: Usage { input: 1, output: 1, ..Usage::default() },
+            usage_source: UsageSource::Reported,
             cost_usd: None,
+            context: crate::context::server::ContextReport::default(),
         };
         machine.apply(&responded.into()).expect("legal");
     }
@@ -633,7 +619,14 @@ mod tests {
         let mut machine = machine();
         let too_long = |turn| {
             let failure = Failure::new(FailureKind::ContextOverflow, "too long");
-            Event::from(ModelFailed { turn, attempt: 1, failure, retry_in_ms: None })
+            Event::from(ModelFailed {
+                turn,
+                attempt: 1,
+                failure,
+                retry_in_ms: None,
+                context_tokens: None,
+                window_tokens: None,
+            })
         };
         machine.apply(&TurnStarted { turn: 1, message: None }.into()).expect("legal");
         machine.apply(&too_long(1)).expect("legal");

@@ -7,6 +7,8 @@ mod architecture;
 mod capabilities;
 mod cli;
 mod compaction;
+#[path = "support/context_server.rs"]
+mod context_server;
 #[path = "../src/context/testing.rs"]
 mod conversations;
 mod delegation;
@@ -15,9 +17,11 @@ mod examples;
 mod faults;
 mod gateway;
 mod graph;
+mod measure;
 mod presets;
 mod recall;
 mod relief;
+mod strategies;
 mod supervision;
 mod support;
 mod survey_script;

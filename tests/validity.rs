@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use callsheet::actor::abilities::Abilities;
 use callsheet::actor::agent::Agent;
 use callsheet::actor::gateway::Gateway;
 use callsheet::actor::{ModelService, Services};
+use callsheet::context::server::ContextReport;
 use callsheet::context::{Edit, repair, thinking};
 use callsheet::event::{Draft, Event, SharedRecord};
 use callsheet::id::{CallKey, RunId};
 use callsheet::journal::memory::MemoryJournal;
-use callsheet::message::{Block, Json, StopReason, Usage};
+use callsheet::message::{Block, Json, StopReason, Usage, UsageSource};
 use callsheet::policy::RetryPolicy;
 use callsheet::turn::{
     AgentSpawned, Effect, ModelResponded, Program, ResultSource, ToolFinished, ToolIntended,
@@ -176,9 +178,12 @@ fn records_with_repeated_ids() -> Vec<Event> {
         let message = Json::encode(&json!({ "role": "assistant", "content": [block] }));
         let result = json!({ "type": "tool_result", "tool_use_id": call, "content": "x" });
         let (stop, usage, model) = (StopReason::ToolUse, Usage::default(), name("main"));
+        let (usage_source, context) = (UsageSource::Reported, ContextReport::default());
+        let cost_usd = None;
         events.extend([
             TurnStarted { turn, message: None }.into(),
-            ModelResponded { turn, model, message, stop, usage, cost_usd: None }.into(),
+            ModelResponded { turn, model, message, stop, usage, usage_source, cost_usd, context }
+                .into(),
             ToolIntended {
                 key: key.clone(),
                 turn,
@@ -216,7 +221,8 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let config = Setup::new().model("main", fake).config(text);
     let spec = config.models[&name("main")].clone();
     let provider = spec.provider.clone();
-    let service = ModelService { spec, model: fake.clone(), retry: RetryPolicy::never() };
+    let (retry, abilities) = (RetryPolicy::never(), Abilities::default());
+    let service = ModelService { spec, model: fake.clone(), retry, abilities };
     let agents = config.agents.iter();
     let services = Arc::new(Services {
         agents: agents.map(|(name, spec)| (name.clone(), Arc::new(spec.clone()))).collect(),

@@ -5,6 +5,7 @@
 //! dropped. The agent never writes the journal from its handler and never blocks its mailbox.
 
 mod relief;
+mod sending;
 
 use std::sync::Arc;
 
@@ -19,35 +20,21 @@ use super::agent_steps;
 use super::briefing::{self, Briefing};
 use super::compaction_step::{self, Answer};
 use super::compactor::SummaryError;
+use super::fit;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::step::{Past, StepContext, StepError};
-use crate::context::layer::{Surroundings, Window};
+use crate::context::layer::Surroundings;
 use crate::context::pipeline::{self, Change};
-use crate::context::rules::Rule;
-use crate::context::validity::{self, Last, Room, Rules};
 use crate::context::view::View;
-use crate::context::{CompactionTrigger, repair, thinking};
+use crate::context::{CompactionTrigger, block, repair};
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::Json;
-use crate::model::{Rendering, Request};
-use crate::spec::Thinking;
+use crate::model::Rendering;
 use crate::turn::{AgentEnded, Outcome, Program};
 use crate::turn_machine::{Machine, PendingCall, Step};
-
-/// No text that means anything has more characters to a token: what is too large by this measure is
-/// too large by any.
-const MOST_CHARS_PER_TOKEN: usize = 16;
-
-/// How many characters of a message a token is taken to have: fewer than text and code have on
-/// average, so that an estimate is not too low.
-const CHARS_PER_TOKEN: f64 = 3.0;
-
-/// How many characters of system prompt and tools a token is taken to have: fewer than they have on
-/// average, so that the room for messages is not taken for larger than it is.
-const HEAD_CHARS_PER_TOKEN: usize = 3;
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -75,7 +62,7 @@ pub enum AgentMsg {
         /// Which one; another is ignored.
         number: u64,
         /// The summary, or why there is none.
-        answer: Answer,
+        answer: Box<Answer>,
     },
     /// The step under way had its grace.
     GraceOver {
@@ -171,7 +158,7 @@ impl Actor for Agent {
                 state.machine.ask_to_compact(CompactionTrigger::Manual, focus);
             }
             AgentMsg::Summarised { number, answer } => {
-                self.summarised(&myself, state, number, answer);
+                self.summarised(&myself, state, number, *answer);
             }
             AgentMsg::GraceOver { step } if step == state.step && !state.finishing => {
                 state.steps.abort_all();
@@ -209,6 +196,9 @@ impl Agent {
             past.note(&machine, record);
             machine.apply(&record.event)?;
         }
+        if let Some(Talk { briefing, .. }) = &talk {
+            machine.begin_with(&briefing.model.spec.name, briefing.head_tokens);
+        }
         machine.forget_lost_summary();
         Ok(State {
             machine,
@@ -245,6 +235,9 @@ impl Agent {
                         Event::ContextEdited(edited) => state.machine.edit_recorded(edited),
                         event => state.machine.apply(event)?,
                     }
+                }
+                if let Some(talk) = &state.talk {
+                    fit::warn_of_doubt(&talk.briefing, &state.machine);
                 }
             }
             Err(StepError::Cancelled) => {}
@@ -308,6 +301,11 @@ impl Agent {
                 return self.start(myself, state, agent_steps::record(context, edits));
             }
         }
+        let adopted = if sends { block::adopt(state.machine.view_mut()) } else { Vec::new() };
+        if !adopted.is_empty() {
+            let context = self.context(state);
+            return self.start(myself, state, agent_steps::record(context, adopted));
+        }
         match next {
             Step::CallModel { turn, message } => self.call_model(myself, state, turn, message),
             Step::RunTools(mut calls) => {
@@ -364,25 +362,27 @@ impl Agent {
             Ok(request) => request,
             Err(outcome) => return self.finish(myself, state, outcome),
         };
+        let Some(briefing) = state.talk.as_ref().map(|talk| talk.briefing.clone()) else { return };
         let context = self.context(state);
-        let effects =
-            state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default();
+        let (expected_tokens, call_ids) =
+            (state.machine.context_tokens(), state.machine.call_ids());
         let call = agent_steps::ModelTurn {
             turn,
             message,
             changes,
             announcement,
             request,
-            tools: effects,
-            call_ids: state.machine.call_ids(),
+            briefing,
+            expected_tokens,
+            call_ids,
         };
         self.start(myself, state, agent_steps::call_model(context, call));
     }
 
     fn run_cheap_layers(&self, state: &mut State) -> Vec<Change> {
-        let preset = &self.services.compaction.preset;
+        let preset = self.preset_for(state);
         let changes =
-            self.around(state, |view, around| pipeline::run_cheap_layers(view, preset, around));
+            self.around(state, |view, around| pipeline::run_cheap_layers(view, &preset, around));
         changes.unwrap_or_default()
     }
 
@@ -392,70 +392,14 @@ impl Agent {
         changes.unwrap_or_default()
     }
 
-    fn leave_out_stale_thinking(&self, state: &mut State) -> Option<Change> {
-        let spec = &state.talk.as_ref()?.briefing.model.spec;
-        let is_bound = spec.thinking == Thinking::Bound;
-        is_bound.then(|| thinking::leave_out_stale(state.machine.view_mut())).flatten()
-    }
-
     /// Lets layers work on the view of an agent that talks with a model.
     fn around<T>(
         &self,
         state: &mut State,
         work: impl FnOnce(&mut View, &Surroundings<'_>) -> T,
     ) -> Option<T> {
-        let talk = state.talk.as_ref()?;
-        let spec = &talk.briefing.model.spec;
-        let transcript = self.services.transcript(&self.id);
-        let around = Surroundings {
-            transcript: &transcript.to_string_lossy(),
-            results: &self.services.spool.results_dir().to_string_lossy(),
-            window: Window {
-                tokens: spec.context_window,
-                output: spec.max_output_tokens,
-                overhead: (talk.briefing.head.0.len() / HEAD_CHARS_PER_TOKEN) as u64,
-            },
-            tokens_per_char: 1.0 / CHARS_PER_TOKEN,
-            price: spec.price.and_then(|price| price.relative()).unwrap_or_default(),
-            idle: std::time::Duration::ZERO,
-        };
-        Some(work(state.machine.view_mut(), &around))
-    }
-
-    /// The request of this turn, or how the agent ends without one. A prompt of many megabytes is a
-    /// failure, not a bill; a view that breaks another rule is a defect, and never sent.
-    fn request(
-        &self,
-        state: &mut State,
-        turn: u32,
-        message: Option<&Json>,
-    ) -> Result<Request, Outcome> {
-        let machine = &state.machine;
-        let Some(Talk { briefing, rendering }) = state.talk.as_mut() else {
-            let reason = "an agent without a model cannot call one";
-            return Err(machine.failed(FailureKind::Internal, reason));
-        };
-        let spec = &briefing.model.spec;
-        let least = (machine.view().chars() / MOST_CHARS_PER_TOKEN) as u64;
-        let room = Room { needed: least, window: spec.context_window };
-        let rules = Rules {
-            tools: &briefing.tool_names,
-            last: if machine.is_paused() { Last::Either } else { Last::User },
-            thinking: spec.thinking,
-            room: self.services.compaction.preset.guard.then_some(room),
-        };
-        let sendable = validity::check(machine.view(), message, &rules).map_err(|invalid| {
-            debug_assert_eq!(invalid.rule(), Rule::Fits, "{invalid}");
-            machine.failed(invalid.kind(), invalid.to_string())
-        })?;
-        Ok(Request {
-            agent: briefing.spec.name.clone(),
-            agent_id: self.id.clone(),
-            turn,
-            head: briefing.head.clone(),
-            pieces: rendering.render(&sendable, &*briefing.model.model),
-            max_output_tokens: spec.max_output_tokens,
-        })
+        let Talk { briefing, .. } = state.talk.as_ref()?;
+        Some(fit::around(&self.services, &self.id, briefing, &mut state.machine, work))
     }
 
     fn give_up(&self, myself: &ActorRef<AgentMsg>, state: &mut State, reason: &str) {

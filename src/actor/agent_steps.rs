@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::briefing::Briefing;
 use super::compaction_step::Announcement;
 use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepError, finished};
@@ -55,18 +56,27 @@ pub struct ModelTurn {
     pub announcement: Option<Announcement>,
     /// The request.
     pub request: Request,
-    /// The tools that were offered.
-    pub tools: Arc<[ToolSpec]>,
+    /// What it was made from: the model, the head and the tools.
+    pub briefing: Arc<Briefing>,
+    /// The tokens that the request is expected to hold.
+    pub expected_tokens: u64,
     /// The ids of the conversation's calls so far.
     pub call_ids: Arc<HashSet<String>>,
 }
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
 pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
-    let ModelTurn { turn, message, changes, announcement, request, tools, call_ids } = call;
-    let Some(spec) = &context.spec else { return Ok(Vec::new()) };
-    let service = context.services.models.get(&spec.model).cloned();
-    let Some(service) = service else { return Ok(Vec::new()) };
+    let ModelTurn {
+        turn,
+        message,
+        changes,
+        announcement,
+        request,
+        briefing,
+        expected_tokens,
+        call_ids,
+    } = call;
+    let service = &briefing.model;
     let mut before = settled(&context, changes).await?;
     let announced = announcement.map(|Announcement { requested, durable }| {
         before.push(requested.into());
@@ -75,7 +85,16 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
     before.push(TurnStarted { turn, message }.into());
     let bytes = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
     let (model, messages) = (service.spec.name.clone(), request.pieces.len());
-    before.push(ModelRequested { turn, model: model.clone(), messages, bytes }.into());
+    let head_tokens = briefing.head_tokens;
+    let requested = ModelRequested {
+        turn,
+        model: model.clone(),
+        messages,
+        bytes,
+        head_tokens,
+        expected_tokens,
+    };
+    before.push(requested.into());
     let mut records = context.record(before).await?;
     if let Some(durable) = announced {
         // Whoever waits for it begins now.
@@ -84,8 +103,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
 
     let caller = Caller { task: context.task.clone(), agent: context.agent.clone(), turn };
     let reply =
-        model_call::call(&context.services, &service, request, Some(&caller), &context.cancel)
-            .await;
+        model_call::call(&context.services, service, request, Some(&caller), &context.cancel).await;
     let reply = match reply {
         Ok(reply) => reply,
         Err(CallError::Cancelled) => return Err(StepError::Cancelled),
@@ -95,6 +113,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
             return Ok(records);
         }
     };
+    let (usage, usage_source) = reply.usage.or_expected(expected_tokens);
     let message = reply::fit(reply.message, turn, &call_ids);
     let calls: Vec<_> = message.tool_calls().cloned().collect();
     let responded = ModelResponded {
@@ -102,8 +121,10 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         model,
         message: Json::encode(&message),
         stop: reply.stop,
-        usage: reply.usage,
-        cost_usd: service.spec.price.map(|price| price.cost(&reply.usage)),
+        usage,
+        usage_source,
+        cost_usd: service.spec.price.map(|price| price.cost(&usage)),
+        context: reply.context,
     };
     let mut after: Vec<Event> = vec![responded.into()];
     for (index, call) in (0..).zip(calls) {
@@ -115,7 +136,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
             &call.name,
             call.input.as_str(),
         );
-        let effect = effect_of(&tools, &call.name);
+        let effect = effect_of(&briefing.tools, &call.name);
         let (id, name, input) = (call.id, call.name, call.input);
         after.push(ToolIntended { key, turn, index, id, name, input, effect }.into());
     }

@@ -4,11 +4,12 @@
 //! agent; sharing them keeps one at a few kilobytes, and the head of every request byte-identical.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
 
 use super::{ModelService, Services};
+use crate::context::measure;
 use crate::context::preset::Preset;
 use crate::id::Name;
 use crate::model::Head;
@@ -33,6 +34,10 @@ pub struct Briefing {
     pub tool_names: Vec<Name>,
     /// The front of its requests.
     pub head: Head,
+    /// The tokens of that front, by estimate.
+    pub head_tokens: u64,
+    /// The warning that its provider counts far fewer tokens than are sent: once is enough.
+    pub(super) doubt: Once,
 }
 
 /// The briefings of a run, by definition and by whether the agent may delegate where it stands.
@@ -62,8 +67,10 @@ pub fn of(services: &Services, definition: &Name, depth: u32) -> Result<Arc<Brie
     let Front { system, tools } = stock.front(spec, depth);
     let head = model.model.head(&model.spec, &system, &tools);
     let tool_names = tools.iter().map(|tool| tool.name.clone()).collect();
-    let tools = tools.into();
-    let briefing = Arc::new(Briefing { spec: spec.clone(), model, tools, tool_names, head });
+    let head_tokens = measure::estimate(&String::from_utf8_lossy(&head.0));
+    let (spec, tools, doubt) = (spec.clone(), tools.into(), Once::new());
+    let briefing = Briefing { spec, model, tools, tool_names, head, head_tokens, doubt };
+    let briefing = Arc::new(briefing);
     briefings.insert(key, briefing.clone());
     Ok(briefing)
 }

@@ -6,7 +6,7 @@
 use tokio::sync::oneshot;
 
 use super::agent_steps::{StepResult, settled};
-use super::compactor::{self, NoSummary, Source, SummaryError};
+use super::compactor::{self, NoSummary, Source, SummaryError, Written};
 use super::step::{StepContext, StepError};
 use super::{carry_over, hooks};
 use crate::context::inventory::Inventory;
@@ -14,7 +14,7 @@ use crate::context::layer::summary::{self, Summary, SummaryRequest};
 use crate::context::pipeline::Change;
 use crate::context::view::{Version, View};
 use crate::context::{
-    CompactionFailed, CompactionFinished, CompactionRequested, CompactionTrigger, Spent,
+    CompactionFailed, CompactionFinished, CompactionRequested, CompactionTrigger, Spent, block,
 };
 use crate::event::Event;
 use crate::tool::hook;
@@ -135,11 +135,14 @@ pub async fn prepare(
 async fn write(
     context: &StepContext,
     mut due: SummaryRequest,
-    source: Source,
+    mut source: Source,
 ) -> Result<Answer, StepError> {
     match hooks::pre_compact(context, due.trigger, due.focus.as_deref()).await? {
         hook::Answer::GoOn(instructions) => {
-            instructions.iter().for_each(|text| due.instruct(text));
+            if let Some(text) = &instructions {
+                due.instruct(text);
+                source.instruct(text);
+            }
         }
         hook::Answer::Block(reason) => return Ok(Err(SummaryError::Blocked(reason).into())),
     }
@@ -161,7 +164,7 @@ pub async fn apply(
             return Ok(context.record([failed(&error, spent)]).await?);
         }
     };
-    let text = summary.text.clone();
+    let text = summary.written.text().to_owned();
     let event = conclusion(&context, &layer, covered, summary, &held).await?;
     let is_done = matches!(event, Event::CompactionFinished(_));
     let records = context.record([event]).await?;
@@ -180,12 +183,19 @@ async fn conclusion(
     held: &Held,
 ) -> Result<Event, StepError> {
     let (view, Covered { from, to, version, least_gain, most_tokens, .. }) = (&held.view, covered);
-    let compactor::Summary { text, spent } = summary;
+    let compactor::Summary { written, spent } = summary;
     if view.version_of(from, to) != version {
         return Ok(failed(&SummaryError::Stale, Some(spent)));
     }
-    let path = context.services.transcript(&context.agent);
-    let edit = layer.edit(view, from, to, &path.to_string_lossy(), &text);
+    let (name, edit) = match written {
+        Written::Text(text) => {
+            let path = context.services.transcript(&context.agent);
+            (summary::NAME, layer.edit(view, from, to, &path.to_string_lossy(), &text))
+        }
+        Written::Block { summary, .. } => {
+            (block::SERVER_LAYER, block::in_front(view, from, to, &summary))
+        }
+    };
     let edit = carry_over::add(context, &held.inventory, view, edit, most_tokens).await?;
     let mut after = view.clone();
     if let Err(error) = after.apply(&edit) {
@@ -195,7 +205,7 @@ async fn conclusion(
         return Ok(failed(&SummaryError::FreesTooLittle, Some(spent)));
     }
     let finished = CompactionFinished {
-        layer: summary::NAME.to_owned(),
+        layer: name.to_owned(),
         edit,
         before_tokens: view.tokens(),
         after_tokens: after.tokens(),

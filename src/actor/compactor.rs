@@ -1,7 +1,7 @@
 //! The compactor: writes summaries for all agents of a run.
 //!
 //! Owns the queue of requests, the workers and the breakers. It never touches a context: it gives
-//! back a text, and the agent applies it or not.
+//! back what was written, and the agent applies it or not.
 
 mod job;
 mod queue;
@@ -14,7 +14,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-pub use self::job::{Job, NoSummary, Source, Summary, SummaryError, hurry, summarise};
+pub use self::job::{Job, NoSummary, Source, Summary, SummaryError, Written, hurry, summarise};
 use self::queue::Queue;
 use super::Services;
 use crate::context::{CompactionBreaker, CompactionTrigger};

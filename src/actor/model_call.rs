@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::gateway::{self, CallEnd};
 use super::{ModelService, Services};
+use crate::context::server::ContextWork;
 use crate::event::{Draft, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
@@ -18,7 +19,7 @@ use crate::model::{ErrorClass, ModelError, Reply, Request};
 use crate::turn::ModelFailed;
 
 /// The least output that is worth asking for when input and output together do not fit.
-const LEAST_OUTPUT_TOKENS: u64 = 1_024;
+pub(super) const LEAST_OUTPUT_TOKENS: u64 = 1_024;
 
 /// Who makes a call, for the records.
 #[derive(Clone, Debug)]
@@ -59,6 +60,8 @@ enum Next {
     Again(Duration),
     /// At once, with a smaller output limit.
     Smaller(u64),
+    /// At once, asking for a reply and nothing else.
+    Plain,
 }
 
 /// Makes a call and, while it is worth it, makes it again. Failed attempts are recorded for the
@@ -79,11 +82,12 @@ pub async fn call(
             Ok(reply) => return Ok(reply),
             Err(error) => error,
         };
+        note_what_is_missing(&error, service);
         let next = next(&error, service, attempt, &request);
         let pause = match next {
             Next::GiveUp => None,
             Next::Again(pause) => Some(pause),
-            Next::Smaller(_) => Some(Duration::ZERO),
+            Next::Smaller(_) | Next::Plain => Some(Duration::ZERO),
         };
         let record = match caller {
             Some(caller) => record(services, caller, attempt, &error, pause).await?,
@@ -98,8 +102,18 @@ pub async fn call(
                 }
             }
             Next::Smaller(tokens) => request.max_output_tokens = tokens,
+            Next::Plain => request.context = ContextWork::Nothing,
         }
         attempt += 1;
+    }
+}
+
+/// Notes what the provider turned out not to be able to do, so that no later call asks for it.
+fn note_what_is_missing(error: &ModelError, service: &ModelService) {
+    let ErrorClass::Unsupported(capability) = error.class else { return };
+    if service.abilities.lose(capability) {
+        let (model, capability) = (&service.spec.name, capability.name());
+        tracing::warn!(%model, capability, %error, "refused by the provider: going on without");
     }
 }
 
@@ -110,11 +124,14 @@ async fn record(
     error: &ModelError,
     pause: Option<Duration>,
 ) -> Result<Option<SharedRecord>, JournalError> {
+    let (context_tokens, window_tokens) = error.class.context();
     let failed = ModelFailed {
         turn: caller.turn,
         attempt,
         failure: Failure::new(error.class.kind(), error.message.as_str()),
         retry_in_ms: pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
+        context_tokens,
+        window_tokens,
     };
     let draft = Draft::agent(&caller.task, &caller.agent, failed);
     Ok(services.journal.append(vec![draft]).await?.pop())
@@ -166,6 +183,11 @@ fn next(error: &ModelError, service: &ModelService, attempt: u32, request: &Requ
         if (LEAST_OUTPUT_TOKENS..request.max_output_tokens).contains(&room) {
             return Next::Smaller(room);
         }
+    }
+    if matches!(error.class, ErrorClass::Unsupported(_))
+        && matches!(request.context, ContextWork::Edit(_))
+    {
+        return Next::Plain;
     }
     if !error.is_retryable() {
         return Next::GiveUp;

@@ -8,7 +8,9 @@ use super::agents;
 use super::capabilities;
 use super::diagnostic::Problems;
 use super::raw::Table;
+use super::strategy;
 use crate::context::preset::Preset;
+use crate::context::strategy::StrategySettings;
 use crate::id::Name;
 use crate::spec::ModelSpec;
 use crate::tool::hook::Hooks;
@@ -30,10 +32,12 @@ pub struct CompactionSpec {
     pub summary_timeout: Duration,
     /// The commands that are asked before and told after.
     pub hooks: Hooks,
+    /// What is left to providers.
+    pub strategy: StrategySettings,
 }
 
 /// The keys of `[compaction]` that are no constants of a preset.
-const OWN_KEYS: [&str; 10] = [
+const OWN_KEYS: [&str; 13] = [
     "preset",
     "model",
     "max_concurrency",
@@ -44,6 +48,9 @@ const OWN_KEYS: [&str; 10] = [
     "hooks",
     "pin",
     "prompt_file",
+    "strategy",
+    "context_editing",
+    "server",
 ];
 
 /// Keys that mean the same constant: the documented one and the one it stands for.
@@ -84,6 +91,7 @@ pub(super) fn compaction(
         max_concurrency: table.whole("max_concurrency").unwrap_or(MAX_CONCURRENCY),
         summary_timeout: table.duration("summary_timeout").unwrap_or(SUMMARY_TIMEOUT),
         hooks: capabilities::hooks(table.section("hooks"), root, problems),
+        strategy: strategy::strategy(table, problems),
     }
 }
 

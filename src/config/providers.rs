@@ -10,10 +10,11 @@ use miette::NamedSource;
 use super::diagnostic::{Place, Problems};
 use super::keys::{self, NoKey, Secret};
 use super::raw::{Entry, Table};
-use super::{Missing, Sources, files, names, retry};
+use super::{Missing, Sources, abilities, files, names, retry};
 use crate::id::Name;
 use crate::model::script::Script;
 use crate::policy::RetryPolicy;
+use crate::spec::capability::Declared;
 use crate::spec::{ModelSpec, Price, Thinking};
 
 /// What a provider speaks.
@@ -131,6 +132,7 @@ fn bare_model(name: Name, provider: Name) -> ModelSpec {
         seed: None,
         price: None,
         thinking: Thinking::Bound,
+        capabilities: Declared::default(),
     }
 }
 
@@ -179,6 +181,7 @@ fn model(
             Some("free") => Thinking::Free,
             Some(_) | None => bare.thinking,
         },
+        capabilities: abilities::declared(table, problems),
         name: bare.name,
         provider: bare.provider,
     }

@@ -203,6 +203,7 @@ static MODEL: &[Field] = &[
     key("seed", Shape::Integer(0, i64::MAX)),
     key("thinking", Shape::Word(&["bound", "free"], &[])),
     later("fallbacks"),
+    key("capabilities", Shape::Any),
     key(
         "cost_per_mtok",
         Shape::Table(&[

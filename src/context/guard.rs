@@ -7,6 +7,7 @@
 //! asked of the agent is never touched.
 
 use super::layer::Surroundings;
+use super::measure::estimate;
 use super::view::View;
 use super::{ClearedResult, ContextEdited, Edit, range, record, shorten};
 use crate::message::{Json, Message, ResultContent};
@@ -20,29 +21,73 @@ const LEAST_RESULT_CHARS: usize = 400;
 /// How much of an unread result stays, so that the model can go on from it.
 const UNREAD_PREVIEW_CHARS: usize = 1_000;
 
+/// A record in prose has about this many characters a token; one in other scripts has fewer.
+const MOST_CHARS_PER_TOKEN: usize = 4;
+
+/// What the guard counts in.
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    /// Characters of the view, where nothing is measured.
+    Char,
+    /// Tokens by the estimate that knows scripts.
+    Token,
+}
+
+impl Unit {
+    fn of_view(self, view: &View) -> u64 {
+        match self {
+            Self::Char => view.chars() as u64,
+            Self::Token => view.extent().held,
+        }
+    }
+
+    /// About how many characters of this view so many units have.
+    fn in_chars(self, view: &View, units: u64) -> usize {
+        let chars = match self {
+            Self::Char => u128::from(units),
+            Self::Token => {
+                u128::from(units) * view.chars() as u128 / u128::from(view.extent().held.max(1))
+            }
+        };
+        usize::try_from(chars).unwrap_or(usize::MAX)
+    }
+
+    fn of_text(self, text: &str) -> u64 {
+        match self {
+            Self::Char => text.chars().count() as u64,
+            Self::Token => estimate(text),
+        }
+    }
+}
+
 /// Makes the view fit so many tokens if it can, and gives what it changed. An edit reaches for four
-/// fifths of the room, so that the next turns fit as well.
+/// fifths of the room, so that the next turns fit as well. Where it is the window that is to be
+/// held, what was measured counts.
 pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<ContextEdited> {
-    let room = around.chars(tokens);
+    let measured = around.measured_room.filter(|_| tokens >= around.window.room());
+    let (room, unit) = match measured {
+        Some(tokens) => (tokens, Unit::Token),
+        None => (around.chars(tokens) as u64, Unit::Char),
+    };
     let mut edits = Vec::new();
-    if view.chars() <= room {
+    if unit.of_view(view) <= room {
         return edits;
     }
     let target = room / 5 * 4;
-    let spill = spill(view, target, around.transcript);
+    let spill = spill(view, target, unit, around.transcript);
     apply(view, spill, &mut edits);
-    if view.chars() > room {
+    if unit.of_view(view) > room {
         let read = range::consumed(view);
-        let digest = read.map(|read| digest(view, read, target / 4));
+        let digest = read.map(|read| digest(view, read, target / 4, unit));
         apply(view, digest, &mut edits);
     }
-    if view.chars() > room {
-        let cut = cut_unread(view, target, around.transcript);
+    if unit.of_view(view) > room {
+        let cut = cut_unread(view, unit.in_chars(view, target), around.transcript);
         apply(view, cut, &mut edits);
     }
-    if view.chars() > room {
+    if unit.of_view(view) > room {
         let whole = (0, view.next_message());
-        let digest = Some(digest(view, whole, target / 4));
+        let digest = Some(digest(view, whole, target / 4, unit));
         apply(view, digest, &mut edits);
     }
     edits
@@ -61,8 +106,8 @@ fn apply(view: &mut View, edit: Option<Edit>, edits: &mut Vec<ContextEdited>) {
 }
 
 /// Takes long results out, oldest first and the unread ones last, until the target is met.
-fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
-    let mut excess = view.chars().saturating_sub(target);
+fn spill(view: &View, target: u64, unit: Unit, transcript: &str) -> Option<Edit> {
+    let mut excess = unit.of_view(view).saturating_sub(target);
     let unread = view.slots().next_back().map(|slot| slot.from);
     let mut results = Vec::new();
     for slot in view.slots().filter(|slot| !slot.entry.answers.is_empty()) {
@@ -80,7 +125,8 @@ fn spill(view: &View, target: usize, transcript: &str) -> Option<Edit> {
             } else {
                 format!("[{chars} characters, cleared; they stand in {transcript}]")
             };
-            excess = excess.saturating_sub(chars.saturating_sub(text.chars().count()));
+            excess =
+                excess.saturating_sub(unit.of_text(content).saturating_sub(unit.of_text(&text)));
             let tool_use_id = result.tool_use_id.clone();
             let (message, stored, kept_chars) = (slot.from, None, 0);
             results.push(ClearedResult { message, tool_use_id, text, stored, kept_chars });
@@ -109,9 +155,20 @@ fn cut_unread(view: &View, target: usize, transcript: &str) -> Option<Edit> {
     Some(Edit::Replace { from: first.from, to: last.to, with })
 }
 
-/// Replaces a range by a record of it.
-fn digest(view: &View, (from, to): (u64, u64), most_chars: usize) -> Edit {
-    Edit::Record(record::digest(view, from, to, most_chars))
+/// Replaces a range by a record of it, of at most so many units if it can be.
+fn digest(view: &View, (from, to): (u64, u64), most: u64, unit: Unit) -> Edit {
+    let most_chars = usize::try_from(most).unwrap_or(usize::MAX);
+    let mut most_chars = match unit {
+        Unit::Char => most_chars,
+        Unit::Token => most_chars.saturating_mul(MOST_CHARS_PER_TOKEN),
+    };
+    loop {
+        let record = record::digest(view, from, to, most_chars);
+        if most_chars == 0 || unit.of_text(&record.render()) <= most {
+            return Edit::Record(record);
+        }
+        most_chars /= 2;
+    }
 }
 
 #[cfg(test)]
@@ -129,12 +186,20 @@ mod tests {
         make_fit(view, &around, tokens)
     }
 
+    /// Room for this many estimated tokens.
+    fn fit_measured(view: &mut View, tokens: u64) -> Vec<ContextEdited> {
+        let window = Window { tokens: 0, output: 0, overhead: 0 };
+        let mut around = Surroundings::new("t.jsonl", "results", window);
+        around.measured_room = Some(tokens);
+        make_fit(view, &around, window.room())
+    }
+
     fn push(view: &mut View, turn: usize, chars: usize) {
         let id = turn.to_string();
         let input = Json::encode(&serde_json::json!({ "path": format!("src/{turn}.rs") }));
         let call = ToolCall { id: id.clone(), name: "read_file".to_owned(), input };
         let calls = Message { role: Role::Assistant, content: vec![Block::ToolUse(call)] };
-        let content = ResultContent::Text("x".repeat(chars));
+        let content = ResultContent::Text("some text ".repeat(chars / 10));
         let result = ToolResult { tool_use_id: id, content, is_error: false };
         let results = Message { role: Role::User, content: vec![Block::ToolResult(result)] };
         view.push(Json::encode(&calls)).expect("a message");
@@ -161,7 +226,7 @@ mod tests {
         assert_eq!(edits.len(), 1);
         assert!(view.chars() <= 9_000);
         let last = view.slots().next_back().expect("a message").entry.json.as_str().to_owned();
-        assert!(last.contains(&"x".repeat(1_000)), "the unread result stays whole");
+        assert!(last.contains(&"some text ".repeat(100)), "the unread result stays whole");
     }
 
     #[test]
@@ -204,6 +269,32 @@ mod tests {
             // Once it fits, nothing is left to do.
             assert!(fit(&mut view, 6_000).is_empty());
         }
+    }
+
+    #[test]
+    fn where_tokens_are_estimated_they_count() {
+        for (turns, chars, room) in [(10, 1_000, 1_500), (1, 500_000, 1_000), (500, 10, 2_000)] {
+            let mut view = view(turns, chars);
+            let whole = view.extent().held;
+            assert!(fit_measured(&mut view.clone(), whole).is_empty());
+            assert!(!fit_measured(&mut view, room).is_empty());
+            assert!(view.extent().held <= room, "{:?}", view.extent());
+        }
+    }
+
+    #[test]
+    fn a_record_in_dense_script_is_shorter() {
+        let mut view = view(100, 10);
+        let said = "监督者拥有整个运行。".repeat(30);
+        for _ in 0..20 {
+            view.push(Json::encode(&Message::assistant(said.as_str()))).expect("a message");
+            view.push(Json::encode(&Message::user(said.as_str()))).expect("a message");
+        }
+        let (from, to) = range::consumed(&view).expect("a range");
+        let read = range::consumed(&view).expect("a range");
+        let Edit::Record(record) = digest(&view, read, 500, Unit::Token) else { panic!() };
+        assert_eq!((record.from, record.to), (from, to));
+        assert!(estimate(&record.render()) <= 500);
     }
 
     #[test]

@@ -133,9 +133,12 @@ pub struct Surroundings<'a> {
     pub results: &'a str,
     /// The window that a request must fit.
     pub window: Window,
-    /// How many tokens a character of the view has: 1/4 in the documented estimate, the calibrated
-    /// ratio in a run.
+    /// How many tokens a character of the view has: 1/4 in the documented estimate, as many as the
+    /// agent's measure expects in a run.
     pub tokens_per_char: f64,
+    /// The most estimated tokens that the messages may hold so that their request fits for certain,
+    /// in a run; where nothing is measured, the window's room counts in characters.
+    pub measured_room: Option<u64>,
     /// What tokens cost.
     pub price: RelativePrice,
     /// How long ago the last request was made.
@@ -172,8 +175,8 @@ impl<'a> Surroundings<'a> {
     #[must_use]
     pub fn new(transcript: &'a str, results: &'a str, window: Window) -> Self {
         let price = RelativePrice::default();
-        let idle = Duration::ZERO;
-        Self { transcript, results, window, tokens_per_char: 0.25, price, idle }
+        let (tokens_per_char, measured_room, idle) = (0.25, None, Duration::ZERO);
+        Self { transcript, results, window, tokens_per_char, measured_room, price, idle }
     }
 
     /// How many characters of the view this many tokens have.

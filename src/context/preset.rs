@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use super::layer::reactive::Reactive;
 use super::layer::{Digest, Layer};
 use super::recovery::Recovery;
+use super::strategy::Preference;
 
 /// The `compact` tool as a preset words it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +59,8 @@ pub struct Preset {
     pub unchanged_stub: bool,
     /// What comes back after a summary, if anything does.
     pub recovery: Option<Recovery>,
+    /// Who clears where the file does not say.
+    pub preference: Preference,
 }
 
 /// A constant that a preset does not have, or a value that it cannot take.
@@ -83,8 +86,8 @@ impl Preset {
             whole: 45_000,
             trigger: 0.9,
             target: 0.6,
-            keep_tokens: 3_000,
-            merge_share: 0.72,
+            keep_tokens: 2_900,
+            merge_share: 0.715,
         };
         Self { unchanged_stub: true, ..Self::guarded("adaptive", vec![Layer::Digest(digest)]) }
     }
@@ -119,6 +122,7 @@ impl Preset {
             guard: true,
             unchanged_stub: false,
             recovery: None,
+            preference: Preference::Client,
         }
     }
 

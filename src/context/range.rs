@@ -10,7 +10,10 @@ use crate::message::{Block, Json, Message, Role};
 /// What a user says where roles must alternate and there is nothing to say.
 const USER_FILLER: &str = "Continue.";
 /// What an assistant says where roles must alternate and there is nothing to say.
-const ASSISTANT_FILLER: &str = "Understood.";
+pub(super) const ASSISTANT_FILLER: &str = "Understood.";
+
+/// What the assistant says before a record.
+const SET_ASIDE: &str = "[set aside]";
 
 /// From the view's first message to the exchange that the model has not read yet, or to an answer
 /// of its own that it is about to continue.
@@ -136,8 +139,7 @@ fn lost_request(view: &View, from: u64, to: u64) -> Option<Message> {
 pub(super) fn of_record(view: &View, record: &Record) -> (Vec<Message>, usize) {
     let mut with = Vec::new();
     if view.slots().next().is_some_and(|first| first.to <= record.from) {
-        let last = record.to.saturating_sub(1);
-        with.push(Message::assistant(format!("[Messages {}-{last} are set aside.]", record.from)));
+        with.push(Message::assistant(SET_ASIDE));
     }
     with.push(Message::user(record.render()));
     let text = with.last().map(Message::text);
@@ -155,8 +157,11 @@ fn instead(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> Vec<Messa
     alternating(before.map(|slot| slot.entry.role), with, next)
 }
 
-/// The messages with fillers where roles would not alternate. The view begins with a user message.
+/// The messages with fillers where roles would not alternate. A view begins with a user message,
+/// or with a summary that the provider wrote, which is an assistant's.
 fn alternating(before: Option<Role>, with: Vec<Message>, next: Option<Role>) -> Vec<Message> {
+    let opens = with.first().map(|message| message.role);
+    let before = before.or(opens.filter(|role| *role == Role::Assistant).map(|_| Role::User));
     let mut last = before.unwrap_or(Role::Assistant);
     let mut messages = Vec::with_capacity(with.len() + 2);
     for message in with {

@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Edit;
 use super::inventory::Child;
+use super::{Edit, range};
 use crate::message::{Block, Json, Message, Role};
 
 /// How much comes back. The numbers are those of the preset `production`.
@@ -197,10 +197,17 @@ pub fn state_block(todos: Option<&Json>, children: &[Child]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Adds a text to the replacement that stands for the range: its first user message.
+/// Adds a text to the replacement that stands for the range: to its first user message, or behind
+/// a summary that the provider wrote, where the first such message is the request itself.
 #[must_use]
 pub fn attach(edit: Edit, text: String) -> Edit {
     let Edit::Replace { from, to, mut with } = edit else { return edit };
+    let opens = with.first().and_then(|first| first.decode::<Message>().ok());
+    if opens.is_some_and(|message| message.role == Role::Assistant) {
+        let attached = [Message::user(text), Message::assistant(range::ASSISTANT_FILLER)];
+        with.splice(1..1, attached.iter().map(Json::encode));
+        return Edit::Replace { from, to, with };
+    }
     let decoded = with.iter().map(|json| json.decode::<Message>().ok());
     let first = decoded.enumerate().find_map(|(at, message)| {
         message.filter(|message| message.role == Role::User).map(|message| (at, message))
@@ -229,6 +236,21 @@ mod tests {
             job: "say \"hi\"\nand go".to_owned(),
         };
         (1..=count).map(child).collect()
+    }
+
+    #[test]
+    fn behind_a_summary_of_the_provider_it_is_a_message_of_its_own() {
+        let summary = r#"{"role":"assistant","content":[{"type":"compaction","content":"s"}]}"#;
+        let summary = Json::parse(summary.to_owned()).expect("JSON");
+        let request = Json::encode(&Message::user("the request"));
+        let edit = Edit::Replace { from: 0, to: 5, with: vec![summary.clone(), request.clone()] };
+        let attached = [Message::user("files"), Message::assistant("Understood.")];
+        let [files, reply] = attached.map(|message| Json::encode(&message));
+        let expected = vec![summary, files, reply, request];
+        assert_eq!(
+            attach(edit, "files".to_owned()),
+            Edit::Replace { from: 0, to: 5, with: expected }
+        );
     }
 
     #[test]

@@ -110,6 +110,7 @@ mod tests {
         results: "results",
         window: Window { tokens: 200_000, output: 0, overhead: 0 },
         tokens_per_char: 0.25,
+        measured_room: None,
         price: crate::spec::RelativePrice { write: 1.25, read: 0.1, output: 5.0 },
         idle: std::time::Duration::ZERO,
     };

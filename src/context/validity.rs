@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 
+use super::measure::WindowSize;
 use super::plain;
 use super::rules::Rule;
 use super::thinking;
@@ -49,10 +50,10 @@ pub struct Rules<'a> {
 /// How much room a view needs and has, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// What the request needs by any measure, the room for its reply included.
+    /// What the request needs by any measure.
     pub needed: u64,
     /// The model's context window.
-    pub window: u64,
+    pub window: WindowSize,
 }
 
 impl Default for Rules<'_> {
@@ -83,7 +84,8 @@ pub enum Invalid {
         reason: String,
     },
     /// It has more tokens than the model takes.
-    #[error("the request needs at least {} tokens, the window has {}", .0.needed, .0.window)]
+    #[error("the request needs at least {} tokens, the window has {} (by {})", .0.needed, .0.window.tokens,
+        .0.window.origin)]
     Window(Room),
     /// It has more bytes than a provider takes.
     #[error("the messages have {0} bytes, a provider takes {MOST_BYTES}")]
@@ -255,7 +257,7 @@ impl<'a> Pass<'a> {
             return Err(Invalid::Bytes(self.bytes));
         }
         match rules.room {
-            Some(room) if room.needed > room.window => Err(Invalid::Window(room)),
+            Some(room) if room.needed > room.window.tokens => Err(Invalid::Window(room)),
             Some(_) | None => Ok(()),
         }
     }
@@ -293,6 +295,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::context::measure::WindowOrigin;
     use crate::context::testing::{conversation, damaged, refusals, sent, view_of};
     use crate::message::Message;
 
@@ -352,7 +355,8 @@ mod tests {
     #[test]
     fn sizes_have_limits() {
         let view = view_of(&[json(ASK)]);
-        let room = |needed| Rules { room: Some(Room { needed, window: 100 }), ..Rules::default() };
+        let window = WindowSize { tokens: 100, origin: WindowOrigin::Configured };
+        let room = |needed| Rules { room: Some(Room { needed, window }), ..Rules::default() };
         assert!(check(&view, None, &room(100)).is_ok());
         let invalid = check(&view, None, &room(101)).expect_err("too large");
         assert_eq!(invalid.kind(), FailureKind::ContextOverflow);

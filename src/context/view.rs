@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 pub(super) use self::join::joined;
 pub use self::results::Clearable;
+use super::measure::{self, Extent};
 use super::record::Record;
 use super::rules::{Kind, Nature};
 use super::words::{Uses, strings_of};
@@ -28,6 +29,8 @@ pub struct Entry {
     pub role: Role,
     /// Its size: Unicode scalar values of `json`.
     pub chars: usize,
+    /// Its size in tokens, by estimate.
+    pub tokens: u64,
     /// The calls that it makes: id and tool.
     pub calls: Box<[(String, String)]>,
     /// The calls that it answers.
@@ -50,6 +53,7 @@ impl Entry {
         Self {
             role: message.role,
             chars: json.as_str().chars().count(),
+            tokens: measure::message_tokens(message),
             calls: calls.collect(),
             answers: answers.collect(),
             is_request: message.role == Role::User
@@ -108,6 +112,7 @@ pub struct View {
     /// How many of the results are too short to be worth clearing, from the oldest.
     settled: usize,
     chars: usize,
+    extent: Extent,
     /// The newest message that asked for something, whatever became of it in the view.
     request: Option<Arc<Entry>>,
     /// Characters and model replies of the whole conversation, whatever was edited since.
@@ -146,6 +151,7 @@ impl View {
         self.note_results(message, decoded);
         self.note_uses(message, decoded);
         self.chars += entry.chars;
+        self.extent.held += entry.tokens;
         self.appended_chars += entry.chars as u64;
         self.replies += u64::from(entry.role == Role::Assistant);
         let (serial, standing) = (self.serial(), Standing::Verbatim);
@@ -298,6 +304,12 @@ impl View {
         (self.chars / 4) as u64
     }
 
+    /// How much the messages are by the estimate that knows scripts, and what edits took out.
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
     /// The size of the messages in characters.
     #[must_use]
     pub fn chars(&self) -> usize {
@@ -351,6 +363,7 @@ impl View {
         let fresh = Entry::of(Json::encode(message), message);
         let entry = Entry { is_request: slot.entry.is_request, ..fresh };
         self.chars = self.chars - slot.entry.chars + entry.chars;
+        self.extent.change(slot.entry.tokens, entry.tokens);
         slot.entry = entry.into();
         slot.serial = serial;
         if slot.standing == Standing::Verbatim {
@@ -394,6 +407,8 @@ impl View {
         let gone: usize = self.slots.range(first..last).map(|slot| slot.entry.chars).sum();
         let came: usize = fresh.iter().map(|slot| slot.entry.chars).sum();
         self.chars = self.chars - gone + came;
+        self.extent.remove(self.slots.range(first..last).map(|slot| slot.entry.tokens).sum());
+        self.extent.held += fresh.iter().map(|slot| slot.entry.tokens).sum::<u64>();
         let tail = self.slots.split_off(last);
         self.slots.truncate(first);
         self.slots.extend(fresh);
@@ -469,6 +484,9 @@ mod tests {
         let with = vec![Json::encode(&Message::user("s")), Json::encode(&Message::assistant("ok"))];
         view.apply(&Edit::Replace { from: 0, to: 5, with }).expect("applies");
         assert_eq!(view.chars(), counted(&view));
+        let entries = view.slots().map(|slot| slot.entry.tokens).sum::<u64>();
+        assert_eq!(view.extent().held, entries);
+        assert!(view.extent().removed > 0);
         let covers: Vec<_> = view.slots().map(|slot| (slot.from, slot.to)).collect();
         assert_eq!(covers, [(0, 5), (5, 5), (5, 6), (6, 7)]);
         assert_eq!(view.clearable().len(), 1);

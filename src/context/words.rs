@@ -33,6 +33,12 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Whether a word is the name of something (a path, an identifier), not a word of prose.
+#[must_use]
+pub fn is_name(word: &str) -> bool {
+    word.chars().skip(1).any(|c| c.is_uppercase() || c.is_numeric() || matches!(c, '_' | '.' | '/'))
+}
+
 /// The lines of a text that are long enough to be told apart, without the space around them.
 pub fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| line.chars().take(LINE_CHARS).count() == LINE_CHARS)

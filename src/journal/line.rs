@@ -316,7 +316,7 @@ mod tests {
     use super::*;
     use crate::event::RunPaused;
     use crate::journal::testing::turn;
-    use crate::message::{Json, StopReason, Usage};
+    use crate::message::{Json, StopReason, Usage, UsageSource};
     use crate::turn::ModelResponded;
 
     fn frame(draft: &mut Draft, batch: Batch, crc: u32) -> (Vec<u8>, u32) {
@@ -358,7 +358,9 @@ mod tests {
             message: message.unwrap(),
             stop: StopReason::EndTurn,
             usage: Usage::default(),
+            usage_source: UsageSource::Reported,
             cost_usd: None,
+            context: crate::context::server::ContextReport::default(),
         };
         let mut draft = Draft::run(responded);
         let (line, _) = frame(&mut draft, BATCH, 0);

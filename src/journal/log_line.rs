@@ -210,6 +210,10 @@ fn describe_reply(responded: &ModelResponded, out: &mut String) -> std::fmt::Res
     }
     let usage = &responded.usage;
     write!(out, "{} in / {} out", tokens(usage.context()), tokens(usage.output))?;
+    let cleared = responded.context.cleared_tokens();
+    if cleared > 0 {
+        write!(out, ", {} cleared by the provider", tokens(cleared))?;
+    }
     match &responded.stop {
         StopReason::EndTurn | StopReason::ToolUse => {}
         StopReason::MaxTokens => out.write_str(", cut at the output limit")?,
@@ -217,6 +221,7 @@ fn describe_reply(responded: &ModelResponded, out: &mut String) -> std::fmt::Res
         StopReason::PauseTurn => out.write_str(", paused")?,
         StopReason::Refusal(_) => out.write_str(", refused")?,
         StopReason::ContextWindowExceeded => out.write_str(", context window full")?,
+        StopReason::Compaction => out.write_str(", the provider summarised")?,
         StopReason::Interrupted(reason) | StopReason::Other(reason) => {
             write!(out, ", {}", first_line(reason, QUOTED))?;
         }
@@ -305,7 +310,14 @@ mod tests {
     #[test]
     fn lines_read_like_this() {
         let failure = Failure::new(FailureKind::RateLimit, "slow down");
-        let failed = ModelFailed { turn: 1, attempt: 2, failure, retry_in_ms: Some(2000) };
+        let failed = ModelFailed {
+            turn: 1,
+            attempt: 2,
+            failure,
+            retry_in_ms: Some(2000),
+            context_tokens: None,
+            window_tokens: None,
+        };
         let compacted = CompactionFinished {
             layer: "summary".to_owned(),
             edit: Edit::Replace { from: 0, to: 1, with: Vec::new() },

@@ -101,7 +101,7 @@ pub(crate) mod testing {
 
     use crate::event::{Draft, Event};
     use crate::id::{AgentId, CallKey, Name};
-    use crate::message::{Json, StopReason, Usage};
+    use crate::message::{Json, StopReason, Usage, UsageSource};
     use crate::turn::{
         AgentSpawned, Effect, ModelResponded, Program, ResultSource, ToolFinished, ToolIntended,
         ToolStatus,
@@ -127,7 +127,9 @@ pub(crate) mod testing {
             message: Json::parse(REPLY.to_owned()).expect("JSON"),
             stop: StopReason::ToolUse,
             usage: Usage { input: 1234, output: 210, cache_read: 0, cache_write: 0 },
+            usage_source: UsageSource::Reported,
             cost_usd: None,
+            context: crate::context::server::ContextReport::default(),
         })
     }
 

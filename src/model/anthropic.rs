@@ -1,19 +1,26 @@
 //! The Anthropic Messages API.
 //!
-//! Owns how a request is rendered for it, cache breakpoints included; `assembly` owns how its
-//! stream becomes a reply. Knows nothing of retries.
+//! Owns how a request is rendered for it, cache breakpoints included; `context` owns what it says
+//! of context editing and compaction, `assembly` how its stream becomes a reply, `usage` how its
+//! tokens are counted. Knows nothing of retries.
 
 mod assembly;
+mod context;
+mod usage;
 
 use bytes::Bytes;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use self::assembly::MessageAssembly;
 use crate::message::{Block, Json, Message};
 use crate::model::http::{Endpoint, EndpointError, Transport, sendable_input};
-use crate::model::{BoxFuture, DeltaSink, Head, Model, ModelError, Piece, Reply, Request};
+use crate::model::{
+    BoxFuture, DeltaSink, ErrorClass, Head, Model, ModelError, Piece, Reply, Request,
+};
 use crate::spec::ModelSpec;
+use crate::spec::capability::{Declared, ModelFacts};
 use crate::tool::ToolSpec;
 
 /// The version of the API that this speaks.
@@ -25,10 +32,15 @@ const MESSAGE_MARKS: usize = 3;
 /// A mark finds an earlier cache entry at most 20 blocks back; the advice is a mark every 15.
 const MARK_DISTANCE: usize = 15;
 
+/// The header that names the betas of a request.
+const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+
 /// A client for the Anthropic Messages API.
 #[derive(Debug)]
 pub struct Anthropic {
     transport: Transport,
+    /// The betas that the endpoint's own headers name.
+    betas: Vec<String>,
 }
 
 impl Anthropic {
@@ -41,7 +53,44 @@ impl Anthropic {
         if let Some(key) = &endpoint.key {
             own.push(("x-api-key", key.expose().to_owned()));
         }
-        Ok(Self { transport: Transport::new(endpoint, "/v1/messages", &own)? })
+        let named =
+            endpoint.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(BETA.as_str()));
+        let betas = named.map(|(_, value)| value.clone()).collect();
+        Ok(Self { transport: Transport::new(endpoint, "/v1/messages", &own)?, betas })
+    }
+
+    /// The header of a request that needs these betas: a header of a request takes the place of
+    /// the endpoint's, so it repeats what that says.
+    fn headers(&self, needed: &[&str]) -> HeaderMap {
+        let own = self.betas.iter().map(String::as_str);
+        let all: Vec<&str> = own.chain(needed.iter().copied()).collect();
+        let value = HeaderValue::from_str(&all.join(",")).ok().filter(|_| !needed.is_empty());
+        value.into_iter().map(|value| (BETA, value)).collect()
+    }
+
+    async fn exchange(&self, request: Request, deltas: DeltaSink<'_>) -> Result<Reply, ModelError> {
+        let fields = context::fields(&request.context, &request.pieces);
+        let parts = body_parts(&request, &fields.body);
+        let headers = self.headers(&fields.betas);
+        let assembly = MessageAssembly::default();
+        let reply = self.transport.exchange(parts, headers, assembly, deltas).await;
+        reply.map_err(|error| match context::needed(&request.context) {
+            Some(capability)
+                if error.status == Some(400)
+                    && error.class == ErrorClass::Fatal
+                    && context::is_about_fields(&error.message) =>
+            {
+                ModelError { class: ErrorClass::Unsupported(capability), ..error }
+            }
+            Some(_) | None => error,
+        })
+    }
+
+    async fn probe(&self, spec: &ModelSpec) -> Result<ModelFacts, ModelError> {
+        // Without its beta, the capability to summarise on demand is not told.
+        let headers = self.headers(&[context::ON_DEMAND_BETA]);
+        let model = self.transport.document(["models", &spec.model], headers).await?;
+        Ok(context::facts(&model))
     }
 }
 
@@ -59,8 +108,16 @@ impl Model for Anthropic {
         request: Request,
         deltas: DeltaSink<'a>,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        let assembly = MessageAssembly::default();
-        Box::pin(self.transport.exchange(body_parts(&request), assembly, deltas))
+        Box::pin(self.exchange(request, deltas))
+    }
+
+    fn facts<'a>(&'a self, spec: &'a ModelSpec) -> BoxFuture<'a, Result<ModelFacts, ModelError>> {
+        Box::pin(async move {
+            match &spec.capabilities {
+                listed @ Declared::Listed(_) => Ok(ModelFacts::declared(listed)),
+                Declared::Probe => self.probe(spec).await,
+            }
+        })
     }
 }
 
@@ -183,6 +240,8 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
         r#type: String,
         text: Option<String>,
         #[serde(borrow)]
+        content: Option<&'a RawValue>,
+        #[serde(borrow)]
         input: Option<&'a RawValue>,
         #[serde(borrow)]
         cache_control: Option<&'a RawValue>,
@@ -203,6 +262,8 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
         let markable = match block.r#type.as_str() {
             "text" => block.text.is_some_and(|text| !text.is_empty()),
             "tool_use" | "tool_result" | "image" | "document" => true,
+            // A summary that failed is none, and takes no mark.
+            "compaction" => block.content.is_some(),
             _ => false,
         };
         let is_object = block.input.is_some_and(|input| input.get().starts_with('{'));
@@ -214,8 +275,9 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
     Some(outer.content.into_iter().map(end).collect())
 }
 
-/// The request body's parts: head, messages joined by commas with the marks spliced in, tail.
-fn body_parts(request: &Request) -> Vec<Bytes> {
+/// The request body's parts: head, messages joined by commas with the marks spliced in, and the
+/// tail, which is no part of the cached prefix: the output limit, and what else the request says.
+fn body_parts(request: &Request, tail: &str) -> Vec<Bytes> {
     let mut marks = breakpoints(&request.pieces);
     let mut parts = Vec::with_capacity(2 * request.pieces.len() + 2 * marks.len() + 2);
     parts.push(request.head.0.clone());
@@ -231,7 +293,8 @@ fn body_parts(request: &Request) -> Vec<Bytes> {
         }
         parts.push(piece.bytes.slice(sent..));
     }
-    parts.push(Bytes::from(format!(r#"],"max_tokens":{}}}"#, request.max_output_tokens)));
+    let limit = request.max_output_tokens;
+    parts.push(Bytes::from(format!(r#"],"max_tokens":{limit}{tail}}}"#)));
     parts
 }
 
@@ -313,6 +376,7 @@ mod tests {
             r#"{"type":"text","text":""}"#,
             r#"{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}"#,
             r#"{"type":"later","text":7}"#,
+            r#"{"type":"compaction","content":null}"#,
         ] {
             let piece = render_piece(&message("assistant", &[unmarked]));
             assert_eq!((piece.mark_at, piece.blocks), (None, 1), "{unmarked}");

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Response, StatusCode, Url};
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
@@ -30,6 +30,10 @@ use crate::model::{Delta, DeltaSink, ErrorClass, ModelError, Reply, sse};
 /// The most that is read of an error's body, in bytes: error objects are far smaller, and a proxy's
 /// web page is cut.
 const ERROR_BYTES: usize = 64 * 1024;
+/// The most of a document, in bytes: a model's description has a few thousand.
+const DOCUMENT_BYTES: usize = 1024 * 1024;
+/// How long a document may take, and how long its body: nobody waits for a run to begin.
+const DOCUMENT_WAIT: Duration = Duration::from_secs(10);
 /// How long the end of a body may take after its last event, so that the connection can be used
 /// again; the terminator usually comes with the last event.
 const TRAILER_WAIT: Duration = Duration::from_millis(10);
@@ -86,17 +90,19 @@ impl Transport {
         })
     }
 
-    /// Posts the parts as one body and reads the reply's stream.
+    /// Posts the parts as one body, with these headers beside the usual ones, and reads the
+    /// reply's stream.
     pub(crate) async fn exchange<A: Assembly>(
         &self,
         parts: Vec<Bytes>,
+        headers: HeaderMap,
         assembly: A,
         deltas: DeltaSink<'_>,
     ) -> Result<Reply, ModelError> {
         let start = Instant::now();
         let end = self.request_timeout.map(|limit| start + limit);
         let first_byte = sooner(start + self.first_byte_timeout, end);
-        let mut response = self.open(parts, first_byte).await?;
+        let mut response = self.open(parts, headers, first_byte).await?;
         let mut intake = Intake::new(assembly);
         let read = self.read(&mut response, first_byte, end, &mut intake, deltas).await;
         if read.is_ok() {
@@ -106,14 +112,15 @@ impl Transport {
     }
 
     /// Sends the request and gives the response once its status says that a stream follows.
-    async fn open(&self, parts: Vec<Bytes>, until: Instant) -> Result<Response, ModelError> {
+    async fn open(
+        &self,
+        parts: Vec<Bytes>,
+        headers: HeaderMap,
+        until: Instant,
+    ) -> Result<Response, ModelError> {
         let body = reqwest::Body::wrap(PartsBody::new(parts));
-        let send = self.client.post(self.url.clone()).body(body).send();
-        let response = match timeout_at(until, send).await {
-            Err(_) => return Err(self.silence("no answer in time")),
-            Ok(Err(error)) => return Err(self.disconnected(&error)),
-            Ok(Ok(response)) => response,
-        };
+        let request = self.client.post(self.url.clone()).headers(headers).body(body);
+        let response = self.send(request, until).await?;
         let status = response.status();
         let is_stream = response
             .headers()
@@ -123,6 +130,37 @@ impl Transport {
             return Ok(response);
         }
         Err(self.redacted(refused(response, self.idle_timeout).await))
+    }
+
+    /// Gets a JSON document from beside the URL: `path` takes the place of its last segment.
+    pub(crate) async fn document(
+        &self,
+        path: [&str; 2],
+        headers: HeaderMap,
+    ) -> Result<serde_json::Value, ModelError> {
+        let mut url = self.url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop().extend(path);
+        }
+        let request = self.client.get(url).headers(headers).header(ACCEPT, "application/json");
+        let mut response = self.send(request, Instant::now() + DOCUMENT_WAIT).await?;
+        if response.status() != StatusCode::OK {
+            return Err(self.redacted(refused(response, DOCUMENT_WAIT).await));
+        }
+        let body = beginning(&mut response, DOCUMENT_BYTES, DOCUMENT_WAIT).await;
+        serde_json::from_slice(&body).map_err(|error| malformed(error.to_string()))
+    }
+
+    async fn send(
+        &self,
+        request: reqwest::RequestBuilder,
+        until: Instant,
+    ) -> Result<Response, ModelError> {
+        match timeout_at(until, request.send()).await {
+            Err(_) => Err(self.silence("no answer in time")),
+            Ok(Err(error)) => Err(self.disconnected(&error)),
+            Ok(Ok(response)) => Ok(response),
+        }
     }
 
     async fn read<A: Assembly>(
@@ -248,18 +286,7 @@ async fn settle(mut response: Response) {
 /// The error that an answer without a stream means.
 async fn refused(mut response: Response, patience: Duration) -> ModelError {
     let status = response.status().as_u16();
-    let mut body = BytesMut::new();
-    let read = async {
-        while let Ok(Some(chunk)) = response.chunk().await {
-            let room = ERROR_BYTES.saturating_sub(body.len());
-            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-            if chunk.len() >= room {
-                break;
-            }
-        }
-    };
-    // What has come by then has to do.
-    let _ = timeout(patience, read).await;
+    let body = beginning(&mut response, ERROR_BYTES, patience).await;
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let headers = response.headers();
     let waits = (retry_after(headers, now_ms), should_retry(headers));
@@ -272,6 +299,23 @@ async fn refused(mut response: Response, patience: Duration) -> ModelError {
         None => Refusal::read(&body).into_error(status),
     };
     ModelError { status: Some(status), retry_after: waits.0, should_retry: waits.1, ..error }
+}
+
+/// The beginning of a body: what comes in time, and no more than so many bytes.
+async fn beginning(response: &mut Response, most: usize, patience: Duration) -> BytesMut {
+    let mut body = BytesMut::new();
+    let read = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            let room = most.saturating_sub(body.len());
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if chunk.len() >= room {
+                break;
+            }
+        }
+    };
+    // What has come by then has to do.
+    let _ = timeout(patience, read).await;
+    body
 }
 
 fn is_certificate_error(error: &(dyn std::error::Error + 'static)) -> bool {

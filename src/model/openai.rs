@@ -6,6 +6,7 @@
 mod assembly;
 
 use bytes::Bytes;
+use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 
 use self::assembly::ChatAssembly;
@@ -102,8 +103,8 @@ impl Model for OpenAi {
         deltas: DeltaSink<'a>,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let parts = body_parts(&self.profile, &request);
-        let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        Box::pin(self.transport.exchange(parts, ChatAssembly::new(bytes), deltas))
+        let transport = &self.transport;
+        Box::pin(transport.exchange(parts, HeaderMap::new(), ChatAssembly::default(), deltas))
     }
 }
 

@@ -12,6 +12,15 @@ use crate::model::{Model, Piece};
 #[derive(Clone, Debug)]
 pub struct Pieces(Vec<Piece>);
 
+impl Pieces {
+    /// The first so many. A checked view stays whole when it is cut between two exchanges.
+    #[must_use]
+    pub fn first(mut self, count: usize) -> Self {
+        self.0.truncate(count);
+        self
+    }
+}
+
 impl Deref for Pieces {
     type Target = [Piece];
 

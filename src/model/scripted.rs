@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::script::{Scene, Script, ScriptError, ScriptReply};
 use super::{BoxFuture, Delta, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
+use crate::context::server::ContextReport;
 use crate::message::{Block, Json, Usage};
 
 /// Characters per token in the usage that is reported: the common rule of thumb.
@@ -60,7 +61,8 @@ impl Model for Scripted {
                     Block::ToolResult(_) | Block::Other(_) => deltas(Delta::Alive),
                 }
             }
-            Ok(Reply { message: reply.message, stop: reply.stop, usage })
+            let context = ContextReport::default();
+            Ok(Reply { message: reply.message, stop: reply.stop, usage, context })
         })
     }
 }
@@ -90,6 +92,7 @@ fn chars(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::server::ContextWork;
     use crate::context::validity::{self, Rules};
     use crate::context::view::View;
     use crate::id::{AgentId, Name};
@@ -108,6 +111,7 @@ mod tests {
             head: Head(head.into()),
             pieces: Rendering::default().render(&sendable, model),
             max_output_tokens: 100,
+            context: ContextWork::Nothing,
         }
     }
 

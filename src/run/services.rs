@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Options, StartError};
+use crate::actor::abilities::Abilities;
 use crate::actor::briefing::{Briefings, Front, Stock};
 use crate::actor::supervisor::GatewaySettings;
 use crate::actor::transcript_writer::SupervisorAddress;
 use crate::actor::{Addresses, Compaction, ModelService, Services};
 use crate::config::{CompactionSpec, Config, ProviderKind, ProviderSpec};
+use crate::context::strategy::{self, Preference, StrategySettings, Wanted};
 use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
 use crate::journal::file::RunDir;
@@ -21,6 +23,8 @@ use crate::model::script::Script;
 use crate::model::scripted::Scripted;
 use crate::policy::RetryPolicy;
 use crate::redaction::Secrets;
+use crate::spec::ModelSpec;
+use crate::spec::capability::ModelFacts;
 use crate::tool::Toolbox;
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
@@ -38,9 +42,9 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn prepare(config: &Config, options: &Options) -> Result<Self, StartError> {
+    pub(super) async fn prepare(config: &Config, options: &Options) -> Result<Self, StartError> {
         let mut clients: HashMap<Name, Arc<dyn Model>> = HashMap::new();
-        let mut models = HashMap::new();
+        let mut known = Vec::new();
         let mut gateways = Vec::new();
         for (name, spec) in &config.models {
             let provider = config.providers.get(&spec.provider);
@@ -62,10 +66,10 @@ impl Parts {
                     return Err(StartError::Provider { provider: spec.provider.clone(), reason });
                 }
             };
-            models
-                .insert(name.clone(), Arc::new(ModelService { spec: spec.clone(), model, retry }));
-            let known = gateways.iter().any(|g: &GatewaySettings| g.provider == spec.provider);
-            if !known {
+            known.push((spec.clone(), model, retry));
+            let has_gateway =
+                gateways.iter().any(|g: &GatewaySettings| g.provider == spec.provider);
+            if !has_gateway {
                 gateways.push(GatewaySettings {
                     provider: spec.provider.clone(),
                     max_concurrency: provider.map_or(CUSTOM_CONCURRENCY, |p| p.max_concurrency),
@@ -77,7 +81,16 @@ impl Parts {
         for tool in &options.tools {
             tools.insert(tool.clone());
         }
-        Ok(Self { models, gateways, tools, workspace: workspace(config)? })
+        let workspace = workspace(config)?;
+        // All are asked at once: a run begins no later for several models than for one.
+        let services = known.into_iter().map(|(spec, model, retry)| {
+            let in_use = config.models_in_use.contains(&spec.name);
+            let used = if in_use { Use::Called } else { Use::Idle };
+            service(spec, model, retry, used, &config.compaction.strategy)
+        });
+        let services = futures_util::future::join_all(services).await;
+        let models = services.into_iter().map(|s| (s.spec.name.clone(), Arc::new(s))).collect();
+        Ok(Self { models, gateways, tools, workspace })
     }
 
     pub(super) fn into_services(
@@ -137,6 +150,45 @@ pub fn front(config: &Config, definition: &Name, depth: u32) -> Option<Front> {
         limits: &config.limits,
     };
     Some(stock.front(config.agents.get(definition)?, depth))
+}
+
+/// Whether the run may call a model.
+#[derive(Clone, Copy)]
+enum Use {
+    Called,
+    Idle,
+}
+
+/// A model with what is known of it. A provider that is asked and does not tell is taken to have
+/// no capabilities; a call that it cannot answer either fails by itself.
+async fn service(
+    mut spec: ModelSpec,
+    model: Arc<dyn Model>,
+    retry: RetryPolicy,
+    used: Use,
+    strategy: &StrategySettings,
+) -> ModelService {
+    let facts = match used {
+        Use::Idle => Ok(ModelFacts::declared(&spec.capabilities)),
+        Use::Called => model.facts(&spec).await,
+    };
+    let facts = facts.unwrap_or_else(|error| {
+        let name = &spec.name;
+        tracing::warn!(model = %name, %error, "the provider does not say what it can do");
+        ModelFacts::default()
+    });
+    // A window that the file makes smaller stays so; one that it makes too large would only be
+    // refused.
+    let least = spec.max_output_tokens + 1;
+    let window = facts.max_input_tokens.unwrap_or(spec.context_window).max(least);
+    spec.context_window = spec.context_window.min(window);
+    let room = spec.context_window.saturating_sub(spec.max_output_tokens);
+    let chosen = strategy::choose(strategy, Preference::Client, room, &facts.capabilities);
+    let wanted = strategy.wanted.name();
+    if matches!(used, Use::Called) && strategy.wanted != Wanted::Auto && chosen.name() != wanted {
+        tracing::warn!(model = %spec.name, wanted, "the provider cannot: the client compacts");
+    }
+    ModelService { spec, model, retry, abilities: Abilities::new(facts.capabilities) }
 }
 
 /// The texts of all keys and secrets.
@@ -211,5 +263,6 @@ fn compaction(spec: &CompactionSpec) -> Compaction {
         cooldown: spec.cooldown,
         summary_timeout: spec.summary_timeout,
         hooks: spec.hooks.clone(),
+        strategy: spec.strategy.clone(),
     }
 }

@@ -9,7 +9,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::CallKey;
 use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
 use crate::output::Output;
-use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStatus};
+use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolIntended, ToolStatus};
 
 /// What a model is told of a call that was interrupted and may have taken effect.
 const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
@@ -39,6 +39,13 @@ pub(super) struct CallState {
     pub(super) call: ToolCall,
     pub(super) intended: Option<(CallKey, Effect)>,
     pub(super) result: Option<Json>,
+}
+
+/// The call of an agent that no model asked.
+pub(super) fn announced(intended: &ToolIntended) -> CallState {
+    let (id, name) = (intended.id.clone(), intended.name.clone());
+    let call = ToolCall { id, name, input: intended.input.clone() };
+    CallState { call, intended: None, result: None }
 }
 
 /// The calls that were announced and have no result yet, in call order.

@@ -18,6 +18,10 @@ pub(crate) enum Part {
     Tool { id: Option<String>, name: String, input: Value },
     /// A thinking block with its signature; the OpenAI wire sends it as `reasoning_content`.
     Thinking { text: String, signature: String },
+    /// A summary amid a reply, which comes in a delta; without a content it failed.
+    Compaction { content: Option<String> },
+    /// A block that comes whole, as this JSON.
+    Whole(String),
 }
 
 /// What goes wrong.
@@ -92,6 +96,10 @@ pub(crate) struct Answer {
     pub(crate) stop: Option<String>,
     /// The token counts; absent: estimated from the bytes.
     pub(crate) usage: Option<Usage>,
+    /// What is reported of context editing.
+    pub(crate) applied: Vec<Value>,
+    /// What is reported of each time that the context was read.
+    pub(crate) iterations: Vec<Value>,
     pub(crate) fault: Option<Fault>,
     /// The most characters in one delta; zero: the whole text in one.
     pub(crate) delta_chars: usize,
@@ -136,6 +144,12 @@ impl Answer {
     /// With one more thinking block.
     pub(crate) fn and_thinking(mut self, text: &str, signature: &str) -> Self {
         self.parts.push(Part::Thinking { text: text.to_owned(), signature: signature.to_owned() });
+        self
+    }
+
+    /// With one more block, which comes whole.
+    pub(crate) fn and_whole(mut self, block: &str) -> Self {
+        self.parts.push(Part::Whole(block.to_owned()));
         self
     }
 

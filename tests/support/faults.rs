@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use callsheet::actor::abilities::Abilities;
 use callsheet::actor::agent::AgentMsg;
 use callsheet::actor::briefing::Briefings;
 use callsheet::actor::step::StepError;
@@ -14,6 +15,8 @@ use callsheet::actor::transcript_writer::{self, TranscriptWriter, TranscriptWrit
 use callsheet::actor::{Addresses, Compaction, ModelService, Services};
 use callsheet::config::{self, Config, Sources};
 use callsheet::context::preset::Preset;
+use callsheet::context::server::ContextReport;
+use callsheet::context::strategy::StrategySettings;
 use callsheet::event::{Draft, Event, PlannedTask, RunCompleted, RunCreated, SharedRecord};
 use callsheet::failure::{Failure, FailureKind};
 use callsheet::id::{AgentId, Name, RunId};
@@ -181,7 +184,7 @@ async fn perform(act: Act, agent: &AgentId, turn: u32) -> Result<Reply, ModelErr
         }
     };
     let usage = Usage { input: 10, output: 5, ..Usage::default() };
-    Ok(Reply { message, stop, usage })
+    Ok(Reply { message, stop, usage, context: ContextReport::default() })
 }
 
 /// Whether the last message carries tool results: a turn that follows tools.
@@ -578,7 +581,8 @@ fn services_of(
 ) -> std::collections::HashMap<Name, Arc<ModelService>> {
     let service = |(name, model): (&Name, &Arc<dyn Model>)| {
         let spec = config.models[name].clone();
-        let service = ModelService { spec, model: model.clone(), retry: RetryPolicy::never() };
+        let (retry, abilities) = (RetryPolicy::never(), Abilities::default());
+        let service = ModelService { spec, model: model.clone(), retry, abilities };
         (name.clone(), Arc::new(service))
     };
     setup.models.iter().map(service).collect()
@@ -594,6 +598,7 @@ pub(crate) fn three_layer() -> Compaction {
         cooldown: Duration::from_millis(50),
         summary_timeout: Duration::from_secs(60),
         hooks: Hooks::default(),
+        strategy: StrategySettings::default(),
     }
 }
 

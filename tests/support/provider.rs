@@ -10,13 +10,14 @@ use std::time::Instant;
 
 use bytes::{Buf, Bytes, BytesMut};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::answer::Answer;
 use super::asked::{Asked, Wire};
-use super::render::{Step, render};
+use super::render::{Step, render, whole};
 
 /// Decides what is answered.
 pub(crate) trait Responder: Send + Sync + 'static {
@@ -40,6 +41,7 @@ pub(crate) struct Provider {
 struct Shared {
     responder: Box<dyn Responder>,
     asked: Mutex<Vec<Asked>>,
+    model: Mutex<Option<Value>>,
     keeps: AtomicBool,
     count: AtomicUsize,
     connections: AtomicUsize,
@@ -53,6 +55,7 @@ impl Provider {
         let shared = Arc::new(Shared {
             responder: Box::new(responder),
             asked: Mutex::new(Vec::new()),
+            model: Mutex::new(None),
             keeps: AtomicBool::new(true),
             count: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
@@ -65,6 +68,11 @@ impl Provider {
     pub(crate) async fn script(answers: Vec<Answer>) -> Self {
         let last = answers.len().checked_sub(1).expect("at least one answer");
         Self::start(move |asked: &Asked| answers[last.min(asked.count - 1)].clone()).await
+    }
+
+    /// Answers with this when it is asked about a model.
+    pub(crate) fn describe(&self, model: Value) {
+        *self.shared.model.lock() = Some(model);
     }
 
     /// Stops keeping requests: a benchmark makes too many.
@@ -126,7 +134,15 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection: usize) {
         let wire = match head.path.as_str() {
             path if path.ends_with("/v1/messages") => Wire::Anthropic,
             path if path.ends_with("/chat/completions") => Wire::OpenAi,
-            _ => {
+            path => {
+                let known = shared.model.lock().clone().filter(|_| path.contains("/v1/models/"));
+                if let Some(model) = known {
+                    let answer = whole(200, &[], &model.to_string());
+                    if stream.write_all(&answer).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
                 let missing = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
                 if stream.write_all(missing).await.is_err() {
                     return;

@@ -43,7 +43,7 @@ pub(crate) fn render(asked: &Asked, answer: &Answer) -> Vec<Step> {
 }
 
 /// A whole response with a body of JSON.
-fn whole(status: u16, headers: &[(String, String)], body: &str) -> Bytes {
+pub(crate) fn whole(status: u16, headers: &[(String, String)], body: &str) -> Bytes {
     let mut text = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n", body.len());
     if !headers.iter().any(|(name, _)| name == "content-type") {
         text.push_str("content-type: application/json\r\n");
@@ -366,12 +366,21 @@ fn anthropic_events(asked: &Asked, answer: &Answer, usage: Usage) -> Events {
         ),
         _ => String::new(),
     };
+    let iterations = match answer.iterations.as_slice() {
+        [] => String::new(),
+        all => format!(r#","iterations":{}"#, json!(all)),
+    };
     let usage = match with_usage {
-        true => format!(r#","usage":{{"output_tokens":{}}}"#, usage.output),
+        true => format!(r#","usage":{{"output_tokens":{}{iterations}}}"#, usage.output),
         false => String::new(),
     };
-    let rest =
-        format!(r#","delta":{{"stop_reason":"{stop}","stop_sequence":null{details}}}{usage}"#);
+    let context = match answer.applied.as_slice() {
+        [] => String::new(),
+        all => format!(r#","context_management":{{"applied_edits":{}}}"#, json!(all)),
+    };
+    let rest = format!(
+        r#","delta":{{"stop_reason":"{stop}","stop_sequence":null{details}}}{context}{usage}"#
+    );
     push(&mut events, "message_delta", &rest);
     push(&mut events, "message_stop", "");
     events
@@ -403,6 +412,15 @@ fn anthropic_part(asked: &Asked, answer: &Answer, at: usize, part: &Part) -> (St
             ];
             (r#"{"type":"thinking","thinking":"","signature":""}"#.to_owned(), deltas)
         }
+        Part::Compaction { content } => {
+            let content = content.as_deref().map_or("null".to_owned(), quote);
+            let delta = format!(
+                r#"{{"type":"compaction_delta","content":{content},"encrypted_content":""}}"#
+            );
+            let block = r#"{"type":"compaction","content":null,"encrypted_content":null}"#;
+            (block.to_owned(), vec![delta])
+        }
+        Part::Whole(block) => (block.clone(), Vec::new()),
     }
 }
 
@@ -425,6 +443,7 @@ fn openai_events(asked: &Asked, answer: &Answer, usage: Usage) -> Events {
                     events.note(at);
                 }
             }
+            Part::Compaction { .. } | Part::Whole(_) => {}
             Part::Thinking { text, .. } => {
                 push(&mut events, &format!(r#"{{"reasoning_content":{}}}"#, quote(text)), "null");
                 events.note(at);

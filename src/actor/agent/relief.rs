@@ -83,8 +83,8 @@ impl Agent {
     }
 
     fn relief(&self, state: &mut State, is_written: bool) -> Relief {
-        let preset = &self.services.compaction.preset;
-        let wanted = self.around(state, |view, around| pipeline::pressure(view, preset, around));
+        let preset = self.preset_for(state);
+        let wanted = self.around(state, |view, around| pipeline::pressure(view, &preset, around));
         state.machine.relief(wanted.flatten(), is_written)
     }
 
@@ -139,7 +139,7 @@ impl Agent {
             let crashed = |text| NoSummary::from(SummaryError::Crashed(text));
             let answer = answer.unwrap_or_else(|panic| Err(crashed(panic_text(panic.as_ref()))));
             // An agent that is gone asks again when it is rebuilt.
-            let _ = myself.send_message(AgentMsg::Summarised { number, answer });
+            let _ = myself.send_message(AgentMsg::Summarised { number, answer: Box::new(answer) });
         });
         Some(Announcement { requested, durable })
     }
@@ -219,13 +219,21 @@ impl Agent {
         &self,
         myself: &ActorRef<AgentMsg>,
         state: &mut State,
-        changes: Vec<Change>,
+        mut changes: Vec<Change>,
         layer: Summary,
         due: SummaryRequest,
     ) {
-        let Some(source) = self.source(state, &due) else {
+        let Some(mut source) = self.source(state, &due) else {
             return self.give_up(myself, state, "an agent without a model cannot compact");
         };
+        if let Some((request, change)) = self.summary_request(state, &due) {
+            changes.extend(change);
+            source.by_provider = Some(request);
+            // A provider's summary is one of this very conversation, so its own model writes it.
+            if let Some(talk) = &state.talk {
+                source.service = talk.briefing.model.clone();
+            }
+        }
         let held = Held::by(&state.machine);
         let context = self.context(state);
         let compaction = Compaction { changes, layer, due, held, source };
@@ -237,8 +245,8 @@ impl Agent {
         state: &mut State,
         asked: Option<(CompactionTrigger, Option<String>)>,
     ) -> Option<(Summary, SummaryRequest)> {
-        let preset = &self.services.compaction.preset;
-        self.around(state, |view, around| pipeline::summary_due(view, preset, around, asked))
+        let preset = self.preset_for(state);
+        self.around(state, |view, around| pipeline::summary_due(view, &preset, around, asked))
             .flatten()
     }
 
@@ -253,9 +261,13 @@ impl Agent {
         let head = briefing.head.0.len();
         let rides = || is_own || is_cheaper_warm(due, head, own, configured);
         if due.input == SummaryInput::SamePrefix && rides() {
-            return Some(Source { service: own.clone(), prefix: Some(briefing.clone()) });
+            return Some(Source {
+                service: own.clone(),
+                prefix: Some(briefing.clone()),
+                by_provider: None,
+            });
         }
-        Some(Source { service: configured.clone(), prefix: None })
+        Some(Source { service: configured.clone(), prefix: None, by_provider: None })
     }
 }
 

@@ -8,10 +8,12 @@ use tokio::sync::oneshot;
 use super::{ADDRESS, CompactorMsg};
 use crate::actor::briefing::Briefing;
 use crate::actor::{ModelService, Services};
-use crate::context::Spent;
 use crate::context::layer::summary::SummaryRequest;
+use crate::context::{Spent, strategy};
 use crate::id::AgentId;
 use crate::journal::JournalError;
+use crate::message::Block;
+use crate::model::Request;
 
 /// A summary that somebody waits for.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub struct Job {
     pub(super) service: Arc<ModelService>,
     /// What the messages are sent under, if they are sent as they are.
     pub(super) prefix: Option<Arc<Briefing>>,
+    /// The request for a provider that writes summaries by itself.
+    pub(super) by_provider: Option<Request>,
     /// Where the agent waits.
     pub(super) reply: oneshot::Sender<Result<Summary, NoSummary>>,
 }
@@ -35,13 +39,48 @@ pub struct Source {
     pub service: Arc<ModelService>,
     /// What the agent's own requests begin with, where the summary rides on their prefix.
     pub prefix: Option<Arc<Briefing>>,
+    /// The request for a provider that writes summaries by itself; tried first.
+    pub by_provider: Option<Request>,
+}
+
+impl Source {
+    /// Adds instructions of somebody's own for a provider that writes by itself.
+    pub(in crate::actor) fn instruct(&mut self, instructions: &str) {
+        if let Some(request) = &mut self.by_provider {
+            strategy::instruct(&mut request.context, instructions);
+        }
+    }
+}
+
+/// A summary as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Written {
+    /// A text, by a prompt of ours.
+    Text(String),
+    /// A block of the provider's own, which stands in the view as it is.
+    Block {
+        /// The block.
+        summary: Block,
+        /// What it says.
+        text: String,
+    },
+}
+
+impl Written {
+    /// What it says.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Block { text, .. } => text,
+        }
+    }
 }
 
 /// A summary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// The text.
-    pub text: String,
+    /// What was written.
+    pub written: Written,
     /// What it cost.
     pub spent: Spent,
 }
@@ -115,8 +154,8 @@ pub async fn summarise(
     let compactor = services.addresses.compactor.get(ADDRESS).map(|entry| entry.value().clone());
     let compactor = compactor.ok_or(SummaryError::Gone)?;
     let (reply, summary) = oneshot::channel();
-    let Source { service, prefix } = source;
-    let job = Job { agent, due, service, prefix, reply };
+    let Source { service, prefix, by_provider } = source;
+    let job = Job { agent, due, service, prefix, by_provider, reply };
     let sent = compactor.send_message(CompactorMsg::Summarise(Box::new(job)));
     sent.map_err(|_| SummaryError::Gone)?;
     summary.await.unwrap_or(Err(SummaryError::Gone.into()))

@@ -8,15 +8,17 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use super::ADDRESS;
-use super::job::{Job, NoSummary, Summary, SummaryError};
+use super::job::{Job, NoSummary, Summary, SummaryError, Written};
 use crate::actor::briefing::Briefing;
 use crate::actor::model_call::{self, CallError};
 use crate::actor::panic::panic_text;
 use crate::actor::{ModelService, Services};
 use crate::context::layer::summary::{Form, Material, SummaryRequest};
+use crate::context::measure::estimate;
+use crate::context::server::ContextWork;
 use crate::context::validity::{self, Rules};
 use crate::context::view::View;
-use crate::context::{CompactionTrigger, Spent};
+use crate::context::{CompactionTrigger, Spent, block};
 use crate::id::{AgentId, Name};
 use crate::message::{Json, Message, StopReason, Usage};
 use crate::model::{ErrorClass, Head, ModelError, Rendering, Reply, Request};
@@ -46,18 +48,18 @@ const TOO_LONG: &str = "what it is to read is too long, however much is left out
 /// Writes a summary and answers, whatever happens. Gives whether there is one; `None` when that
 /// says nothing of the summariser.
 pub(super) async fn work(services: &Services, job: Job) -> Option<bool> {
-    let Job { agent, due, service, prefix, mut reply } = job;
+    let Job { agent, due, service, prefix, by_provider, mut reply } = job;
     let trigger = due.trigger;
     let mut writing = Writing::new(services, &service, agent);
-    let written = writing.write(due, prefix);
+    let written = writing.write(due, prefix, by_provider);
     let result = tokio::select! {
         () = reply.closed() => return None,
         result = std::panic::AssertUnwindSafe(written).catch_unwind() => result,
     };
     let error = match result {
-        Ok(Ok(text)) => {
+        Ok(Ok(written)) => {
             // An agent that is gone has no use for it.
-            let _ = reply.send(Ok(Summary { text, spent: writing.spent() }));
+            let _ = reply.send(Ok(Summary { written, spent: writing.spent() }));
             return Some(true);
         }
         Ok(Err(error)) => error,
@@ -84,6 +86,8 @@ struct Writing<'a> {
 enum Failed {
     /// The request is too long: by so many tokens of so many, if the provider said.
     TooLong(Option<(u64, u64)>),
+    /// The provider does not write summaries by itself.
+    Unsupported,
     Other(SummaryError),
 }
 
@@ -108,7 +112,13 @@ impl<'a> Writing<'a> {
         &mut self,
         due: SummaryRequest,
         prefix: Option<Arc<Briefing>>,
-    ) -> Result<String, SummaryError> {
+        by_provider: Option<Request>,
+    ) -> Result<Written, SummaryError> {
+        if let Some(request) = by_provider
+            && let Some(block) = self.by_provider(request, &due).await?
+        {
+            return Ok(block);
+        }
         let text = match prefix {
             Some(prefix) => self.on_prefix(&due, &prefix).await?,
             None => self.in_parts(&due).await?,
@@ -116,7 +126,23 @@ impl<'a> Writing<'a> {
         if text.chars().count() + due.least_gain > due.covers_chars {
             return Err(SummaryError::FreesTooLittle);
         }
-        Ok(text)
+        Ok(Written::Text(text))
+    }
+
+    /// The summary of a provider that writes it by itself; nothing when it turns out that it does
+    /// not.
+    async fn by_provider(
+        &mut self,
+        request: Request,
+        due: &SummaryRequest,
+    ) -> Result<Option<Written>, SummaryError> {
+        let reply = match self.attempt(request).await {
+            Ok(reply) => reply,
+            Err(Failed::Unsupported) => return Ok(None),
+            Err(failed) => return Err(failed.into()),
+        };
+        self.usage += reply.usage.or_expected(due.covers_chars as u64 / CHARS_PER_TOKEN).0;
+        usable_block(&reply, due.covers_chars.saturating_sub(due.least_gain)).map(Some)
     }
 
     /// The messages as they were sent, with the instruction at the end. Where that is too long the
@@ -159,7 +185,7 @@ impl<'a> Writing<'a> {
                     part = scaled(part, have - over, have) / 10 * 9;
                 }
                 Err(Failed::TooLong(_)) => part = part / 3 * 2,
-                Err(Failed::Other(error)) => return Err(error),
+                Err(failed @ (Failed::Other(_) | Failed::Unsupported)) => return Err(failed.into()),
             }
         }
         Err(SummaryError::Unusable(TOO_LONG))
@@ -214,11 +240,13 @@ impl<'a> Writing<'a> {
             head: head.clone(),
             pieces: Rendering::default().render(&sendable, &*self.service.model),
             max_output_tokens: max_tokens,
+            context: ContextWork::Nothing,
         };
+        let expected = messages.iter().map(|json| estimate(json.as_str())).sum();
         let mut retries = 0;
         loop {
             let reply = self.attempt(request.clone()).await?;
-            self.usage += reply.usage;
+            self.usage += reply.usage.or_expected(expected).0;
             if !matches!(reply.stop, StopReason::Interrupted(_)) {
                 return Ok(usable(&reply, max_tokens, due.form)?);
             }
@@ -247,6 +275,7 @@ impl From<Failed> for SummaryError {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::TooLong(_) => Self::Unusable(TOO_LONG),
+            Failed::Unsupported => Self::Unusable("the provider cannot do this"),
             Failed::Other(error) => error,
         }
     }
@@ -269,6 +298,7 @@ fn judge(error: &ModelError) -> Failed {
     };
     match error.class {
         ErrorClass::ContextTokens { have, max } => Failed::TooLong(over(have, max)),
+        ErrorClass::Unsupported(_) => Failed::Unsupported,
         // The output that was asked for does not fit beside the input.
         ErrorClass::ContextPlusOutput { .. } | ErrorClass::RequestBytes => Failed::TooLong(None),
         _ => Failed::Other(SummaryError::Model(error.to_string())),
@@ -293,6 +323,26 @@ fn scaled(chars: usize, part: u64, all: u64) -> usize {
 
 fn whole(tokens: u64) -> usize {
     usize::try_from(tokens).unwrap_or(usize::MAX)
+}
+
+/// The provider's summary in a reply to a request that asked for nothing else.
+fn usable_block(reply: &Reply, most_chars: usize) -> Result<Written, SummaryError> {
+    let found = reply.message.content.iter().find_map(|b| Some((b, block::summary_text(b)?)));
+    match (&reply.stop, found) {
+        (StopReason::Compaction, Some((_, text))) if text.chars().count() >= most_chars => {
+            Err(SummaryError::FreesTooLittle)
+        }
+        (StopReason::Compaction, Some((summary, text))) => {
+            Ok(Written::Block { summary: summary.clone(), text })
+        }
+        (StopReason::MaxTokens, _) => Err(SummaryError::Unusable("it was cut")),
+        (StopReason::Refusal(_), _) => Err(SummaryError::Unusable("the model refused")),
+        (StopReason::ToolUse, _) => Err(SummaryError::Unusable("the model called a tool")),
+        (StopReason::ContextWindowExceeded, _) => {
+            Err(SummaryError::Unusable("the context window had no room for it"))
+        }
+        _ => Err(SummaryError::Unusable("it has no text")),
+    }
 }
 
 /// The summary in a reply; a reply without text is a failure, whatever its stop reason, and so is

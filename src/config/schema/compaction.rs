@@ -1,5 +1,8 @@
 //! The keys of `[compaction]`: its own, and the constants of the presets.
 
+use crate::config::strategy::STRATEGIES;
+use crate::context::strategy::LEAST_TRIGGER_TOKENS;
+
 use super::{COUNT, Field, HOOKS, RECOVERY, SHARE, Shape, TEXTS, TOKENS, key, later};
 
 /// The presets that are built, and those that are not.
@@ -11,12 +14,32 @@ const LATER_PRESETS: [&str; 1] = ["turn-window"];
 const ANY: Shape = Shape::Integer(0, 1 << 40);
 
 /// The keys that are no constants of a preset.
-const OWN: [Field; 11] = [
+const OWN: [Field; 14] = [
     key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
     key("model", Shape::Text),
     later("pin"),
     later("prompt_file"),
     key("keep_recent_results", ANY),
+    key("strategy", Shape::Word(&STRATEGIES, &[])),
+    key(
+        "context_editing",
+        Shape::Table(&[
+            key("trigger", TOKENS),
+            key("keep", ANY),
+            key("clear_at_least", ANY),
+            key("exclude_tools", TEXTS),
+            key("clear_tool_inputs", Shape::Any),
+            key("keep_thinking", Shape::Any),
+        ]),
+    ),
+    key(
+        "server",
+        Shape::Table(&[
+            key("trigger", Shape::Integer(LEAST_TRIGGER_TOKENS.cast_signed(), 1 << 40)),
+            key("pause", Shape::Truth),
+            key("instructions", Shape::Text),
+        ]),
+    ),
     key("max_concurrency", COUNT),
     key("summary_timeout", Shape::Time),
     key("unchanged_stub", Shape::Truth),

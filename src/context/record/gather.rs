@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Kind, Known, Line, Record, merge, pick};
 use crate::context::view::{Slot, Standing, View};
-use crate::context::words::{LINE_CHARS, clauses, strings_of, words};
+use crate::context::words::{LINE_CHARS, clauses, is_name, strings_of, words};
 use crate::message::{Block, Message};
 
 /// How much of a request stays once it is no longer the active one.
@@ -12,13 +12,13 @@ const REQUEST_CHARS: usize = 300;
 /// A clause is cut here.
 const CLAUSE_CHARS: usize = 200;
 /// A line that tells of a failure is cut here.
-const FAILED_CHARS: usize = 160;
+const FAILED_CHARS: usize = 100;
 /// The share of what the agent said that may stay.
 const SAID_SHARE: usize = 3;
-/// The least new words for a token of a clause: one in twenty.
-pub(super) const LEAST_WORTH: f64 = 0.05;
+/// The least new words for a token of a clause.
+pub(super) const LEAST_WORTH: f64 = 0.045;
 /// The most names that results showed more than once and that stay.
-const MOST_NAMES: usize = 40;
+const MOST_NAMES: usize = 60;
 /// How many results must have held a name.
 const SEEN_OFTEN: u32 = 2;
 
@@ -139,7 +139,7 @@ fn gather_block(
             }
             for word in words(&text) {
                 let often = view.uses().seen(word);
-                if often >= SEEN_OFTEN && !known.words.contains(word) {
+                if often >= SEEN_OFTEN && is_name(word) && !known.words.contains(word) {
                     seen.insert(word.to_owned(), often);
                 }
             }

@@ -9,7 +9,7 @@ use crate::context::words::{Uses, words};
 /// How much of a request stays in a record that was merged.
 const REQUEST_CHARS: usize = 120;
 /// The share of the room that call lines may take which were used once.
-const CALL_SHARE: f64 = 0.15;
+const CALL_SHARE: f64 = 0.2;
 /// The share of the room that names may take.
 const NAME_SHARE: f64 = 0.4;
 /// A line that calls used more than once, the last time at most this many messages ago, stays.

@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
+use super::usage::UsageIn;
+use crate::context::server::{AppliedEdit, ContextReport};
+use crate::message::{Block, Json, Message, Role, StopReason, ToolCall};
 use crate::model::http::{Assembly, Progress, Refusal, malformed, received_input};
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 
@@ -32,6 +34,7 @@ pub(crate) struct MessageAssembly {
     usage: UsageIn,
     stop: Option<String>,
     explanation: Option<String>,
+    edits: Vec<AppliedEdit>,
     whole: bool,
 }
 
@@ -77,6 +80,7 @@ struct EventIn<'a> {
     delta: Option<&'a RawValue>,
     usage: Option<UsageIn>,
     stop_details: Option<Value>,
+    context_management: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -88,26 +92,7 @@ struct StartIn {
 struct StopIn {
     stop_reason: Option<String>,
     stop_details: Option<Value>,
-}
-
-/// Token counts; each report replaces the one before where it has a number.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-struct UsageIn {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-}
-
-impl UsageIn {
-    fn replace(&mut self, newer: Self) {
-        self.input_tokens = newer.input_tokens.or(self.input_tokens);
-        self.output_tokens = newer.output_tokens.or(self.output_tokens);
-        self.cache_read_input_tokens =
-            newer.cache_read_input_tokens.or(self.cache_read_input_tokens);
-        self.cache_creation_input_tokens =
-            newer.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
-    }
+    context_management: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -191,16 +176,16 @@ impl Assembly for MessageAssembly {
 
     fn finish(self) -> Reply {
         let stop = self.stop_reason();
-        let usage = self.usage();
+        let (usage, context) = (self.usage.billed(), self.report());
         let cut = stop == StopReason::MaxTokens;
         let last = self.slots.len().saturating_sub(1);
         let slots = self.slots.into_iter().enumerate();
         let kept = slots.filter(|(at, slot)| !(cut && *at == last && slot.part.is_cut_call()));
-        Reply { message: message(kept.map(|(_, slot)| slot)), stop, usage }
+        Reply { message: message(kept.map(|(_, slot)| slot)), stop, usage, context }
     }
 
     fn salvage(self, reason: &ModelError) -> Option<Reply> {
-        let mut usage = self.usage();
+        let (mut usage, context) = (self.usage.billed(), self.report());
         let done = self.slots.into_iter().filter(|slot| !slot.open);
         let message = message(done);
         let said = |block: &Block| matches!(block, Block::Text(_) | Block::ToolUse(_));
@@ -209,7 +194,8 @@ impl Assembly for MessageAssembly {
         }
         // The final count did not arrive; the first report counts next to nothing.
         usage.output = usage.output.max(estimate(&message));
-        Some(Reply { message, stop: StopReason::Interrupted(reason.message.clone()), usage })
+        let stop = StopReason::Interrupted(reason.message.clone());
+        Some(Reply { message, stop, usage, context })
     }
 }
 
@@ -278,7 +264,11 @@ impl MessageAssembly {
             self.usage.replace(usage);
         }
         let stop: Option<StopIn> = event.delta.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let Some(StopIn { stop_reason, stop_details }) = stop else { return };
+        let within = stop.as_ref().and_then(|stop| stop.context_management.as_ref());
+        if let Some(management) = event.context_management.as_ref().or(within) {
+            self.edits = applied(management);
+        }
+        let Some(StopIn { stop_reason, stop_details, .. }) = stop else { return };
         self.stop = stop_reason.or(self.stop.take());
         let details = stop_details.or(event.stop_details);
         let explanation = details.as_ref().and_then(|details| {
@@ -286,6 +276,10 @@ impl MessageAssembly {
             explanation.or_else(|| details["category"].as_str())
         });
         self.explanation = explanation.map(str::to_owned).or(self.explanation.take());
+    }
+
+    fn report(&self) -> ContextReport {
+        ContextReport { tokens: self.usage.last_read(), edits: self.edits.clone() }
     }
 
     fn open_slot(&mut self, index: Option<u64>) -> Option<&mut Slot> {
@@ -301,20 +295,12 @@ impl MessageAssembly {
             Some("pause_turn") => StopReason::PauseTurn,
             Some("refusal") => StopReason::Refusal(self.explanation.clone()),
             Some("model_context_window_exceeded") => StopReason::ContextWindowExceeded,
+            Some("compaction") => StopReason::Compaction,
             Some(other) => StopReason::Other(other.to_owned()),
             None if self.slots.iter().any(|slot| matches!(slot.part, Part::Tool { .. })) => {
                 StopReason::ToolUse
             }
             None => StopReason::EndTurn,
-        }
-    }
-
-    fn usage(&self) -> Usage {
-        Usage {
-            input: self.usage.input_tokens.unwrap_or(0),
-            output: self.usage.output_tokens.unwrap_or(0),
-            cache_read: self.usage.cache_read_input_tokens.unwrap_or(0),
-            cache_write: self.usage.cache_creation_input_tokens.unwrap_or(0),
         }
     }
 }
@@ -361,15 +347,40 @@ impl Part {
             Self::Thinking { thinking, signature } => Block::Other(Json::encode(
                 &serde_json::json!({"type": "thinking", "thinking": thinking, "signature": signature}),
             )),
-            Self::Other { raw, changed: None, .. } => Block::Other(raw),
+            Self::Other { raw, changed: None, .. } => {
+                return Some(Block::Other(raw)).filter(is_sendable);
+            }
             Self::Other { changed: Some(mut block), input, .. } => {
                 if let Ok(input) = serde_json::from_str::<Value>(&input) {
                     block["input"] = input;
                 }
-                Block::Other(Json::encode(&block))
+                return Some(Block::Other(Json::encode(&block))).filter(is_sendable);
             }
         })
     }
+}
+
+/// Whether the API takes a block of a type of its own when it is sent back: it refuses a summary
+/// that is an empty text.
+fn is_sendable(block: &Block) -> bool {
+    let Block::Other(raw) = block else { return true };
+    #[derive(Deserialize)]
+    struct Peek<'a> {
+        #[serde(borrow)]
+        r#type: Cow<'a, str>,
+        #[serde(borrow)]
+        content: Option<&'a RawValue>,
+    }
+    let peek = serde_json::from_str::<Peek<'_>>(raw.as_str());
+    peek.map_or(true, |block| {
+        block.r#type != "compaction" || block.content.is_none_or(|text| text.get() != r#""""#)
+    })
+}
+
+/// The changes in a report of context management; what cannot be read of it is left out.
+fn applied(management: &Value) -> Vec<AppliedEdit> {
+    let edits = management["applied_edits"].as_array().into_iter().flatten();
+    edits.filter_map(|edit| serde_json::from_value(edit.clone()).ok()).collect()
 }
 
 /// What does not have the expected shape may be of a type that this version does not know, or an
@@ -419,6 +430,7 @@ fn estimate(message: &Message) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Usage;
     use crate::model::ErrorClass;
     use crate::model::http::Intake;
 
@@ -557,6 +569,46 @@ mod tests {
         assert_eq!(reply("{}"), StopReason::EndTurn);
         let details = r#"{"stop_reason":"refusal","stop_details":{"type":"refusal","category":"c","explanation":"no"}}"#;
         assert_eq!(reply(details), StopReason::Refusal(Some("no".to_owned())));
+    }
+
+    #[test]
+    fn a_summary_amid_a_reply_is_kept_and_told() {
+        let text = stream(&[
+            r#"{"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1}}}"#,
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"compaction","content":"sum","signature":"s","tool_changes":[ ]}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"compaction"},"context_management":{"applied_edits":[{"type":"clear_tool_uses_20250919","cleared_tool_uses":8,"cleared_input_tokens":50000},{"type":"clear_thinking_20251015","cleared_thinking_turns":3,"cleared_input_tokens":1},7]},"usage":{"input_tokens":0,"output_tokens":0,"iterations":[{"type":"compaction","input_tokens":144,"output_tokens":276}]}}"#,
+            r#"{"type":"message_stop"}"#,
+        ]);
+        let reply = replay([text.as_bytes()]).expect("a reply");
+        let block = r#"{"type":"compaction","content":"sum","signature":"s","tool_changes":[ ]}"#;
+        assert_eq!(
+            (rendered(&reply), reply.stop),
+            (vec![block.to_owned()], StopReason::Compaction)
+        );
+        assert_eq!((reply.usage.input, reply.usage.output), (144, 276));
+        let edits = &reply.context.edits;
+        assert_eq!((edits.len(), reply.context.cleared_tokens()), (2, 50_001));
+        assert_eq!(edits[0].cleared_tool_uses, Some(8));
+        assert_eq!(edits[1].cleared_thinking_turns, Some(3));
+    }
+
+    #[test]
+    fn a_summary_that_failed_is_kept_and_an_empty_one_is_not() {
+        let kept = |content: &str, delta: &str| {
+            let start = format!(
+                r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"compaction","content":{content}}}}}"#
+            );
+            let delta = format!(
+                r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"compaction_delta","content":{delta}}}}}"#
+            );
+            let stop = r#"{"type":"content_block_stop","index":0}"#;
+            let text = stream(&[&start, &delta, stop, r#"{"type":"message_stop"}"#]);
+            rendered(&replay([text.as_bytes()]).expect("a reply"))
+        };
+        assert_eq!(kept("null", "null"), [r#"{"type":"compaction","content":null}"#]);
+        assert_eq!(kept("null", r#""s""#), [r#"{"type":"compaction","content":"s"}"#]);
+        assert_eq!(kept("\"\"", "\"\""), [""; 0]);
     }
 
     #[test]

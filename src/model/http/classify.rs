@@ -230,7 +230,9 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
         pairing: regex(
             r"(?i)`tool_use` ids were found without `tool_result` blocks|unexpected `tool_use_id` found in `tool_result` blocks|must be followed by tool messages responding to each 'tool_call_id'|messages with role 'tool' must be a response to a prece+ding message with 'tool_calls'",
         ),
-        thinking: regex(r"(?i)`thinking` or `redacted_thinking` blocks.*cannot be modified"),
+        thinking: regex(
+            r"(?i)`thinking` or `redacted_thinking` blocks.*cannot be modified|`thinking` block\. the block is bound to a different conversation",
+        ),
     }
 });
 
@@ -421,11 +423,13 @@ mod tests {
                 ErrorClass::Pairing
             );
         }
-        let text = "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified";
-        assert_eq!(
-            class(400, &anthropic("invalid_request_error", text)),
-            ErrorClass::ThinkingChanged
-        );
+        for text in [
+            "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified",
+            "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the block.",
+        ] {
+            let body = anthropic("invalid_request_error", text);
+            assert_eq!(class(400, &body), ErrorClass::ThinkingChanged, "{text}");
+        }
     }
 
     #[test]

@@ -7,12 +7,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::context::server::ContextReport;
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{Assembly, Progress, Refusal, malformed, received_input};
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 
 /// A chat completion in the making.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ChatAssembly {
     text: String,
     refusal: String,
@@ -20,7 +21,6 @@ pub(crate) struct ChatAssembly {
     finish: Option<String>,
     done: bool,
     usage: Option<UsageIn>,
-    request_bytes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -143,9 +143,9 @@ impl Assembly for ChatAssembly {
         }
         let stop = self.stop_reason();
         let reported = self.usage;
-        let request_bytes = self.request_bytes;
         let message = self.into_message();
-        Reply { stop, usage: usage(reported, request_bytes, &message), message }
+        let (usage, context) = (usage(reported, &message), ContextReport::default());
+        Reply { message, stop, usage, context }
     }
 
     /// The text is complete once a call has begun; a call never is before the end.
@@ -154,28 +154,15 @@ impl Assembly for ChatAssembly {
             return None;
         }
         self.calls.clear();
-        let (reported, request_bytes) = (self.usage, self.request_bytes);
+        let reported = self.usage;
         let message = self.into_message();
-        let usage = usage(reported, request_bytes, &message);
-        Some(Reply { message, stop: StopReason::Interrupted(reason.message.clone()), usage })
+        let (usage, context) = (usage(reported, &message), ContextReport::default());
+        let stop = StopReason::Interrupted(reason.message.clone());
+        Some(Reply { message, stop, usage, context })
     }
 }
 
 impl ChatAssembly {
-    /// A reply to a request of this many bytes, from which its tokens are estimated if the server
-    /// does not report them.
-    pub(crate) fn new(request_bytes: u64) -> Self {
-        Self {
-            text: String::new(),
-            refusal: String::new(),
-            calls: Vec::new(),
-            finish: None,
-            done: false,
-            usage: None,
-            request_bytes,
-        }
-    }
-
     /// Takes a choice; says whether it was told to those who watch.
     fn grow(&mut self, choice: ChoiceIn, deltas: DeltaSink<'_>) -> Result<bool, ModelError> {
         let mut spoke = false;
@@ -294,16 +281,16 @@ fn plain_text(content: &Value) -> String {
     }
 }
 
-/// The reported tokens, where `prompt_tokens` includes the cached ones; what is missing is
-/// estimated by the rule of four characters each.
-fn usage(reported: Option<UsageIn>, request_bytes: u64, message: &Message) -> Usage {
+/// The reported tokens, where `prompt_tokens` includes the cached ones. Output that is missing is
+/// estimated by the rule of four characters each; the caller knows better what went in.
+fn usage(reported: Option<UsageIn>, message: &Message) -> Usage {
     let prompt = reported.and_then(|usage| usage.prompt_tokens);
     let output = reported.and_then(|usage| usage.completion_tokens);
     let details = reported.and_then(|usage| usage.prompt_tokens_details);
     let cached = details.and_then(|details| details.cached_tokens).unwrap_or(0);
     let written = || Json::encode(message).as_str().chars().count() as u64 / 4;
     Usage {
-        input: prompt.unwrap_or(request_bytes / 4).saturating_sub(cached),
+        input: prompt.unwrap_or(0).saturating_sub(cached),
         output: output.unwrap_or_else(written),
         cache_read: cached,
         cache_write: 0,
@@ -317,7 +304,7 @@ mod tests {
     use crate::model::http::Intake;
 
     fn replay<'c>(chunks: impl IntoIterator<Item = &'c [u8]>) -> Result<Reply, ModelError> {
-        Intake::replay(ChatAssembly::new(400), chunks)
+        Intake::replay(ChatAssembly::default(), chunks)
     }
 
     fn choice(delta: &str, finish: &str) -> String {
@@ -387,7 +374,7 @@ mod tests {
                 Ok(reply) if matches!(reply.stop, StopReason::Interrupted(_)) => {
                     assert!((text_done..all_done).contains(&at), "interrupted at {at}");
                     assert_eq!(reply.message, Message::assistant("Hi 😀"));
-                    assert_eq!(reply.usage.input, 100, "a quarter of the request's bytes");
+                    assert_eq!(reply.usage.input, 0, "nothing was reported");
                 }
                 Ok(reply) => {
                     assert!(at >= all_done, "whole too early at {at}");

@@ -1,0 +1,508 @@
+//! Who keeps a conversation within its window: the client by itself, or the provider for it.
+//!
+//! Pure. A strategy is chosen anew for each call from what the file asks for, what the preset
+//! prefers and what the provider is known to be able to do, so that one which the provider refuses
+//! is followed by the client's own.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::layer::Layer;
+use super::layer::limit::Limit;
+use super::preset::Preset;
+use super::server::{
+    AfterSummary, ClearInputs, ClearToolUses, Compact, ContextWork, KeepThinking, ServerEdit,
+};
+use crate::spec::capability::{Capabilities, Capability};
+
+/// The least trigger that providers take for a summary amid a reply, in input tokens.
+pub const LEAST_TRIGGER_TOKENS: u64 = 50_000;
+
+/// The most characters that providers take of a prompt of one's own.
+pub const MOST_INSTRUCTIONS_CHARS: usize = 16_384;
+
+/// What the provider's own prompt is replaced by when something is to be paid attention to: a
+/// prompt of one's own has to say everything.
+const INSTRUCTIONS: &str = "Summarize this conversation for continuity. Include: 1) What was \
+     accomplished, 2) Current state, 3) Key decisions made. Be concise but preserve critical \
+     details. Do not call tools; respond with the text of the summary only.";
+
+/// What the file asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// What the preset prefers, where the provider can do it.
+    #[default]
+    Auto,
+    /// The client alone.
+    Client,
+    /// Clearing by the provider.
+    ContextEditing,
+    /// Summaries by the provider, amid a reply.
+    ServerThreshold,
+    /// Summaries by the provider, when the client asks.
+    ServerOnDemand,
+}
+
+impl Wanted {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Auto,
+        Self::Client,
+        Self::ContextEditing,
+        Self::ServerThreshold,
+        Self::ServerOnDemand,
+    ];
+
+    /// Its name in the configuration; a strategy bears the same.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Client => "client",
+            Self::ContextEditing => "context_editing",
+            Self::ServerThreshold => "server_threshold",
+            Self::ServerOnDemand => "server_on_demand",
+        }
+    }
+}
+
+/// Who clears where the file leaves it to the preset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preference {
+    /// The client.
+    #[default]
+    Client,
+    /// The provider: its cached prefix stays as it is until a clearing pays.
+    ContextEditing,
+}
+
+/// What is asked of providers, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrategySettings {
+    /// Which strategy.
+    pub wanted: Wanted,
+    /// How tool results are cleared.
+    pub clear: ClearToolUses,
+    /// How much thinking stays; absent: the provider's own rule.
+    pub thinking: Option<KeepThinking>,
+    /// How the provider summarises amid a reply; its prompt is that of summaries on demand, too.
+    pub compact: Compact,
+}
+
+impl Default for StrategySettings {
+    /// The providers' own defaults, with two exceptions: a clearing must free what makes up for
+    /// the cache that it breaks, and after a summary the client puts back what it must keep.
+    fn default() -> Self {
+        Self {
+            wanted: Wanted::Auto,
+            clear: ClearToolUses {
+                trigger_tokens: 100_000,
+                keep: 3,
+                clear_at_least: Some(5_000),
+                exclude_tools: Vec::new(),
+                inputs: ClearInputs::Keep,
+            },
+            thinking: None,
+            compact: Compact {
+                trigger_tokens: 150_000,
+                after: AfterSummary::Pause,
+                instructions: None,
+            },
+        }
+    }
+}
+
+/// Which of a preset's layers run in the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientLayers {
+    /// All.
+    All,
+    /// All but those that clear results.
+    NoClearing,
+    /// None: the guard of the window alone, and summaries that somebody asks for.
+    OnRequest,
+    /// All but the digest, which a summary takes the place of: the preset's own, or one that is due
+    /// when the view has more estimated tokens than this.
+    SummaryAt(u64),
+}
+
+/// What a layer does, as far as a provider can do it instead.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Clear,
+    Digest,
+    Summarise,
+    /// Nothing that a provider can do.
+    Nothing,
+}
+
+impl Does {
+    fn of(layer: &Layer) -> Self {
+        match layer {
+            Layer::Micro(_) | Layer::Clear(_) | Layer::Idle(_) => Self::Clear,
+            Layer::Digest(_) => Self::Digest,
+            Layer::Summary(_) => Self::Summarise,
+            Layer::Budget(_)
+            | Layer::Snip(_)
+            | Layer::Fit(_)
+            | Layer::Collapse(_)
+            | Layer::Notes(_) => Self::Nothing,
+        }
+    }
+}
+
+impl ClientLayers {
+    /// The preset with the layers that run.
+    #[must_use]
+    pub fn of(self, preset: &Preset) -> Cow<'_, Preset> {
+        let mut own = match self {
+            Self::All => return Cow::Borrowed(preset),
+            Self::NoClearing | Self::OnRequest | Self::SummaryAt(_) => preset.clone(),
+        };
+        own.layers.retain(|layer| match (self, Does::of(layer)) {
+            (Self::All, _) | (_, Does::Summarise) => true,
+            (Self::NoClearing, does) => does != Does::Clear,
+            (Self::SummaryAt(_), does) => does != Does::Digest,
+            (Self::OnRequest, _) => false,
+        });
+        match self {
+            Self::OnRequest => {
+                own.layers.iter_mut().for_each(|layer| set_threshold(layer, u64::MAX));
+            }
+            Self::SummaryAt(tokens) if !own.layers.iter().any(is_summary) => {
+                let usual = Preset::three_layer().layers.into_iter().filter(is_summary);
+                own.layers.extend(usual);
+                own.layers.iter_mut().for_each(|layer| set_threshold(layer, tokens));
+            }
+            Self::All | Self::NoClearing | Self::SummaryAt(_) => {}
+        }
+        Cow::Owned(own)
+    }
+}
+
+fn is_summary(layer: &Layer) -> bool {
+    Does::of(layer) == Does::Summarise
+}
+
+fn set_threshold(layer: &mut Layer, tokens: u64) {
+    if let Layer::Summary(summary) = layer {
+        summary.limit = Limit::Tokens { threshold: tokens };
+    }
+}
+
+/// A way to keep a conversation within its window.
+pub trait Strategy: fmt::Debug + Send + Sync {
+    /// Its name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// What the provider must be able to do.
+    fn needs(&self) -> Option<Capability>;
+
+    /// What every request for a reply asks of the provider.
+    fn work(&self) -> ContextWork;
+
+    /// Which of the preset's layers run in the client.
+    fn layers(&self) -> ClientLayers;
+
+    /// What a request for a summary asks of the provider, with what to preserve; `None` where the
+    /// client writes its own prompt.
+    fn summary(&self, focus: Option<&str>) -> Option<ContextWork>;
+}
+
+/// The client alone.
+#[derive(Clone, Copy, Debug)]
+struct Client;
+
+impl Strategy for Client {
+    fn name(&self) -> &'static str {
+        Wanted::Client.name()
+    }
+
+    fn needs(&self) -> Option<Capability> {
+        None
+    }
+
+    fn work(&self) -> ContextWork {
+        ContextWork::Nothing
+    }
+
+    fn layers(&self) -> ClientLayers {
+        ClientLayers::All
+    }
+
+    fn summary(&self, _focus: Option<&str>) -> Option<ContextWork> {
+        None
+    }
+}
+
+/// The provider clears; the client keeps the full history, and summarises it when it must.
+#[derive(Clone, Debug)]
+struct ContextEditing {
+    clear: ClearToolUses,
+    thinking: Option<KeepThinking>,
+}
+
+impl Strategy for ContextEditing {
+    fn name(&self) -> &'static str {
+        Wanted::ContextEditing.name()
+    }
+
+    fn needs(&self) -> Option<Capability> {
+        Some(Capability::ContextEditing)
+    }
+
+    fn work(&self) -> ContextWork {
+        // Thinking has to be the first edit of the list.
+        let thinking = self.thinking.map(ServerEdit::ClearThinking).into_iter();
+        let edits = thinking.chain([ServerEdit::ClearToolUses(self.clear.clone())]);
+        ContextWork::Edit(edits.collect())
+    }
+
+    fn layers(&self) -> ClientLayers {
+        ClientLayers::NoClearing
+    }
+
+    fn summary(&self, _focus: Option<&str>) -> Option<ContextWork> {
+        None
+    }
+}
+
+/// The provider summarises amid a reply, when the input is larger than a threshold.
+#[derive(Clone, Debug)]
+struct ServerThreshold(Compact);
+
+impl Strategy for ServerThreshold {
+    fn name(&self) -> &'static str {
+        Wanted::ServerThreshold.name()
+    }
+
+    fn needs(&self) -> Option<Capability> {
+        Some(Capability::CompactThreshold)
+    }
+
+    fn work(&self) -> ContextWork {
+        ContextWork::Edit([ServerEdit::Compact(self.0.clone())].into())
+    }
+
+    fn layers(&self) -> ClientLayers {
+        ClientLayers::OnRequest
+    }
+
+    fn summary(&self, _focus: Option<&str>) -> Option<ContextWork> {
+        None
+    }
+}
+
+/// The client says when, and the provider writes the summary.
+#[derive(Clone, Debug)]
+struct ServerOnDemand {
+    trigger_tokens: u64,
+    instructions: Option<String>,
+}
+
+impl Strategy for ServerOnDemand {
+    fn name(&self) -> &'static str {
+        Wanted::ServerOnDemand.name()
+    }
+
+    fn needs(&self) -> Option<Capability> {
+        Some(Capability::CompactOnDemand)
+    }
+
+    fn work(&self) -> ContextWork {
+        ContextWork::Nothing
+    }
+
+    fn layers(&self) -> ClientLayers {
+        ClientLayers::SummaryAt(self.trigger_tokens)
+    }
+
+    fn summary(&self, focus: Option<&str>) -> Option<ContextWork> {
+        let own = self.instructions.as_deref();
+        let instructions = match focus {
+            None => own.map(str::to_owned),
+            Some(focus) => Some(format!(
+                "{} Pay special attention to preserving details about: {focus}.",
+                own.unwrap_or(INSTRUCTIONS)
+            )),
+        };
+        Some(ContextWork::Summarise { instructions: instructions.map(fitting) })
+    }
+}
+
+/// Adds instructions of somebody's own to a request for a summary.
+pub fn instruct(work: &mut ContextWork, more: &str) {
+    if let ContextWork::Summarise { instructions } = work {
+        let own = instructions.as_deref().unwrap_or(INSTRUCTIONS);
+        *instructions = Some(fitting(format!("{own}\n\nAdditional instructions:\n{more}")));
+    }
+}
+
+fn fitting(instructions: String) -> Arc<str> {
+    match instructions.char_indices().nth(MOST_INSTRUCTIONS_CHARS) {
+        Some((end, _)) => instructions[..end].into(),
+        None => instructions.into(),
+    }
+}
+
+/// The strategy for the next call: what is wanted where the provider can do it, else the client
+/// alone. `room_tokens` is what the window leaves for a request.
+#[must_use]
+pub fn choose(
+    settings: &StrategySettings,
+    preference: Preference,
+    room_tokens: u64,
+    capabilities: &Capabilities,
+) -> Box<dyn Strategy> {
+    let wanted = wanted(settings, preference, room_tokens);
+    match wanted.needs() {
+        Some(capability) if !capabilities.has(capability) => Box::new(Client),
+        Some(_) | None => wanted,
+    }
+}
+
+fn wanted(settings: &StrategySettings, preference: Preference, room: u64) -> Box<dyn Strategy> {
+    match (settings.wanted, preference) {
+        (Wanted::Auto, Preference::Client) | (Wanted::Client, _) => Box::new(Client),
+        (Wanted::Auto, Preference::ContextEditing) | (Wanted::ContextEditing, _) => {
+            // In a small window the trigger comes down with it, as the default is half of a usual
+            // one.
+            let trigger_tokens = settings.clear.trigger_tokens.min(room / 2);
+            let clear = ClearToolUses { trigger_tokens, ..settings.clear.clone() };
+            Box::new(ContextEditing { clear, thinking: settings.thinking })
+        }
+        (Wanted::ServerThreshold, _) => {
+            // An eighth of the room is left for what one turn may add.
+            let trigger_tokens = settings.compact.trigger_tokens.min(room - room / 8);
+            if trigger_tokens < LEAST_TRIGGER_TOKENS {
+                return Box::new(Client);
+            }
+            Box::new(ServerThreshold(Compact { trigger_tokens, ..settings.compact.clone() }))
+        }
+        (Wanted::ServerOnDemand, _) => {
+            let instructions = settings.compact.instructions.clone();
+            let trigger_tokens = settings.compact.trigger_tokens.min(room - room / 8);
+            Box::new(ServerOnDemand { trigger_tokens, instructions })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::layer::Summary;
+
+    fn all() -> Capabilities {
+        Capability::ALL.into_iter().collect()
+    }
+
+    fn settings(wanted: Wanted) -> StrategySettings {
+        StrategySettings { wanted, ..StrategySettings::default() }
+    }
+
+    fn chosen(wanted: Wanted, preference: Preference, capabilities: &Capabilities) -> &'static str {
+        choose(&settings(wanted), preference, 192_000, capabilities).name()
+    }
+
+    #[test]
+    fn what_is_wanted_is_chosen_where_the_provider_can_do_it() {
+        for wanted in Wanted::ALL.into_iter().filter(|wanted| *wanted != Wanted::Auto) {
+            assert_eq!(chosen(wanted, Preference::Client, &all()), wanted.name());
+            let nothing = Capabilities::default();
+            assert_eq!(chosen(wanted, Preference::ContextEditing, &nothing), "client");
+            let strategy = choose(&settings(wanted), Preference::Client, 192_000, &all());
+            let mut but_one = all();
+            if let Some(capability) = strategy.needs() {
+                but_one.lose(capability);
+                assert_eq!(chosen(wanted, Preference::Client, &but_one), "client");
+            }
+        }
+        assert_eq!(chosen(Wanted::Auto, Preference::Client, &all()), "client");
+        assert_eq!(chosen(Wanted::Auto, Preference::ContextEditing, &all()), "context_editing");
+        let nothing = Capabilities::default();
+        assert_eq!(chosen(Wanted::Auto, Preference::ContextEditing, &nothing), "client");
+    }
+
+    #[test]
+    fn what_the_provider_does_the_client_leaves() {
+        let layers = |layers: ClientLayers, preset: &Preset| {
+            let left = layers.of(preset);
+            let shown = left.layers.iter().map(|layer| match layer {
+                Layer::Summary(Summary { limit: Limit::Tokens { threshold }, .. }) => {
+                    format!("summary {threshold}")
+                }
+                layer => layer.name().to_owned(),
+            });
+            shown.collect::<Vec<_>>().join(", ")
+        };
+        let three = |which| layers(which, &Preset::three_layer());
+        assert_eq!(three(ClientLayers::All), "micro, summary 50000");
+        assert_eq!(three(ClientLayers::NoClearing), "summary 50000");
+        assert_eq!(three(ClientLayers::OnRequest), format!("summary {}", u64::MAX));
+        assert_eq!(three(ClientLayers::SummaryAt(9)), "micro, summary 50000");
+        let adaptive = |which| layers(which, &Preset::adaptive());
+        assert_eq!(adaptive(ClientLayers::NoClearing), adaptive(ClientLayers::All));
+        assert_eq!(adaptive(ClientLayers::OnRequest), "");
+        assert_eq!(adaptive(ClientLayers::SummaryAt(9)), "summary 9");
+    }
+
+    #[test]
+    fn triggers_come_down_with_the_window() {
+        let work =
+            |wanted, room| choose(&settings(wanted), Preference::Client, room, &all()).work();
+        let trigger = |work: &ContextWork| match work {
+            ContextWork::Edit(edits) => match edits.last().expect("an edit") {
+                ServerEdit::ClearToolUses(clear) => clear.trigger_tokens,
+                ServerEdit::Compact(compact) => compact.trigger_tokens,
+                ServerEdit::ClearThinking(_) => panic!("{edits:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(trigger(&work(Wanted::ContextEditing, 200_000)), 100_000);
+        assert_eq!(trigger(&work(Wanted::ContextEditing, 30_000)), 15_000);
+        assert_eq!(trigger(&work(Wanted::ServerThreshold, 192_000)), 150_000);
+        assert_eq!(trigger(&work(Wanted::ServerThreshold, 80_000)), 70_000);
+        assert_eq!(work(Wanted::ServerThreshold, 57_000), ContextWork::Nothing);
+    }
+
+    #[test]
+    fn thinking_is_the_first_edit() {
+        let settings = StrategySettings {
+            thinking: Some(KeepThinking::Turns(2)),
+            ..settings(Wanted::ContextEditing)
+        };
+        let strategy = choose(&settings, Preference::Client, 192_000, &all());
+        let ContextWork::Edit(edits) = strategy.work() else { panic!("{strategy:?}") };
+        assert_eq!(edits[0], ServerEdit::ClearThinking(KeepThinking::Turns(2)));
+        assert_eq!(edits.len(), 2);
+    }
+
+    #[test]
+    fn a_focus_stands_in_the_instructions_and_never_makes_them_too_long() {
+        let asked = |instructions: Option<&str>, focus: Option<&str>| {
+            let mut settings = settings(Wanted::ServerOnDemand);
+            settings.compact.instructions = instructions.map(str::to_owned);
+            let strategy = choose(&settings, Preference::Client, 192_000, &all());
+            match strategy.summary(focus) {
+                Some(ContextWork::Summarise { instructions }) => instructions,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(asked(None, None), None);
+        assert_eq!(asked(Some("Mine."), None).as_deref(), Some("Mine."));
+        let own = asked(Some("Mine."), Some("names")).expect("instructions");
+        assert_eq!(&*own, "Mine. Pay special attention to preserving details about: names.");
+        let mut work = ContextWork::Summarise { instructions: None };
+        instruct(&mut work, "Keep dates.");
+        let ContextWork::Summarise { instructions } = work else { panic!("{work:?}") };
+        let expected = format!("{INSTRUCTIONS}\n\nAdditional instructions:\nKeep dates.");
+        assert_eq!(instructions.as_deref(), Some(expected.as_str()));
+        let long = asked(None, Some(&"é".repeat(20_000))).expect("instructions");
+        assert!(long.starts_with(INSTRUCTIONS));
+        assert_eq!(long.chars().count(), MOST_INSTRUCTIONS_CHARS);
+    }
+}

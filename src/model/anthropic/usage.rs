@@ -1,0 +1,117 @@
+//! What a reply of the Messages API reports of tokens: what is billed, and what the model read.
+//!
+//! Owns the difference between the two, which a summary by the provider makes.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::message::Usage;
+
+/// Token counts; each report replaces the one before where it has a number.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct UsageIn {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    /// One entry for each time that a model read the context; kept as it came, because what cannot
+    /// be read of it must not break the stream.
+    iterations: Option<Value>,
+}
+
+impl UsageIn {
+    pub(super) fn replace(&mut self, newer: Self) {
+        self.input_tokens = newer.input_tokens.or(self.input_tokens);
+        self.output_tokens = newer.output_tokens.or(self.output_tokens);
+        self.cache_read_input_tokens =
+            newer.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.cache_creation_input_tokens =
+            newer.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.iterations = newer.iterations.or(self.iterations.take());
+    }
+
+    /// What is billed: the counts of the reply leave out the summaries that were written for it.
+    pub(super) fn billed(&self) -> Usage {
+        let mut billed = self.counts();
+        self.entries("compaction").for_each(|entry| billed += entry.counts());
+        billed
+    }
+
+    /// What the model read last, where the counts of the reply say something else: they add up all
+    /// readings.
+    pub(super) fn last_read(&self) -> Option<u64> {
+        let last = self.entries("message").last()?.counts().context();
+        (last != self.billed().context()).then_some(last)
+    }
+
+    fn counts(&self) -> Usage {
+        Usage {
+            input: self.input_tokens.unwrap_or(0),
+            output: self.output_tokens.unwrap_or(0),
+            cache_read: self.cache_read_input_tokens.unwrap_or(0),
+            cache_write: self.cache_creation_input_tokens.unwrap_or(0),
+        }
+    }
+
+    fn entries(&self, kind: &str) -> impl Iterator<Item = Self> {
+        let all = self.iterations.as_ref().and_then(Value::as_array).into_iter().flatten();
+        all.filter(move |entry| entry["type"] == kind)
+            .filter_map(|entry| serde_json::from_value(entry.clone()).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn usage(value: Value) -> UsageIn {
+        serde_json::from_value(value).expect("usage")
+    }
+
+    #[test]
+    fn a_summary_is_billed_and_is_no_context() {
+        let mut seen = usage(json!({"input_tokens": 3, "output_tokens": 1}));
+        seen.replace(usage(json!({
+            "input_tokens": 23_000, "output_tokens": 1_000,
+            "iterations": [
+                {"type": "compaction", "input_tokens": 170_000, "cache_read_input_tokens": 10_000, "output_tokens": 3_500},
+                {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000},
+                {"type": "advisor_message", "input_tokens": 7, "output_tokens": 7},
+            ],
+        })));
+        let billed = Usage { input: 193_000, output: 4_500, cache_read: 10_000, cache_write: 0 };
+        assert_eq!((seen.billed(), seen.last_read()), (billed, Some(23_000)));
+        seen.replace(usage(json!({"output_tokens": 1_001})));
+        assert_eq!(seen.billed().output, 4_501);
+    }
+
+    #[test]
+    fn several_readings_are_billed_once_and_the_last_is_the_context() {
+        let seen = usage(json!({
+            "input_tokens": 300, "output_tokens": 20,
+            "iterations": [
+                {"type": "message", "input_tokens": 100, "output_tokens": 10},
+                {"type": "message", "input_tokens": 50, "cache_read_input_tokens": 150, "output_tokens": 10},
+            ],
+        }));
+        assert_eq!((seen.billed().input, seen.last_read()), (300, Some(200)));
+    }
+
+    #[test]
+    fn a_summary_alone_and_what_cannot_be_read() {
+        let alone = usage(json!({
+            "input_tokens": 0, "output_tokens": 0,
+            "iterations": [{"type": "compaction", "input_tokens": 144, "output_tokens": 276}],
+        }));
+        assert_eq!((alone.billed().total(), alone.last_read()), (420, None));
+        for odd in [json!(null), json!(7), json!([7, {"type": "message", "input_tokens": "x"}])] {
+            let seen = usage(json!({"input_tokens": 5, "output_tokens": 1, "iterations": odd}));
+            assert_eq!((seen.billed().total(), seen.last_read()), (6, None));
+        }
+        let same = json!([{"type": "message", "input_tokens": 5, "output_tokens": 1}]);
+        let seen = usage(json!({"input_tokens": 5, "output_tokens": 1, "iterations": same}));
+        assert_eq!(seen.last_read(), None);
+    }
+}
