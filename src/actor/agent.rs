@@ -106,6 +106,8 @@ pub struct State {
     ending: Option<Ending>,
     /// Whether the view was looked over since it was rebuilt from records of whatever version.
     looked_over: bool,
+    /// When its last request was made, in milliseconds since the Unix epoch.
+    requested_ms: Option<i64>,
 }
 
 /// How the agent was told to end.
@@ -215,6 +217,7 @@ impl Agent {
             cancel: CancellationToken::new(),
             ending: None,
             looked_over: false,
+            requested_ms: records.iter().rev().find_map(requested_ms),
         })
     }
 
@@ -230,6 +233,7 @@ impl Agent {
             Ok(records) => {
                 for record in &records {
                     state.past.note(&state.machine, record);
+                    state.requested_ms = requested_ms(record).or(state.requested_ms);
                     match &record.event {
                         // It was applied when it was proposed; the record made it durable.
                         Event::ContextEdited(edited) => state.machine.edit_recorded(edited),
@@ -309,6 +313,7 @@ impl Agent {
         match next {
             Step::CallModel { turn, message } => self.call_model(myself, state, turn, message),
             Step::RunTools(mut calls) => {
+                self.answer_snips(state, &mut calls);
                 if self.services.compaction.preset.unchanged_stub {
                     let (reads, view) = (state.machine.inventory().reads(), state.machine.view());
                     let is_read = |call: &&mut PendingCall| call.call.name == "read_file";
@@ -399,7 +404,8 @@ impl Agent {
         work: impl FnOnce(&mut View, &Surroundings<'_>) -> T,
     ) -> Option<T> {
         let Talk { briefing, .. } = state.talk.as_ref()?;
-        Some(fit::around(&self.services, &self.id, briefing, &mut state.machine, work))
+        let idle = fit::since(state.requested_ms);
+        Some(fit::around(&self.services, &self.id, briefing, &mut state.machine, idle, work))
     }
 
     fn give_up(&self, myself: &ActorRef<AgentMsg>, state: &mut State, reason: &str) {
@@ -440,4 +446,9 @@ impl Agent {
             let _ = myself.send_message(AgentMsg::StepDone { step, result });
         });
     }
+}
+
+/// When a request was made, if the record tells of one.
+fn requested_ms(record: &SharedRecord) -> Option<i64> {
+    matches!(record.event, Event::ModelRequested(_)).then_some(record.ts_ms)
 }

@@ -5,7 +5,7 @@
 
 use super::guard;
 use super::layer::summary::{Summary, SummaryRequest, Urgency};
-use super::layer::{Layer, Proposal, Spill, Surroundings, reactive};
+use super::layer::{Layer, Proposal, Spill, Surroundings, reactive, snip};
 use super::preset::Preset;
 use super::view::View;
 use super::{CompactionTrigger, ContextEdited};
@@ -32,6 +32,18 @@ pub fn run_cheap_layers(
         }
     }
     changes
+}
+
+/// Drops the middle of the view, as the model asked: so many of the newest messages stay. Gives what
+/// was changed.
+pub fn run_snip(
+    view: &mut View,
+    preset: &Preset,
+    around: &Surroundings<'_>,
+    keep: usize,
+) -> Option<Change> {
+    let edit = preset.snip()?.cut(view, around, keep.max(1))?;
+    apply(view, snip::NAME, edit.into())
 }
 
 /// Makes the view fit its window, whatever it holds; gives what was changed.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::layer::reactive::Reactive;
-use super::layer::{Digest, Layer};
+use super::layer::{Digest, Layer, Snip};
 use super::recovery::Recovery;
 use super::strategy::Preference;
 
@@ -109,6 +109,15 @@ impl Preset {
             "off" => Some(Self::off()),
             _ => None,
         }
+    }
+
+    /// The layer that drops the middle of a view, if the model may ask for that by itself.
+    #[must_use]
+    pub fn snip(&self) -> Option<&Snip> {
+        self.snip_tool.as_ref()?;
+        self.layers
+            .iter()
+            .find_map(|layer| if let Layer::Snip(snip) = layer { Some(snip) } else { None })
     }
 
     /// A preset of these layers and nothing else, with the guard.

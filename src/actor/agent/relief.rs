@@ -18,7 +18,10 @@ use crate::context::layer::summary::{self, Summary, SummaryInput, SummaryRequest
 use crate::context::pipeline::{self, Change};
 use crate::context::{CompactionRequested, CompactionTrigger, Spent};
 use crate::failure::FailureKind;
-use crate::turn_machine::Relief;
+use crate::message::Json;
+use crate::tool::arguments;
+use crate::tool::steps::SnipInput;
+use crate::turn_machine::{PendingCall, Relief};
 
 /// How many characters a token is taken to have where two costs are compared: as in the documented
 /// presets.
@@ -51,7 +54,10 @@ impl Agent {
         // What is being summarised is left alone: an edit would make the summary stale, and what it
         // edits is about to go.
         let is_written = state.ahead.is_some();
-        let mut changes = if is_written { Vec::new() } else { self.run_cheap_layers(state) };
+        let mut changes: Vec<Change> = self.run_snip(state).into_iter().collect();
+        if !is_written {
+            changes.extend(self.run_cheap_layers(state));
+        }
         let mut announcement = None;
         let relief = self.relief(state, is_written);
         match relief {
@@ -80,6 +86,23 @@ impl Agent {
             announcement = self.prepare(myself, state);
         }
         Before::Turn(changes, announcement)
+    }
+
+    /// Drops the middle of the view, if the model asked for that.
+    fn run_snip(&self, state: &mut State) -> Option<Change> {
+        let keep = state.machine.snip()?;
+        let preset = &self.services.compaction.preset;
+        self.around(state, |view, around| pipeline::run_snip(view, preset, around, keep)).flatten()
+    }
+
+    /// Says to each call of `snip` what will come of it.
+    pub(super) fn answer_snips(&self, state: &mut State, calls: &mut [PendingCall]) {
+        let Some(snip) = self.services.compaction.preset.snip() else { return };
+        for pending in calls.iter_mut().filter(|pending| pending.call.name == "snip") {
+            let Ok(SnipInput { keep }) = arguments(&pending.call.input) else { continue };
+            let snipped = self.around(state, |view, around| snip.answer(view, around, keep));
+            pending.answer = snipped.map(|snipped| Json::encode(&snipped).as_str().to_owned());
+        }
     }
 
     fn relief(&self, state: &mut State, is_written: bool) -> Relief {
