@@ -145,6 +145,9 @@ impl Drop for UnderWay {
     }
 }
 
+/// How many bytes of a request the fake counts as one token.
+const BYTES_PER_TOKEN: usize = 3;
+
 impl Model for Fake {
     fn call<'a>(
         &'a self,
@@ -153,11 +156,15 @@ impl Model for Fake {
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let act = (self.answers)(&request);
         let (agent, turn) = (request.agent_id.clone(), request.turn);
+        let pieces: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
+        let input = ((request.head.0.len() + pieces) / BYTES_PER_TOKEN) as u64;
         self.asked.lock().push(request);
         let under_way = UnderWay::new(&self.waiting);
         Box::pin(async move {
             let _under_way = under_way;
-            perform(act, &agent, turn).await
+            let mut reply = perform(act, &agent, turn).await?;
+            reply.usage = Usage { input, output: 5, ..Usage::default() };
+            Ok(reply)
         })
     }
 }
@@ -183,8 +190,8 @@ async fn perform(act: Act, agent: &AgentId, turn: u32) -> Result<Reply, ModelErr
             return Box::pin(perform(*act, agent, turn)).await;
         }
     };
-    let usage = Usage { input: 10, output: 5, ..Usage::default() };
-    Ok(Reply { message, stop, usage, context: ContextReport::default() })
+    let (usage, context) = (Usage::default(), ContextReport::default());
+    Ok(Reply { message, stop, usage, context })
 }
 
 /// Whether the last message carries tool results: a turn that follows tools.
@@ -193,6 +200,9 @@ pub(crate) fn follows_tools(request: &Request) -> bool {
 }
 
 type Work = dyn Fn(usize, Value) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
+
+/// What `dump` gives, again and again: text of four characters a token.
+pub(crate) const DUMPED: &str = "look into it: ";
 
 /// A tool of one's own that counts its calls.
 pub(crate) struct FakeTool {
@@ -227,7 +237,7 @@ impl FakeTool {
         Self::new("dump", Effect::Pure, |count, input| async move {
             let size = input["size"].as_u64().unwrap_or(10);
             let size = usize::try_from(size).expect("a size");
-            let text = format!("{count}:{}", "d".repeat(size));
+            let text = format!("{count}:{}", DUMPED.repeat(size / DUMPED.len() + 1));
             Ok(ToolOutput::ok(&text[..size]))
         })
     }
