@@ -268,7 +268,10 @@ impl Machine {
                         let pushed = self.view.push_prompt_to_go_on(message.clone());
                         pushed.map_err(|error| illegal(&error.to_string()))?;
                     }
-                    Some(message) => self.push(message.clone(), event)?,
+                    Some(message) => {
+                        self.push(message.clone(), event)?;
+                        self.summaries.user_spoke();
+                    }
                     None => {}
                 }
             }

@@ -32,7 +32,7 @@ use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::Json;
-use crate::model::Rendering;
+use crate::model::{Head, Rendering};
 use crate::turn::{AgentEnded, Outcome, Program};
 use crate::turn_machine::{Machine, PendingCall, Step};
 
@@ -123,6 +123,26 @@ struct Talk {
     briefing: Arc<Briefing>,
     /// The view as it was last rendered.
     rendering: Rendering,
+    /// The front of its requests with the block that the view adds to the system prompt.
+    front: Option<(String, Head)>,
+}
+
+impl Talk {
+    /// The front of a request for this view.
+    fn head(&mut self, view: &View) -> Head {
+        let Briefing { model, spec: _, system, tools, head, .. } = &*self.briefing;
+        let Some(block) = view.system().filter(|block| !block.is_empty()) else {
+            return head.clone();
+        };
+        match &self.front {
+            Some((known, head)) if known == block => head.clone(),
+            _ => {
+                let head = model.model.head_with_context(&model.spec, system, block, tools);
+                self.front = Some((block.to_owned(), head.clone()));
+                head
+            }
+        }
+    }
 }
 
 impl Actor for Agent {
@@ -185,7 +205,7 @@ impl Agent {
         let talk = match &spawned.program {
             Program::Model { agent, .. } => {
                 let briefing = briefing::of(&self.services, agent, spawned.depth)?;
-                Some(Talk { briefing, rendering: Rendering::default() })
+                Some(Talk { briefing, rendering: Rendering::default(), front: None })
             }
             Program::Command { .. } => None,
         };

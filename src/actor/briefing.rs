@@ -32,6 +32,8 @@ pub struct Briefing {
     pub tools: Arc<[ToolSpec]>,
     /// Their names, in the same order.
     pub tool_names: Vec<Name>,
+    /// The system prompt of its requests.
+    pub system: String,
     /// The front of its requests.
     pub head: Head,
     /// The tokens of that front, by estimate.
@@ -78,7 +80,7 @@ pub fn of(services: &Services, definition: &Name, depth: u32) -> Result<Arc<Brie
     let tool_names = tools.iter().map(|tool| tool.name.clone()).collect();
     let head_tokens = measure::estimate(&String::from_utf8_lossy(&head.0));
     let (spec, tools, doubt) = (spec.clone(), tools.into(), Once::new());
-    let briefing = Briefing { spec, model, tools, tool_names, head, head_tokens, doubt };
+    let briefing = Briefing { spec, model, tools, tool_names, system, head, head_tokens, doubt };
     let briefing = Arc::new(briefing);
     briefings.insert(key, briefing.clone());
     Ok(briefing)

@@ -5,7 +5,7 @@
 
 use super::guard;
 use super::layer::summary::{Summary, SummaryRequest, Urgency};
-use super::layer::{Layer, Proposal, Spill, Surroundings, reactive, snip};
+use super::layer::{Layer, Proposal, Spill, Surroundings, reactive, snip, window};
 use super::preset::Preset;
 use super::view::View;
 use super::{CompactionTrigger, ContextEdited};
@@ -83,6 +83,9 @@ pub fn summary_due(
     around: &Surroundings<'_>,
     asked: Option<(CompactionTrigger, Option<String>)>,
 ) -> Option<(Summary, SummaryRequest)> {
+    if let Some(window) = preset.layers.iter().find_map(Layer::window) {
+        return Some((window.summary.clone(), window.due(view, around, asked)?));
+    }
     let summary = summary(preset)?;
     match (&preset.reactive, asked) {
         (Some(reactive), Some((CompactionTrigger::Reactive, focus))) => {
@@ -104,11 +107,21 @@ pub fn summary_due(
 /// How soon a summary is wanted that nobody asked for; `None`: not at all.
 #[must_use]
 pub fn pressure(view: &View, preset: &Preset, around: &Surroundings<'_>) -> Option<Urgency> {
+    if let Some(window) = preset.layers.iter().find_map(Layer::window) {
+        return window.pressure(view, around);
+    }
     let folds = |layer: &Layer| matches!(layer, Layer::Collapse(fold) if fold.collapse);
     match preset.layers.iter().any(folds) {
         true => None,
         false => summary(preset)?.pressure(view, around),
     }
+}
+
+/// Whether a summary that was asked for waits until a user speaks: the preset acts on turns only.
+#[must_use]
+pub fn waits_for_user(view: &View, preset: &Preset) -> bool {
+    preset.layers.iter().any(|layer| layer.window().is_some())
+        && window::begun_by_user(view).is_none()
 }
 
 /// The layer of the preset that has summaries written, if it has one.

@@ -8,6 +8,7 @@ mod production;
 #[cfg(test)]
 mod tests;
 mod three_layer;
+mod turn_window;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -77,7 +78,8 @@ pub struct UnfitConstant {
 
 impl Preset {
     /// The presets of this version.
-    pub const NAMES: [&str; 5] = ["adaptive", "production", "four-layer", "three-layer", "off"];
+    pub const NAMES: [&str; 6] =
+        ["adaptive", "production", "four-layer", "turn-window", "three-layer", "off"];
 
     /// A chain of records that follows from prices, with nothing to wait for.
     #[must_use]
@@ -105,6 +107,7 @@ impl Preset {
             "adaptive" => Some(Self::adaptive()),
             "production" => Some(Self::production()),
             "three-layer" => Some(Self::three_layer()),
+            "turn-window" => Some(Self::turn_window()),
             "four-layer" => Some(Self::four_layer()),
             "off" => Some(Self::off()),
             _ => None,

@@ -215,6 +215,12 @@ impl Agent {
         if self.apply_ahead(myself, state) {
             return;
         }
+        let waits =
+            pipeline::waits_for_user(state.machine.view(), &self.services.compaction.preset);
+        if trigger == CompactionTrigger::Manual && waits {
+            state.machine.defer_summary();
+            return self.advance(myself, state);
+        }
         if let Some((layer, due)) = self.due(state, Some((trigger, focus.clone()))) {
             let changes = match trigger {
                 CompactionTrigger::Reactive => self.shed(state, due.to),

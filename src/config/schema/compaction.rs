@@ -5,17 +5,16 @@ use crate::context::strategy::LEAST_TRIGGER_TOKENS;
 
 use super::{COUNT, Field, HOOKS, RECOVERY, SHARE, Shape, TEXTS, TOKENS, key, later};
 
-/// The presets that are built, and those that are not.
-pub(in crate::config) const PRESETS: [&str; 5] =
-    ["adaptive", "production", "four-layer", "three-layer", "off"];
-const LATER_PRESETS: [&str; 1] = ["turn-window"];
+/// The presets.
+pub(in crate::config) const PRESETS: [&str; 6] =
+    ["adaptive", "production", "four-layer", "turn-window", "three-layer", "off"];
 
 /// A number that may be 0.
 const ANY: Shape = Shape::Integer(0, 1 << 40);
 
 /// The keys that are no constants of a preset.
 const OWN: [Field; 14] = [
-    key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
+    key("preset", Shape::Word(&PRESETS, &[])),
     key("model", Shape::Text),
     later("pin"),
     later("prompt_file"),
@@ -56,7 +55,7 @@ const OWN: [Field; 14] = [
 ];
 
 /// The constants of the presets, each by the name that it has there.
-pub(in crate::config) const CONSTANTS: [Field; 63] = [
+pub(in crate::config) const CONSTANTS: [Field; 66] = [
     // When something is done.
     key("threshold", TOKENS),
     key("threshold_chars", TOKENS),
@@ -96,6 +95,10 @@ pub(in crate::config) const CONSTANTS: [Field; 63] = [
     key("micro_saved_text", Shape::Text),
     key("clear_min_gain_percent", Shape::Integer(0, 100)),
     key("idle_minutes", COUNT),
+    // Turn window.
+    key("turn_chars", ANY),
+    key("turn_text", Shape::Text),
+    key("window_text", Shape::Text),
     // Collapse and notes.
     key("collapse", Shape::Truth),
     key("collapse_span", COUNT),

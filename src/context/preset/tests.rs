@@ -288,3 +288,110 @@ fn a_refused_request_keeps_a_summary_and_half_of_its_room() {
     assert_sendable(&view);
     assert!(around.tokens(view.chars()) <= 20_000, "{}", view.chars());
 }
+
+// ---- turn-window ----
+
+fn windowed(turns: usize) -> View {
+    let mut view = View::default();
+    for turn in 0..turns {
+        push(&mut view, &Message::user(format!("question {turn}")));
+        exchange(&mut view, turn, &[50]);
+        push(&mut view, &Message::assistant(format!("answer {turn}")));
+    }
+    push(&mut view, &Message::user("the current one"));
+    view
+}
+
+#[test]
+fn the_last_turns_stand_in_the_system_prompt() {
+    let (preset, around) = (Preset::turn_window(), within(200_000));
+    let mut view = windowed(0);
+    assert!(run_cheap_layers(&mut view, &preset, &around).is_empty());
+    assert_eq!(view.system(), None, "nothing was said before");
+    let mut view = windowed(5);
+    let changes = run_cheap_layers(&mut view, &preset, &around);
+    assert_eq!(layers(&changes), ["window"]);
+    let expected = "\n<conversation-context>\n\
+                    [user]: question 2\n[assistant]: answer 2\n\
+                    [user]: question 3\n[assistant]: answer 3\n\
+                    [user]: question 4\n[assistant]: answer 4\n\
+                    </conversation-context>";
+    assert_eq!(view.system(), Some(expected));
+    assert_sendable(&view);
+    assert_eq!(messages(&view), [Message::user("the current one")]);
+    // Amid the tool loop nothing changes.
+    exchange(&mut view, 9, &[50]);
+    assert!(run_cheap_layers(&mut view, &preset, &around).is_empty());
+    assert_eq!(messages(&view).len(), 3);
+    // The next turn moves the window on; a missing reply is empty.
+    push(&mut view, &Message::assistant("answer 5"));
+    push(&mut view, &Message::user("another"));
+    run_cheap_layers(&mut view, &preset, &around);
+    assert!(view.system().is_some_and(|block| block.contains("[assistant]: answer 5\n</")));
+    assert!(!view.system().is_some_and(|block| block.contains("question 2")));
+}
+
+#[test]
+fn of_a_turn_500_characters_are_shown_and_of_a_summary_all() {
+    let (preset, around) = (Preset::turn_window(), within(200_000));
+    let mut view = begun(&"é".repeat(501));
+    push(&mut view, &Message::assistant("ok"));
+    push(&mut view, &Message::user("next"));
+    run_cheap_layers(&mut view, &preset, &around);
+    let shown = format!("[user]: {}\n", "é".repeat(500));
+    assert!(view.system().is_some_and(|block| block.contains(&shown)));
+    let asked = Some((CompactionTrigger::Manual, Some("the names".to_owned())));
+    let (layer, due) = summary_due(&view, &preset, &around, asked).expect("asked for");
+    let prompt = due.prompt(&due.parts(usize::MAX)[0], None);
+    let begin = "Summarize this conversation for continuity. Include: 1) What was accomplished, \
+                 2) Current state, 3) Key decisions. Pay special attention to preserving details \
+                 about: the names.\n\nuser: é";
+    assert!(prompt.starts_with(begin), "{prompt}");
+    assert!(prompt.ends_with("\nassistant: ok\n"), "{prompt}");
+    let summary = "s".repeat(2_000);
+    let edit = layer.edit(&view, due.from, due.to, "t.jsonl", &summary);
+    let before = view.chars_with_history();
+    view.apply(&edit).expect("applies");
+    assert!(view.chars_with_history() > before, "it was no shorter");
+    for turn in 0..9 {
+        run_cheap_layers(&mut view, &preset, &around);
+        assert_sendable(&view);
+        let whole =
+            format!("[system]: [Conversation compressed. Transcript: t.jsonl]\n\n{summary}\n");
+        let block = view.system().expect("a block").to_owned();
+        assert!(
+            block.starts_with(&format!("\n<conversation-context>\n{whole}")),
+            "{turn}: {block}"
+        );
+        assert!(!block.contains("é"), "{block}");
+        assert!(block.matches("[user]").count() <= 3);
+        push(&mut view, &Message::assistant("yes"));
+        push(&mut view, &Message::user(format!("more {turn}")));
+    }
+}
+
+#[test]
+fn the_turns_before_are_held_against_the_threshold() {
+    let (preset, around) = (Preset::turn_window(), within(1_000_000));
+    let with = |chars: usize| {
+        let mut view = begun(&"x".repeat(chars - 2));
+        exchange(&mut view, 0, &[900_000]);
+        push(&mut view, &Message::assistant("ok"));
+        push(&mut view, &Message::user("y".repeat(500_000)));
+        run_cheap_layers(&mut view, &preset, &around);
+        view
+    };
+    assert!(summary_due(&with(200_003), &preset, &around, None).is_none());
+    let mut view = with(200_004);
+    let (layer, due) = summary_due(&view, &preset, &around, None).expect("due");
+    assert_eq!((due.from, due.to, due.covers_chars), (0, 4, 200_004));
+    let edit = layer.edit(&view, due.from, due.to, "t.jsonl", "short");
+    let before = view.chars_with_history();
+    view.apply(&edit).expect("applies");
+    assert!(view.chars_with_history() < before - 190_000);
+    assert!(summary_due(&view, &preset, &around, None).is_none());
+    exchange(&mut view, 1, &[10]);
+    let asked = Some((CompactionTrigger::Manual, None));
+    assert!(summary_due(&view, &preset, &around, asked).is_none(), "never inside a tool loop");
+    assert!(pipeline::waits_for_user(&view, &preset));
+}
