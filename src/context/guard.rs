@@ -1,15 +1,18 @@
 //! The guard: makes a view fit its window without a model, whatever it holds.
 //!
-//! Pure. It runs only when a request would not fit: first it takes long tool results out, those
-//! that the model has read before those that it has not, then it replaces the older part of the
-//! conversation by a list of what was done. Each marker names the transcript, which has it all.
+//! Pure. It runs only when a request would not fit: first it takes long tool results out that the
+//! model has read, then it replaces the older part of the conversation by a list of what was done.
+//! Results that the model has not read are shortened only where they would not fit beside that
+//! list. Each marker names the transcript, which has it all.
+
+use std::borrow::Cow;
 
 use super::layer::Surroundings;
 use super::measure::estimate;
-use super::view::View;
+use super::view::{Slot, View};
 use super::{ClearedResult, ContextEdited, Edit};
 use super::{range, record};
-use crate::message::{Message, ResultContent};
+use crate::message::{Block, Json, Message, ResultContent};
 
 /// The layer name under which the guard's edits are recorded.
 pub const GUARD_LAYER: &str = "guard";
@@ -40,12 +43,28 @@ impl Unit {
         }
     }
 
+    fn of_slot(self, slot: &Slot) -> u64 {
+        match self {
+            Self::Char => slot.entry.chars as u64,
+            Self::Token => slot.entry.tokens,
+        }
+    }
+
     fn of_text(self, text: &str) -> u64 {
         match self {
-            Self::Char => text.chars().count() as u64,
+            Self::Char => Json::encode(&text).as_str().chars().count() as u64,
             Self::Token => estimate(text),
         }
     }
+}
+
+/// The results that are taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Results {
+    /// Those that the model has read.
+    Read,
+    /// Those that it is about to read.
+    Unread,
 }
 
 /// Makes the view fit its window if it can, and gives what it changed. An edit reaches for four
@@ -60,39 +79,63 @@ pub fn make_fit(view: &mut View, around: &Surroundings<'_>) -> Vec<ContextEdited
         return edits;
     }
     let target = room / 5 * 4;
-    let spill = spill(view, target, unit, around.transcript);
-    apply(view, spill, &mut edits);
-    if unit.of_view(view) > room {
-        let digest = digest(view, target / 4, unit);
-        apply(view, digest, &mut edits);
+    let spill = |view: &View, results| spill(view, results, target, unit, around.transcript);
+    let digest = |view: &View| digest(view, target / 4, unit);
+    let read = spill(view, Results::Read);
+    apply(view, read, unit, &mut edits);
+    let pinned_fits = pinned(view, unit) + target / 4 <= room;
+    for is_digest in [pinned_fits, !pinned_fits] {
+        if unit.of_view(view) > room {
+            let edit = if is_digest { digest(view) } else { spill(view, Results::Unread) };
+            apply(view, edit, unit, &mut edits);
+        }
     }
     edits
 }
 
-fn apply(view: &mut View, edit: Option<Edit>, edits: &mut Vec<ContextEdited>) {
+/// What no record takes in: the active request, and what the model has not read.
+fn pinned(view: &View, unit: Unit) -> u64 {
+    let end = range::consumed(view).map_or(0, |(_, to)| to);
+    let active = view.slots().rfind(|slot| slot.entry.is_request).map(|slot| slot.serial);
+    let is_pinned = |slot: &&Slot| slot.to > end || Some(slot.serial) == active;
+    view.slots().filter(is_pinned).map(|slot| unit.of_slot(slot)).sum()
+}
+
+/// Applies an edit if it makes the view smaller.
+fn apply(view: &mut View, edit: Option<Edit>, unit: Unit, edits: &mut Vec<ContextEdited>) {
     let Some(edit) = edit else { return };
     let before_tokens = view.tokens();
-    if view.apply(&edit).is_ok() {
+    let mut after = view.clone();
+    if after.apply(&edit).is_ok() && unit.of_view(&after) < unit.of_view(view) {
+        *view = after;
         let after_tokens = view.tokens();
         let layer = GUARD_LAYER.to_owned();
         edits.push(ContextEdited { layer, edit, before_tokens, after_tokens });
     }
 }
 
-/// Takes long results out, oldest first and the unread ones last, until the target is met.
-fn spill(view: &View, target: u64, unit: Unit, transcript: &str) -> Option<Edit> {
+/// Takes long results out, oldest first, until the target is met.
+fn spill(view: &View, which: Results, target: u64, unit: Unit, transcript: &str) -> Option<Edit> {
     let mut excess = unit.of_view(view).saturating_sub(target);
-    let unread = view.slots().next_back().map(|slot| slot.from);
+    let unread = view.slots().next_back().map(|slot| slot.serial);
+    let is_meant = |slot: &&Slot| {
+        let is_unread = Some(slot.serial) == unread;
+        !slot.entry.answers.is_empty() && is_unread == (which == Results::Unread)
+    };
+    let least = match which {
+        Results::Read => LEAST_RESULT_CHARS,
+        Results::Unread => UNREAD_PREVIEW_CHARS + LEAST_RESULT_CHARS,
+    };
     let mut results = Vec::new();
-    for slot in view.slots().filter(|slot| !slot.entry.answers.is_empty()) {
+    for slot in view.slots().filter(is_meant) {
         let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
         for result in message.tool_results() {
-            let ResultContent::Text(content) = &result.content else { continue };
+            let Some(content) = plain(&result.content) else { continue };
             let chars = content.chars().count();
-            if excess == 0 || chars < LEAST_RESULT_CHARS {
+            if excess == 0 || chars < least {
                 continue;
             }
-            let text = if Some(slot.from) == unread {
+            let text = if which == Results::Unread {
                 let end: usize =
                     content.chars().take(UNREAD_PREVIEW_CHARS).map(char::len_utf8).sum();
                 format!("{}\n[{chars} characters in all; the rest: {transcript}]", &content[..end])
@@ -100,12 +143,27 @@ fn spill(view: &View, target: u64, unit: Unit, transcript: &str) -> Option<Edit>
                 format!("[{chars} characters, cleared; they stand in {transcript}]")
             };
             excess =
-                excess.saturating_sub(unit.of_text(content).saturating_sub(unit.of_text(&text)));
+                excess.saturating_sub(unit.of_text(&content).saturating_sub(unit.of_text(&text)));
             let tool_use_id = result.tool_use_id.clone();
             results.push(ClearedResult { message: slot.from, tool_use_id, text, stored: None });
         }
     }
     (!results.is_empty()).then_some(Edit::ClearResults { results })
+}
+
+/// The content of a result that is text only.
+fn plain(content: &ResultContent) -> Option<Cow<'_, str>> {
+    match content {
+        ResultContent::Text(text) => Some(Cow::Borrowed(text)),
+        ResultContent::Blocks(json) => {
+            let blocks: Vec<Block> = json.decode().ok()?;
+            let texts = blocks.into_iter().map(|block| match block {
+                Block::Text(text) => Some(text),
+                _ => None,
+            });
+            Some(Cow::Owned(texts.collect::<Option<Vec<_>>>()?.join("\n")))
+        }
+    }
 }
 
 /// Replaces what the model has read by a record of it, of at most so many units if it can be.
@@ -129,7 +187,7 @@ fn digest(view: &View, most: u64, unit: Unit) -> Option<Edit> {
 mod tests {
     use super::*;
     use crate::context::layer::Window;
-    use crate::message::{Block, Json, Role, ToolCall, ToolResult};
+    use crate::message::{Role, ToolCall, ToolResult};
 
     /// Room for this many tokens of three characters.
     fn fit(view: &mut View, tokens: u64) -> Vec<ContextEdited> {

@@ -62,7 +62,7 @@ fn instead(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> Vec<Messa
         && let Some(request) = view.covered(from, to).rfind(|slot| slot.entry.is_request)
         && let Ok(mut request) = request.entry.json.decode::<Message>()
     {
-        request.content.retain(|block| matches!(block, Block::Text(_)));
+        request.content.retain(|block| !matches!(block, Block::ToolResult(_)));
         with.push(request);
     }
     let before = view.before(from);
