@@ -8,6 +8,7 @@
 mod gather;
 mod merge;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub struct Record {
     pub from: u64,
     /// The first message not covered.
     pub to: u64,
-    /// How often it was merged: a record of level n stands for 2^n or more edits.
+    /// It stands for at least 2^level edits.
     pub level: u32,
     /// Its lines, in the order of the messages.
     pub lines: Vec<Line>,
@@ -76,7 +77,7 @@ impl Record {
             self.to.saturating_sub(1)
         );
         for line in &self.lines {
-            let content = line.text.replace("</record", "<\\/record");
+            let content = quoted(&line.text);
             match line.kind {
                 Kind::Asked => text.push_str(&format!("asked: {content}\n")),
                 Kind::Said => text.push_str(&format!("- {content}\n")),
@@ -86,8 +87,7 @@ impl Record {
             }
         }
         if !self.names.is_empty() {
-            let names = self.names.join(" ").replace("</record", "<\\/record");
-            text.push_str(&format!("names: {names}\n"));
+            text.push_str(&format!("names: {}\n", quoted(&self.names.join(" "))));
         }
         text.push_str("</record>");
         text
@@ -98,6 +98,23 @@ impl Record {
     pub fn chars(&self) -> usize {
         self.render().chars().count()
     }
+}
+
+/// The text with the end of a record, in whatever letters, broken: nothing in a record closes it.
+fn quoted(text: &str) -> Cow<'_, str> {
+    const END: &str = "</record";
+    let lower = text.to_ascii_lowercase();
+    if !lower.contains(END) {
+        return Cow::Borrowed(text);
+    }
+    let (mut broken, mut done) = (String::with_capacity(text.len() + 1), 0);
+    for (at, _) in lower.match_indices(END) {
+        broken.push_str(&text[done..=at]);
+        broken.push('\\');
+        done = at + 1;
+    }
+    broken.push_str(&text[done..]);
+    Cow::Owned(broken)
 }
 
 /// What the rest of the view says already: it need not be said twice.
@@ -112,6 +129,14 @@ impl Known {
     pub fn add(&mut self, text: &str) {
         self.lines.extend(lines(text).map(str::to_owned));
         self.add_words(text);
+    }
+
+    /// Takes a record in: its lines as they were gathered, not as they are written.
+    pub fn add_record(&mut self, record: &Record) {
+        for line in &record.lines {
+            self.add(&line.text);
+        }
+        self.words.extend(record.names.iter().cloned());
     }
 
     fn add_words(&mut self, text: &str) {
@@ -192,3 +217,6 @@ impl PartialEq for Candidate {
 }
 
 impl Eq for Candidate {}
+
+#[cfg(test)]
+mod tests;
