@@ -3,8 +3,8 @@
 use crate::support::endless::{Endless, Look, Subject, WINDOW, launch, verdict};
 use crate::support::provider::Provider;
 
-/// Some ten windows of messages.
-const TURNS: usize = 400;
+/// Some ten windows of messages by the count of the provider.
+const TURNS: usize = 300;
 
 async fn requests_fit(subject: Subject) {
     let provider = Provider::start(Endless::new(TURNS)).await;
