@@ -12,6 +12,7 @@ mod context_server;
 #[path = "../src/context/testing.rs"]
 mod conversations;
 mod delegation;
+mod endless;
 mod examples;
 #[path = "support/faults.rs"]
 mod faults;
