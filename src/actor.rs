@@ -5,7 +5,8 @@
 //! never a decision.
 //!
 //! Mailboxes are unbounded in ractor, so each kind of mail has a bound of its own:
-//! - an agent has one step under way and each step mails one result: two messages an agent;
+//! - an agent has one step under way and one summary written ahead, and each mails one result:
+//!   three messages an agent;
 //! - a step waits for the reply of each request it makes (permit, summary, child, slot), so at
 //!   most as many requests are open as there are steps and children (`max_concurrency`,
 //!   `max_descendants`);
@@ -17,6 +18,7 @@ pub mod agent;
 pub mod agent_steps;
 pub mod briefing;
 mod carry_over;
+pub mod compaction_step;
 pub mod compactor;
 mod fit;
 pub mod gateway;
@@ -82,6 +84,8 @@ pub struct Compaction {
     pub failure_threshold: u32,
     /// How long it stays open before one probe.
     pub cooldown: std::time::Duration,
+    /// The least time that a call of the summariser may take; it grows with what is sent.
+    pub summary_timeout: std::time::Duration,
     /// The commands that are asked before and told after.
     pub hooks: Hooks,
     /// What is left to providers.

@@ -111,6 +111,14 @@ pub struct ClearedResult {
     /// The stored whole, when it was stored for this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<Stored>,
+    /// How many characters of the content `text` repeats; with none, nothing is left to clear.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kept_chars: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// `context.edited`.
@@ -216,6 +224,7 @@ mod tests {
             tool_use_id: "c".to_owned(),
             text: "[Previous: used glob]".to_owned(),
             stored: None,
+            kept_chars: 0,
         };
         let with = vec![Json::encode(&Message::user("summary"))];
         let edits = [

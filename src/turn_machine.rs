@@ -8,6 +8,7 @@ mod provider;
 pub mod reply;
 mod size;
 mod step;
+mod summaries;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
 pub use self::provider::ProviderWork;
 pub use self::step::{IllegalEvent, Step};
+pub use self::summaries::Relief;
+use self::summaries::Summaries;
 use crate::context::CompactionTrigger;
 use crate::context::inventory::Inventory;
 use crate::context::measure::Measure;
@@ -66,8 +69,7 @@ pub struct Machine {
     continuation: Option<Json>,
     continuations: u32,
     answer: String,
-    compact: Option<(CompactionTrigger, Option<String>)>,
-    compacted_in_turn: Option<u32>,
+    summaries: Summaries,
     /// The refusal of a request as too long, if a summary was to help and none succeeded since.
     refused: Option<Failure>,
     inventory: Inventory,
@@ -99,8 +101,7 @@ impl Machine {
             continuation: None,
             continuations: 0,
             answer: String::new(),
-            compact: None,
-            compacted_in_turn: None,
+            summaries: Summaries::default(),
             refused: None,
             inventory: Inventory::default(),
             paused: false,
@@ -195,7 +196,7 @@ impl Machine {
     }
 
     fn next_model_step(&self) -> Step {
-        if let Some((trigger, focus)) = &self.compact {
+        if let Some((trigger, focus)) = self.summaries.asked() {
             return Step::Compact { trigger: *trigger, focus: focus.clone() };
         }
         if self.replies >= self.max_turns {
@@ -248,10 +249,11 @@ impl Machine {
                     return Err(illegal("turn numbers only grow"));
                 }
                 self.turn = started.turn;
+                self.summaries.turn_started();
                 self.phase = Phase::Calling;
                 let continuation = self.continuation.take();
                 match &started.message {
-                    Some(message) if continuation.as_ref() == Some(message) => {
+                    Some(message) if continuation.is_some() => {
                         let pushed = self.view.push_prompt_to_go_on(message.clone());
                         pushed.map_err(|error| illegal(&error.to_string()))?;
                     }
@@ -274,43 +276,32 @@ impl Machine {
             Event::ContextEdited(edited) => {
                 let applied = self.view.apply(&edited.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
+                self.edit_recorded(edited);
+            }
+            Event::CompactionRequested(requested) => {
+                self.summaries.requested(self.turn, requested.trigger);
             }
             Event::CompactionFinished(finished) => {
                 let applied = self.view.apply(&finished.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
                 self.usage += finished.usage;
-                self.settle_compaction();
+                self.summaries.finished(self.turn);
             }
             Event::CompactionFailed(failed) => {
                 self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
-                let reactive = matches!(self.compact, Some((CompactionTrigger::Reactive, _)));
+                let reactive =
+                    matches!(self.summaries.asked(), Some((CompactionTrigger::Reactive, _)));
                 if let Some(refused) = self.refused.take_if(|_| failed.blocked && reactive) {
                     self.phase = Phase::Ending(self.failed(refused.kind, refused.message));
                 }
-                self.settle_compaction();
+                self.summaries.failed(self.turn);
             }
+            Event::AgentRestarted(_) => self.summaries.forget_lost(),
             Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
             // What concerns others, or is only of interest to people.
             _ => {}
         }
         Ok(())
-    }
-
-    /// Whether a summary was tried in the current turn: one a turn is enough, so that a summariser
-    /// which fails or frees nothing cannot hold the agent up.
-    #[must_use]
-    pub fn compacted_this_turn(&self) -> bool {
-        self.compacted_in_turn == Some(self.turn)
-    }
-
-    /// Asks for a summary at the next turn boundary.
-    pub fn ask_to_compact(&mut self, trigger: CompactionTrigger, focus: Option<String>) {
-        self.compact = Some((trigger, focus));
-    }
-
-    fn settle_compaction(&mut self) {
-        self.compact = None;
-        self.compacted_in_turn = Some(self.turn);
     }
 
     fn push(&mut self, json: Json, event: &Event) -> Result<(), IllegalEvent> {
@@ -321,10 +312,8 @@ impl Machine {
     fn model_failed(&mut self, failed: &ModelFailed) {
         let failure = &failed.failure;
         self.measure.refused(failed.context_tokens, failed.window_tokens);
-        // A request that is too long is worth one summary; then it is a failure.
-        if failure.kind == FailureKind::ContextOverflow && self.refused.is_none() {
+        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused() {
             self.refused = Some(failure.clone());
-            self.ask_to_compact(CompactionTrigger::Reactive, None);
             self.phase = Phase::Ready;
             return;
         }
@@ -343,6 +332,7 @@ impl Machine {
         }
         self.usage += reply.usage;
         self.replies += 1;
+        self.summaries.replied();
         self.refused = None;
         self.paused = reply.stop == StopReason::PauseTurn;
         self.provider.take_note(reply);
@@ -381,7 +371,7 @@ impl Machine {
             // What the summary does to the view is recorded before the next call.
             StopReason::Compaction => Phase::Ready,
             StopReason::ContextWindowExceeded => {
-                if self.compacted_this_turn() {
+                if self.summaries.settled_in(self.turn) {
                     let message = "the context window was full and a summary did not help";
                     return Phase::Ending(self.failed(FailureKind::ContextOverflow, message));
                 }

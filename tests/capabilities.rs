@@ -253,7 +253,7 @@ async fn hooks_are_told_of_a_compaction_and_may_add_to_it() {
         .iter()
         .filter(|messages| messages.len() == 1 && messages[0].text().starts_with("Summ"));
     for messages in summaries {
-        assert!(messages[0].text().ends_with("Additional instructions:\nKeep all names."));
+        assert!(messages[0].text().contains("\n\nAdditional instructions:\nKeep all names.\n\n"));
     }
     let last = sent.last().expect("a request")[0].text();
     assert!(
@@ -298,13 +298,13 @@ async fn a_hook_that_fails_changes_nothing() {
 #[tokio::test]
 async fn a_blocked_reactive_compaction_surfaces_the_refusal() {
     let main = Fake::new(|request| match request.turn {
-        1 => Act::tool("dump", json!({"size": 3_000})),
+        1 | 2 => Act::tool("dump", json!({"size": 3_000})),
         _ => Act::Fail(ErrorClass::ContextTokens { have: None, max: None }),
     });
     let ended = run_with_hooks(&[("pre_compact", "exit 2")], &main).await;
     let (state, _, kind) = ended.task("work");
     assert_eq!((state.as_str(), kind), ("failed", Some(FailureKind::ContextOverflow)));
-    assert_eq!(main.count(), 2, "the request is not sent again");
+    assert_eq!(main.count(), 3, "the request is not sent again");
 }
 
 #[tokio::test]

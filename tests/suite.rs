@@ -19,6 +19,7 @@ mod faults;
 mod gateway;
 mod graph;
 mod measure;
+mod presets;
 mod recall;
 mod strategies;
 mod supervision;

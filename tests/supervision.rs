@@ -8,6 +8,7 @@ use callsheet::actor::agent::AgentMsg;
 use callsheet::actor::step::StepError;
 use callsheet::actor::supervisor::{CancelTarget, RunEnd, SupervisorMsg};
 use callsheet::event::{Event, RunStatus};
+use callsheet::exit::Exit;
 use callsheet::failure::FailureKind;
 use callsheet::message::Message;
 use callsheet::model::Request;
@@ -373,6 +374,38 @@ async fn a_cancel_misses_nobody_whenever_it_comes() {
             assert!(matches!(ended.outcome(agent.as_str()), Outcome::Cancelled { .. }));
         }
         assert_eq!(main.under_way(), 0);
+    }
+}
+
+#[tokio::test]
+async fn time_that_is_used_up_is_told_of_whenever_it_comes() {
+    for round in 0..10 {
+        let main = Fake::new(|_| Act::Hang);
+        let setup = team(&main);
+        let more = "[tasks.later]\nrun = \"true\"\ndepends_on = [\"work\"]\n";
+        let rig = Rig::start(&setup, &format!("{TEAM}{more}")).await;
+        // From before the first task is ready to when its model is asked.
+        until_recorded(&rig.dir, |record| record.seq >= round.min(6)).await;
+        rig.supervisor.send_message(SupervisorMsg::RunDeadline).expect("it lives");
+        let ended = rig.ended().await;
+        assert_eq!(ended.task("work").2, Some(FailureKind::Timeout), "round {round}");
+        assert_eq!(Exit::of(ended.completed()), Exit::TimedOut, "round {round}");
+        assert_ne!(ended.task("later").0, "completed");
+    }
+}
+
+#[tokio::test]
+async fn what_waits_for_a_slot_when_the_time_is_used_up_fails_of_that() {
+    let main = Fake::new(|_| Act::Hang);
+    let setup = team(&main);
+    let more = "[tasks.more]\nagent = \"lead\"\nprompt = \"Go.\"\n[limits]\nmax_concurrency = 1\n";
+    let rig = Rig::start(&setup, &format!("{TEAM}{more}")).await;
+    until(|| main.under_way() == 1).await;
+    rig.supervisor.send_message(SupervisorMsg::RunDeadline).expect("it lives");
+    let ended = rig.ended().await;
+    assert_eq!(main.count(), 1, "nothing begins any more");
+    for task in ["work", "more"] {
+        assert_eq!(ended.task(task), ("failed".to_owned(), None, Some(FailureKind::Timeout)));
     }
 }
 

@@ -3,26 +3,104 @@
 use callsheet::context::layer::{Surroundings, Window};
 use callsheet::context::pipeline;
 use callsheet::context::preset::Preset;
+use callsheet::context::view::View;
+use callsheet::context::{CompactionTrigger, Edit};
 use proptest::prelude::*;
 
 use crate::conversations::{Unread, conversation, play};
 
 /// Enough to meet every kind of step next to every other in a test that takes seconds.
 fn cases() -> ProptestConfig {
-    ProptestConfig { cases: 64, ..ProptestConfig::default() }
+    ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn around() -> Surroundings<'static> {
+    let window = Window { tokens: 200_000, output: 8_000, overhead: 0 };
+    Surroundings::new("t.jsonl", "results", window)
+}
+
+/// What the layers that need no model change now.
+fn cheap(view: &View, preset: &Preset) -> Vec<Edit> {
+    let changes = pipeline::run_cheap_layers(&mut view.clone(), preset, &around());
+    changes.into_iter().map(|change| change.edited.edit).collect()
+}
+
+/// What a turn changes: the cheap layers, then the summary that is due or that somebody asks for.
+fn all(view: &View, preset: &Preset, asked: Option<CompactionTrigger>) -> Vec<Edit> {
+    let mut view = view.clone();
+    let mut edits = cheap(&view, preset);
+    for edit in &edits {
+        view.apply(edit).expect("applies");
+    }
+    let asked = asked.map(|trigger| (trigger, None));
+    let due = pipeline::summary_due(&view, preset, &around(), asked);
+    if let Some((layer, due)) = due {
+        let edit = layer.edit(&view, due.from, due.to, "t.jsonl", "what {summary} was {done}");
+        // As in a run: a summary that makes nothing shorter is none.
+        let before = view.chars();
+        view.apply(&edit).expect("applies");
+        edits.extend((view.chars() + 200 < before).then_some(edit));
+    }
+    edits
+}
+
+/// A preset whose limits are so low that short conversations meet them.
+fn small(preset: Preset) -> Preset {
+    let low = serde_json::json!({
+        "batch_budget_chars": 3_000, "persist_min_chars": 500, "preview_chars": 100,
+        "snip_max_messages": 12, "snip_tail": 9, "threshold": 1_500, "threshold_chars": 6_000,
+    });
+    let known = preset.constants();
+    let low = low.as_object().expect("a table").clone();
+    let own = low.into_iter().filter(|(name, _)| known.contains_key(name)).collect();
+    preset.with_constants(&own).expect("its constants")
+}
+
+/// The presets whose documented rule may clear results of a large batch before they were read.
+fn unread(preset: &Preset) -> Unread {
+    match preset.name.as_str() {
+        "off" => Unread::Whole,
+        _ => Unread::Shortened,
+    }
+}
+
+fn presets() -> impl Strategy<Value = Preset> {
+    let all = Preset::NAMES.map(|name| Preset::named(name).expect("a preset"));
+    let small = all.clone().map(small);
+    prop::sample::select(all.into_iter().chain(small).collect::<Vec<_>>())
 }
 
 proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn clearing_keeps_every_property(messages in conversation(0..12)) {
-        let preset = Preset::three_layer();
-        let window = Window { tokens: 200_000, output: 8_000, overhead: 0 };
-        let around = Surroundings::new("t.jsonl", "results", window);
-        play(&messages, Unread::Whole, |view| {
-            let changes = pipeline::run_cheap_layers(&mut view.clone(), &preset, &around);
-            changes.into_iter().map(|change| change.edited.edit).collect()
+    fn cheap_layers_keep_every_property(preset in presets(), said in conversation(0..40)) {
+        play(&said, unread(&preset), |view| cheap(view, &preset));
+    }
+
+    #[test]
+    fn summaries_keep_every_property(preset in presets(), said in conversation(0..40)) {
+        let preset = small(preset);
+        let mut last = 0;
+        play(&said, unread(&preset), |view| {
+            // A summary a turn: what is over the limit after one is not read yet.
+            let is_first = std::mem::replace(&mut last, view.next_message()) != last;
+            if is_first { all(view, &preset, None) } else { cheap(view, &preset) }
+        });
+    }
+
+    #[test]
+    fn refused_requests_keep_every_property(
+        preset in presets(),
+        said in conversation(0..40),
+        refused in prop::collection::vec(prop::bool::weighted(0.2), 100),
+    ) {
+        let mut last = 0;
+        play(&said, unread(&preset), |view| {
+            let is_first = std::mem::replace(&mut last, view.next_message()) != last;
+            let is_refused = is_first && refused.get(last as usize).copied().unwrap_or_default();
+            let asked = is_refused.then_some(CompactionTrigger::Reactive);
+            if is_first { all(view, &preset, asked) } else { cheap(view, &preset) }
         });
     }
 }

@@ -4,6 +4,7 @@
 //! the step works off the mailbox and mails back what it recorded. A result of an earlier step is
 //! dropped. The agent never writes the journal from its handler and never blocks its mailbox.
 
+mod relief;
 mod sending;
 
 use std::sync::Arc;
@@ -13,17 +14,18 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::relief::{Ahead, Before};
 use super::Services;
 use super::agent_steps;
 use super::briefing::{self, Briefing};
-use super::compactor::Asked;
+use super::compaction_step::{self, Answer};
+use super::compactor::SummaryError;
 use super::fit;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::step::{Past, StepContext, StepError};
 use crate::context::layer::Surroundings;
 use crate::context::pipeline::{self, Change};
-use crate::context::preset::Preset;
 use crate::context::view::View;
 use crate::context::{CompactionTrigger, block, repair};
 use crate::event::{Event, SharedRecord};
@@ -54,6 +56,13 @@ pub enum AgentMsg {
     Compact {
         /// What to preserve.
         focus: Option<String>,
+    },
+    /// A summary that was asked for ahead was written, or was not.
+    Summarised {
+        /// Which one; another is ignored.
+        number: u64,
+        /// The summary, or why there is none.
+        answer: Box<Answer>,
     },
     /// The step under way had its grace.
     GraceOver {
@@ -87,6 +96,12 @@ pub struct State {
     /// Whether a step was given up because it did not end within its grace.
     gave_up: bool,
     steps: JoinSet<()>,
+    /// The summary that is written ahead, if one is.
+    ahead: Option<Ahead>,
+    /// How many were.
+    aheads: u64,
+    /// What waits for it beside the steps.
+    beside: JoinSet<()>,
     cancel: CancellationToken,
     ending: Option<Ending>,
     /// Whether the view was looked over since it was rebuilt from records of whatever version.
@@ -142,6 +157,9 @@ impl Actor for Agent {
             AgentMsg::Compact { focus } => {
                 state.machine.ask_to_compact(CompactionTrigger::Manual, focus);
             }
+            AgentMsg::Summarised { number, answer } => {
+                self.summarised(&myself, state, number, *answer);
+            }
             AgentMsg::GraceOver { step } if step == state.step && !state.finishing => {
                 state.steps.abort_all();
                 state.busy = false;
@@ -170,7 +188,9 @@ impl Agent {
             Program::Command { .. } => None,
         };
         let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
-        let mut machine = Machine::new(spawned.clone(), max_turns);
+        let layer = pipeline::summary(&self.services.compaction.preset);
+        let pace = layer.map(|layer| layer.pace.clone()).unwrap_or_default();
+        let mut machine = Machine::new(spawned.clone(), max_turns).paced(pace);
         let mut past = Past::default();
         for record in &records[1..] {
             past.note(&machine, record);
@@ -179,6 +199,7 @@ impl Agent {
         if let Some(Talk { briefing, .. }) = &talk {
             machine.begin_with(&briefing.model.spec.name, briefing.head_tokens);
         }
+        machine.forget_lost_summary();
         Ok(State {
             machine,
             past,
@@ -188,6 +209,9 @@ impl Agent {
             finishing: false,
             gave_up: false,
             steps: JoinSet::new(),
+            ahead: None,
+            aheads: 0,
+            beside: JoinSet::new(),
             cancel: CancellationToken::new(),
             ending: None,
             looked_over: false,
@@ -206,9 +230,10 @@ impl Agent {
             Ok(records) => {
                 for record in &records {
                     state.past.note(&state.machine, record);
-                    // An edit was applied when it was proposed; the record made it durable.
-                    if !matches!(record.event, Event::ContextEdited(_)) {
-                        state.machine.apply(&record.event)?;
+                    match &record.event {
+                        // It was applied when it was proposed; the record made it durable.
+                        Event::ContextEdited(edited) => state.machine.edit_recorded(edited),
+                        event => state.machine.apply(event)?,
                     }
                 }
                 if let Some(talk) = &state.talk {
@@ -300,7 +325,7 @@ impl Agent {
                 self.start(myself, state, agent_steps::run_command(context, program));
             }
             Step::Compact { trigger, focus } => {
-                self.compact(myself, state, Vec::new(), Some((trigger, focus)));
+                self.compact_as_asked(myself, state, trigger, focus);
             }
             Step::Finish(outcome) => self.finish(myself, state, outcome),
             Step::Rest => {}
@@ -313,8 +338,13 @@ impl Agent {
         }
         // A step that was given up may have recorded results that did not arrive here.
         let closings = if state.gave_up { Vec::new() } else { state.machine.closings() };
-        let ended =
-            AgentEnded { outcome, turns: state.machine.replies(), usage: state.machine.usage() };
+        let mut closings: Vec<_> = closings.into_iter().map(Event::from).collect();
+        let mut usage = state.machine.usage();
+        if let Some(spent) = Self::drop_ahead(state) {
+            usage += spent.usage;
+            closings.push(compaction_step::failed(&SummaryError::TooLate, Some(spent)));
+        }
+        let ended = AgentEnded { outcome, turns: state.machine.replies(), usage };
         let context = self.context(state);
         self.start(myself, state, agent_steps::finish(context, closings, ended));
     }
@@ -326,13 +356,7 @@ impl Agent {
         turn: u32,
         message: Option<Json>,
     ) {
-        let preset = self.preset_for(state);
-        let mut changes = self.run_cheap_layers(state, &preset);
-        let due = pipeline::summary_due(state.machine.view(), &preset, None);
-        if due.is_some() && !state.machine.compacted_this_turn() {
-            return self.compact(myself, state, changes, None);
-        }
-        changes.extend(self.run_guard(state));
+        let Before::Turn(mut changes, announcement) = self.relieve(myself, state) else { return };
         changes.extend(self.leave_out_stale_thinking(state));
         let request = match self.request(state, turn, message.as_ref()) {
             Ok(request) => request,
@@ -346,6 +370,7 @@ impl Agent {
             turn,
             message,
             changes,
+            announcement,
             request,
             briefing,
             expected_tokens,
@@ -354,63 +379,27 @@ impl Agent {
         self.start(myself, state, agent_steps::call_model(context, call));
     }
 
-    fn run_cheap_layers(&self, state: &mut State, preset: &Preset) -> Vec<Change> {
-        self.around(state, |view, around| pipeline::run_cheap_layers(view, preset, around))
+    fn run_cheap_layers(&self, state: &mut State) -> Vec<Change> {
+        let preset = self.preset_for(state);
+        let changes =
+            self.around(state, |view, around| pipeline::run_cheap_layers(view, &preset, around));
+        changes.unwrap_or_default()
     }
 
     fn run_guard(&self, state: &mut State) -> Vec<Change> {
         let preset = &self.services.compaction.preset;
-        self.around(state, |view, around| pipeline::run_guard(view, preset, around))
+        let changes = self.around(state, |view, around| pipeline::run_guard(view, preset, around));
+        changes.unwrap_or_default()
     }
 
     /// Lets layers work on the view of an agent that talks with a model.
-    fn around(
+    fn around<T>(
         &self,
         state: &mut State,
-        work: impl FnOnce(&mut View, &Surroundings<'_>) -> Vec<Change>,
-    ) -> Vec<Change> {
-        let Some(Talk { briefing, .. }) = &state.talk else { return Vec::new() };
-        fit::around(&self.services, &self.id, briefing, &mut state.machine, work)
-    }
-
-    /// Has a summary written. `changes` are those that the cheap layers made before.
-    fn compact(
-        &self,
-        myself: &ActorRef<AgentMsg>,
-        state: &mut State,
-        mut changes: Vec<Change>,
-        asked: Option<(CompactionTrigger, Option<String>)>,
-    ) {
-        let preset = self.preset_for(state);
-        let Some((layer, due)) = pipeline::summary_due(state.machine.view(), &preset, asked) else {
-            let context = self.context(state);
-            let reason = "there is nothing to summarise".to_owned();
-            let failed = crate::context::CompactionFailed { reason, blocked: false, spent: None };
-            return self.start(myself, state, agent_steps::record(context, vec![failed]));
-        };
-        let layer = layer.clone();
-        let Some(own) = state.talk.as_ref().map(|talk| talk.briefing.model.spec.name.clone())
-        else {
-            return self.give_up(myself, state, "an agent without a model cannot compact");
-        };
-        let by_provider = self.summary_request(state, &due).map(|(request, change)| {
-            changes.extend(change);
-            request
-        });
-        // A provider's summary is one of this very conversation, so its own model writes it.
-        let model = match (&by_provider, &self.services.compaction.model) {
-            (None, Some(model)) => model.clone(),
-            (Some(_), _) | (None, None) => own,
-        };
-        let compaction = agent_steps::Compaction {
-            changes,
-            layer,
-            view: state.machine.view().clone(),
-            asked: Asked { due, by_provider, model },
-            inventory: state.machine.inventory().clone(),
-        };
-        let context = self.context(state);
-        self.start(myself, state, agent_steps::compact(context, compaction));
+        work: impl FnOnce(&mut View, &Surroundings<'_>) -> T,
+    ) -> Option<T> {
+        let Talk { briefing, .. } = state.talk.as_ref()?;
+        Some(fit::around(&self.services, &self.id, briefing, &mut state.machine, work))
     }
 
     fn give_up(&self, myself: &ActorRef<AgentMsg>, state: &mut State, reason: &str) {

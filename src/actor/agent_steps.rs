@@ -8,28 +8,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::briefing::Briefing;
-use super::carry_over;
-use super::compactor::{self, Asked, NoSummary, Summary, SummaryError, Written};
-use super::hooks;
+use super::compaction_step::Announcement;
 use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepError, finished};
 use super::tool_run;
-use crate::context::inventory::Inventory;
-use crate::context::layer::summary;
 use crate::context::pipeline::Change;
-use crate::context::view::View;
-use crate::context::{CompactionFailed, CompactionFinished, CompactionRequested, Spent, block};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::journal::JournalError;
 use crate::message::Json;
 use crate::model::Request;
 use crate::output::Output;
-use crate::tool::hook::Answer;
 use crate::tool::{ToolOutput, ToolSpec};
 use crate::turn::{
-    AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolFinished,
-    ToolIntended, TurnStarted,
+    AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
 };
 use crate::turn_machine::{PendingCall, reply};
 
@@ -44,7 +36,7 @@ fn effect_of(tools: &[ToolSpec], name: &str) -> Effect {
     spec.map_or(Effect::Once, |spec| spec.effect)
 }
 
-type StepResult = Result<Vec<SharedRecord>, StepError>;
+pub(super) type StepResult = Result<Vec<SharedRecord>, StepError>;
 
 /// Records events and does nothing else.
 pub async fn record<E: Into<Event>>(context: StepContext, events: Vec<E>) -> StepResult {
@@ -60,6 +52,8 @@ pub struct ModelTurn {
     pub message: Option<Json>,
     /// The changes that shaped the view it sends.
     pub changes: Vec<Change>,
+    /// A summary that is written meanwhile.
+    pub announcement: Option<Announcement>,
     /// The request.
     pub request: Request,
     /// What it was made from: the model, the head and the tools.
@@ -72,9 +66,22 @@ pub struct ModelTurn {
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
 pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
-    let ModelTurn { turn, message, changes, request, briefing, expected_tokens, call_ids } = call;
+    let ModelTurn {
+        turn,
+        message,
+        changes,
+        announcement,
+        request,
+        briefing,
+        expected_tokens,
+        call_ids,
+    } = call;
     let service = &briefing.model;
     let mut before = settled(&context, changes).await?;
+    let announced = announcement.map(|Announcement { requested, durable }| {
+        before.push(requested.into());
+        durable
+    });
     before.push(TurnStarted { turn, message }.into());
     let bytes = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
     let (model, messages) = (service.spec.name.clone(), request.pieces.len());
@@ -89,6 +96,10 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
     };
     before.push(requested.into());
     let mut records = context.record(before).await?;
+    if let Some(durable) = announced {
+        // Whoever waits for it begins now.
+        let _ = durable.send(());
+    }
 
     let caller = Caller { task: context.task.clone(), agent: context.agent.clone(), turn };
     let reply =
@@ -180,7 +191,10 @@ pub async fn run_command(context: StepContext, program: Program) -> StepResult {
 
 /// Stores what the changes took out of the view, and gives their records: what a marker names is
 /// durable before the marker is.
-async fn settled(context: &StepContext, changes: Vec<Change>) -> Result<Vec<Event>, StepError> {
+pub(super) async fn settled(
+    context: &StepContext,
+    changes: Vec<Change>,
+) -> Result<Vec<Event>, StepError> {
     let mut events = Vec::with_capacity(changes.len());
     for Change { edited, spills } in changes {
         for spill in spills {
@@ -194,95 +208,10 @@ async fn settled(context: &StepContext, changes: Vec<Change>) -> Result<Vec<Even
     Ok(events)
 }
 
-/// A summary that is to be written and applied.
-#[derive(Debug)]
-pub struct Compaction {
-    /// What the cheap layers changed before.
-    pub changes: Vec<Change>,
-    /// The layer that asks for it.
-    pub layer: summary::Summary,
-    /// The view that it is for.
-    pub view: View,
-    /// What is asked, and of whom.
-    pub asked: Asked,
-    /// What the agent has at hand.
-    pub inventory: Inventory,
-}
-
-/// Asks the compactor for a summary and records the edit that it makes, or why there is none.
-pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
-    let Compaction { changes, layer, view, mut asked, inventory } = compaction;
-    let (trigger, from, to) = (asked.due.trigger, asked.due.from, asked.due.to);
-    let focus = asked.due.focus.clone();
-    let requested = CompactionRequested { trigger, from, to, focus: focus.clone() };
-    let mut before = settled(&context, changes).await?;
-    before.push(requested.into());
-    let mut records = context.record(before).await?;
-    match hooks::pre_compact(&context, trigger, focus.as_deref()).await? {
-        Answer::GoOn(instructions) => instructions.iter().for_each(|text| asked.instruct(text)),
-        Answer::Block(reason) => {
-            let reason = format!("blocked by the pre_compact hook: {reason}");
-            let blocked = CompactionFailed { reason, blocked: true, spent: None };
-            records.extend(context.record([blocked]).await?);
-            return Ok(records);
-        }
-    }
-    let asked = compactor::summarise(&context.services, context.agent.clone(), asked);
-    let answer = tokio::select! {
-        () = context.cancel.cancelled() => return Err(StepError::Cancelled),
-        answer = asked => answer,
-    };
-    let Summary { written, spent } = match answer {
-        Ok(summary) => summary,
-        Err(NoSummary { error: SummaryError::Journal(error), .. }) => return Err(error.into()),
-        Err(NoSummary { error, spent }) => {
-            records.extend(context.record([failed(&error.to_string(), spent)]).await?);
-            return Ok(records);
-        }
-    };
-    let (name, text, edit) = match written {
-        Written::Text(text) => {
-            let path = context.services.transcript(&context.agent);
-            let edit = layer.edit(&view, from, to, &path.to_string_lossy(), &text);
-            (summary::NAME, text, edit)
-        }
-        Written::Block { summary, text } => {
-            (block::SERVER_LAYER, text, block::in_front(&view, from, to, &summary))
-        }
-    };
-    let most = layer.threshold / 2;
-    let edit = carry_over::add(&context, &inventory, &view, edit, most).await?;
-    let mut after = view.clone();
-    let event: Event = match after.apply(&edit) {
-        Ok(()) if after.chars() < view.chars() => CompactionFinished {
-            layer: name.to_owned(),
-            edit,
-            before_tokens: view.tokens(),
-            after_tokens: after.tokens(),
-            model: spent.model,
-            usage: spent.usage,
-            cost_usd: spent.cost_usd,
-        }
-        .into(),
-        Ok(()) => failed("the summary is no shorter than what it replaces", Some(spent)),
-        Err(error) => failed(&error.to_string(), Some(spent)),
-    };
-    let is_done = matches!(event, Event::CompactionFinished(_));
-    records.extend(context.record([event]).await?);
-    if is_done {
-        hooks::post_compact(&context, trigger, &text).await;
-    }
-    Ok(records)
-}
-
-fn failed(reason: &str, spent: Option<Spent>) -> Event {
-    CompactionFailed { reason: reason.to_owned(), blocked: false, spent }.into()
-}
-
 /// Records the agent's end, and before it what answers the calls that it leaves open.
 pub async fn finish(
     context: StepContext,
-    closings: Vec<ToolFinished>,
+    closings: Vec<Event>,
     mut ended: AgentEnded,
 ) -> StepResult {
     ended.outcome = match ended.outcome {
@@ -298,8 +227,7 @@ pub async fn finish(
         }
         Outcome::Cancelled { reason } => Outcome::Cancelled { reason },
     };
-    let closings = closings.into_iter().map(Event::from);
-    Ok(context.record(closings.chain([Event::from(ended)])).await?)
+    Ok(context.record(closings.into_iter().chain([Event::from(ended)])).await?)
 }
 
 /// Stores an output that is too large for a record and keeps its beginning.

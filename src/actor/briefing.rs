@@ -119,7 +119,7 @@ impl Stock<'_> {
     fn offered_tools(&self, spec: &AgentSpec, delegates: bool) -> Vec<ToolSpec> {
         let named = spec.tools.iter().filter_map(|name| match self.tools.get(name.as_str()) {
             Some(tool) => Some(tool.spec().clone()),
-            None => steps::named(name.as_str()),
+            None => steps::named(name.as_str(), &self.preset.compact_tool),
         });
         let mut tools: Vec<_> = named.collect();
         if delegates {

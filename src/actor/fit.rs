@@ -3,12 +3,13 @@
 //!
 //! Decides nothing by itself: the measure says how much there is, the guard what goes.
 
+use std::time::Duration;
+
 use super::Services;
 use super::briefing::Briefing;
 use super::model_call::LEAST_OUTPUT_TOKENS;
 use crate::context::layer::{Surroundings, Window};
 use crate::context::measure::{Doubt, WindowSize};
-use crate::context::pipeline::Change;
 use crate::context::validity::Room;
 use crate::context::view::View;
 use crate::id::AgentId;
@@ -18,13 +19,13 @@ use crate::turn_machine::Machine;
 const FAR_LESS: u64 = 2;
 
 /// Lets layers work on an agent's view, with what its measure says of it.
-pub(super) fn around(
+pub(super) fn around<T>(
     services: &Services,
     agent: &AgentId,
     briefing: &Briefing,
     machine: &mut Machine,
-    work: impl FnOnce(&mut View, &Surroundings<'_>) -> Vec<Change>,
-) -> Vec<Change> {
+    work: impl FnOnce(&mut View, &Surroundings<'_>) -> T,
+) -> T {
     let (spec, measure) = (&briefing.model.spec, machine.measure());
     let window = Window {
         tokens: window_of(briefing, machine).tokens,
@@ -41,6 +42,7 @@ pub(super) fn around(
         window,
         tokens_per_char: tokens_per_char(machine),
         measured_room: Some(room.saturating_sub(joining)),
+        idle: Duration::ZERO,
         price: spec.price.and_then(|price| price.relative()).unwrap_or_default(),
     };
     work(machine.view_mut(), &around)

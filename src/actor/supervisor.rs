@@ -30,8 +30,9 @@ pub use super::mail::{
 };
 use super::slots::Slots;
 use crate::event::{Draft, Event, RunPaused, SharedRecord};
+use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
-use crate::plan::Plan;
+use crate::plan::{Plan, TaskCancelled, TaskFailed};
 use crate::policy::RestartWindow;
 use crate::run_state::RunState;
 use crate::turn::Outcome;
@@ -97,12 +98,40 @@ pub struct State {
     /// What templates see of the tasks that ended.
     values: serde_json::Map<String, serde_json::Value>,
     first_failed: Option<Name>,
-    cancelled: Option<String>,
+    stopped: Option<Stop>,
     interrupted: Option<String>,
     finishing: bool,
     end: Option<oneshot::Sender<RunEnd>>,
     born: Instant,
     work: JoinSet<()>,
+}
+
+/// Why the run as a whole was stopped before its end.
+#[derive(Clone, Debug)]
+enum Stop {
+    /// A person cancelled it, or a failure did.
+    Cancelled(String),
+    /// It used up its time.
+    TimedOut(Failure),
+}
+
+impl Stop {
+    /// How the agents end that are at work.
+    fn outcome(&self) -> Outcome {
+        match self.clone() {
+            Self::Cancelled(reason) => Outcome::Cancelled { reason },
+            Self::TimedOut(failure) => Outcome::Failed { failure, partial: None },
+        }
+    }
+
+    /// How a task ends that is not at work, after so many attempts: what the run's end is due to
+    /// must be seen also when nothing had begun.
+    fn end_of_task(&self, attempt: u32) -> Event {
+        match self.clone() {
+            Self::Cancelled(reason) => TaskCancelled { reason }.into(),
+            Self::TimedOut(failure) => TaskFailed { attempt, failure }.into(),
+        }
+    }
 }
 
 /// An actor that serves the run and is restarted when it crashes.
@@ -152,7 +181,7 @@ impl Actor for Supervisor {
             services_by_actor: HashMap::new(),
             values: serde_json::Map::new(),
             first_failed: None,
-            cancelled: None,
+            stopped: None,
             interrupted: None,
             finishing: false,
             end: Some(start.end),

@@ -22,7 +22,7 @@ use crate::message::Json;
 use crate::output::Output;
 use crate::permission::{NonInteractive, Rule, Verdict};
 use crate::spec::AgentSpec;
-use crate::tool::steps::{COMPACT_ANSWER, CompactInput, DelegateInput, TodoInput};
+use crate::tool::steps::{CompactInput, DelegateInput, TodoInput};
 use crate::tool::{TIME_LIMIT, ToolContext, ToolError, ToolOutput, arguments};
 use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
@@ -177,7 +177,8 @@ async fn dispatch(
         "delegate" => delegate(context, call, ticket).await,
         "compact" => {
             arguments::<CompactInput>(input)?;
-            Ok(ToolOutput::ok(COMPACT_ANSWER))
+            let tool = &context.services.compaction.preset.compact_tool;
+            Ok(ToolOutput::ok(tool.compact_answer.as_str()))
         }
         RECALL_TOOL => recall::recall(context, arguments(input)?).await,
         "todo_write" => Ok(ToolOutput::ok(arguments::<TodoInput>(input)?.answer())),

@@ -28,6 +28,8 @@ pub struct CompactionSpec {
     pub cooldown: Duration,
     /// Summaries at once.
     pub max_concurrency: usize,
+    /// The least time that a call of the summariser may take; it grows with what is sent.
+    pub summary_timeout: Duration,
     /// The commands that are asked before and told after.
     pub hooks: Hooks,
     /// What is left to providers.
@@ -35,10 +37,11 @@ pub struct CompactionSpec {
 }
 
 /// The keys of `[compaction]` that are no constants of a preset.
-const OWN_KEYS: [&str; 10] = [
+const OWN_KEYS: [&str; 11] = [
     "preset",
     "model",
     "max_concurrency",
+    "summary_timeout",
     "circuit_breaker",
     "unchanged_stub",
     "recovery",
@@ -51,12 +54,18 @@ const OWN_KEYS: [&str; 10] = [
 /// Keys that mean the same constant: the documented one and the one it stands for.
 const ALIASES: [(&str, &str); 1] = [("keep_recent_results", "keep_recent")];
 
+/// The one constant of a preset that stands in `circuit_breaker`.
+const HEADROOM_GAIN: &str = "min_headroom_gain";
+
 /// `circuit_breaker.failure_threshold` of the documented configuration.
 const FAILURE_THRESHOLD: u32 = 3;
 /// `circuit_breaker.cooldown` of the documented configuration.
 const COOLDOWN: Duration = Duration::from_secs(300);
 /// `max_concurrency` of the documented configuration.
 const MAX_CONCURRENCY: usize = 2;
+
+/// The longest silence that a person waits through without asking what is wrong.
+const SUMMARY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads `[compaction]`.
 pub(super) fn compaction(
@@ -78,6 +87,7 @@ pub(super) fn compaction(
         failure_threshold: breaker.whole("failure_threshold").unwrap_or(FAILURE_THRESHOLD),
         cooldown: breaker.duration("cooldown").unwrap_or(COOLDOWN),
         max_concurrency: table.whole("max_concurrency").unwrap_or(MAX_CONCURRENCY),
+        summary_timeout: table.duration("summary_timeout").unwrap_or(SUMMARY_TIMEOUT),
         hooks: capabilities::hooks(table.section("hooks"), root, problems),
         strategy: strategy::strategy(table, problems),
     }
@@ -95,7 +105,8 @@ fn preset(table: &Table, problems: &mut Problems) -> Preset {
         }
     }
     let known = preset.constants();
-    for entry in &table.0 {
+    let gain = table.section("circuit_breaker").get(HEADROOM_GAIN);
+    for entry in table.0.iter().chain(gain) {
         let key = entry.key.as_str();
         if OWN_KEYS.contains(&key) {
             continue;
@@ -115,4 +126,38 @@ fn preset(table: &Table, problems: &mut Problems) -> Preset {
         }
     }
     preset
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::schema::compaction::{CONSTANTS, PRESETS};
+    use super::*;
+
+    #[test]
+    fn every_constant_of_a_preset_is_a_key_and_every_such_key_a_constant() {
+        let presets = Preset::NAMES.iter().filter_map(|name| Preset::named(name));
+        let constants: BTreeSet<String> = presets
+            .flat_map(|preset| preset.constants().into_iter().map(|(name, _)| name))
+            .collect();
+        let keys = CONSTANTS.iter().map(|field| field.key).chain([HEADROOM_GAIN]);
+        let keys: BTreeSet<String> = keys.map(str::to_owned).collect();
+        assert_eq!(constants, keys);
+        assert_eq!(keys.len(), CONSTANTS.len() + 1, "each stands once");
+    }
+
+    #[test]
+    fn the_presets_of_the_file_are_those_that_there_are() {
+        assert_eq!(PRESETS, Preset::NAMES);
+        assert!(PRESETS.iter().all(|name| Preset::named(name).is_some_and(|p| p.name == *name)));
+    }
+
+    #[test]
+    fn every_constant_can_be_overridden_by_its_own_value() {
+        for preset in Preset::NAMES.iter().filter_map(|name| Preset::named(name)) {
+            let same = preset.clone().with_constants(&preset.constants());
+            assert_eq!(same.as_ref(), Ok(&preset));
+        }
+    }
 }

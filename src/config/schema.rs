@@ -3,7 +3,9 @@
 //! A plain table of the documented configuration. What the values must agree on between each
 //! other is not its business.
 
-use crate::context::strategy::LEAST_TRIGGER_TOKENS;
+pub(super) mod compaction;
+
+use self::compaction::COMPACTION;
 
 /// What a value must be.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +81,8 @@ const TEXTS: Shape = Shape::List(&Shape::Text);
 const COUNT: Shape = Shape::Integer(1, u32::MAX as i64);
 /// Tokens: up to 2^40 keeps every sum far from overflow.
 const TOKENS: Shape = Shape::Integer(1, 1 << 40);
+/// A part of a whole.
+const SHARE: Shape = Shape::Number(0.0, 1.0);
 const PRICE: Shape = Shape::Number(0.0, 1e9);
 
 /// Keys that a profile, a variable or a flag cannot set: they decide how the file is read.
@@ -211,10 +215,6 @@ static MODEL: &[Field] = &[
     ),
 ];
 
-/// The presets that are built, and those that are not.
-pub(super) const PRESETS: [&str; 3] = ["adaptive", "three-layer", "off"];
-const LATER_PRESETS: [&str; 3] = ["production", "four-layer", "turn-window"];
-
 static RECOVERY: &[Field] = &[
     key("files", Shape::Integer(0, 1_000)),
     key("file_tokens", TOKENS),
@@ -228,59 +228,6 @@ static HOOKS: &[Field] = &[
     key("post_compact", TEXTS),
     key("after_compact_context", TEXTS),
     key("timeout", Shape::Time),
-];
-
-static COMPACTION: &[Field] = &[
-    key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
-    key("model", Shape::Text),
-    key("trigger", Shape::Number(0.0, 1.0)),
-    later("soft_trigger"),
-    key("target", Shape::Number(0.0, 1.0)),
-    key("whole", TOKENS),
-    key("keep_tokens", TOKENS),
-    key("merge_share", Shape::Number(0.0, 1.0)),
-    later("pin"),
-    later("prompt_file"),
-    key("threshold", TOKENS),
-    key("keep_recent", Shape::Integer(0, u32::MAX as i64)),
-    key("keep_recent_results", Shape::Integer(0, u32::MAX as i64)),
-    key("micro_min_chars", Shape::Integer(0, 1 << 40)),
-    key("summary_input_chars", TOKENS),
-    key("summary_max_tokens", TOKENS),
-    key("keep_unit", Shape::Word(&["blocks", "turns"], &[])),
-    key("preserve_tools", TEXTS),
-    key("strategy", Shape::Word(&super::strategy::STRATEGIES, &[])),
-    key(
-        "context_editing",
-        Shape::Table(&[
-            key("trigger", TOKENS),
-            key("keep", Shape::Integer(0, u32::MAX as i64)),
-            key("clear_at_least", Shape::Integer(0, 1 << 40)),
-            key("exclude_tools", TEXTS),
-            key("clear_tool_inputs", Shape::Any),
-            key("keep_thinking", Shape::Any),
-        ]),
-    ),
-    key(
-        "server",
-        Shape::Table(&[
-            key("trigger", Shape::Integer(LEAST_TRIGGER_TOKENS.cast_signed(), 1 << 40)),
-            key("pause", Shape::Truth),
-            key("instructions", Shape::Text),
-        ]),
-    ),
-    key("max_concurrency", COUNT),
-    key("unchanged_stub", Shape::Truth),
-    key("recovery", Shape::Table(RECOVERY)),
-    key("hooks", Shape::Table(HOOKS)),
-    key(
-        "circuit_breaker",
-        Shape::Table(&[
-            key("failure_threshold", COUNT),
-            key("cooldown", Shape::Pause),
-            later("min_headroom_gain"),
-        ]),
-    ),
 ];
 
 static PERMISSIONS: &[Field] = &[

@@ -231,11 +231,8 @@ fn what_is_documented_but_not_built() {
         ),
         (
             "[compaction]\npreset = 'production'\nsoft_trigger = 0.6\n",
-            &[
-                "15:10 not_built `compaction.preset = \"production\"` is not available in this \
-             version | available: `adaptive`, `three-layer` and `off`",
-                &format!("16:1 {}", later("compaction.soft_trigger")),
-            ],
+            &["15:10 not_built `compaction.preset = \"production\"` is not available in this \
+              version | available: `adaptive`, `four-layer`, `three-layer` and `off`"],
         ),
         (
             "[permissions]\nnon_interactive = 'pause'\n",

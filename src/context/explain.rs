@@ -76,19 +76,22 @@ impl History {
     /// The edits that made a place of the view what it is.
     #[must_use]
     pub fn of_slot(&self, slot: &Slot) -> Vec<&RecordedEdit> {
-        let places: Vec<usize> = match slot.standing {
+        let mut places: Vec<usize> = slot.apart().flat_map(|slot| self.places_of(slot)).collect();
+        places.sort_unstable();
+        places.dedup();
+        places.into_iter().map(|place| &self.edits[place]).collect()
+    }
+
+    fn places_of(&self, slot: &Slot) -> Vec<usize> {
+        match slot.standing {
             Standing::Verbatim => Vec::new(),
             Standing::Cleared => {
                 let answers = slot.entry.answers.iter();
                 let of = |id: &String| self.cleared.get(&(slot.from, id.clone())).copied();
-                let mut places: Vec<_> = answers.filter_map(of).collect();
-                places.sort_unstable();
-                places.dedup();
-                places
+                answers.filter_map(of).collect()
             }
             Standing::Instead => self.replaced.get(&slot.to).copied().into_iter().collect(),
-        };
-        places.into_iter().map(|place| &self.edits[place]).collect()
+        }
     }
 
     /// The edit that cleared the result of a call in a place of the view.
@@ -159,12 +162,14 @@ pub fn parts(view: &View, history: &History) -> BTreeMap<Part, usize> {
     add(Part::System, view.system().map_or(0, |text| text.chars().count()));
     for slot in view.slots() {
         let mut rest = slot.entry.chars;
-        // Every entry was decoded when it came; an undecodable one would count as a whole.
-        let message = Message::read(slot.entry.json.as_str());
-        for block in message.iter().flat_map(|message| &message.content) {
-            let chars = Json::encode(block).as_str().chars().count().min(rest);
-            add(part_of(slot, block, history), chars);
-            rest -= chars;
+        for slot in slot.apart() {
+            // Every entry was decoded when it came; an undecodable one would count as a whole.
+            let message = Message::read(slot.entry.json.as_str());
+            for block in message.iter().flat_map(|message| &message.content) {
+                let chars = Json::encode(block).as_str().chars().count().min(rest);
+                add(part_of(slot, block, history), chars);
+                rest -= chars;
+            }
         }
         add(Part::Other, rest);
     }
@@ -236,13 +241,14 @@ mod tests {
                 tool_use_id: (*id).to_owned(),
                 text: "[gone]".to_owned(),
                 stored: None,
+                kept_chars: 0,
             });
             self.edit("micro", Edit::ClearResults { results: results.collect() });
         }
 
         fn made_by(&self) -> Vec<Vec<u64>> {
             let seqs = |slot| self.history.of_slot(slot).iter().map(|edit| edit.seq).collect();
-            self.view.slots().map(seqs).collect()
+            self.view.parts().map(seqs).collect()
         }
     }
 

@@ -48,12 +48,14 @@ impl Unit {
     }
 }
 
-/// Makes the view fit its window if it can, and gives what it changed. An edit reaches for four
-/// fifths of the room, so that the next turns fit as well.
-pub fn make_fit(view: &mut View, around: &Surroundings<'_>) -> Vec<ContextEdited> {
-    let (room, unit) = match around.measured_room {
+/// Makes the view fit so many tokens if it can, and gives what it changed. An edit reaches for four
+/// fifths of the room, so that the next turns fit as well. Where it is the window that is to be
+/// held, what was measured counts.
+pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<ContextEdited> {
+    let measured = around.measured_room.filter(|_| tokens >= around.window.room());
+    let (room, unit) = match measured {
         Some(tokens) => (tokens, Unit::Token),
-        None => (around.chars(around.window.room()) as u64, Unit::Char),
+        None => (around.chars(tokens) as u64, Unit::Char),
     };
     let mut edits = Vec::new();
     if unit.of_view(view) <= room {
@@ -71,9 +73,11 @@ pub fn make_fit(view: &mut View, around: &Surroundings<'_>) -> Vec<ContextEdited
 
 fn apply(view: &mut View, edit: Option<Edit>, edits: &mut Vec<ContextEdited>) {
     let Some(edit) = edit else { return };
-    let before_tokens = view.tokens();
-    if view.apply(&edit).is_ok() {
-        let after_tokens = view.tokens();
+    let mut after = view.clone();
+    // A rung that frees nothing hands over to the next.
+    if after.apply(&edit).is_ok() && after.chars() < view.chars() {
+        let (before_tokens, after_tokens) = (view.tokens(), after.tokens());
+        *view = after;
         let layer = GUARD_LAYER.to_owned();
         edits.push(ContextEdited { layer, edit, before_tokens, after_tokens });
     }
@@ -102,7 +106,8 @@ fn spill(view: &View, target: u64, unit: Unit, transcript: &str) -> Option<Edit>
             excess =
                 excess.saturating_sub(unit.of_text(content).saturating_sub(unit.of_text(&text)));
             let tool_use_id = result.tool_use_id.clone();
-            results.push(ClearedResult { message: slot.from, tool_use_id, text, stored: None });
+            let (message, stored, kept_chars) = (slot.from, None, 0);
+            results.push(ClearedResult { message, tool_use_id, text, stored, kept_chars });
         }
     }
     (!results.is_empty()).then_some(Edit::ClearResults { results })
@@ -129,6 +134,7 @@ fn digest(view: &View, most: u64, unit: Unit) -> Option<Edit> {
 mod tests {
     use super::*;
     use crate::context::layer::Window;
+    use crate::context::testing::assert_sendable;
     use crate::message::{Block, Json, Role, ToolCall, ToolResult};
 
     /// Room for this many tokens of three characters.
@@ -136,7 +142,7 @@ mod tests {
         let window = Window { tokens, output: 0, overhead: 0 };
         let mut around = Surroundings::new("t.jsonl", "results", window);
         around.tokens_per_char = 1.0 / 3.0;
-        make_fit(view, &around)
+        make_fit(view, &around, tokens)
     }
 
     /// Room for this many estimated tokens.
@@ -144,7 +150,7 @@ mod tests {
         let window = Window { tokens: 0, output: 0, overhead: 0 };
         let mut around = Surroundings::new("t.jsonl", "results", window);
         around.measured_room = Some(tokens);
-        make_fit(view, &around)
+        make_fit(view, &around, window.room())
     }
 
     fn push(view: &mut View, turn: usize, chars: usize) {
@@ -222,8 +228,7 @@ mod tests {
         assert!(edits.iter().all(|edit| edit.layer == GUARD_LAYER));
         let first: Message = view.slots().next().expect("one").entry.json.decode().expect("one");
         assert!(first.text().contains("src/498.rs"), "{}", first.text());
-        let roles: Vec<_> = view.slots().map(|slot| slot.entry.role).collect();
-        assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{roles:?}");
+        assert_sendable(&view);
         let whole: String = view.slots().map(|slot| slot.entry.json.as_str().to_owned()).collect();
         assert!(whole.contains("the goal"));
     }

@@ -3,14 +3,36 @@
 //! Pure. A layer is a table of constants and a function over the view that proposes an edit; it
 //! never applies one. What it may know besides the view is in [`Surroundings`].
 
+pub mod budget;
+pub mod clear;
+pub mod collapse;
 pub mod digest;
+pub mod fit;
+pub mod idle;
+pub mod limit;
 pub mod micro;
+pub mod notes;
+pub mod persist;
+pub mod reactive;
+pub mod snip;
 pub mod summary;
+pub mod template;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::budget::Budget;
+pub use self::clear::Clear;
+pub use self::collapse::Collapse;
 pub use self::digest::Digest;
+pub use self::fit::Fit;
+pub use self::idle::Idle;
 pub use self::micro::Micro;
+pub use self::notes::Notes;
+pub use self::snip::Snip;
 pub use self::summary::Summary;
 use super::Edit;
 use super::view::View;
@@ -21,8 +43,22 @@ use crate::spec::RelativePrice;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "layer", rename_all = "snake_case")]
 pub enum Layer {
+    /// Stores the largest results of a batch.
+    Budget(Budget),
+    /// Drops the middle.
+    Snip(Snip),
     /// Clears old tool results.
     Micro(Micro),
+    /// Clears old tool results in batches, when the view is too large.
+    Clear(Clear),
+    /// Clears old tool results after a long pause.
+    Idle(Idle),
+    /// Shortens results to previews, when the view is still too large.
+    Fit(Fit),
+    /// Folds closed spans into short entries.
+    Collapse(Collapse),
+    /// Uses the agent's own notes as a summary.
+    Notes(Notes),
     /// Keeps a chain of records, without a model.
     Digest(Digest),
     /// Replaces the older part by a summary that a model writes.
@@ -34,7 +70,14 @@ impl Layer {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Budget(_) => budget::NAME,
+            Self::Snip(_) => snip::NAME,
             Self::Micro(_) => micro::NAME,
+            Self::Clear(_) => clear::NAME,
+            Self::Idle(_) => idle::NAME,
+            Self::Fit(_) => fit::NAME,
+            Self::Collapse(_) => collapse::NAME,
+            Self::Notes(_) => notes::NAME,
             Self::Digest(_) => digest::NAME,
             Self::Summary(_) => summary::NAME,
         }
@@ -44,12 +87,37 @@ impl Layer {
     /// [`super::pipeline::summary_due`]).
     #[must_use]
     pub fn propose(&self, view: &mut View, around: &Surroundings<'_>) -> Vec<Proposal> {
-        match self {
-            Self::Micro(micro) => micro.propose(view).into_iter().collect(),
+        let proposal = match self {
+            Self::Collapse(collapse) => return collapse.propose(view, around),
             Self::Digest(digest) => {
-                digest.propose(view, around).into_iter().map(Proposal::from).collect()
+                return digest.propose(view, around).into_iter().map(Proposal::from).collect();
             }
-            Self::Summary(_) => Vec::new(),
+            Self::Budget(budget) => budget.propose(view, around),
+            Self::Snip(snip) => snip.propose(view, around),
+            Self::Micro(micro) => micro.propose(view),
+            Self::Clear(clear) => clear.propose(view, around),
+            Self::Idle(idle) => idle.propose(view, around),
+            Self::Fit(fit) => fit.propose(view, around),
+            Self::Notes(notes) => notes.propose(view, around),
+            Self::Summary(_) => None,
+        };
+        proposal.into_iter().collect()
+    }
+
+    /// The summary that it may ask for.
+    #[must_use]
+    pub fn summary(&self) -> Option<&Summary> {
+        match self {
+            Self::Summary(summary) => Some(summary),
+            Self::Budget(_)
+            | Self::Snip(_)
+            | Self::Micro(_)
+            | Self::Clear(_)
+            | Self::Idle(_)
+            | Self::Fit(_)
+            | Self::Collapse(_)
+            | Self::Notes(_)
+            | Self::Digest(_) => None,
         }
     }
 }
@@ -71,6 +139,8 @@ pub struct Surroundings<'a> {
     pub measured_room: Option<u64>,
     /// What tokens cost.
     pub price: RelativePrice,
+    /// How long ago the last request was made.
+    pub idle: Duration,
 }
 
 /// The window of a model, in tokens.
@@ -93,11 +163,18 @@ impl Window {
 }
 
 impl<'a> Surroundings<'a> {
+    /// Where a stored result stands.
+    #[must_use]
+    pub fn path_of(&self, stored: &Stored) -> String {
+        format!("{}/{}", self.results.trim_end_matches('/'), stored.hash)
+    }
+
     /// Surroundings with the documented estimate of four characters a token and the default prices.
     #[must_use]
     pub fn new(transcript: &'a str, results: &'a str, window: Window) -> Self {
         let price = RelativePrice::default();
-        Self { transcript, results, window, tokens_per_char: 0.25, measured_room: None, price }
+        let (tokens_per_char, measured_room, idle) = (0.25, None, Duration::ZERO);
+        Self { transcript, results, window, tokens_per_char, measured_room, price, idle }
     }
 
     /// How many characters of the view this many tokens have.
@@ -155,11 +232,5 @@ impl Spill {
     pub fn of(text: String) -> Self {
         let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
         Self { stored: Stored { hash, bytes: text.len() as u64 }, text }
-    }
-
-    /// Where it will stand.
-    #[must_use]
-    pub fn path(&self, around: &Surroundings<'_>) -> String {
-        format!("{}/{}", around.results.trim_end_matches('/'), self.stored.hash)
     }
 }

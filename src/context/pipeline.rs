@@ -5,7 +5,7 @@
 
 use super::guard;
 use super::layer::summary::{Summary, SummaryRequest};
-use super::layer::{Layer, Proposal, Spill, Surroundings};
+use super::layer::{Layer, Proposal, Spill, Surroundings, reactive};
 use super::preset::Preset;
 use super::view::View;
 use super::{CompactionTrigger, ContextEdited};
@@ -36,10 +36,20 @@ pub fn run_cheap_layers(
 
 /// Makes the view fit its window, whatever it holds; gives what was changed.
 pub fn run_guard(view: &mut View, preset: &Preset, around: &Surroundings<'_>) -> Vec<Change> {
+    shrink(view, preset, around, around.window.room())
+}
+
+/// Makes the view fit so many tokens without a model; gives what was changed.
+pub fn shrink(
+    view: &mut View,
+    preset: &Preset,
+    around: &Surroundings<'_>,
+    tokens: u64,
+) -> Vec<Change> {
     if !preset.guard {
         return Vec::new();
     }
-    let edits = guard::make_fit(view, around);
+    let edits = guard::make_fit(view, around, tokens);
     edits.into_iter().map(|edited| Change { edited, spills: Vec::new() }).collect()
 }
 
@@ -53,17 +63,55 @@ pub fn apply(view: &mut View, layer: &str, proposal: Proposal) -> Option<Change>
     Some(Change { edited, spills })
 }
 
-/// The summary that is due, if one is, with the layer that asks for it.
+/// The summary that is due, if one is, and how it is put into the view.
 #[must_use]
-pub fn summary_due<'a>(
+pub fn summary_due(
     view: &View,
-    preset: &'a Preset,
+    preset: &Preset,
+    around: &Surroundings<'_>,
     asked: Option<(CompactionTrigger, Option<String>)>,
-) -> Option<(&'a Summary, SummaryRequest)> {
-    preset.layers.iter().find_map(|layer| match layer {
-        Layer::Summary(summary) => Some((summary, summary.due(view, asked.clone())?)),
-        Layer::Micro(_) | Layer::Digest(_) => None,
-    })
+) -> Option<(Summary, SummaryRequest)> {
+    let summary = summary(preset)?;
+    match (&preset.reactive, asked) {
+        (Some(reactive), Some((CompactionTrigger::Reactive, focus))) => {
+            reactive.request(summary, view, around, focus)
+        }
+        (_, asked) => {
+            let is_manual = matches!(asked, Some((CompactionTrigger::Manual, _)));
+            let due = summary.due(view, around, asked)?;
+            let mut layer = summary.clone();
+            if is_manual {
+                layer.say_after(&preset.compact_tool.compact_after);
+            }
+            Some((layer, due))
+        }
+    }
+}
+
+/// The layer of the preset that has summaries written, if it has one.
+#[must_use]
+pub fn summary(preset: &Preset) -> Option<&Summary> {
+    preset.layers.iter().find_map(Layer::summary)
+}
+
+/// What is done about a request that was refused as too long and for which no summary can be had;
+/// gives what was changed.
+pub fn run_reactive(view: &mut View, preset: &Preset, around: &Surroundings<'_>) -> Vec<Change> {
+    let (Some(reactive), Some(summary)) = (&preset.reactive, summary(preset)) else {
+        return Vec::new();
+    };
+    let fallback = reactive.fallback(summary, view, around.transcript);
+    let trimmed = fallback.and_then(|edit| apply(view, reactive::NAME, edit.into()));
+    let shed = shed(view, preset, around, 0);
+    trimmed.into_iter().chain(shed).collect()
+}
+
+/// Stores the largest results from a message on, as the preset does when a request was refused;
+/// gives what was changed.
+pub fn shed(view: &mut View, preset: &Preset, around: &Surroundings<'_>, from: u64) -> Vec<Change> {
+    let reactive = preset.reactive.as_ref();
+    let proposal = reactive.and_then(|reactive| reactive.shed(view, around, from));
+    proposal.and_then(|proposal| apply(view, reactive::NAME, proposal)).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -73,16 +121,20 @@ mod tests {
     use crate::context::layer::micro::KeepUnit;
     use crate::message::{Block, Json, Message, ResultContent, Role, ToolCall, ToolResult};
 
-    fn cheap(view: &mut View, preset: &Preset) -> Vec<Change> {
+    fn around() -> Surroundings<'static> {
         let window = Window { tokens: 200_000, output: 8_000, overhead: 0 };
-        run_cheap_layers(view, preset, &Surroundings::new("t.jsonl", "results", window))
+        Surroundings::new("t.jsonl", "results", window)
+    }
+
+    fn cheap(view: &mut View, preset: &Preset) -> Vec<Change> {
+        run_cheap_layers(view, preset, &around())
     }
 
     fn due(
         view: &View,
         asked: Option<(CompactionTrigger, Option<String>)>,
     ) -> Option<SummaryRequest> {
-        summary_due(view, &Preset::three_layer(), asked).map(|(_, due)| due)
+        summary_due(view, &Preset::three_layer(), &around(), asked).map(|(_, due)| due)
     }
 
     fn exchange(view: &mut View, turn: usize, sizes: &[usize]) {
@@ -152,10 +204,13 @@ mod tests {
         for turn in 0..8 {
             exchange(&mut view, turn, &[30_000]);
         }
-        assert!(view.tokens() > layer.threshold);
+        assert!(layer.limit.is_over(&view, &around()));
         let request = due(&view, None).expect("due");
         assert_eq!((request.from, request.to), (0, 15));
-        assert!(request.prompt.chars().count() < layer.summary_input_chars + 400);
+        let [text] = &request.parts(usize::MAX)[..] else { panic!("one part") };
+        assert!(
+            request.prompt(text, None).chars().count() < layer.reading.summary_input_chars + 400
+        );
         let edit = layer.edit(&view, request.from, request.to, "t.jsonl", "done so far");
         view.apply(&edit).expect("applies");
         let messages: Vec<Message> =
@@ -176,10 +231,11 @@ mod tests {
     fn a_large_unread_tail_is_not_summarised_again_and_again() {
         let mut view = View::default();
         view.push(Json::encode(&Message::user("the goal"))).expect("a message");
-        exchange(&mut view, 0, &[300_000]);
+        exchange(&mut view, 0, &[100]);
+        exchange(&mut view, 1, &[300_000]);
         assert!(due(&view, None).is_none());
         let asked = Some((CompactionTrigger::Manual, Some("names".to_owned())));
         let request = due(&view, asked).expect("asked for");
-        assert!(request.prompt.contains("preserving details about: names."));
+        assert!(request.instruction.ends_with("preserving details about: names."));
     }
 }

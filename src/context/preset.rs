@@ -3,13 +3,30 @@
 //! A reader sees on one screen how two presets differ. The constants of the teaching presets are
 //! those of the designs that they reproduce; each can be overridden in `[compaction]` by its name.
 
+mod four_layer;
+mod three_layer;
+
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::layer::micro::KeepUnit;
-use super::layer::{Digest, Layer, Micro, Summary};
+use super::layer::reactive::Reactive;
+use super::layer::{Digest, Layer};
 use super::recovery::Recovery;
 use super::strategy::Preference;
+
+/// The `compact` tool as a preset words it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactTool {
+    /// What the model is told of it.
+    pub compact_description: String,
+    /// What it is told of `focus`; empty: the tool takes no input.
+    pub compact_focus: String,
+    /// What it reads in answer.
+    pub compact_answer: String,
+    /// What the user says when the summary stands; empty: nothing.
+    pub compact_after: String,
+}
 
 /// A preset: its layers in the order in which they run, cheap first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +35,10 @@ pub struct Preset {
     pub name: String,
     /// Its layers with their constants.
     pub layers: Vec<Layer>,
+    /// What is done about a request that was refused as too long; absent: the summary layer alone.
+    pub reactive: Option<Reactive>,
+    /// The `compact` tool.
+    pub compact_tool: CompactTool,
     /// Whether the guard holds the window; without it a request that does not fit is sent as it is.
     pub guard: bool,
     /// Whether a repeated read is answered by a stub while the view still shows what it gave.
@@ -42,7 +63,7 @@ pub struct UnfitConstant {
 
 impl Preset {
     /// The presets of this version.
-    pub const NAMES: [&str; 3] = ["adaptive", "three-layer", "off"];
+    pub const NAMES: [&str; 4] = ["adaptive", "four-layer", "three-layer", "off"];
 
     /// A chain of records that follows from prices, with nothing to wait for.
     #[must_use]
@@ -57,38 +78,6 @@ impl Preset {
         Self { unchanged_stub: true, ..Self::guarded("adaptive", vec![Layer::Digest(digest)]) }
     }
 
-    /// Clear, then summarise, then the `compact` tool.
-    #[must_use]
-    pub fn three_layer() -> Self {
-        Self::guarded(
-            "three-layer",
-            vec![
-                Layer::Micro(Micro {
-                    keep_recent: 3,
-                    keep_unit: KeepUnit::Blocks,
-                    micro_min_chars: 100,
-                    micro_text: "[Previous: used {tool}]".to_owned(),
-                    preserve_tools: Vec::new(),
-                }),
-                Layer::Summary(Summary {
-                    threshold: 50_000,
-                    summary_input_chars: 80_000,
-                    summary_max_tokens: 2_000,
-                    summary_prompt: "Summarize this conversation for continuity. Include: 1) What \
-                                     was accomplished, 2) Current state, 3) Key decisions made. \
-                                     Be concise but preserve critical details."
-                        .to_owned(),
-                    summary_focus: " Pay special attention to preserving details about: {focus}."
-                        .to_owned(),
-                    summary_text: "[Conversation compressed. Transcript: {path}]\n\n{summary}"
-                        .to_owned(),
-                    summary_reply: "Understood. I have the context from the summary. Continuing."
-                        .to_owned(),
-                }),
-            ],
-        )
-    }
-
     /// Nothing: the conversation is sent as it is.
     #[must_use]
     pub fn off() -> Self {
@@ -101,15 +90,19 @@ impl Preset {
         match name {
             "adaptive" => Some(Self::adaptive()),
             "three-layer" => Some(Self::three_layer()),
+            "four-layer" => Some(Self::four_layer()),
             "off" => Some(Self::off()),
             _ => None,
         }
     }
 
+    /// A preset of these layers and nothing else, with the guard.
     fn guarded(name: &str, layers: Vec<Layer>) -> Self {
         Self {
             name: name.to_owned(),
             layers,
+            reactive: None,
+            compact_tool: three_layer::compact_tool(),
             guard: true,
             unchanged_stub: false,
             recovery: None,
@@ -120,13 +113,13 @@ impl Preset {
     /// Its constants by name. A constant that two layers share has one value.
     #[must_use]
     pub fn constants(&self) -> Map<String, Value> {
-        let tables = self.layers.iter().filter_map(|layer| serde_json::to_value(layer).ok());
         let mut all = Map::new();
-        for table in tables {
-            if let Value::Object(table) = table {
-                all.extend(table.into_iter().filter(|(name, _)| name != "layer"));
-            }
+        let tables = self.layers.iter().map(serde_json::to_value);
+        let reactive = self.reactive.iter().map(serde_json::to_value);
+        for table in tables.chain(reactive).chain([serde_json::to_value(&self.compact_tool)]) {
+            spread(table.unwrap_or_default(), &mut all);
         }
+        all.remove(LAYER_TAG);
         all
     }
 
@@ -145,14 +138,49 @@ impl Preset {
             return Err(unfit(&self.name, unknown, "it has no such constant".to_owned()));
         }
         for (name, value) in own {
-            for layer in &mut self.layers {
-                let Ok(Value::Object(mut table)) = serde_json::to_value(&*layer) else { continue };
-                let Some(place) = table.get_mut(name) else { continue };
-                *place = value.clone();
-                let changed = serde_json::from_value(Value::Object(table));
-                *layer = changed.map_err(|error| unfit(&self.name, name, error.to_string()))?;
-            }
+            let mut parts: Vec<_> = self.layers.iter_mut().map(|l| set(l, name, value)).collect();
+            parts.extend(self.reactive.iter_mut().map(|reactive| set(reactive, name, value)));
+            parts.push(set(&mut self.compact_tool, name, value));
+            let set: Result<(), _> = parts.into_iter().collect();
+            set.map_err(|error| unfit(&self.name, name, error.to_string()))?;
         }
         Ok(self)
     }
+}
+
+/// The key that names a layer in its table; no constant.
+const LAYER_TAG: &str = "layer";
+
+/// Takes the constants out of a table, those of the tables in it included.
+fn spread(table: Value, all: &mut Map<String, Value>) {
+    let Value::Object(table) = table else { return };
+    for (name, value) in table {
+        match value {
+            Value::Object(_) => spread(value, all),
+            value => drop(all.insert(name, value)),
+        }
+    }
+}
+
+/// Sets the constant of that name in a part of a preset, if it has one.
+fn set<T: Serialize + DeserializeOwned>(
+    part: &mut T,
+    name: &str,
+    value: &Value,
+) -> Result<(), serde_json::Error> {
+    let mut table = serde_json::to_value(&*part)?;
+    if let Some(place) = find(&mut table, name) {
+        *place = value.clone();
+        *part = serde_json::from_value(table)?;
+    }
+    Ok(())
+}
+
+/// The place of a constant in a table or in one of the tables in it.
+fn find<'a>(table: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+    let Value::Object(table) = table else { return None };
+    if table.contains_key(name) {
+        return table.get_mut(name);
+    }
+    table.values_mut().find_map(|value| find(value, name))
 }

@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::layer::Surroundings;
+use super::layer::summary::SummaryInput;
 use super::pipeline::{self, Change};
 use super::preset::Preset;
 use super::view::View;
@@ -74,7 +75,7 @@ impl<'a> Replay<'a> {
 
     /// Puts a digest in the place of the summary that is due; says whether one was.
     fn summarise(&mut self, turn: &mut Turn) -> bool {
-        let due = pipeline::summary_due(&self.view, self.preset, None);
+        let due = pipeline::summary_due(&self.view, self.preset, &self.around, None);
         let Some((layer, due)) = due else { return false };
         // As long as a summary may be, and shorter than what it covers.
         let most = usize::try_from(due.max_tokens).unwrap_or(usize::MAX).saturating_mul(4);
@@ -82,9 +83,9 @@ impl<'a> Replay<'a> {
         let text = record::digest(&self.view, due.from, due.to, most).render();
         let edit = layer.edit(&self.view, due.from, due.to, self.around.transcript, &text);
         turn.summary_calls.push(SummaryCall {
-            input_tokens: self.around.tokens(due.prompt.chars().count()),
+            input_tokens: self.around.tokens(due.input_chars()),
             output_tokens: self.around.tokens(text.chars().count()),
-            shares_prefix: false,
+            shares_prefix: due.input == SummaryInput::SamePrefix,
         });
         turn.add(pipeline::apply(&mut self.view, super::layer::summary::NAME, edit.into()));
         true
@@ -111,6 +112,7 @@ mod tests {
         tokens_per_char: 0.25,
         measured_room: None,
         price: crate::spec::RelativePrice { write: 1.25, read: 0.1, output: 5.0 },
+        idle: std::time::Duration::ZERO,
     };
 
     /// A request, then calls, after so many words, whose results have these many characters.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::layer::Layer;
+use super::layer::limit::Limit;
 use super::preset::Preset;
 use super::server::{
     AfterSummary, ClearInputs, ClearToolUses, Compact, ContextWork, KeepThinking, ServerEdit,
@@ -135,14 +136,21 @@ enum Does {
     Clear,
     Digest,
     Summarise,
+    /// Nothing that a provider can do.
+    Nothing,
 }
 
 impl Does {
     fn of(layer: &Layer) -> Self {
         match layer {
-            Layer::Micro(_) => Self::Clear,
+            Layer::Micro(_) | Layer::Clear(_) | Layer::Idle(_) => Self::Clear,
             Layer::Digest(_) => Self::Digest,
             Layer::Summary(_) => Self::Summarise,
+            Layer::Budget(_)
+            | Layer::Snip(_)
+            | Layer::Fit(_)
+            | Layer::Collapse(_)
+            | Layer::Notes(_) => Self::Nothing,
         }
     }
 }
@@ -182,7 +190,7 @@ fn is_summary(layer: &Layer) -> bool {
 
 fn set_threshold(layer: &mut Layer, tokens: u64) {
     if let Layer::Summary(summary) = layer {
-        summary.threshold = tokens;
+        summary.limit = Limit::Tokens { threshold: tokens };
     }
 }
 
@@ -386,6 +394,7 @@ fn wanted(settings: &StrategySettings, preference: Preference, room: u64) -> Box
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::layer::Summary;
 
     fn all() -> Capabilities {
         Capability::ALL.into_iter().collect()
@@ -423,8 +432,10 @@ mod tests {
         let layers = |layers: ClientLayers, preset: &Preset| {
             let left = layers.of(preset);
             let shown = left.layers.iter().map(|layer| match layer {
-                Layer::Summary(summary) => format!("summary {}", summary.threshold),
-                Layer::Micro(_) | Layer::Digest(_) => layer.name().to_owned(),
+                Layer::Summary(Summary { limit: Limit::Tokens { threshold }, .. }) => {
+                    format!("summary {threshold}")
+                }
+                layer => layer.name().to_owned(),
             });
             shown.collect::<Vec<_>>().join(", ")
         };

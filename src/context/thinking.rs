@@ -62,7 +62,7 @@ mod tests {
 
     fn clear(message: u64, id: &str) -> Edit {
         let (tool_use_id, text) = (id.to_owned(), "[x]".to_owned());
-        let cleared = ClearedResult { message, tool_use_id, text, stored: None };
+        let cleared = ClearedResult { message, tool_use_id, text, stored: None, kept_chars: 0 };
         Edit::ClearResults { results: vec![cleared] }
     }
 
@@ -121,8 +121,8 @@ mod tests {
                     continue;
                 }
                 if let Some((true, pick)) = picks.get(at / 2)
-                    && let Some(result) = (!view.clearable().is_empty())
-                        .then(|| pick.get(&Vec::from(view.clearable().clone())).clone())
+                    && let all = view.clearable().cloned().collect::<Vec<_>>()
+                    && let Some(result) = (!all.is_empty()).then(|| pick.get(&all).clone())
                 {
                     view.apply(&clear(result.message, &result.tool_use_id)).expect("applies");
                 }

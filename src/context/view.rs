@@ -3,6 +3,9 @@
 //! A pure fold: the same messages and edits give the same view. Sizes are kept as things change,
 //! so nothing here costs more as the conversation grows.
 
+mod join;
+
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +16,7 @@ use super::rules::{Kind, Nature};
 use super::words::{Uses, strings_of};
 use super::{ClearedResult, Edit, range};
 use crate::message::{Block, Json, Message, ResultContent, Role};
+use crate::output::Stored;
 
 /// One message of the view: encoded once, with what the layers need to know of it.
 #[derive(Clone, Debug)]
@@ -72,6 +76,8 @@ pub struct Slot {
     pub standing: Standing,
     /// The record that the entry renders, if it is one.
     pub record: Option<Arc<Record>>,
+    /// The places that were joined here, because user messages side by side are sent as one.
+    pub parts: Option<Arc<[Self]>>,
     /// What is sent.
     pub entry: Arc<Entry>,
 }
@@ -87,7 +93,16 @@ pub enum Standing {
     Instead,
 }
 
-/// A tool result that still stands in the view in full and may be cleared.
+/// What stood in a range of the view at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The latest serial: whatever changes an entry gives it a later one.
+    latest: u64,
+    /// How many places there were: whatever takes one away changes this.
+    slots: usize,
+}
+
+/// A tool result that still stands in the view, in full or as a preview, and may be cleared.
 #[derive(Clone, Debug)]
 pub struct Clearable {
     /// The message that holds it.
@@ -98,15 +113,23 @@ pub struct Clearable {
     pub tool: String,
     /// The size of its content; `None` when the content is not a plain text.
     pub chars: Option<usize>,
+    /// The stored whole, when what stands in the view is a preview of it.
+    pub stored: Option<Stored>,
+    /// How many characters of the whole that preview has.
+    pub kept_chars: u64,
 }
 
 /// The view of one agent's conversation.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     slots: VecDeque<Slot>,
-    clearable: VecDeque<Clearable>,
+    results: VecDeque<Clearable>,
+    /// How many of the results are too short to be worth clearing, from the oldest.
+    settled: usize,
     chars: usize,
     extent: Extent,
+    /// The newest message that asked for something, whatever became of it in the view.
+    request: Option<Arc<Entry>>,
     /// Characters and model replies of the whole conversation, whatever was edited since.
     appended_chars: u64,
     replies: u64,
@@ -147,9 +170,12 @@ impl View {
         self.appended_chars += entry.chars as u64;
         self.replies += u64::from(entry.role == Role::Assistant);
         let (serial, standing) = (self.serial(), Standing::Verbatim);
-        let entry = entry.into();
-        let (from, to) = (message, message + 1);
-        self.slots.push_back(Slot { from, to, serial, standing, record: None, entry });
+        let entry = Arc::new(entry);
+        if entry.is_request {
+            self.request = Some(entry.clone());
+        }
+        let (from, to, record, parts) = (message, message + 1, None, None);
+        self.slots.push_back(Slot { from, to, serial, standing, record, parts, entry });
         self.next_message += 1;
     }
 
@@ -192,6 +218,28 @@ impl View {
         self.slots.iter()
     }
 
+    /// The places, those that were joined each by itself, oldest first.
+    pub fn parts(&self) -> impl DoubleEndedIterator<Item = &Slot> {
+        self.slots.iter().flat_map(Slot::apart)
+    }
+
+    /// The newest message that asked the agent for something, word for word.
+    #[must_use]
+    pub fn request(&self) -> Option<&Entry> {
+        self.request.as_deref()
+    }
+
+    /// The same view with the joined places at the ends of a range taken apart.
+    #[must_use]
+    pub fn taken_apart(&self, from: u64, to: u64) -> Cow<'_, Self> {
+        if !self.is_joined_at(from, to) {
+            return Cow::Borrowed(self);
+        }
+        let mut apart = self.clone();
+        apart.take_apart(from, to);
+        Cow::Owned(apart)
+    }
+
     /// The place of a message that stands in the view by itself.
     #[must_use]
     pub fn slot_of(&self, message: u64) -> Option<&Slot> {
@@ -230,6 +278,17 @@ impl View {
         first..last
     }
 
+    /// What stands in a range now: equal to what was noted before as long as nothing in it changed.
+    #[must_use]
+    pub fn version_of(&self, from: u64, to: u64) -> Version {
+        let (mut latest, mut slots) = (0, 0);
+        for slot in self.covered(from, to) {
+            latest = slot.serial.max(latest);
+            slots += 1;
+        }
+        Version { latest, slots }
+    }
+
     /// The block that joins the system prompt, if an edit added one.
     #[must_use]
     pub fn system(&self) -> Option<&str> {
@@ -254,25 +313,28 @@ impl View {
         self.replies
     }
 
-    /// The tool results that may still be cleared, oldest first.
-    #[must_use]
-    pub fn clearable(&self) -> &VecDeque<Clearable> {
-        &self.clearable
+    /// The tool results that stand in the view, in full or as a preview, oldest first.
+    pub fn results(&self) -> impl DoubleEndedIterator<Item = &Clearable> + ExactSizeIterator {
+        self.results.iter()
+    }
+
+    /// Those of them that may still be cleared, oldest first.
+    pub fn clearable(&self) -> impl DoubleEndedIterator<Item = &Clearable> + ExactSizeIterator {
+        self.results.range(self.settled..)
     }
 
     /// Strikes the oldest `count` results from the list of those that may be cleared: they are
     /// too short to be worth it, and only get older.
     pub fn settle(&mut self, count: usize) {
-        self.clearable.drain(..count.min(self.clearable.len()));
+        self.settled = self.results.len().min(self.settled + count);
     }
 
     /// Makes a result count as the newest of those that may be cleared: a later one refers to it.
     pub fn renew(&mut self, message: u64, tool_use_id: &str) {
-        let is_meant =
-            |result: &Clearable| result.message == message && result.tool_use_id == tool_use_id;
-        let place = self.clearable.iter().rposition(is_meant);
-        let result = place.and_then(|place| self.clearable.remove(place));
-        self.clearable.extend(result);
+        let Some(place) = self.result_place(message, tool_use_id) else { return };
+        self.settled -= usize::from(place < self.settled);
+        let result = self.results.remove(place);
+        self.results.extend(result);
     }
 
     /// The estimated size of the messages in tokens: characters / 4, as in the documented presets.
@@ -320,7 +382,7 @@ impl View {
         for result in decoded.tool_results() {
             let call = calls.iter().flat_map(|e| e.calls.iter());
             let mut tool = call.filter(|(id, _)| *id == result.tool_use_id).map(|(_, tool)| tool);
-            self.clearable.push_back(Clearable {
+            self.results.push_back(Clearable {
                 message,
                 tool_use_id: result.tool_use_id.clone(),
                 tool: tool.next_back().map_or("unknown", String::as_str).to_owned(),
@@ -328,14 +390,44 @@ impl View {
                     ResultContent::Text(text) => Some(text.chars().count()),
                     ResultContent::Blocks(_) => None,
                 },
+                stored: None,
+                kept_chars: 0,
             });
         }
     }
 
+    /// Where a result stands in the list: a recent one is found first.
+    fn result_place(&self, message: u64, tool_use_id: &str) -> Option<usize> {
+        let mut newest = self.results.iter();
+        newest.rposition(|result| result.message == message && result.tool_use_id == tool_use_id)
+    }
+
+    /// Keeps the list of results in line with what is cleared: a preview is shorter, a result of
+    /// which nothing is left is no longer one.
+    fn note_cleared(&mut self, cleared: &ClearedResult) {
+        let place = self.result_place(cleared.message, &cleared.tool_use_id);
+        let Some(place) = place else { return };
+        if cleared.kept_chars > 0 {
+            self.results[place].chars = Some(cleared.text.chars().count());
+            self.results[place].stored.clone_from(&cleared.stored);
+            self.results[place].kept_chars = cleared.kept_chars;
+        } else {
+            self.results.remove(place);
+            self.settled -= usize::from(place < self.settled);
+        }
+    }
+
+    /// Strikes the results of the messages of a range from the list.
+    fn forget_results(&mut self, from: u64, to: u64) {
+        let is_gone = |result: &Clearable| result.message >= from && result.message < to;
+        let settled = self.results.range(..self.settled).filter(|r| is_gone(r)).count();
+        self.settled -= settled;
+        self.results.retain(|result| !is_gone(result));
+    }
+
     fn clear(&mut self, cleared: &ClearedResult) -> Result<(), serde_json::Error> {
-        self.clearable.retain(|result| {
-            result.message != cleared.message || result.tool_use_id != cleared.tool_use_id
-        });
+        self.note_cleared(cleared);
+        self.take_apart_at(self.slots.partition_point(|slot| slot.to <= cleared.message));
         let Some(place) = self.place_of(cleared.message) else { return Ok(()) };
         let slot = &self.slots[place];
         let mut message: Message = slot.entry.json.decode()?;
@@ -347,6 +439,7 @@ impl View {
             }
         }
         self.rewrite(place, &message);
+        self.join_touching(cleared.message, cleared.message);
         Ok(())
     }
 
@@ -384,6 +477,7 @@ impl View {
     }
 
     fn replace(&mut self, from: u64, to: u64, with: &[Json]) -> Result<(), serde_json::Error> {
+        self.take_apart(from, to);
         let Range { start: first, end: last } = self.places(from, to);
         let mut fresh = Vec::with_capacity(with.len());
         for (at, json) in with.iter().enumerate() {
@@ -393,8 +487,10 @@ impl View {
             entry.is_request &= at > 0;
             let from = if at == 0 { from } else { to };
             let (serial, standing) = (self.serial(), Standing::Instead);
-            fresh.push(Slot { from, to, serial, standing, record: None, entry: entry.into() });
+            let (record, parts, entry) = (None, None, entry.into());
+            fresh.push(Slot { from, to, serial, standing, record, parts, entry });
         }
+        self.keep_one_request(&mut fresh);
         let gone: usize = self.slots.range(first..last).map(|slot| slot.entry.chars).sum();
         let came: usize = fresh.iter().map(|slot| slot.entry.chars).sum();
         self.chars = self.chars - gone + came;
@@ -411,7 +507,8 @@ impl View {
                 slot.serial = serial;
             }
         }
-        self.clearable.retain(|result| result.message < from || result.message >= to);
+        self.forget_results(from, to);
+        self.join_touching(from, to);
         Ok(())
     }
 }
@@ -463,6 +560,7 @@ mod tests {
                 tool_use_id: "0".to_owned(),
                 text: "[Previous: used read_file]".to_owned(),
                 stored: None,
+                kept_chars: 0,
             }],
         };
         view.apply(&clear).expect("applies");
@@ -485,6 +583,6 @@ mod tests {
     #[test]
     fn results_know_their_tool() {
         let view = conversation();
-        assert!(view.clearable().iter().all(|result| result.tool == "read_file"));
+        assert!(view.clearable().all(|result| result.tool == "read_file"));
     }
 }

@@ -261,6 +261,7 @@ fn compaction(spec: &CompactionSpec) -> Compaction {
         max_concurrency: spec.max_concurrency.max(1),
         failure_threshold: spec.failure_threshold,
         cooldown: spec.cooldown,
+        summary_timeout: spec.summary_timeout,
         hooks: spec.hooks.clone(),
         strategy: spec.strategy.clone(),
     }

@@ -6,13 +6,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{ToolError, ToolSpec};
+use crate::context::preset::CompactTool;
 use crate::context::recall::{Query, RECALL_TOOL, Wanted};
 use crate::id::Name;
 use crate::message::Json;
 use crate::turn::Effect;
-
-/// What the model reads when it asked for a compaction.
-pub const COMPACT_ANSWER: &str = "Compressing...";
 
 /// The arguments of `delegate`.
 #[derive(Clone, Debug, Deserialize)]
@@ -138,11 +136,12 @@ impl RecallInput {
     }
 }
 
-/// The step tool of that name, if it is one that needs nothing to be described.
+/// The step tool of that name, if it is one that needs nothing else to be described. `compact` is
+/// worded by the preset.
 #[must_use]
-pub fn named(name: &str) -> Option<ToolSpec> {
+pub fn named(name: &str, compact_tool: &CompactTool) -> Option<ToolSpec> {
     match name {
-        "compact" => Some(compact()),
+        "compact" => Some(compact(compact_tool)),
         RECALL_TOOL => Some(recall()),
         "todo_write" => Some(todo_write()),
         _ => None,
@@ -176,15 +175,13 @@ pub fn delegate(helpers: &[(&str, &str)]) -> ToolSpec {
     spec("delegate", &description, &schema, Effect::Keyed)
 }
 
-fn compact() -> ToolSpec {
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "focus": {"type": "string", "description": "What to preserve in the summary"},
-        },
-        "additionalProperties": false,
-    });
-    spec("compact", "Trigger manual conversation compression.", &schema, Effect::Pure)
+fn compact(tool: &CompactTool) -> ToolSpec {
+    let properties = match tool.compact_focus.as_str() {
+        "" => json!({}),
+        focus => json!({"focus": {"type": "string", "description": focus}}),
+    };
+    let schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    spec("compact", &tool.compact_description, &schema, Effect::Pure)
 }
 
 /// `recall`.

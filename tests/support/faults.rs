@@ -596,6 +596,7 @@ pub(crate) fn three_layer() -> Compaction {
         max_concurrency: 2,
         failure_threshold: 3,
         cooldown: Duration::from_millis(50),
+        summary_timeout: Duration::from_secs(60),
         hooks: Hooks::default(),
         strategy: StrategySettings::default(),
     }

@@ -4,7 +4,8 @@ use ractor::{Actor, ActorId, ActorRef};
 use tokio::sync::oneshot;
 
 use super::{
-    ChildReply, ChildResult, Delegation, Live, Refused, Service, State, Supervisor, SupervisorMsg,
+    ChildReply, ChildResult, Delegation, Live, Refused, Service, State, Stop, Supervisor,
+    SupervisorMsg,
 };
 use crate::actor::agent::{Agent, AgentMsg};
 use crate::actor::slots::Rank;
@@ -27,7 +28,7 @@ impl Supervisor {
         if let Some(child) = known.cloned() {
             return Self::wait_for(state, child, delegation.reply);
         }
-        let ending = state.interrupted.is_some() || state.cancelled.is_some();
+        let ending = state.interrupted.is_some() || state.stopped.is_some();
         if ending || Self::is_over(state, &delegation.parent) {
             // The parent is told to end: until then it waits. An answer would be recorded as the
             // call's result, and a resumed run could not make the call again.
@@ -158,14 +159,14 @@ impl Supervisor {
             return Some(outcome.clone());
         }
         let status = state.run.agents().get(id)?;
-        let reason = match &status.parent {
-            Some(parent) => Self::is_over(state, parent).then(|| PARENT_STOPPED.to_owned()),
+        let cancelled = |reason: &str| Outcome::Cancelled { reason: reason.to_owned() };
+        match &status.parent {
+            Some(parent) => Self::is_over(state, parent).then(|| cancelled(PARENT_STOPPED)),
             None => {
-                let of_task = || state.cancel_requested.get(&status.task).cloned();
-                state.cancelled.clone().or_else(of_task)
+                let of_task = || state.cancel_requested.get(&status.task).map(|r| cancelled(r));
+                state.stopped.as_ref().map(Stop::outcome).or_else(of_task)
             }
-        };
-        reason.map(|reason| Outcome::Cancelled { reason })
+        }
     }
 
     /// An actor is gone: with an error it crashed.

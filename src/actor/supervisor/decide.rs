@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ractor::ActorRef;
 
-use super::{CancelTarget, RunEnd, State, Supervisor, SupervisorMsg};
+use super::{CancelTarget, RunEnd, State, Stop, Supervisor, SupervisorMsg};
 use crate::actor::slots::Rank;
 use crate::event::{Draft, Event, RunPaused, RunStatus};
 use crate::failure::{Failure, FailureKind};
@@ -42,7 +42,7 @@ impl Supervisor {
     fn decide_task(&self, state: &mut State, task: &TaskSpec) {
         let Some(status) = state.run.task(&task.name) else { return };
         let now = status.state;
-        let attempt = status.attempt + 1;
+        let attempts = status.attempt;
         let begun = now.is_end() || now == TaskState::Running;
         if let Some(reason) = state.cancel_requested.get(&task.name).filter(|_| !begun) {
             let event = TaskCancelled { reason: reason.clone() }.into();
@@ -50,15 +50,15 @@ impl Supervisor {
         }
         match now {
             TaskState::Pending => {
-                if let Some(event) = self.judge_pending(state, task) {
+                if let Some(event) = self.judge_pending(state, task, attempts) {
                     self.propose_task(state, &task.name, event);
                 }
             }
             TaskState::Ready | TaskState::Waiting => {
-                if let Some(event) = self.not_to_start(state, task) {
+                if let Some(event) = self.not_to_start(state, task, attempts) {
                     self.propose_task(state, &task.name, event);
                 } else if !state.resting.contains(&task.name) && state.slots.has_room(Rank::Main) {
-                    self.start_task(state, task, attempt);
+                    self.start_task(state, task, attempts + 1);
                 }
             }
             TaskState::Running
@@ -72,9 +72,9 @@ impl Supervisor {
 
     /// Why nothing new starts, as the event that ends a task which has not begun. A task that waits
     /// for the mere end of others is meant for this very case, and starts.
-    fn not_to_start(&self, state: &State, task: &TaskSpec) -> Option<Event> {
-        if let Some(reason) = &state.cancelled {
-            return Some(TaskCancelled { reason: reason.clone() }.into());
+    fn not_to_start(&self, state: &State, task: &TaskSpec, attempts: u32) -> Option<Event> {
+        if let Some(stop) = &state.stopped {
+            return Some(stop.end_of_task(attempts));
         }
         if task.join == Join::AllDone {
             return None;
@@ -84,10 +84,10 @@ impl Supervisor {
         Some(TaskSkipped { reason, because: Some(failed.clone()) }.into())
     }
 
-    fn judge_pending(&self, state: &State, task: &TaskSpec) -> Option<Event> {
+    fn judge_pending(&self, state: &State, task: &TaskSpec, attempts: u32) -> Option<Event> {
         let readiness = self.plan.readiness(task, |name| state.run.standing(name));
         match readiness {
-            Readiness::Wait => self.not_to_start(state, task),
+            Readiness::Wait => self.not_to_start(state, task, attempts),
             Readiness::Skip { because } => {
                 let reason = match state.run.standing(&because) {
                     Standing::SkippedByFailure => format!("task `{because}` was skipped"),
@@ -211,8 +211,8 @@ impl Supervisor {
             Event::TaskFailed(_) => {
                 state.first_failed.get_or_insert_with(|| task.clone());
                 if self.services.limits.fail_fast && self.services.limits.cancel_running {
-                    let reason = format!("task `{task}` failed");
-                    self.cancel_everything(state, &reason);
+                    let stop = Stop::Cancelled(format!("task `{task}` failed"));
+                    self.stop_everything(state, stop);
                 }
             }
             _ => {}
@@ -249,19 +249,14 @@ impl Supervisor {
     pub(super) fn run_deadline(&self, state: &mut State) {
         let limit = self.services.limits.timeout.unwrap_or_default();
         let message = format!("the run took longer than {} s", limit.as_secs_f64());
-        state.cancelled.get_or_insert(message.clone());
-        let failure = Failure::new(FailureKind::Timeout, message);
-        for agent in self.main_agents(state) {
-            let outcome = Outcome::Failed { failure: failure.clone(), partial: None };
-            self.end_agent(state, &agent, outcome);
-        }
+        self.stop_everything(state, Stop::TimedOut(Failure::new(FailureKind::Timeout, message)));
     }
 
     /// Cancels; false when there is no such target. What has ended already is cancelled.
     pub(super) fn cancel(&self, state: &mut State, target: &CancelTarget, reason: &str) -> bool {
         match target {
             CancelTarget::Run => {
-                self.cancel_everything(state, reason);
+                self.stop_everything(state, Stop::Cancelled(reason.to_owned()));
                 true
             }
             CancelTarget::Task(task) => {
@@ -287,12 +282,11 @@ impl Supervisor {
         }
     }
 
-    fn cancel_everything(&self, state: &mut State, reason: &str) {
-        state.cancelled.get_or_insert_with(|| reason.to_owned());
+    fn stop_everything(&self, state: &mut State, stop: Stop) {
         for agent in self.main_agents(state) {
-            let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-            self.end_agent(state, &agent, outcome);
+            self.end_agent(state, &agent, stop.outcome());
         }
+        state.stopped.get_or_insert(stop);
     }
 
     fn main_agents(&self, state: &State) -> Vec<AgentId> {
@@ -330,7 +324,7 @@ impl Supervisor {
         if !all_ended || !state.live.is_empty() || !state.proposed.is_empty() {
             return;
         }
-        let mixed = match (&state.cancelled, self.services.limits.fail_fast) {
+        let mixed = match (&state.stopped, self.services.limits.fail_fast) {
             (Some(_), _) => RunStatus::Cancelled,
             (None, true) => RunStatus::Failed,
             (None, false) => RunStatus::Partial,

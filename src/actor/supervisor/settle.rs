@@ -69,7 +69,7 @@ impl Supervisor {
 
     fn attempt_failed(&self, state: &mut State, spec: &TaskSpec, failure: &Failure) {
         let attempt = state.run.task(&spec.name).map_or(1, |status| status.attempt);
-        let ending = state.cancelled.is_some()
+        let ending = state.stopped.is_some()
             || state.interrupted.is_some()
             || state.cancel_requested.contains_key(&spec.name);
         let pause = spec.retry.pause(attempt, failure.kind, fastrand::f64()).filter(|_| !ending);

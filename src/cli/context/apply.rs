@@ -149,6 +149,7 @@ mod tests {
             tool_use_id: "t".to_owned(),
             text: "short".to_owned(),
             stored: Some(spill.stored.clone()),
+            kept_chars: 0,
         };
         let edit = Edit::ClearResults { results: vec![cleared] };
         pipeline::apply(&mut view, "budget", Proposal { edit, spills: vec![spill] }).unwrap()

@@ -44,14 +44,14 @@ impl Micro {
         let old = self.old(view);
         let results: Vec<_> = view
             .clearable()
-            .iter()
             .take(old)
             .filter(|result| self.is_worth_it(result))
             .map(|result| ClearedResult {
                 message: result.message,
                 tool_use_id: result.tool_use_id.clone(),
                 text: self.micro_text.replace("{tool}", &result.tool),
-                stored: None,
+                stored: result.stored.clone(),
+                kept_chars: 0,
             })
             .collect();
         view.settle(old);
@@ -60,16 +60,16 @@ impl Micro {
 
     /// How many results are older than those that are kept.
     fn old(&self, view: &View) -> usize {
-        let all = view.clearable();
+        let all = view.clearable().len();
         match self.keep_unit {
-            KeepUnit::Blocks => all.len().saturating_sub(self.keep_recent),
+            KeepUnit::Blocks => all.saturating_sub(self.keep_recent),
             KeepUnit::Turns => {
                 let mut kept = BTreeSet::new();
-                let newest = all.iter().rev().take_while(|result| {
+                let newest = view.clearable().rev().take_while(|result| {
                     kept.insert(result.message);
                     kept.len() <= self.keep_recent
                 });
-                all.len() - newest.count()
+                all - newest.count()
             }
         }
     }

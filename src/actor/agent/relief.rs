@@ -1,0 +1,291 @@
+//! What an agent does when its view grows large: a summary beside its turns or amid them, or less
+//! without a model.
+//!
+//! What is due is decided in `turn_machine` and `context`; here it is done. One summary at a time is
+//! written ahead, while the agent goes on; it is held against the view at a turn boundary.
+
+use futures_util::FutureExt;
+use ractor::ActorRef;
+use tokio::sync::oneshot;
+
+use super::{Agent, AgentMsg, State};
+use crate::actor::compaction_step::{self, Announcement, Answer, Compaction, Covered, Held};
+use crate::actor::compactor::{self, NoSummary, Source, SummaryError};
+use crate::actor::panic::panic_text;
+use crate::actor::{ModelService, agent_steps};
+use crate::context::layer::summary::writer::{CallSize, own_is_cheaper};
+use crate::context::layer::summary::{self, Summary, SummaryInput, SummaryRequest};
+use crate::context::pipeline::{self, Change};
+use crate::context::{CompactionRequested, CompactionTrigger, Spent};
+use crate::failure::FailureKind;
+use crate::turn_machine::Relief;
+
+/// How many characters a token is taken to have where two costs are compared: as in the documented
+/// presets.
+const CHARS_PER_TOKEN: usize = 4;
+
+/// A summary that is written while the agent goes on.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    number: u64,
+    layer: Summary,
+    covered: Covered,
+    /// The summary, once it is there.
+    answer: Option<Answer>,
+}
+
+/// What comes of an agent's view before a turn.
+pub(super) enum Before {
+    /// It can be sent, with these changes; a summary may be announced beside it.
+    Turn(Vec<Change>, Option<Announcement>),
+    /// Something else is done first.
+    Other,
+}
+
+impl Agent {
+    /// Sees to it that the view is no larger than it may be before it is sent.
+    pub(super) fn relieve(&self, myself: &ActorRef<AgentMsg>, state: &mut State) -> Before {
+        if self.apply_ahead(myself, state) {
+            return Before::Other;
+        }
+        // What is being summarised is left alone: an edit would make the summary stale, and what it
+        // edits is about to go.
+        let is_written = state.ahead.is_some();
+        let mut changes = if is_written { Vec::new() } else { self.run_cheap_layers(state) };
+        let mut announcement = None;
+        let relief = self.relief(state, is_written);
+        match relief {
+            Relief::Nothing | Relief::Prepare => {}
+            Relief::Wait => {
+                compactor::hurry(&self.services, &self.id);
+                return Before::Other;
+            }
+            Relief::Summarise => {
+                if let Some((layer, due)) = self.due(state, None) {
+                    self.compact(myself, state, changes, layer, due);
+                    return Before::Other;
+                }
+            }
+            Relief::Digest => changes.extend(self.digest(state)),
+            Relief::Halve => changes.extend(self.lessen(state)),
+            Relief::Stop => {
+                let reason = self.thrashing(state);
+                let outcome = state.machine.failed(FailureKind::ContextOverflow, reason);
+                self.finish(myself, state, outcome);
+                return Before::Other;
+            }
+        }
+        changes.extend(self.run_guard(state));
+        if relief == Relief::Prepare {
+            announcement = self.prepare(myself, state);
+        }
+        Before::Turn(changes, announcement)
+    }
+
+    fn relief(&self, state: &mut State, is_written: bool) -> Relief {
+        let preset = self.preset_for(state);
+        let layer = pipeline::summary(&preset);
+        let wanted = self.around(state, |view, around| layer?.pressure(view, around));
+        state.machine.relief(wanted.flatten(), is_written)
+    }
+
+    /// Makes the view as small as an edit is to make it, without a model.
+    fn digest(&self, state: &mut State) -> Vec<Change> {
+        let preset = &self.services.compaction.preset;
+        let Some(layer) = pipeline::summary(preset) else { return Vec::new() };
+        let digest = self.around(state, |view, around| {
+            let goal = layer.pace.goal(layer.limit(around), &around.window);
+            pipeline::shrink(view, preset, around, goal)
+        });
+        digest.unwrap_or_default()
+    }
+
+    /// Makes a view that was refused smaller without a model: as its preset does it, or by half.
+    fn lessen(&self, state: &mut State) -> Vec<Change> {
+        let preset = &self.services.compaction.preset;
+        let lessened = self.around(state, |view, around| {
+            let changes = pipeline::run_reactive(view, preset, around);
+            if !changes.is_empty() {
+                return changes;
+            }
+            let half = around.tokens(view.chars()) / 2;
+            pipeline::shrink(view, preset, around, half)
+        });
+        lessened.unwrap_or_default()
+    }
+
+    fn thrashing(&self, state: &State) -> String {
+        let pace = pipeline::summary(&self.services.compaction.preset).map(|layer| &layer.pace);
+        let (times, turns) = pace.map_or((0, 0), |pace| (pace.refill_limit, pace.summary_spacing));
+        let cause = summary::largest(state.machine.view());
+        format!(
+            "rapid_refill_breaker: Autocompact is thrashing: the context refilled to the limit \
+             within {turns} turns of the previous compact, {times} times in a row; {cause}"
+        )
+    }
+
+    /// Has a summary written while the agent goes on, once the turn that announces it is recorded.
+    fn prepare(&self, myself: &ActorRef<AgentMsg>, state: &mut State) -> Option<Announcement> {
+        let (layer, mut due) = self.due(state, None)?;
+        let source = self.source(state, &mut due)?;
+        let requested = compaction_step::announced(&due);
+        state.aheads += 1;
+        let number = state.aheads;
+        state.ahead = Some(Ahead { number, layer, covered: Covered::by(&due), answer: None });
+        let (durable, announced) = oneshot::channel();
+        let myself = myself.clone();
+        let body = compaction_step::prepare(self.context(state), announced, due, source);
+        state.beside.spawn(async move {
+            let answer = std::panic::AssertUnwindSafe(body).catch_unwind().await;
+            let crashed = |text| NoSummary::from(SummaryError::Crashed(text));
+            let answer = answer.unwrap_or_else(|panic| Err(crashed(panic_text(panic.as_ref()))));
+            // An agent that is gone asks again when it is rebuilt.
+            let _ = myself.send_message(AgentMsg::Summarised { number, answer: Box::new(answer) });
+        });
+        Some(Announcement { requested, durable })
+    }
+
+    /// The summary that was asked for ahead is there, or will not come.
+    pub(super) fn summarised(
+        &self,
+        myself: &ActorRef<AgentMsg>,
+        state: &mut State,
+        number: u64,
+        answer: Answer,
+    ) {
+        while state.beside.try_join_next().is_some() {}
+        let current = state.ahead.as_mut().filter(|ahead| ahead.number == number);
+        let Some(ahead) = current else { return };
+        ahead.answer = Some(answer);
+        // Amid a turn it waits for the turn's end; an agent that waits for it goes on now.
+        if !state.busy {
+            self.advance(myself, state);
+        }
+    }
+
+    /// Applies the summary that was written ahead, or drops it. False when there is none yet.
+    pub(super) fn apply_ahead(&self, myself: &ActorRef<AgentMsg>, state: &mut State) -> bool {
+        let Some(ahead) = state.ahead.take_if(|ahead| ahead.answer.is_some()) else { return false };
+        let Ahead { layer, covered, answer: Some(answer), .. } = ahead else { return false };
+        let context = self.context(state);
+        let step =
+            compaction_step::apply(context, layer, covered, answer, Held::by(&state.machine));
+        self.start(myself, state, step);
+        true
+    }
+
+    /// What a summary has cost that was written ahead and is not wanted any more.
+    pub(super) fn drop_ahead(state: &mut State) -> Option<Spent> {
+        match state.ahead.take()?.answer? {
+            Ok(summary) => Some(summary.spent),
+            Err(NoSummary { spent, .. }) => spent,
+        }
+    }
+
+    /// Has the summary written that somebody asked for.
+    pub(super) fn compact_as_asked(
+        &self,
+        myself: &ActorRef<AgentMsg>,
+        state: &mut State,
+        trigger: CompactionTrigger,
+        focus: Option<String>,
+    ) {
+        if self.apply_ahead(myself, state) {
+            return;
+        }
+        if let Some((layer, due)) = self.due(state, Some((trigger, focus.clone()))) {
+            let changes = match trigger {
+                CompactionTrigger::Reactive => self.shed(state, due.to),
+                CompactionTrigger::Auto | CompactionTrigger::Manual => Vec::new(),
+            };
+            return self.compact(myself, state, changes, layer, due);
+        }
+        let end = state.machine.view().next_message();
+        let requested = CompactionRequested { trigger, from: end, to: end, focus };
+        let failed = compaction_step::failed(&SummaryError::NothingToCover, None);
+        let context = self.context(state);
+        self.start(myself, state, agent_steps::record(context, vec![requested.into(), failed]));
+    }
+
+    /// Stores the largest results of what a summary leaves in a view that was refused.
+    fn shed(&self, state: &mut State, from: u64) -> Vec<Change> {
+        let preset = &self.services.compaction.preset;
+        let shed = self.around(state, |view, around| pipeline::shed(view, preset, around, from));
+        shed.unwrap_or_default()
+    }
+
+    /// Has a summary written and waits for it. `changes` are those that the cheap layers made
+    /// before.
+    fn compact(
+        &self,
+        myself: &ActorRef<AgentMsg>,
+        state: &mut State,
+        mut changes: Vec<Change>,
+        layer: Summary,
+        mut due: SummaryRequest,
+    ) {
+        let Some(mut source) = self.source(state, &mut due) else {
+            return self.give_up(myself, state, "an agent without a model cannot compact");
+        };
+        if let Some((request, change)) = self.summary_request(state, &due) {
+            changes.extend(change);
+            source.by_provider = Some(request);
+            // A provider's summary is one of this very conversation, so its own model writes it.
+            if let Some(talk) = &state.talk {
+                source.service = talk.briefing.model.clone();
+            }
+        }
+        let held = Held::by(&state.machine);
+        let context = self.context(state);
+        let compaction = Compaction { changes, layer, due, held, source };
+        self.start(myself, state, compaction_step::compact(context, compaction));
+    }
+
+    fn due(
+        &self,
+        state: &mut State,
+        asked: Option<(CompactionTrigger, Option<String>)>,
+    ) -> Option<(Summary, SummaryRequest)> {
+        let preset = self.preset_for(state);
+        self.around(state, |view, around| pipeline::summary_due(view, &preset, around, asked))
+            .flatten()
+    }
+
+    /// Who writes the summary, and from what: the agent's own model reads its warm prefix, unless
+    /// the price table says that the configured one reads all of it anew for less.
+    fn source(&self, state: &State, due: &mut SummaryRequest) -> Option<Source> {
+        let briefing = &state.talk.as_ref()?.briefing;
+        let own = &briefing.model;
+        let configured = self.services.compaction.model.as_ref();
+        let configured = configured.and_then(|name| self.services.models.get(name)).unwrap_or(own);
+        let is_own = configured.spec.name == own.spec.name;
+        let head = briefing.head.0.len();
+        let rides = || is_own || is_cheaper_warm(due, head, own, configured);
+        if due.input == SummaryInput::SamePrefix && rides() {
+            return Some(Source {
+                service: own.clone(),
+                prefix: Some(briefing.clone()),
+                by_provider: None,
+            });
+        }
+        if due.input == SummaryInput::SamePrefix {
+            due.material = due.material.without_control();
+        }
+        Some(Source { service: configured.clone(), prefix: None, by_provider: None })
+    }
+}
+
+fn is_cheaper_warm(
+    due: &SummaryRequest,
+    head: usize,
+    own: &ModelService,
+    other: &ModelService,
+) -> bool {
+    let tokens = |chars: usize| (chars / CHARS_PER_TOKEN) as u64;
+    let size = CallSize {
+        prefix: tokens(head + due.material.chars()),
+        instruction: tokens(due.instruction.len()),
+        output: due.max_tokens,
+    };
+    own_is_cheaper(own.spec.price.as_ref(), other.spec.price.as_ref(), &size)
+}

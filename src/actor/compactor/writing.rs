@@ -1,0 +1,356 @@
+//! How one summary is written: the calls that it takes, and what counts as a summary.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use super::ADDRESS;
+use super::job::{Job, NoSummary, Summary, SummaryError, Written};
+use crate::actor::briefing::Briefing;
+use crate::actor::model_call::{self, CallError};
+use crate::actor::panic::panic_text;
+use crate::actor::{ModelService, Services};
+use crate::context::layer::summary::{Material, SummaryRequest};
+use crate::context::measure::estimate;
+use crate::context::server::ContextWork;
+use crate::context::validity::{self, Rules};
+use crate::context::view::View;
+use crate::context::{CompactionTrigger, Spent, block};
+use crate::id::{AgentId, Name};
+use crate::message::{Json, Message, StopReason, Usage};
+use crate::model::{ErrorClass, Head, ModelError, Rendering, Reply, Request};
+
+/// What the deadline of a call grows by for each thousand characters that it sends: a summariser
+/// that reads slowly (500 characters a second) still comes to its end.
+const DEADLINE_PER_1000_CHARS: Duration = Duration::from_secs(2);
+
+/// The most characters that a summary may have for each token that it was allowed: twice what
+/// tokens of prose have, so that only a provider which ignores the limit is refused.
+const MAX_CHARS_PER_TOKEN: u64 = 8;
+
+/// How many characters a token is taken to have where a request is made to fit: fewer than text and
+/// code have on average.
+const CHARS_PER_TOKEN: u64 = 3;
+
+/// How often a stream that broke is begun again: the documented number.
+const STREAM_RETRIES: u32 = 2;
+
+/// How often a request that is too long is made smaller: a third each time where the provider does
+/// not say by how much, and then an eighth of it is left.
+const MOST_CUTS: u32 = 5;
+
+/// Why there is no summary when even that does not help.
+const TOO_LONG: &str = "what it is to read is too long, however much is left out";
+
+/// Writes a summary and answers, whatever happens. Gives whether there is one; `None` when that
+/// says nothing of the summariser.
+pub(super) async fn work(services: &Services, job: Job) -> Option<bool> {
+    let Job { agent, due, service, prefix, by_provider, mut reply } = job;
+    let trigger = due.trigger;
+    let mut writing = Writing::new(services, &service, agent);
+    let written = writing.write(due, prefix, by_provider);
+    let result = tokio::select! {
+        () = reply.closed() => return None,
+        result = std::panic::AssertUnwindSafe(written).catch_unwind() => result,
+    };
+    let error = match result {
+        Ok(Ok(written)) => {
+            // An agent that is gone has no use for it.
+            let _ = reply.send(Ok(Summary { written, spent: writing.spent() }));
+            return Some(true);
+        }
+        Ok(Err(error)) => error,
+        Err(panic) => SummaryError::Crashed(panic_text(panic.as_ref())),
+    };
+    // A context that was compacted early on request may leave nothing to free.
+    let tells =
+        trigger == CompactionTrigger::Auto || !matches!(error, SummaryError::FreesTooLittle);
+    let spent = (writing.usage != Usage::default()).then(|| writing.spent());
+    let _ = reply.send(Err(NoSummary { error, spent }));
+    tells.then_some(false)
+}
+
+/// One summary on its way.
+struct Writing<'a> {
+    services: &'a Services,
+    service: &'a ModelService,
+    agent: AgentId,
+    /// The tokens of all calls so far.
+    usage: Usage,
+}
+
+/// A call that gave no text.
+enum Failed {
+    /// The request is too long: by so many tokens of so many, if the provider said.
+    TooLong(Option<(u64, u64)>),
+    /// The provider does not write summaries by itself.
+    Unsupported,
+    Other(SummaryError),
+}
+
+impl From<SummaryError> for Failed {
+    fn from(error: SummaryError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl<'a> Writing<'a> {
+    fn new(services: &'a Services, service: &'a ModelService, agent: AgentId) -> Self {
+        Self { services, service, agent, usage: Usage::default() }
+    }
+
+    fn spent(&self) -> Spent {
+        let spec = &self.service.spec;
+        let cost_usd = spec.price.map(|price| price.cost(&self.usage));
+        Spent { model: spec.name.clone(), usage: self.usage, cost_usd }
+    }
+
+    async fn write(
+        &mut self,
+        due: SummaryRequest,
+        prefix: Option<Arc<Briefing>>,
+        by_provider: Option<Request>,
+    ) -> Result<Written, SummaryError> {
+        if let Some(request) = by_provider
+            && let Some(block) = self.by_provider(request, &due).await?
+        {
+            return Ok(block);
+        }
+        let text = match prefix {
+            Some(prefix) => self.on_prefix(&due, &prefix).await?,
+            None => self.in_parts(&due).await?,
+        };
+        if text.chars().count() + due.least_gain > due.covers_chars {
+            return Err(SummaryError::FreesTooLittle);
+        }
+        Ok(Written::Text(text))
+    }
+
+    /// The summary of a provider that writes it by itself; nothing when it turns out that it does
+    /// not.
+    async fn by_provider(
+        &mut self,
+        request: Request,
+        due: &SummaryRequest,
+    ) -> Result<Option<Written>, SummaryError> {
+        let reply = match self.attempt(request).await {
+            Ok(reply) => reply,
+            Err(Failed::Unsupported) => return Ok(None),
+            Err(failed) => return Err(failed.into()),
+        };
+        self.usage += reply.usage.or_expected(due.covers_chars as u64 / CHARS_PER_TOKEN).0;
+        usable_block(&reply, due.covers_chars.saturating_sub(due.least_gain)).map(Some)
+    }
+
+    /// The messages as they were sent, with the instruction at the end. Where that is too long the
+    /// oldest exchanges leave, or the largest message is cut.
+    async fn on_prefix(
+        &mut self,
+        due: &SummaryRequest,
+        prefix: &Briefing,
+    ) -> Result<String, SummaryError> {
+        let mut material = due.material.clone();
+        let beside = prefix.head.0.len() + due.instruction.len();
+        let room = self.room(self.output(due)).saturating_sub(beside);
+        if material.chars() > room {
+            material.shed(material.chars() - room);
+        }
+        for _ in 0..=MOST_CUTS {
+            let messages = material.conversation(&due.instruction);
+            let front = (&prefix.head, prefix.tool_names.as_slice());
+            match self.call(front, &messages, self.output(due)).await {
+                Ok(text) => return Ok(text),
+                Err(Failed::TooLong(by)) if material.shed(excess(&material, by)) => {}
+                Err(failed) => return Err(failed.into()),
+            }
+        }
+        Err(SummaryError::Unusable(TOO_LONG))
+    }
+
+    /// The messages as text, in parts that fit the summariser's window, each with the summary of
+    /// those before. Where a part is too long all are made smaller.
+    async fn in_parts(&mut self, due: &SummaryRequest) -> Result<String, SummaryError> {
+        let head = self.service.model.head(&self.service.spec, &due.system, &[]);
+        let instruction = due.instruction.chars().count();
+        // A later part is sent with the summary of those before.
+        let mut part = self.room(2 * self.output(due)).saturating_sub(instruction);
+        for _ in 0..=MOST_CUTS {
+            match self.part_by_part(due, &head, part).await {
+                Ok(text) => return Ok(text),
+                Err(Failed::TooLong(Some((have, over)))) if have > over => {
+                    part = scaled(part, have - over, have) / 10 * 9;
+                }
+                Err(Failed::TooLong(_)) => part = part / 3 * 2,
+                Err(failed @ (Failed::Other(_) | Failed::Unsupported)) => return Err(failed.into()),
+            }
+        }
+        Err(SummaryError::Unusable(TOO_LONG))
+    }
+
+    async fn part_by_part(
+        &mut self,
+        due: &SummaryRequest,
+        head: &Head,
+        part: usize,
+    ) -> Result<String, Failed> {
+        let mut so_far: Option<String> = None;
+        for text in due.parts(part) {
+            let prompt = Message::user(due.prompt(&text, so_far.as_deref()));
+            let messages = [Json::encode(&prompt)];
+            so_far = Some(self.call((head, &[]), &messages, self.output(due)).await?);
+        }
+        Ok(so_far.unwrap_or_default())
+    }
+
+    /// The most tokens of the summary.
+    fn output(&self, due: &SummaryRequest) -> u64 {
+        due.max_tokens.min(self.service.spec.max_output_tokens)
+    }
+
+    /// The characters of a request that leave room for so many tokens in the summariser's window.
+    fn room(&self, tokens: u64) -> usize {
+        let room = self.service.spec.context_window.saturating_sub(tokens);
+        whole(room.saturating_mul(CHARS_PER_TOKEN))
+    }
+
+    /// One call, and again while its stream breaks.
+    async fn call(
+        &mut self,
+        (head, tools): (&Head, &[Name]),
+        messages: &[Json],
+        max_tokens: u64,
+    ) -> Result<String, Failed> {
+        let mut view = View::default();
+        for message in messages {
+            let pushed = view.push(message.clone());
+            pushed.map_err(|error| SummaryError::Model(error.to_string()))?;
+        }
+        let rules = Rules { tools, ..Rules::default() };
+        let sendable = validity::check(&view, None, &rules);
+        let sendable = sendable.map_err(|invalid| SummaryError::Model(invalid.to_string()))?;
+        let request = Request {
+            agent: Name::new(ADDRESS).expect("the compactor's address is a name"),
+            agent_id: self.agent.clone(),
+            turn: 1,
+            head: head.clone(),
+            pieces: Rendering::default().render(&sendable, &*self.service.model),
+            max_output_tokens: max_tokens,
+            context: ContextWork::Nothing,
+        };
+        let expected = messages.iter().map(|json| estimate(json.as_str())).sum();
+        let mut retries = 0;
+        loop {
+            let reply = self.attempt(request.clone()).await?;
+            self.usage += reply.usage.or_expected(expected).0;
+            if !matches!(reply.stop, StopReason::Interrupted(_)) {
+                return Ok(usable(&reply, max_tokens)?);
+            }
+            if retries == STREAM_RETRIES {
+                return Err(SummaryError::Unusable("the stream broke").into());
+            }
+            retries += 1;
+        }
+    }
+
+    async fn attempt(&self, request: Request) -> Result<Reply, Failed> {
+        let bytes: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
+        let thousands = u32::try_from(bytes / 1000).unwrap_or(u32::MAX);
+        let deadline = self.services.compaction.summary_timeout
+            + DEADLINE_PER_1000_CHARS.saturating_mul(thousands);
+        let cancel = CancellationToken::new();
+        let call = model_call::call(self.services, self.service, request, None, &cancel);
+        match within(deadline, call).await? {
+            Ok(reply) => Ok(reply),
+            Err(CallError::Journal(error)) => Err(SummaryError::Journal(error).into()),
+            Err(CallError::Cancelled) => Err(SummaryError::Gone.into()),
+            Err(CallError::Model { error, .. }) => Err(judge(&error)),
+        }
+    }
+}
+
+impl From<Failed> for SummaryError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::TooLong(_) => Self::Unusable(TOO_LONG),
+            Failed::Unsupported => Self::Unusable("the provider cannot do this"),
+            Failed::Other(error) => error,
+        }
+    }
+}
+
+async fn within<T>(deadline: Duration, call: impl Future<Output = T>) -> Result<T, SummaryError> {
+    tokio::time::timeout(deadline, call).await.map_err(|_| SummaryError::Timeout(deadline))
+}
+
+fn judge(error: &ModelError) -> Failed {
+    let over = |have: Option<u64>, max: Option<u64>| {
+        let (have, max) = have.zip(max)?;
+        Some((have, have.saturating_sub(max)))
+    };
+    match error.class {
+        ErrorClass::ContextTokens { have, max } => Failed::TooLong(over(have, max)),
+        ErrorClass::Unsupported(_) => Failed::Unsupported,
+        // The output that was asked for does not fit beside the input.
+        ErrorClass::ContextPlusOutput { .. } | ErrorClass::RequestBytes => Failed::TooLong(None),
+        _ => Failed::Other(SummaryError::Model(error.to_string())),
+    }
+}
+
+/// How many characters must leave: the share of the tokens that the provider named and a tenth of
+/// all for what an estimate is off, or a third.
+fn excess(material: &Material, by: Option<(u64, u64)>) -> usize {
+    let chars = material.chars();
+    match by {
+        Some((have, over)) => scaled(chars, over, have) + chars / 10,
+        None => chars / 3,
+    }
+}
+
+/// The part of `chars` that `part` is of `all`.
+fn scaled(chars: usize, part: u64, all: u64) -> usize {
+    let scaled = chars as u128 * u128::from(part) / u128::from(all.max(1));
+    usize::try_from(scaled).unwrap_or(usize::MAX)
+}
+
+fn whole(tokens: u64) -> usize {
+    usize::try_from(tokens).unwrap_or(usize::MAX)
+}
+
+/// The provider's summary in a reply to a request that asked for nothing else.
+fn usable_block(reply: &Reply, most_chars: usize) -> Result<Written, SummaryError> {
+    let found = reply.message.content.iter().find_map(|b| Some((b, block::summary_text(b)?)));
+    match (&reply.stop, found) {
+        (StopReason::Compaction, Some((_, text))) if text.chars().count() >= most_chars => {
+            Err(SummaryError::FreesTooLittle)
+        }
+        (StopReason::Compaction, Some((summary, text))) => {
+            Ok(Written::Block { summary: summary.clone(), text })
+        }
+        (StopReason::MaxTokens, _) => Err(SummaryError::Unusable("it was cut")),
+        (StopReason::Refusal(_), _) => Err(SummaryError::Unusable("the model refused")),
+        (StopReason::ToolUse, _) => Err(SummaryError::Unusable("the model called a tool")),
+        (StopReason::ContextWindowExceeded, _) => {
+            Err(SummaryError::Unusable("the context window had no room for it"))
+        }
+        _ => Err(SummaryError::Unusable("it has no text")),
+    }
+}
+
+/// The summary in a reply; a reply without text is a failure, whatever its stop reason, and so is
+/// one that is longer than it was allowed to be. A call in it is never run.
+fn usable(reply: &Reply, max_tokens: u64) -> Result<String, SummaryError> {
+    if let StopReason::Refusal(_) = reply.stop {
+        return Err(SummaryError::Unusable("the model refused"));
+    }
+    let text = reply.message.text();
+    if text.trim().is_empty() {
+        Err(SummaryError::Unusable("it has no text"))
+    } else if text.chars().count() as u64 > max_tokens.saturating_mul(MAX_CHARS_PER_TOKEN) {
+        Err(SummaryError::Unusable("it is longer than it may be"))
+    } else {
+        Ok(text)
+    }
+}

@@ -1,0 +1,127 @@
+//! The keys of `[compaction]`: its own, and the constants of the presets.
+
+use crate::config::strategy::STRATEGIES;
+use crate::context::strategy::LEAST_TRIGGER_TOKENS;
+
+use super::{COUNT, Field, HOOKS, RECOVERY, SHARE, Shape, TEXTS, TOKENS, key, later};
+
+/// The presets that are built, and those that are not.
+pub(in crate::config) const PRESETS: [&str; 4] = ["adaptive", "four-layer", "three-layer", "off"];
+const LATER_PRESETS: [&str; 2] = ["production", "turn-window"];
+
+/// A number that may be 0.
+const ANY: Shape = Shape::Integer(0, 1 << 40);
+
+/// The keys that are no constants of a preset.
+const OWN: [Field; 14] = [
+    key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
+    key("model", Shape::Text),
+    later("pin"),
+    later("prompt_file"),
+    key("keep_recent_results", ANY),
+    key("strategy", Shape::Word(&STRATEGIES, &[])),
+    key(
+        "context_editing",
+        Shape::Table(&[
+            key("trigger", TOKENS),
+            key("keep", ANY),
+            key("clear_at_least", ANY),
+            key("exclude_tools", TEXTS),
+            key("clear_tool_inputs", Shape::Any),
+            key("keep_thinking", Shape::Any),
+        ]),
+    ),
+    key(
+        "server",
+        Shape::Table(&[
+            key("trigger", Shape::Integer(LEAST_TRIGGER_TOKENS.cast_signed(), 1 << 40)),
+            key("pause", Shape::Truth),
+            key("instructions", Shape::Text),
+        ]),
+    ),
+    key("max_concurrency", COUNT),
+    key("summary_timeout", Shape::Time),
+    key("unchanged_stub", Shape::Truth),
+    key("recovery", Shape::Table(RECOVERY)),
+    key("hooks", Shape::Table(HOOKS)),
+    key(
+        "circuit_breaker",
+        Shape::Table(&[
+            key("failure_threshold", COUNT),
+            key("cooldown", Shape::Pause),
+            key("min_headroom_gain", SHARE),
+        ]),
+    ),
+];
+
+/// The constants of the presets, each by the name that it has there.
+pub(in crate::config) const CONSTANTS: [Field; 46] = [
+    // When something is done.
+    key("threshold", TOKENS),
+    key("threshold_chars", TOKENS),
+    key("trigger", SHARE),
+    key("soft_trigger", SHARE),
+    key("target", SHARE),
+    // Digest.
+    key("whole", TOKENS),
+    key("keep_tokens", TOKENS),
+    key("merge_share", SHARE),
+    // The pace of summaries.
+    key("summary_spacing", COUNT),
+    key("refill_limit", COUNT),
+    key("on_refill", Shape::Word(&["digest", "stop"], &[])),
+    key("reactive_retries", Shape::Integer(0, 16)),
+    // Budget, and what stands in the place of a stored result.
+    key("batch_budget_chars", ANY),
+    key("persist_min_chars", ANY),
+    key("preview_chars", ANY),
+    key("persisted_text", Shape::Text),
+    // Snip.
+    key("snip_max_messages", ANY),
+    key("snip_head", ANY),
+    key("snip_tail", COUNT),
+    key("snip_text", Shape::Text),
+    key("snip_count", Shape::Word(&["removed", "covered"], &[])),
+    // Micro.
+    key("keep_recent", ANY),
+    key("keep_unit", Shape::Word(&["blocks", "turns"], &[])),
+    key("micro_min_chars", ANY),
+    key("micro_text", Shape::Text),
+    key("preserve_tools", TEXTS),
+    // Summary.
+    key("summary_input_chars", TOKENS),
+    key("summary_head_chars", ANY),
+    key("summary_cut", Shape::Text),
+    key("summary_max_tokens", TOKENS),
+    key("summary_system", Shape::Text),
+    key("summary_prompt", Shape::Text),
+    key("summary_focus", Shape::Text),
+    key("summary_text", Shape::Text),
+    key("summary_reply", Shape::Text),
+    key("summary_input", Shape::Word(&["alone", "same_prefix"], &[])),
+    key("summary_quote", Shape::Word(&["bare", "json", "lines"], &[])),
+    // Reactive.
+    key("reactive_tail", ANY),
+    key("reactive_input", Shape::Word(&["all", "replaced"], &[])),
+    key("reactive_text", Shape::Text),
+    key("reactive_fallback", Shape::Text),
+    key("reactive_shed", Shape::Word(&["largest", "half"], &[])),
+    // The `compact` tool.
+    key("compact_description", Shape::Text),
+    key("compact_focus", Shape::Text),
+    key("compact_answer", Shape::Text),
+    key("compact_after", Shape::Text),
+];
+
+/// The whole section.
+pub(super) static COMPACTION: &[Field] = &all();
+
+const fn all() -> [Field; OWN.len() + CONSTANTS.len()] {
+    let mut all = [OWN[0]; OWN.len() + CONSTANTS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < OWN.len() { OWN[at] } else { CONSTANTS[at - OWN.len()] };
+        at += 1;
+    }
+    all
+}

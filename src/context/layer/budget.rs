@@ -1,0 +1,83 @@
+//! Budget: the results of one batch of calls may have so many characters together.
+//!
+//! Pure. It looks at the last message only, before the model has read it, so that large content is
+//! stored before a later layer could take it away.
+
+use serde::{Deserialize, Serialize};
+
+use super::persist::{Persist, Persisted, candidates, proposal};
+use super::{Proposal, Surroundings};
+use crate::context::view::{Slot, View};
+use crate::message::{Message, ResultContent};
+
+/// The layer name under which stored results are recorded.
+pub const NAME: &str = "budget";
+
+/// Stores the largest results of a batch until the others are within the budget.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// The most characters that the results of one message may have together.
+    pub batch_budget_chars: usize,
+    /// A result of at most this many characters is never stored. With 0 the total is bounded
+    /// whatever the sizes: where full previews are too much, they become shorter.
+    pub persist_min_chars: usize,
+    /// What stands in the place of a stored result.
+    pub persist: Persist,
+}
+
+impl Budget {
+    /// The results of the last message that must be stored, largest first.
+    #[must_use]
+    pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Option<Proposal> {
+        let last = view.slots().next_back()?;
+        // The JSON of a message is never shorter than the texts in it.
+        if last.entry.answers.is_empty() || last.entry.chars <= self.batch_budget_chars {
+            return None;
+        }
+        let total = result_chars(last);
+        if total <= self.batch_budget_chars {
+            return None;
+        }
+        let mut preview_chars = self.persist.preview_chars;
+        loop {
+            let (left, chosen) = self.choose(view, last, total, preview_chars, around);
+            let is_met = left <= self.batch_budget_chars;
+            if is_met || self.persist_min_chars > 0 || preview_chars == 0 {
+                return proposal(chosen);
+            }
+            preview_chars /= 2;
+        }
+    }
+
+    /// What is stored when previews have so many characters, and what the results then have.
+    fn choose(
+        &self,
+        view: &View,
+        last: &Slot,
+        mut total: usize,
+        preview_chars: usize,
+        around: &Surroundings<'_>,
+    ) -> (usize, Vec<Persisted>) {
+        let mut chosen = Vec::new();
+        for candidate in candidates(view, last) {
+            if total <= self.batch_budget_chars || candidate.chars <= self.persist_min_chars {
+                break;
+            }
+            if let Some(persisted) = self.persist.persisted(&candidate, preview_chars, around) {
+                total -= persisted.freed;
+                chosen.push(persisted);
+            }
+        }
+        (total, chosen)
+    }
+}
+
+/// The characters of a message's results: of a text, or of the JSON of anything else.
+fn result_chars(slot: &Slot) -> usize {
+    let Ok(message) = slot.entry.json.decode::<Message>() else { return 0 };
+    let sizes = message.tool_results().map(|result| match &result.content {
+        ResultContent::Text(text) => text.chars().count(),
+        ResultContent::Blocks(blocks) => blocks.as_str().chars().count(),
+    });
+    sizes.sum()
+}

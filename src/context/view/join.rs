@@ -1,0 +1,137 @@
+//! Joined places: user messages side by side are sent as one, and stay apart for the layers.
+//!
+//! Pure. Roles alternate on the wire. Where an edit puts a user message beside another, the two are
+//! one place of the view, which remembers its parts: each stands for something of its own, and a
+//! later edit may take one of them away.
+
+use std::ops::Range;
+use std::slice;
+use std::sync::Arc;
+
+use super::{Entry, Slot, Standing, View};
+use crate::message::{Block, Json, Message, Role};
+
+impl Slot {
+    /// The places that were joined here, or itself.
+    pub fn apart(&self) -> slice::Iter<'_, Self> {
+        match &self.parts {
+            Some(parts) => parts.iter(),
+            None => slice::from_ref(self).iter(),
+        }
+    }
+
+    /// Whether this place and the next are to be one. What others wrote side by side is left to be
+    /// repaired; a record stands by itself.
+    fn joins(&self, next: &Self) -> bool {
+        let is_edit = |slot: &Self| slot.apart().any(|part| part.standing == Standing::Instead);
+        let is_user = |slot: &Self| slot.entry.role == Role::User && slot.record.is_none();
+        is_user(self) && is_user(next) && (is_edit(self) || is_edit(next))
+    }
+
+    /// This place and the next as one.
+    fn joined(&self, next: &Self, serial: u64) -> Self {
+        let parts: Arc<[Self]> = self.apart().chain(next.apart()).cloned().collect();
+        let is_same = self.standing == next.standing;
+        Self {
+            from: self.from,
+            to: next.to,
+            serial,
+            standing: if is_same { self.standing } else { Standing::Cleared },
+            record: None,
+            entry: joined(&parts).into(),
+            parts: Some(parts),
+        }
+    }
+}
+
+impl View {
+    /// Whether a place that was joined touches the range.
+    pub(super) fn is_joined_at(&self, from: u64, to: u64) -> bool {
+        self.slots.range(self.touching(from, to)).any(|slot| slot.parts.is_some())
+    }
+
+    /// Takes the joined places apart that touch the range.
+    pub(super) fn take_apart(&mut self, from: u64, to: u64) {
+        for place in self.touching(from, to).rev() {
+            self.take_apart_at(place);
+        }
+    }
+
+    /// Takes a place apart, if it was joined.
+    pub(super) fn take_apart_at(&mut self, place: usize) {
+        let Some(parts) = self.slots.get(place).and_then(|slot| slot.parts.clone()) else { return };
+        self.chars -= self.slots[place].entry.chars;
+        self.chars += parts.iter().map(|part| part.entry.chars).sum::<usize>();
+        let tail = self.slots.split_off(place + 1);
+        self.slots.pop_back();
+        self.slots.extend(parts.iter().cloned());
+        self.slots.extend(tail);
+    }
+
+    /// Joins what stands side by side where the range is.
+    pub(super) fn join_touching(&mut self, from: u64, to: u64) {
+        let Range { start: mut first, mut end } = self.touching(from, to);
+        let is_user = |at: usize| self.slots.get(at).is_some_and(|s| s.entry.role == Role::User);
+        while first > 0 && is_user(first - 1) {
+            first -= 1;
+        }
+        while is_user(end) {
+            end += 1;
+        }
+        for place in (first + 1..end).rev() {
+            if self.slots[place - 1].joins(&self.slots[place]) {
+                self.join_with_next(place - 1);
+            }
+        }
+    }
+
+    fn join_with_next(&mut self, place: usize) {
+        let serial = self.serial();
+        let Some(next) = self.slots.remove(place + 1) else { return };
+        let both = self.slots[place].joined(&next, serial);
+        self.chars -= self.slots[place].entry.chars + next.entry.chars;
+        self.chars += both.entry.chars;
+        self.slots[place] = both;
+    }
+
+    fn touching(&self, from: u64, to: u64) -> Range<usize> {
+        let first = self.slots.partition_point(|slot| slot.to < from);
+        first..self.slots.partition_point(|slot| slot.from <= to).max(first)
+    }
+
+    /// Where one of the places that an edit puts into the view repeats the active request, no other
+    /// of them asks for anything.
+    pub(super) fn keep_one_request(&self, fresh: &mut [Slot]) {
+        let Some(request) = self.request() else { return };
+        let asked = texts(&request.json);
+        let repeats = |slot: &Slot| slot.entry.is_request && texts(&slot.entry.json) == asked;
+        let Some(kept) = fresh.iter().rposition(repeats) else { return };
+        for (at, slot) in fresh.iter_mut().enumerate() {
+            if slot.entry.is_request && at != kept {
+                slot.entry = Entry { is_request: false, ..Entry::clone(&slot.entry) }.into();
+            }
+        }
+    }
+}
+
+fn texts(message: &Json) -> Vec<String> {
+    let content = message.decode::<Message>().map(|message| message.content).unwrap_or_default();
+    let texts = content.into_iter().filter_map(|block| match block {
+        Block::Text(text) => Some(text),
+        Block::ToolUse(_) | Block::ToolResult(_) | Block::Other(_) => None,
+    });
+    texts.collect()
+}
+
+/// User messages as one: the results of calls come first, as every provider wants them.
+fn joined(parts: &[Slot]) -> Entry {
+    // What stands in a view was read when it came, so that nothing is lost here.
+    let messages = parts.iter().filter_map(|part| part.entry.json.decode::<Message>().ok());
+    let blocks: Vec<Block> = messages.flat_map(|message| message.content).collect();
+    let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
+    let (mut content, other): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_result);
+    content.extend(other);
+    let message = Message { role: Role::User, content };
+    let is_request = parts.iter().any(|part| part.entry.is_request);
+    Entry { is_request, ..Entry::of(Json::encode(&message), &message) }
+}
