@@ -21,6 +21,7 @@ pub mod replay;
 pub mod rules;
 pub mod score;
 pub mod server;
+mod shorten;
 pub mod strategy;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -21,6 +21,7 @@ mod graph;
 mod measure;
 mod presets;
 mod recall;
+mod relief;
 mod strategies;
 mod supervision;
 mod support;

@@ -53,7 +53,7 @@ pub struct Compactor {
 /// What the compactor keeps.
 #[derive(Debug)]
 pub struct State {
-    queue: Queue,
+    queue: Queue<Job>,
     busy: usize,
     breakers: HashMap<Name, Breaker>,
     born: Instant,
@@ -72,7 +72,7 @@ impl Actor for Compactor {
         (): (),
     ) -> Result<State, ActorProcessingErr> {
         Ok(State {
-            queue: Queue::default(),
+            queue: Queue::new(),
             busy: 0,
             breakers: HashMap::new(),
             born: Instant::now(),
@@ -88,7 +88,10 @@ impl Actor for Compactor {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            CompactorMsg::Summarise(job) => state.queue.push(*job),
+            CompactorMsg::Summarise(job) => {
+                let (agent, urgency) = (job.agent.clone(), job.due.urgency);
+                state.queue.push(agent, urgency, job.due.fullness, *job);
+            }
             CompactorMsg::Hurry(agent) => state.queue.hurry(&agent),
             CompactorMsg::Done { model, success, is_probe } => {
                 state.busy = state.busy.saturating_sub(1);
@@ -105,6 +108,9 @@ impl Compactor {
     fn start_workers(&self, myself: &ActorRef<CompactorMsg>, state: &mut State) {
         while state.busy < self.services.compaction.max_concurrency {
             let Some(job) = state.queue.pop() else { return };
+            if job.reply.is_closed() {
+                continue;
+            }
             let now = state.born.elapsed();
             let settings = &self.services.compaction;
             let breaker = state.breakers.entry(job.service.spec.name.clone());

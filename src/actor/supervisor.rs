@@ -32,7 +32,7 @@ use super::slots::Slots;
 use crate::event::{Draft, Event, RunPaused, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
-use crate::plan::{Plan, TaskCancelled, TaskFailed};
+use crate::plan::Plan;
 use crate::policy::RestartWindow;
 use crate::run_state::RunState;
 use crate::turn::Outcome;
@@ -124,12 +124,11 @@ impl Stop {
         }
     }
 
-    /// How a task ends that is not at work, after so many attempts: what the run's end is due to
-    /// must be seen also when nothing had begun.
-    fn end_of_task(&self, attempt: u32) -> Event {
-        match self.clone() {
-            Self::Cancelled(reason) => TaskCancelled { reason }.into(),
-            Self::TimedOut(failure) => TaskFailed { attempt, failure }.into(),
+    /// Why what is not at work does not begin.
+    fn reason(&self) -> &str {
+        match self {
+            Self::Cancelled(reason) => reason,
+            Self::TimedOut(failure) => &failure.message,
         }
     }
 }

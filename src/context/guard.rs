@@ -1,15 +1,16 @@
 //! The guard: makes a view fit its window without a model, whatever it holds.
 //!
-//! Pure. It runs only when a request would not fit: first it takes long tool results out, those
-//! that the model has read before those that it has not, then it replaces the older part of the
-//! conversation by a list of what was done. Each marker names the transcript, which has it all.
+//! Pure. It runs only when a request would not fit, rung by rung: first it takes long tool results
+//! out, those that the model has read before those that it has not; then it replaces the older part
+//! of the conversation by a list of what was done; then it cuts the texts of what was not read; and
+//! at last that joins the list too. Each marker names the transcript, which has it all. What was
+//! asked of the agent is never touched.
 
 use super::layer::Surroundings;
 use super::measure::estimate;
 use super::view::View;
-use super::{ClearedResult, ContextEdited, Edit};
-use super::{range, record};
-use crate::message::{Message, ResultContent};
+use super::{ClearedResult, ContextEdited, Edit, range, record, shorten};
+use crate::message::{Json, Message, ResultContent};
 
 /// The layer name under which the guard's edits are recorded.
 pub const GUARD_LAYER: &str = "guard";
@@ -40,6 +41,17 @@ impl Unit {
         }
     }
 
+    /// About how many characters of this view so many units have.
+    fn in_chars(self, view: &View, units: u64) -> usize {
+        let chars = match self {
+            Self::Char => u128::from(units),
+            Self::Token => {
+                u128::from(units) * view.chars() as u128 / u128::from(view.extent().held.max(1))
+            }
+        };
+        usize::try_from(chars).unwrap_or(usize::MAX)
+    }
+
     fn of_text(self, text: &str) -> u64 {
         match self {
             Self::Char => text.chars().count() as u64,
@@ -65,7 +77,17 @@ pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<
     let spill = spill(view, target, unit, around.transcript);
     apply(view, spill, &mut edits);
     if unit.of_view(view) > room {
-        let digest = digest(view, target / 4, unit);
+        let read = range::consumed(view);
+        let digest = read.map(|read| digest(view, read, target / 4, unit));
+        apply(view, digest, &mut edits);
+    }
+    if unit.of_view(view) > room {
+        let cut = cut_unread(view, unit.in_chars(view, target), around.transcript);
+        apply(view, cut, &mut edits);
+    }
+    if unit.of_view(view) > room {
+        let whole = (0, view.next_message());
+        let digest = Some(digest(view, whole, target / 4, unit));
         apply(view, digest, &mut edits);
     }
     edits
@@ -113,9 +135,28 @@ fn spill(view: &View, target: u64, unit: Unit, transcript: &str) -> Option<Edit>
     (!results.is_empty()).then_some(Edit::ClearResults { results })
 }
 
-/// Replaces what the model has read by a record of it, of at most so many units if it can be.
-fn digest(view: &View, most: u64, unit: Unit) -> Option<Edit> {
-    let (from, to) = range::consumed(view)?;
+/// Cuts the long texts of the calls and results that the model has not read yet.
+fn cut_unread(view: &View, target: usize, transcript: &str) -> Option<Edit> {
+    let unread = range::consumed(view).map_or(0, |(_, to)| to);
+    // What an edit put before the unread exchange stands for no messages of its own there.
+    let slots = view.slots().skip_while(|slot| slot.to <= unread);
+    let slots: Vec<_> = slots.filter(|slot| !slot.entry.is_request).collect();
+    let chars: usize = slots.iter().map(|slot| slot.entry.chars).sum();
+    let room = target.saturating_sub(view.chars() - chars);
+    let place = format!("; the whole stands in {transcript}");
+    let shorter = slots.iter().map(|slot| {
+        let mut message = slot.entry.json.decode::<Message>().ok()?;
+        let most = room as u128 * slot.entry.chars as u128 / chars as u128;
+        shorten::message(&mut message, usize::try_from(most).ok()?, &place);
+        Some(Json::encode(&message))
+    });
+    let with = shorter.collect::<Option<Vec<_>>>()?;
+    let (first, last) = (slots.first()?, slots.last()?);
+    Some(Edit::Replace { from: first.from, to: last.to, with })
+}
+
+/// Replaces a range by a record of it, of at most so many units if it can be.
+fn digest(view: &View, (from, to): (u64, u64), most: u64, unit: Unit) -> Edit {
     let most_chars = usize::try_from(most).unwrap_or(usize::MAX);
     let mut most_chars = match unit {
         Unit::Char => most_chars,
@@ -124,7 +165,7 @@ fn digest(view: &View, most: u64, unit: Unit) -> Option<Edit> {
     loop {
         let record = record::digest(view, from, to, most_chars);
         if most_chars == 0 || unit.of_text(&record.render()) <= most {
-            return Some(Edit::Record(record));
+            return Edit::Record(record);
         }
         most_chars /= 2;
     }
@@ -195,6 +236,41 @@ mod tests {
         assert!(view.chars() <= 3_000, "{}", view.chars());
     }
 
+    /// An exchange of so many calls, each with so long an input and so long a result.
+    fn push_wide(view: &mut View, calls: usize, input: usize, result: usize) {
+        let id = |n: usize| format!("w{n}");
+        let block = |n: usize| {
+            let input = Json::encode(&serde_json::json!({ "content": "i".repeat(input) }));
+            Block::ToolUse(ToolCall { id: id(n), name: "write_file".to_owned(), input })
+        };
+        let content = (0..calls).map(block).collect();
+        view.push(Json::encode(&Message { role: Role::Assistant, content })).expect("a message");
+        let block = |n: usize| {
+            let content = ResultContent::Text("r".repeat(result));
+            Block::ToolResult(ToolResult { tool_use_id: id(n), content, is_error: false })
+        };
+        let content = (0..calls).map(block).collect();
+        view.push(Json::encode(&Message { role: Role::User, content })).expect("a message");
+    }
+
+    #[test]
+    fn every_rung_hands_over_to_the_next_until_it_fits() {
+        // An input that was not read, more results than previews have room for, and both.
+        for (calls, input, result) in [(1, 400_000, 10), (40, 10, 9_000), (120, 10, 600)] {
+            let mut view = view(20, 1_000);
+            push_wide(&mut view, calls, input, result);
+            let edits = fit(&mut view, 6_000);
+            assert!(view.chars() <= 18_000, "{calls}: {}", view.chars());
+            assert!(edits.iter().all(|edit| edit.after_tokens < edit.before_tokens));
+            let messages: Vec<Message> =
+                view.slots().map(|slot| slot.entry.json.decode().expect("one")).collect();
+            assert!(messages.iter().any(|message| message.text() == "the goal"), "{messages:?}");
+            assert_sendable(&view);
+            // Once it fits, nothing is left to do.
+            assert!(fit(&mut view, 6_000).is_empty());
+        }
+    }
+
     #[test]
     fn where_tokens_are_estimated_they_count() {
         for (turns, chars, room) in [(10, 1_000, 1_500), (1, 500_000, 1_000), (500, 10, 2_000)] {
@@ -215,7 +291,8 @@ mod tests {
             view.push(Json::encode(&Message::user(said.as_str()))).expect("a message");
         }
         let (from, to) = range::consumed(&view).expect("a range");
-        let Some(Edit::Record(record)) = digest(&view, 500, Unit::Token) else { panic!() };
+        let read = range::consumed(&view).expect("a range");
+        let Edit::Record(record) = digest(&view, read, 500, Unit::Token) else { panic!() };
         assert_eq!((record.from, record.to), (from, to));
         assert!(estimate(&record.render()) <= 500);
     }

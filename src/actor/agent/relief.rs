@@ -126,8 +126,8 @@ impl Agent {
 
     /// Has a summary written while the agent goes on, once the turn that announces it is recorded.
     fn prepare(&self, myself: &ActorRef<AgentMsg>, state: &mut State) -> Option<Announcement> {
-        let (layer, mut due) = self.due(state, None)?;
-        let source = self.source(state, &mut due)?;
+        let (layer, due) = self.due(state, None)?;
+        let source = self.source(state, &due)?;
         let requested = compaction_step::announced(&due);
         state.aheads += 1;
         let number = state.aheads;
@@ -222,9 +222,9 @@ impl Agent {
         state: &mut State,
         mut changes: Vec<Change>,
         layer: Summary,
-        mut due: SummaryRequest,
+        due: SummaryRequest,
     ) {
-        let Some(mut source) = self.source(state, &mut due) else {
+        let Some(mut source) = self.source(state, &due) else {
             return self.give_up(myself, state, "an agent without a model cannot compact");
         };
         if let Some((request, change)) = self.summary_request(state, &due) {
@@ -253,7 +253,7 @@ impl Agent {
 
     /// Who writes the summary, and from what: the agent's own model reads its warm prefix, unless
     /// the price table says that the configured one reads all of it anew for less.
-    fn source(&self, state: &State, due: &mut SummaryRequest) -> Option<Source> {
+    fn source(&self, state: &State, due: &SummaryRequest) -> Option<Source> {
         let briefing = &state.talk.as_ref()?.briefing;
         let own = &briefing.model;
         let configured = self.services.compaction.model.as_ref();
@@ -267,9 +267,6 @@ impl Agent {
                 prefix: Some(briefing.clone()),
                 by_provider: None,
             });
-        }
-        if due.input == SummaryInput::SamePrefix {
-            due.material = due.material.without_control();
         }
         Some(Source { service: configured.clone(), prefix: None, by_provider: None })
     }

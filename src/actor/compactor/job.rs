@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{ADDRESS, CompactorMsg};
 use crate::actor::briefing::Briefing;
 use crate::actor::{ModelService, Services};
-use crate::context::layer::summary::{SummaryRequest, Urgency};
+use crate::context::layer::summary::SummaryRequest;
 use crate::context::{Spent, strategy};
 use crate::id::AgentId;
 use crate::journal::JournalError;
@@ -166,12 +166,5 @@ pub fn hurry(services: &Services, agent: &AgentId) {
     if let Some(compactor) = services.addresses.compactor.get(ADDRESS) {
         // One that is gone has answered by that.
         let _ = compactor.send_message(CompactorMsg::Hurry(agent.clone()));
-    }
-}
-
-impl Job {
-    /// What is served first: those who wait, then those who are closest to their limit.
-    pub(super) fn rank(&self) -> (Urgency, u64) {
-        (self.due.urgency, self.due.fullness)
     }
 }

@@ -1,32 +1,62 @@
-//! The summaries that wait for a worker, the most urgent first.
+//! The summaries that wait for a worker: those first that an agent waits for, then those of the
+//! agents that are closest to their limit.
 //!
-//! Bounded by the agents at work: each has one in advance and one that it waits for at most.
+//! Bounded by the agents at work: each has one ahead and one that it waits for at most.
 
-use super::job::Job;
 use crate::context::layer::summary::Urgency;
 use crate::id::AgentId;
 
 /// The queue.
-#[derive(Debug, Default)]
-pub(super) struct Queue(Vec<Job>);
+#[derive(Debug)]
+pub(super) struct Queue<T>(Vec<Waiting<T>>);
 
-impl Queue {
-    pub(super) fn push(&mut self, job: Job) {
-        self.0.push(job);
+#[derive(Debug)]
+struct Waiting<T> {
+    agent: AgentId,
+    urgency: Urgency,
+    fullness: u64,
+    job: T,
+}
+
+impl<T> Queue<T> {
+    pub(super) fn new() -> Self {
+        Self(Vec::new())
     }
 
-    /// What the agent asked for in advance it waits for by now.
+    pub(super) fn push(&mut self, agent: AgentId, urgency: Urgency, fullness: u64, job: T) {
+        self.0.push(Waiting { agent, urgency, fullness, job });
+    }
+
+    /// The agent waits by now for what it asked for ahead.
     pub(super) fn hurry(&mut self, agent: &AgentId) {
-        for job in self.0.iter_mut().filter(|job| job.agent == *agent) {
-            job.due.urgency = Urgency::Now;
+        for waiting in self.0.iter_mut().filter(|waiting| waiting.agent == *agent) {
+            waiting.urgency = Urgency::Now;
         }
     }
 
-    /// The next that somebody still waits for; of equals the one that came first.
-    pub(super) fn pop(&mut self) -> Option<Job> {
-        self.0.retain(|job| !job.reply.is_closed());
-        let next = self.0.iter().enumerate().rev().max_by_key(|(_, job)| job.rank());
+    /// The next one; of equals the one that came first.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let ranked = self.0.iter().enumerate().rev();
+        let next = ranked.max_by_key(|(_, waiting)| (waiting.urgency, waiting.fullness));
         let at = next.map(|(at, _)| at)?;
-        Some(self.0.remove(at))
+        Some(self.0.remove(at).job)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Urgency::{Now, Soon};
+
+    #[test]
+    fn who_waits_comes_first_and_then_who_is_fullest() {
+        let mut queue = Queue::new();
+        let waiting = [("a", Soon, 700), ("b", Now, 850), ("c", Soon, 790), ("d", Now, 850)];
+        for (agent, urgency, fullness) in waiting {
+            queue.push(AgentId::from_text(agent), urgency, fullness, agent);
+        }
+        queue.hurry(&AgentId::from_text("a"));
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(order, ["b", "d", "a", "c"]);
     }
 }

@@ -23,9 +23,9 @@ use crate::id::{AgentId, Name};
 use crate::message::{Json, Message, StopReason, Usage};
 use crate::model::{ErrorClass, Head, ModelError, Rendering, Reply, Request};
 
-/// What the deadline of a call grows by for each thousand characters that it sends: a summariser
-/// that reads slowly (500 characters a second) still comes to its end.
-const DEADLINE_PER_1000_CHARS: Duration = Duration::from_secs(2);
+/// A call may take the least time once more for each so many characters that it sends: within the
+/// minute of the default a summariser that reads slowly (500 characters a second) reads them.
+const CHARS_PER_TIMEOUT: usize = 30_000;
 
 /// The most characters that a summary may have for each token that it was allowed: twice what
 /// tokens of prose have, so that only a provider which ignores the limit is refused.
@@ -257,9 +257,7 @@ impl<'a> Writing<'a> {
 
     async fn attempt(&self, request: Request) -> Result<Reply, Failed> {
         let bytes: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
-        let thousands = u32::try_from(bytes / 1000).unwrap_or(u32::MAX);
-        let deadline = self.services.compaction.summary_timeout
-            + DEADLINE_PER_1000_CHARS.saturating_mul(thousands);
+        let deadline = deadline(self.services.compaction.summary_timeout, bytes);
         let cancel = CancellationToken::new();
         let call = model_call::call(self.services, self.service, request, None, &cancel);
         match within(deadline, call).await? {
@@ -279,6 +277,12 @@ impl From<Failed> for SummaryError {
             Failed::Other(error) => error,
         }
     }
+}
+
+/// How long a call may take that sends so many characters.
+#[expect(clippy::cast_precision_loss, reason = "a request has far fewer than 2^52 characters")]
+fn deadline(least: Duration, chars: usize) -> Duration {
+    least.mul_f64(1.0 + chars as f64 / CHARS_PER_TIMEOUT as f64)
 }
 
 async fn within<T>(deadline: Duration, call: impl Future<Output = T>) -> Result<T, SummaryError> {

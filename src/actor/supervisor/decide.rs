@@ -12,6 +12,7 @@ use crate::id::{AgentId, Name};
 use crate::plan::{
     Readiness, Standing, TaskCancelled, TaskFailed, TaskReady, TaskSkipped, TaskStarted, TaskState,
 };
+use crate::run_state::TaskStatus;
 use crate::spec::{Join, TaskSpec, Work};
 use crate::template;
 use crate::turn::{AgentSpawned, Outcome, Program};
@@ -50,12 +51,15 @@ impl Supervisor {
         }
         match now {
             TaskState::Pending => {
-                if let Some(event) = self.judge_pending(state, task, attempts) {
+                if let Some(event) = self.judge_pending(state, task) {
                     self.propose_task(state, &task.name, event);
                 }
             }
             TaskState::Ready | TaskState::Waiting => {
-                if let Some(event) = self.not_to_start(state, task, attempts) {
+                if let Some(failure) = Self::out_of_time(state) {
+                    let event = TaskFailed { attempt: attempts, failure };
+                    self.propose_task(state, &task.name, event.into());
+                } else if let Some(event) = self.not_to_start(state, task) {
                     self.propose_task(state, &task.name, event);
                 } else if !state.resting.contains(&task.name) && state.slots.has_room(Rank::Main) {
                     self.start_task(state, task, attempts + 1);
@@ -72,9 +76,10 @@ impl Supervisor {
 
     /// Why nothing new starts, as the event that ends a task which has not begun. A task that waits
     /// for the mere end of others is meant for this very case, and starts.
-    fn not_to_start(&self, state: &State, task: &TaskSpec, attempts: u32) -> Option<Event> {
+    fn not_to_start(&self, state: &State, task: &TaskSpec) -> Option<Event> {
         if let Some(stop) = &state.stopped {
-            return Some(stop.end_of_task(attempts));
+            let reason = stop.reason().to_owned();
+            return Some(TaskCancelled { reason }.into());
         }
         if task.join == Join::AllDone {
             return None;
@@ -84,10 +89,30 @@ impl Supervisor {
         Some(TaskSkipped { reason, because: Some(failed.clone()) }.into())
     }
 
-    fn judge_pending(&self, state: &State, task: &TaskSpec, attempts: u32) -> Option<Event> {
+    /// Why a task fails that could have begun when the run's time was used up: one task must tell
+    /// what the run's end is due to, also when none was at work by then.
+    fn out_of_time(state: &State) -> Option<Failure> {
+        let Some(Stop::TimedOut(failure)) = &state.stopped else { return None };
+        let tells = |(name, task): (&Name, &TaskStatus)| match task.state {
+            TaskState::Running => true,
+            // It begins this moment, or its end is on its way.
+            TaskState::Ready | TaskState::Waiting => state.proposed.contains(name),
+            TaskState::Failed => {
+                task.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Timeout)
+            }
+            TaskState::Pending
+            | TaskState::Completed
+            | TaskState::Skipped
+            | TaskState::Cancelled
+            | TaskState::Reused => false,
+        };
+        (!state.run.tasks().any(tells)).then(|| failure.clone())
+    }
+
+    fn judge_pending(&self, state: &State, task: &TaskSpec) -> Option<Event> {
         let readiness = self.plan.readiness(task, |name| state.run.standing(name));
         match readiness {
-            Readiness::Wait => self.not_to_start(state, task, attempts),
+            Readiness::Wait => self.not_to_start(state, task),
             Readiness::Skip { because } => {
                 let reason = match state.run.standing(&because) {
                     Standing::SkippedByFailure => format!("task `{because}` was skipped"),

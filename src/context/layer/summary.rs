@@ -115,6 +115,8 @@ pub struct SummaryRequest {
     pub material: Material,
     /// How much of them as text is read.
     pub reading: Reading,
+    /// How the summary will be quoted: what is data must not hold old orders.
+    pub quote: Quote,
 }
 
 impl SummaryRequest {
@@ -122,7 +124,12 @@ impl SummaryRequest {
     /// once: one after the other, each with the summary of what came before.
     #[must_use]
     pub fn parts(&self, part: usize) -> Vec<String> {
-        self.material.texts(&self.reading, part)
+        match self.quote {
+            Quote::Bare => self.material.texts(&self.reading, part),
+            Quote::Json | Quote::Lines => {
+                self.material.without_control().texts(&self.reading, part)
+            }
+        }
     }
 
     /// How many characters the summariser reads.
@@ -236,6 +243,7 @@ impl Summary {
             instruction,
             material: Material::of(view, from, reads_to),
             reading: self.reading.clone(),
+            quote: self.summary_quote,
         }
     }
 
@@ -305,5 +313,96 @@ pub fn largest(view: &View) -> String {
         _ => "one message".to_owned(),
     };
     let percent = slot.entry.chars * 100 / view.chars().max(1);
-    format!("{what} take {percent} % of it; read in smaller pieces")
+    format!("{what}: {percent} % of it; read in smaller pieces")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::layer::{Layer, Window};
+    use crate::context::preset::Preset;
+    use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
+
+    /// Room for 10,000 tokens of four characters.
+    fn around() -> Surroundings<'static> {
+        let window = Window { tokens: 12_000, output: 1_500, overhead: 500 };
+        Surroundings::new("t.jsonl", "results", window)
+    }
+
+    fn layer(pace: Pace) -> Summary {
+        let preset = Preset::three_layer();
+        let summary = preset.layers.iter().find_map(Layer::summary).expect("it summarises");
+        Summary { pace, summary_max_tokens: 500, ..summary.clone() }
+    }
+
+    /// So many exchanges of about a thousand characters each.
+    fn view(exchanges: usize) -> View {
+        let mut view = View::default();
+        view.push(Json::encode(&Message::user("the goal"))).expect("a message");
+        for turn in 0..exchanges {
+            let (id, input) = (turn.to_string(), Json::encode(&serde_json::json!({})));
+            let call = ToolCall { id: id.clone(), name: "dump".to_owned(), input };
+            let content = ResultContent::Text("x".repeat(800));
+            let result = ToolResult { tool_use_id: id, content, is_error: false };
+            let calls = Message { role: Role::Assistant, content: vec![Block::ToolUse(call)] };
+            let results = Message { role: Role::User, content: vec![Block::ToolResult(result)] };
+            view.push(Json::encode(&calls)).expect("a message");
+            view.push(Json::encode(&results)).expect("a message");
+        }
+        view
+    }
+
+    #[test]
+    fn it_is_wanted_soon_from_the_soft_mark_on_and_now_from_the_hard_one() {
+        let ahead = layer(Pace::ahead());
+        let sizes: Vec<_> = (0..50).map(|exchanges| view(exchanges).tokens()).collect();
+        let wanted: Vec<_> =
+            (0..50).map(|exchanges| ahead.pressure(&view(exchanges), &around())).collect();
+        for (size, wanted) in sizes.into_iter().zip(wanted) {
+            let expected = match size {
+                0..=6_000 => None,
+                6_001..=8_000 => Some(Urgency::Soon),
+                _ => Some(Urgency::Now),
+            };
+            assert_eq!(wanted, expected, "{size}");
+        }
+        // Without marks the threshold counts, and nothing is written ahead.
+        let plain = Summary { limit: Limit::Tokens { threshold: 5_000 }, ..layer(Pace::default()) };
+        assert_eq!(plain.pressure(&view(19), &around()), None);
+        assert_eq!(plain.pressure(&view(49), &around()), Some(Urgency::Now));
+    }
+
+    #[test]
+    fn the_newest_exchanges_stay_as_far_as_the_target_allows() {
+        let (ahead, view) = (layer(Pace::ahead()), view(28));
+        let due = ahead.due(&view, &around(), None).expect("due");
+        assert_eq!((due.urgency, due.from), (Urgency::Soon, 0));
+        let role = |at: u64| view.slots().find(|slot| slot.from == at).expect("one").entry.role;
+        assert_eq!(role(due.to), Role::Assistant, "no call is parted from its results");
+        let left: usize =
+            view.slots().filter(|slot| slot.from >= due.to).map(|slot| slot.entry.chars).sum();
+        // Half of the target, less the summary.
+        assert!((4_500..6_000).contains(&left), "{left}");
+        let request = view.request().expect("one").chars;
+        assert_eq!(due.covers_chars, view.chars() - left - request, "the request stays");
+        assert_eq!(due.least_gain, 3_200, "a tenth of the limit");
+        assert_eq!(due.fullness, view.tokens() / 10);
+        // Who asks for it wants all of it.
+        let asked = Some((CompactionTrigger::Manual, None));
+        let asked = ahead.due(&view, &around(), asked).expect("asked for");
+        assert_eq!((asked.to, asked.least_gain), (55, 1));
+        assert_eq!(asked.urgency, Urgency::Now);
+    }
+
+    #[test]
+    fn what_cannot_pay_is_not_asked_for() {
+        let mut view = view(2);
+        let call = Message::assistant("Let me see.");
+        view.push(Json::encode(&call)).expect("a message");
+        view.push(Json::encode(&Message::user("y".repeat(40_000)))).expect("a message");
+        let ahead = layer(Pace::ahead());
+        assert_eq!(ahead.pressure(&view, &around()), Some(Urgency::Now));
+        assert_eq!(ahead.due(&view, &around(), None), None);
+        assert!(largest(&view).starts_with("one message: 9"), "{}", largest(&view));
+    }
 }

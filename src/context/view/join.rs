@@ -38,7 +38,7 @@ impl Slot {
             serial,
             standing: if is_same { self.standing } else { Standing::Cleared },
             record: None,
-            entry: joined(&parts).into(),
+            entry: entry_of(&parts).into(),
             parts: Some(parts),
         }
     }
@@ -114,6 +114,12 @@ impl View {
     }
 }
 
+fn entry_of(parts: &[Slot]) -> Entry {
+    let message = joined(parts.iter().map(|part| &part.entry.json));
+    let is_request = parts.iter().any(|part| part.entry.is_request);
+    Entry { is_request, ..Entry::of(Json::encode(&message), &message) }
+}
+
 fn texts(message: &Json) -> Vec<String> {
     let content = message.decode::<Message>().map(|message| message.content).unwrap_or_default();
     let texts = content.into_iter().filter_map(|block| match block {
@@ -124,14 +130,12 @@ fn texts(message: &Json) -> Vec<String> {
 }
 
 /// User messages as one: the results of calls come first, as every provider wants them.
-fn joined(parts: &[Slot]) -> Entry {
+pub(in crate::context) fn joined<'a>(messages: impl Iterator<Item = &'a Json>) -> Message {
     // What stands in a view was read when it came, so that nothing is lost here.
-    let messages = parts.iter().filter_map(|part| part.entry.json.decode::<Message>().ok());
+    let messages = messages.filter_map(|json| json.decode::<Message>().ok());
     let blocks: Vec<Block> = messages.flat_map(|message| message.content).collect();
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
     let (mut content, other): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_result);
     content.extend(other);
-    let message = Message { role: Role::User, content };
-    let is_request = parts.iter().any(|part| part.entry.is_request);
-    Entry { is_request, ..Entry::of(Json::encode(&message), &message) }
+    Message { role: Role::User, content }
 }

@@ -6,22 +6,15 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::context::layer::template::fill;
-use crate::context::view::{Slot, Standing, View};
-use crate::message::{Block, Json, Message, ResultContent, Role, ToolResult};
+use crate::context::shorten::{self, LEAST_CHARS};
+use crate::context::view::{self, Slot, Standing, View};
+use crate::message::{Block, Json, Message, Role};
 
 /// The most parts that a long conversation is read in: each is a call, and what is left out of a
 /// longer one is its middle.
 const MOST_PARTS: usize = 8;
-
-/// Texts are not cut below this many characters: the beginning and the end of a command or an
-/// answer still say what it was.
-const LEAST_CHARS: usize = 200;
-
-/// What stands where content is left out that is no text.
-const LEFT_OUT: &str = "[content left out]";
 
 /// The tools whose calls are orders to the agent's own context, and nothing to remember.
 const CONTROL_TOOLS: [&str; 2] = ["compact", "snip"];
@@ -74,17 +67,24 @@ impl Material {
     /// it was sent, so that it is read from the cache.
     #[must_use]
     pub fn conversation(&self, instruction: &str) -> Vec<Json> {
-        let mut messages: Vec<_> = self.0.iter().map(|line| line.json.clone()).collect();
-        let joined = messages.last().and_then(|last| {
-            let mut last = last.decode::<Message>().ok().filter(|last| last.role == Role::User)?;
-            last.content.push(Block::Text(instruction.to_owned()));
-            Some(Json::encode(&last))
-        });
-        match (joined, messages.last_mut()) {
-            (Some(joined), Some(last)) => *last = joined,
-            _ => messages.push(Json::encode(&Message::user(instruction))),
+        let side_by_side = |a: &Line, b: &Line| (a.role, b.role) == (Role::User, Role::User);
+        let mut said: Vec<Vec<&Json>> = self
+            .0
+            .chunk_by(side_by_side)
+            .map(|l| l.iter().map(|line| &line.json).collect())
+            .collect();
+        let instruction = Json::encode(&Message::user(instruction));
+        match said.last_mut() {
+            Some(last) if self.0.last().is_some_and(|line| line.role == Role::User) => {
+                last.push(&instruction);
+            }
+            _ => said.push(vec![&instruction]),
         }
-        messages
+        let message = |said: Vec<&Json>| match said.as_slice() {
+            [one] => (*one).clone(),
+            several => Json::encode(&view::joined(several.iter().copied())),
+        };
+        said.into_iter().map(message).collect()
     }
 
     /// The messages as text, one a line, in parts of at most `part` characters, cut where they are
@@ -153,25 +153,35 @@ impl Material {
             let largest = (0..self.0.len()).max_by_key(|at| self.0[*at].chars);
             let Some(largest) = largest else { break };
             let dominates = self.0[largest].chars * 2 > total;
-            // The first message and the newest exchange are worth most.
-            if !dominates && self.0.len() > 3 {
-                self.0.drain(1..3);
+            // What stands first and the newest exchange are worth most.
+            let oldest = self.oldest_exchange();
+            if let Some(oldest) = oldest.clone().filter(|_| !dominates) {
+                self.0.drain(oldest);
                 continue;
             }
             let line = &self.0[largest];
             // What stands for the part that is cut takes some characters too.
             let most = line.chars.saturating_sub(total - goal + LEAST_CHARS).max(line.chars / 4);
             let shorter = cut(line, most.max(LEAST_CHARS));
-            if shorter.chars >= line.chars {
-                if self.0.len() <= 3 {
-                    break;
-                }
-                self.0.drain(1..3);
-                continue;
+            if shorter.chars < line.chars {
+                self.0[largest] = shorter;
+            } else if let Some(oldest) = oldest {
+                self.0.drain(oldest);
+            } else {
+                break;
             }
-            self.0[largest] = shorter;
         }
         self.chars() < before
+    }
+
+    /// The first that the assistant says and what answers it, where it has said something since.
+    fn oldest_exchange(&self) -> Option<Range<usize>> {
+        let speaks = |at: &usize| {
+            let before = at.checked_sub(1).map(|before| self.0[before].role);
+            self.0[*at].role == Role::Assistant && before != Some(Role::Assistant)
+        };
+        let mut begins = (0..self.0.len()).filter(speaks);
+        Some(begins.next()?..begins.next()?)
     }
 }
 
@@ -223,72 +233,19 @@ fn cut(line: &Line, most: usize) -> Line {
         return line.clone();
     }
     let Ok(mut message) = line.json.decode::<Message>() else { return line.clone() };
-    // A block that is no text of ours cannot be cut: it stays or goes as a whole.
-    message.content.retain(|block| match block {
-        Block::Other(json) => json.as_str().len() <= most,
-        Block::Text(_) | Block::ToolUse(_) | Block::ToolResult(_) => true,
-    });
-    if message.content.is_empty() {
-        message.content.push(Block::Text(LEFT_OUT.to_owned()));
-    }
-    let each = (most / message.content.len()).max(LEAST_CHARS);
-    for block in &mut message.content {
-        match block {
-            Block::Text(text) => *text = shortened(text, each),
-            Block::ToolUse(call) => {
-                let mut input = call.input.to_value();
-                shorten_texts(&mut input, each);
-                call.input = Json::encode(&input);
-            }
-            Block::ToolResult(result) => shorten_result(result, each),
-            Block::Other(_) => {}
-        }
-    }
+    shorten::message(&mut message, most, "");
     line.with(&message)
-}
-
-fn shorten_result(result: &mut ToolResult, most: usize) {
-    let text = match &result.content {
-        ResultContent::Text(text) => shortened(text, most),
-        ResultContent::Blocks(blocks) if blocks.as_str().len() <= most => return,
-        ResultContent::Blocks(_) => match result.text() {
-            text if text.is_empty() => LEFT_OUT.to_owned(),
-            text => shortened(&text, most),
-        },
-    };
-    result.content = ResultContent::Text(text);
-}
-
-fn shorten_texts(value: &mut Value, most: usize) {
-    match value {
-        Value::String(text) => *text = shortened(text, most),
-        Value::Array(items) => items.iter_mut().for_each(|item| shorten_texts(item, most)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| shorten_texts(field, most)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-/// The beginning and the end of a text that is too long: two thirds and one.
-fn shortened(text: &str, most: usize) -> String {
-    let total = text.chars().count();
-    if total <= most {
-        return text.to_owned();
-    }
-    let (head, tail) = (most - most / 3, most / 3);
-    let start: String = text.chars().take(head).collect();
-    let end: String = text.chars().skip(total - tail).collect();
-    format!("{start}\n[... {} characters left out ...]\n{end}", total - head - tail)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{ResultContent, ToolCall, ToolResult};
 
     fn reading(summary_input_chars: usize) -> Reading {
         let summary_cut = "... {n} messages left out ...\n".to_owned();
         Reading { summary_input_chars, summary_head_chars: usize::MAX, summary_cut }
     }
-    use crate::message::ToolCall;
 
     fn call(id: &str, tool: &str) -> Block {
         let input = Json::encode(&serde_json::json!({ "path": "src/a.rs" }));

@@ -1,0 +1,75 @@
+//! Messages whose long texts are cut: what is left is a message of the same blocks.
+//!
+//! Pure. Calls and results keep their ids, so that what belongs together stays together.
+
+use serde_json::Value;
+
+use crate::message::{Block, Json, Message, ResultContent, ToolResult};
+
+/// Texts are not cut below this many characters: the beginning and the end of a command or an
+/// answer still say what it was.
+pub(super) const LEAST_CHARS: usize = 200;
+
+/// What stands where content is left out that is no text.
+const LEFT_OUT: &str = "[content left out]";
+
+/// Cuts the long texts of a message, so that it has about `most` characters. `place` says where the
+/// whole is, as the end of a sentence.
+pub(super) fn message(message: &mut Message, most: usize, place: &str) {
+    // A block that is no text of ours cannot be cut: it stays or goes as a whole.
+    message.content.retain(|block| match block {
+        Block::Other(json) => json.as_str().len() <= most,
+        Block::Text(_) | Block::ToolUse(_) | Block::ToolResult(_) => true,
+    });
+    if message.content.is_empty() {
+        message.content.push(Block::Text(LEFT_OUT.to_owned()));
+    }
+    let each = (most / message.content.len()).max(LEAST_CHARS);
+    for block in &mut message.content {
+        match block {
+            Block::Text(content) => *content = text(content, each, place),
+            Block::ToolUse(call) => {
+                let mut input = call.input.to_value();
+                value(&mut input, each, place);
+                call.input = Json::encode(&input);
+            }
+            Block::ToolResult(content) => result(content, each, place),
+            Block::Other(_) => {}
+        }
+    }
+}
+
+fn result(result: &mut ToolResult, most: usize, place: &str) {
+    let content = match &result.content {
+        ResultContent::Text(content) => text(content, most, place),
+        ResultContent::Blocks(blocks) if blocks.as_str().len() <= most => return,
+        ResultContent::Blocks(_) => match result.text() {
+            content if content.is_empty() => LEFT_OUT.to_owned(),
+            content => text(&content, most, place),
+        },
+    };
+    result.content = ResultContent::Text(content);
+}
+
+fn value(value: &mut Value, most: usize, place: &str) {
+    match value {
+        Value::String(content) => *content = text(content, most, place),
+        Value::Array(items) => items.iter_mut().for_each(|item| self::value(item, most, place)),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(|field| self::value(field, most, place));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The beginning and the end of a text that is too long: two thirds and one.
+fn text(text: &str, most: usize, place: &str) -> String {
+    let total = text.chars().count();
+    if total <= most {
+        return text.to_owned();
+    }
+    let (head, tail) = (most - most / 3, most / 3);
+    let start: String = text.chars().take(head).collect();
+    let end: String = text.chars().skip(total - tail).collect();
+    format!("{start}\n[... {} characters left out{place} ...]\n{end}", total - head - tail)
+}
