@@ -4,6 +4,7 @@
 use callsheet::{context, message};
 
 mod architecture;
+mod benchmarks;
 mod capabilities;
 mod cli;
 mod compaction;
@@ -30,6 +31,10 @@ mod survey_script;
 mod test_run;
 mod tools;
 mod transcripts;
+#[path = "../benches/context/tree.rs"]
+mod tree;
 mod validity;
 mod views;
 mod wire;
+#[path = "../benches/context/work.rs"]
+mod work;
