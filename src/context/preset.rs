@@ -88,7 +88,7 @@ impl Preset {
             whole: 45_000,
             trigger: 0.9,
             target: 0.6,
-            keep_tokens: 2_900,
+            keep_tokens: 2_500,
             merge_share: 0.715,
         };
         Self { unchanged_stub: true, ..Self::guarded("adaptive", vec![Layer::Digest(digest)]) }
