@@ -120,7 +120,11 @@ impl Stock<'_> {
     #[must_use]
     pub fn front(&self, spec: &AgentSpec, depth: u32) -> Front {
         let known_skills = skills::describe(self.workspace, &spec.skills);
-        let system = system_prompt(spec, &known_skills);
+        let mut system = system_prompt(spec, &known_skills);
+        if !self.preset.system_addition.is_empty() {
+            system.push_str("\n\n");
+            system.push_str(&self.preset.system_addition);
+        }
         Front { system, tools: self.offered_tools(spec, self.place(spec, depth)) }
     }
 

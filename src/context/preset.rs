@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use self::three_layer::Variant;
 use super::layer::reactive::Reactive;
 use super::layer::{Digest, Layer, Snip};
 use super::recovery::Recovery;
@@ -54,6 +55,8 @@ pub struct Preset {
     pub compact_tool: CompactTool,
     /// The `snip` tool, if the model may drop the middle of its view by itself.
     pub snip_tool: Option<SnipTool>,
+    /// What is added to an agent's system prompt.
+    pub system_addition: String,
     /// Whether the guard holds the window; without it a request that does not fit is sent as it is.
     pub guard: bool,
     /// Whether a repeated read is answered by a stub while the view still shows what it gave.
@@ -131,11 +134,32 @@ impl Preset {
             reactive: None,
             compact_tool: three_layer::compact_tool(),
             snip_tool: None,
+            system_addition: String::new(),
             guard: true,
             unchanged_stub: false,
             recovery: None,
             preference: Preference::Client,
         }
+    }
+
+    /// The preset with these of its layers, in this order.
+    ///
+    /// # Errors
+    /// When it has no layer of a name.
+    pub fn with_layers(mut self, names: &[&str]) -> Result<Self, UnfitConstant> {
+        let mut all = std::mem::take(&mut self.layers);
+        for name in names {
+            let (wanted, others): (Vec<_>, Vec<_>) =
+                all.into_iter().partition(|layer| layer.name() == *name);
+            if wanted.is_empty() {
+                let (preset, constant) = (self.name, LAYERS.to_owned());
+                let reason = format!("it has no layer `{name}`");
+                return Err(UnfitConstant { preset, constant, reason });
+            }
+            self.layers.extend(wanted);
+            all = others;
+        }
+        Ok(self)
     }
 
     /// Its constants by name. A constant that two layers share has one value.
@@ -150,6 +174,7 @@ impl Preset {
             spread(table.unwrap_or_default(), &mut all);
         }
         all.remove(LAYER_TAG);
+        all.insert(SYSTEM_ADDITION.to_owned(), self.system_addition.clone().into());
         all
     }
 
@@ -172,12 +197,21 @@ impl Preset {
             parts.extend(self.reactive.iter_mut().map(|reactive| set(reactive, name, value)));
             parts.extend(self.snip_tool.iter_mut().map(|tool| set(tool, name, value)));
             parts.push(set(&mut self.compact_tool, name, value));
+            if name == SYSTEM_ADDITION {
+                parts.push(serde_json::from_value(value.clone()).map(|t| self.system_addition = t));
+            }
             let set: Result<(), _> = parts.into_iter().collect();
             set.map_err(|error| unfit(&self.name, name, error.to_string()))?;
         }
         Ok(self)
     }
 }
+
+/// The key of the order of layers.
+const LAYERS: &str = "layers";
+
+/// The key of what is added to the system prompt.
+const SYSTEM_ADDITION: &str = "system_addition";
 
 /// The key that names a layer in its table; no constant.
 const LAYER_TAG: &str = "layer";

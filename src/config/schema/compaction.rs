@@ -13,8 +13,11 @@ pub(in crate::config) const PRESETS: [&str; 6] =
 const ANY: Shape = Shape::Integer(0, 1 << 40);
 
 /// The keys that are no constants of a preset.
-const OWN: [Field; 14] = [
+const OWN: [Field; 17] = [
     key("preset", Shape::Word(&PRESETS, &[])),
+    key("improved", Shape::Truth),
+    key("variant", Shape::Word(&["annotated", "short", "typescript"], &[])),
+    key("layers", TEXTS),
     key("model", Shape::Text),
     later("pin"),
     later("prompt_file"),
@@ -55,13 +58,14 @@ const OWN: [Field; 14] = [
 ];
 
 /// The constants of the presets, each by the name that it has there.
-pub(in crate::config) const CONSTANTS: [Field; 66] = [
+pub(in crate::config) const CONSTANTS: [Field; 70] = [
     // When something is done.
     key("threshold", TOKENS),
     key("threshold_chars", TOKENS),
     key("threshold_percent", Shape::Integer(1, 100)),
     key("output_reserve", ANY),
     key("safety_buffer", ANY),
+    key("target_chars", ANY),
     key("target_percent", Shape::Integer(0, 100)),
     key("trigger", SHARE),
     key("soft_trigger", SHARE),
@@ -89,12 +93,14 @@ pub(in crate::config) const CONSTANTS: [Field; 66] = [
     // Micro.
     key("keep_recent", ANY),
     key("keep_unit", Shape::Word(&["blocks", "turns"], &[])),
+    key("micro_test", Shape::Word(&["text", "length", "none"], &[])),
     key("micro_min_chars", ANY),
     key("micro_text", Shape::Text),
     key("preserve_tools", TEXTS),
     key("micro_saved_text", Shape::Text),
     key("clear_min_gain_percent", Shape::Integer(0, 100)),
     key("idle_minutes", COUNT),
+    key("fit_preview_chars", ANY),
     // Turn window.
     key("turn_chars", ANY),
     key("turn_text", Shape::Text),
@@ -126,7 +132,8 @@ pub(in crate::config) const CONSTANTS: [Field; 66] = [
     key("reactive_text", Shape::Text),
     key("reactive_fallback", Shape::Text),
     key("reactive_shed", Shape::Word(&["largest", "half"], &[])),
-    // The tools.
+    // The system prompt and the tools.
+    key("system_addition", Shape::Text),
     key("snip_description", Shape::Text),
     key("snip_keep", Shape::Text),
     key("compact_description", Shape::Text),
