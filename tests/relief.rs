@@ -31,12 +31,14 @@ const OUTPUT: u64 = 1_000;
 
 /// One agent on a small window, whose results are not cleared, so that it fills fast.
 fn graph(compaction: &str) -> String {
+    let preset = if compaction.contains("preset") { "" } else { "preset = \"three-layer\"" };
     format!(
         r#"
 [models.main]
 context_window = {WINDOW}
 max_output_tokens = {OUTPUT}
 [compaction]
+{preset}
 preserve_tools = ["dump", "look"]
 summary_max_tokens = 500
 {compaction}
