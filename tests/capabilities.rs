@@ -22,9 +22,11 @@ use crate::faults::{
 };
 
 fn graph(compaction: &str) -> String {
+    let preset = if compaction.contains("preset") { "" } else { "preset = \"three-layer\"" };
     format!(
         r#"
 [compaction]
+{preset}
 {compaction}
 [agents.worker]
 model = "main"

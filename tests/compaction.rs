@@ -38,9 +38,11 @@ const EVERY_TURN: &str = "threshold = 2_000\nsummary_spacing = 1";
 const PROMPT: &str = "Find \"every\" error\nand list it.";
 
 fn graph(compaction: &str) -> String {
+    let preset = if compaction.contains("preset") { "" } else { "preset = \"three-layer\"" };
     format!(
         r#"
 [compaction]
+{preset}
 {compaction}
 [agents.worker]
 model = "main"

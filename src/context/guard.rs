@@ -85,8 +85,9 @@ pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<
         apply(view, unread, unit, &mut edits);
     }
     if unit.of_view(view) > room {
-        let cut = cut_unread(view, unit.in_chars(view, target), around.transcript);
-        apply(view, cut, unit, &mut edits);
+        for cut in cut_unread(view, unit.in_chars(view, target), around.transcript) {
+            apply(view, Some(cut), unit, &mut edits);
+        }
     }
     if unit.of_view(view) > room {
         let whole = (0, view.next_message());
@@ -151,7 +152,9 @@ fn spill(view: &View, which: Results, target: u64, unit: Unit, transcript: &str)
 }
 
 /// Cuts the long texts of the calls and results that the model has not read yet.
-fn cut_unread(view: &View, target: usize, transcript: &str) -> Option<Edit> {
+///
+/// Each message is replaced by itself, so that it keeps its place among the others.
+fn cut_unread(view: &View, target: usize, transcript: &str) -> Vec<Edit> {
     let unread = range::consumed(view).map_or(0, |(_, to)| to);
     // What an edit put before the unread exchange stands for no messages of its own there.
     let slots = view.slots().skip_while(|slot| slot.to <= unread);
@@ -159,15 +162,14 @@ fn cut_unread(view: &View, target: usize, transcript: &str) -> Option<Edit> {
     let chars: usize = slots.iter().map(|slot| slot.entry.chars).sum();
     let room = target.saturating_sub(view.chars() - chars);
     let place = format!("; the whole stands in {transcript}");
-    let shorter = slots.iter().map(|slot| {
+    let shorter = slots.iter().filter_map(|slot| {
         let mut message = slot.entry.json.decode::<Message>().ok()?;
         let most = room as u128 * slot.entry.chars as u128 / chars as u128;
         shorten::message(&mut message, usize::try_from(most).ok()?, &place);
-        Some(Json::encode(&message))
+        let with = vec![Json::encode(&message)];
+        Some(Edit::Replace { from: slot.from, to: slot.to, with })
     });
-    let with = shorter.collect::<Option<Vec<_>>>()?;
-    let (first, last) = (slots.first()?, slots.last()?);
-    Some(Edit::Replace { from: first.from, to: last.to, with })
+    shorter.collect()
 }
 
 /// Replaces a range by a record of it, of at most so many units if it can be.

@@ -48,7 +48,7 @@ struct Part {
 }
 
 impl Digest {
-    /// The edits that are due now: none that would not make the view smaller.
+    /// The edits that are due now; each makes the view smaller.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Vec<Edit> {
         let Some(tail) = self.due(view, around) else { return Vec::new() };
@@ -58,13 +58,11 @@ impl Digest {
         }
         let target = share(around.window.room(), self.target.min(self.trigger));
         loop {
-            let edits: Vec<Edit> = parts.iter().filter_map(Part::edit).collect();
-            let Some(chars) = chars_after(view, &edits) else { return Vec::new() };
+            let (edits, chars) = shrinking(view, &parts);
             let newest = parts.len().checked_sub(2);
             match newest.filter(|_| around.tokens(chars) > target) {
                 Some(at) => self.merge_at(&mut parts, at, view),
-                None if chars < view.chars() => return edits,
-                None => return Vec::new(),
+                None => return edits,
             }
         }
     }
@@ -203,11 +201,19 @@ fn known_of(view: &View, active: Option<&Slot>) -> Known {
     known
 }
 
-/// The size of the view after these edits.
-fn chars_after(view: &View, edits: &[Edit]) -> Option<usize> {
+/// The edits that put the new records into the view, without those that would not make it smaller
+/// by themselves, and its size after them. What is left out stays in the view as it stands.
+fn shrinking(view: &View, parts: &[Part]) -> (Vec<Edit>, usize) {
     let mut after = view.clone();
-    edits.iter().try_for_each(|edit| after.apply(edit)).ok()?;
-    Some(after.chars())
+    let mut edits = Vec::new();
+    for edit in parts.iter().filter_map(Part::edit) {
+        let mut next = after.clone();
+        if next.apply(&edit).is_ok() && next.chars() < after.chars() {
+            after = next;
+            edits.push(edit);
+        }
+    }
+    (edits, after.chars())
 }
 
 fn text_of(slot: &Slot) -> String {

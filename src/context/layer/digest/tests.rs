@@ -120,9 +120,12 @@ fn check(messages: &[Json], case: &Case) {
         let is_second = last.replace(view.next_message()) == Some(view.next_message());
         assert!(!is_second || changes.is_empty(), "a second run changes more: {changes:?}");
         assert_eq!(case.run(&mut again), changes, "the same view gives other edits");
+        let mut stepped = view.clone();
         for change in &changes {
             let edited = &change.edited;
-            assert!(edited.after_tokens <= edited.before_tokens, "larger: {edited:?}");
+            let before = stepped.chars();
+            stepped.apply(&edited.edit).expect("an edit that fits");
+            assert!(stepped.chars() < before, "no smaller: {edited:?}");
         }
         edits += changes.len() as u64;
         assert_covers(&after);
@@ -237,4 +240,40 @@ fn a_picture_of_the_active_request_stays() {
     let case = Case { digest, window: 1_000_000, read: 0.1 };
     assert!(!case.run(&mut view).is_empty());
     assert!(sent(&view).iter().any(|message| message.as_str().contains("iVBO")));
+}
+
+#[test]
+fn one_edit_does_not_pay_for_another() {
+    let mut view = View::default();
+    let push = |view: &mut View, messages: Vec<Json>| {
+        messages.into_iter().for_each(|message| view.push(message).expect("a message"));
+    };
+    let record = |from, to, level| Edit::Record(Record { from, to, level, ..Record::default() });
+    push(&mut view, vec![Json::encode(&Message::user("a long request ".repeat(40)))]);
+    push(&mut view, short(0..10));
+    // The request is left between the two records.
+    view.apply(&record(0, 5, 5)).expect("applies");
+    view.apply(&record(5, 21, 4)).expect("applies");
+    push(&mut view, vec![Json::encode(&Message::assistant("Done."))]);
+    push(&mut view, vec![Json::encode(&Message::user("go on"))]);
+    push(&mut view, short(10..14));
+    let digest = Digest { whole: 0, trigger: 0.9, target: 0.6, keep_tokens: 0, merge_share: 0.7 };
+    let case = Case { digest, window: 1_000_000, read: 0.1 };
+    let edits = case.digest.propose(&view, &case.around());
+    let covers: Vec<_> = edits.iter().flat_map(Edit::covers).collect();
+    assert_eq!(covers, [(5, 21)], "{edits:?}");
+}
+
+/// Exchanges of a call and a result that are hardly longer than what is around them.
+fn short(numbers: std::ops::Range<usize>) -> Vec<Json> {
+    let exchange = |n: usize| {
+        let call = serde_json::json!({"type": "tool_use", "id": n.to_string(), "name": "b",
+            "input": {"c": format!("a_line_of_a_call_{n}")}});
+        let result = serde_json::json!({"type": "tool_result", "tool_use_id": n.to_string()});
+        [
+            serde_json::json!({"role": "assistant", "content": [call]}),
+            serde_json::json!({"role": "user", "content": [result]}),
+        ]
+    };
+    numbers.flat_map(exchange).map(|message| Json::encode(&message)).collect()
 }
