@@ -197,3 +197,19 @@ async fn no_other_preset_offers_it() {
     assert_eq!(ended.output("work"), "done");
     assert_eq!(texts(&main.sent_by("work")[1]), ["Unknown tool: snip"]);
 }
+
+#[tokio::test]
+async fn under_turn_window_a_compaction_waits_for_the_next_turn() {
+    let main = Fake::new(|request| match request.turn {
+        1 => Act::Call(vec![("compact", json!({})), ("dump", json!({"size": 50}))]),
+        2 => Act::tool("dump", json!({"size": 300_000})),
+        _ => Act::say("done"),
+    });
+    let ended = setup(&main).run(&graph("preset = \"turn-window\"")).await;
+    assert_eq!(ended.output("work"), "done");
+    let sent = main.sent_by("work");
+    assert_eq!(sent.len(), 3, "no summary amid the tool loop");
+    assert_eq!(texts(&sent[1])[0], "Compression triggered. Context will be summarized.");
+    assert_eq!(texts(&sent[2])[1].len(), 50);
+    assert_eq!(ended.count("work", "compaction.requested"), 0);
+}
