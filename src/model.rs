@@ -99,6 +99,18 @@ pub trait Model: Send + Sync {
         canonical_head(spec, system, tools)
     }
 
+    /// The same with a text that changes from time to time: it joins the system prompt as its last
+    /// block, behind what is cached.
+    fn head_with_context(
+        &self,
+        spec: &ModelSpec,
+        system: &str,
+        context: &str,
+        tools: &[ToolSpec],
+    ) -> Head {
+        self.head(spec, &format!("{system}{context}"), tools)
+    }
+
     /// Renders one message, given as JSON in the Anthropic block form.
     fn piece(&self, message: &Json) -> Piece {
         canonical_piece(message)

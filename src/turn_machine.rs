@@ -70,6 +70,8 @@ pub struct Machine {
     continuations: u32,
     answer: String,
     summaries: Summaries,
+    /// How many of the newest messages stay when the middle is dropped, as the model asked.
+    snip: Option<usize>,
     /// The refusal of a request as too long, if a summary was to help and none succeeded since.
     refused: Option<Failure>,
     inventory: Inventory,
@@ -102,6 +104,7 @@ impl Machine {
             continuations: 0,
             answer: String::new(),
             summaries: Summaries::default(),
+            snip: None,
             refused: None,
             inventory: Inventory::default(),
             paused: false,
@@ -167,6 +170,13 @@ impl Machine {
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.paused
+    }
+
+    /// How many of the newest messages stay when the middle of the view is dropped, if the model
+    /// asked for that in its latest batch.
+    #[must_use]
+    pub fn snip(&self) -> Option<usize> {
+        self.snip
     }
 
     /// What the agent has said in its latest answer.
@@ -250,6 +260,7 @@ impl Machine {
                 }
                 self.turn = started.turn;
                 self.summaries.turn_started();
+                self.snip = None;
                 self.phase = Phase::Calling;
                 let continuation = self.continuation.take();
                 match &started.message {
@@ -257,7 +268,10 @@ impl Machine {
                         let pushed = self.view.push_prompt_to_go_on(message.clone());
                         pushed.map_err(|error| illegal(&error.to_string()))?;
                     }
-                    Some(message) => self.push(message.clone(), event)?,
+                    Some(message) => {
+                        self.push(message.clone(), event)?;
+                        self.summaries.user_spoke();
+                    }
                     None => {}
                 }
             }
@@ -442,6 +456,10 @@ impl Machine {
         if finished.status == ToolStatus::Ok && call.name == "compact" {
             let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
             self.ask_to_compact(CompactionTrigger::Manual, focus);
+        }
+        if finished.status == ToolStatus::Ok && call.name == "snip" {
+            let keep = call.input.to_value()["keep"].as_u64();
+            self.snip = keep.and_then(|keep| usize::try_from(keep).ok());
         }
         calls::take_stock(&mut self.inventory, &mut self.view, &call, finished);
         if self.calls.iter().any(|call| call.result.is_none()) {

@@ -9,7 +9,7 @@ use callsheet::event::Event;
 use callsheet::failure::FailureKind;
 use callsheet::message::{Block, Message, ToolResult};
 use callsheet::model::ErrorClass;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::faults::{Act, Ended, Fake, FakeTool, Setup, unsendable};
 
@@ -26,7 +26,7 @@ fn graph(compaction: &str) -> String {
 [agents.worker]
 model = "main"
 instructions = "Work."
-tools = ["dump", "compact"]
+tools = ["dump", "compact", "snip"]
 [tasks.work]
 agent = "worker"
 prompt = {PROMPT:?}
@@ -156,4 +156,60 @@ async fn a_second_refusal_ends_it() {
         _ => false,
     });
     assert_eq!(edits.count(), 1);
+}
+
+#[tokio::test]
+async fn the_model_may_drop_the_middle_of_its_view() {
+    let main = Fake::new(|request| match request.turn {
+        1..=6 => Act::tool("dump", json!({"size": 1_000})),
+        7 => Act::Call(vec![("snip", json!({"keep": 3})), ("dump", json!({"size": 50}))]),
+        8 => Act::tool("snip", json!({"keep": 1_000})),
+        _ => Act::say("done"),
+    });
+    let ended = setup(&main).run(&graph("preset = \"production\"")).await;
+    assert_eq!(ended.output("work"), "done");
+    assert_eq!(layers(&ended), ["snip"]);
+    let sent = main.sent_by("work");
+    let after = &sent[7];
+    assert_eq!(unsendable(after), None, "{after:#?}");
+    // The beginning, the newest three and the call that the first of them answers.
+    assert_eq!(after.len(), 3 + 4);
+    let marker = after[2].text();
+    assert!(
+        marker.starts_with("[8 messages of this conversation are left out here; they stand in ")
+    );
+    let said: Value = serde_json::from_str(&texts(after)[2]).expect("an object");
+    assert_eq!((&said["messages"], &said["boundaryMessage"]), (&json!(7), &json!(marker)));
+    assert!(said["tokensFreed"].as_u64().is_some_and(|freed| freed > 100), "{said}");
+    assert_eq!(texts(after)[3].len(), 50, "its siblings keep their results");
+    let nothing: Value = serde_json::from_str(texts(&sent[8]).last().expect("one")).expect("one");
+    assert_eq!((&nothing["messages"], &nothing["tokensFreed"]), (&json!(9), &json!(0)));
+    assert_eq!(nothing.get("boundaryMessage"), None);
+}
+
+#[tokio::test]
+async fn no_other_preset_offers_it() {
+    let main = Fake::new(|request| match request.turn {
+        1 => Act::tool("snip", json!({"keep": 3})),
+        _ => Act::say("done"),
+    });
+    let ended = setup(&main).run(&graph("preset = \"four-layer\"")).await;
+    assert_eq!(ended.output("work"), "done");
+    assert_eq!(texts(&main.sent_by("work")[1]), ["Unknown tool: snip"]);
+}
+
+#[tokio::test]
+async fn under_turn_window_a_compaction_waits_for_the_next_turn() {
+    let main = Fake::new(|request| match request.turn {
+        1 => Act::Call(vec![("compact", json!({})), ("dump", json!({"size": 50}))]),
+        2 => Act::tool("dump", json!({"size": 300_000})),
+        _ => Act::say("done"),
+    });
+    let ended = setup(&main).run(&graph("preset = \"turn-window\"")).await;
+    assert_eq!(ended.output("work"), "done");
+    let sent = main.sent_by("work");
+    assert_eq!(sent.len(), 3, "no summary amid the tool loop");
+    assert_eq!(texts(&sent[1])[0], "Compression triggered. Context will be summarized.");
+    assert_eq!(texts(&sent[2])[1].len(), 50);
+    assert_eq!(ended.count("work", "compaction.requested"), 0);
 }

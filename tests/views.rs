@@ -2,7 +2,7 @@
 
 use callsheet::context::layer::{Surroundings, Window};
 use callsheet::context::pipeline;
-use callsheet::context::preset::Preset;
+use callsheet::context::preset::{Preset, Variant};
 use callsheet::context::view::View;
 use callsheet::context::{CompactionTrigger, Edit};
 use proptest::prelude::*;
@@ -48,7 +48,8 @@ fn all(view: &View, preset: &Preset, asked: Option<CompactionTrigger>) -> Vec<Ed
 fn small(preset: Preset) -> Preset {
     let low = serde_json::json!({
         "batch_budget_chars": 3_000, "persist_min_chars": 500, "preview_chars": 100,
-        "snip_max_messages": 12, "snip_tail": 9, "threshold": 1_500, "threshold_chars": 6_000,
+        "snip_max_messages": 12, "snip_tail": 5, "threshold": 1_500, "threshold_chars": 6_000,
+        "notes_file": "n.md", "idle_minutes": 0, "target_chars": 4_000, "fit_preview_chars": 50,
     });
     let known = preset.constants();
     let low = low.as_object().expect("a table").clone();
@@ -65,8 +66,11 @@ fn unread(preset: &Preset) -> Unread {
 }
 
 fn presets() -> impl Strategy<Value = Preset> {
-    let all = Preset::NAMES.map(|name| Preset::named(name).expect("a preset"));
-    let small = all.clone().map(small);
+    // `adaptive` has properties of its own.
+    let names = Preset::NAMES.iter().filter(|name| **name != "adaptive");
+    let own = [Preset::four_layer_improved(), Preset::three_layer_as(Variant::Short)];
+    let all: Vec<_> = names.map(|name| Preset::named(name).expect("a preset")).chain(own).collect();
+    let small = all.clone().into_iter().map(small);
     prop::sample::select(all.into_iter().chain(small).collect::<Vec<_>>())
 }
 

@@ -619,3 +619,29 @@ async fn an_error_that_repeats_the_key_does_not_show_it() {
         assert!(!error.message.contains("sk-test"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn what_changes_in_the_system_prompt_stands_behind_what_is_cached() {
+    for wire in Wire::BOTH {
+        let provider = Provider::script(vec![Answer::text("yes")]).await;
+        let model = client(wire, endpoint(provider.url_for(wire)));
+        let mut request = request(&*model, &spec(), "Be brief.", &[Message::user("Hello")]);
+        let tools = [tool()];
+        request.head = model.head_with_context(&spec(), "Be brief.", "[user]: Hi", &tools);
+        model.call(request, &mut |_| {}).await.expect("a reply");
+        let body: Value = serde_json::from_slice(&provider.requests()[0].body).expect("JSON");
+        match wire {
+            Wire::Anthropic => {
+                let mark = json!({"type": "ephemeral"});
+                let stable = json!({"type": "text", "text": "Be brief.", "cache_control": mark});
+                let block = json!({"type": "text", "text": "[user]: Hi"});
+                assert_eq!(body["system"], json!([stable, block]));
+            }
+            Wire::OpenAi => {
+                let system = |text: &str| json!({"role": "system", "content": text});
+                let messages = body["messages"].as_array().expect("messages");
+                assert_eq!(messages[..2], [system("Be brief."), system("[user]: Hi")]);
+            }
+        }
+    }
+}

@@ -32,7 +32,7 @@ use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::Json;
-use crate::model::Rendering;
+use crate::model::{Head, Rendering};
 use crate::turn::{AgentEnded, Outcome, Program};
 use crate::turn_machine::{Machine, PendingCall, Step};
 
@@ -106,6 +106,8 @@ pub struct State {
     ending: Option<Ending>,
     /// Whether the view was looked over since it was rebuilt from records of whatever version.
     looked_over: bool,
+    /// When its last request was made, in milliseconds since the Unix epoch.
+    requested_ms: Option<i64>,
 }
 
 /// How the agent was told to end.
@@ -121,6 +123,26 @@ struct Talk {
     briefing: Arc<Briefing>,
     /// The view as it was last rendered.
     rendering: Rendering,
+    /// The front of its requests with the block that the view adds to the system prompt.
+    front: Option<(String, Head)>,
+}
+
+impl Talk {
+    /// The front of a request for this view.
+    fn head(&mut self, view: &View) -> Head {
+        let Briefing { model, spec: _, system, tools, head, .. } = &*self.briefing;
+        let Some(block) = view.system().filter(|block| !block.is_empty()) else {
+            return head.clone();
+        };
+        match &self.front {
+            Some((known, head)) if known == block => head.clone(),
+            _ => {
+                let head = model.model.head_with_context(&model.spec, system, block, tools);
+                self.front = Some((block.to_owned(), head.clone()));
+                head
+            }
+        }
+    }
 }
 
 impl Actor for Agent {
@@ -183,7 +205,7 @@ impl Agent {
         let talk = match &spawned.program {
             Program::Model { agent, .. } => {
                 let briefing = briefing::of(&self.services, agent, spawned.depth)?;
-                Some(Talk { briefing, rendering: Rendering::default() })
+                Some(Talk { briefing, rendering: Rendering::default(), front: None })
             }
             Program::Command { .. } => None,
         };
@@ -215,6 +237,7 @@ impl Agent {
             cancel: CancellationToken::new(),
             ending: None,
             looked_over: false,
+            requested_ms: records.iter().rev().find_map(requested_ms),
         })
     }
 
@@ -230,6 +253,7 @@ impl Agent {
             Ok(records) => {
                 for record in &records {
                     state.past.note(&state.machine, record);
+                    state.requested_ms = requested_ms(record).or(state.requested_ms);
                     match &record.event {
                         // It was applied when it was proposed; the record made it durable.
                         Event::ContextEdited(edited) => state.machine.edit_recorded(edited),
@@ -309,6 +333,7 @@ impl Agent {
         match next {
             Step::CallModel { turn, message } => self.call_model(myself, state, turn, message),
             Step::RunTools(mut calls) => {
+                self.answer_snips(state, &mut calls);
                 if self.services.compaction.preset.unchanged_stub {
                     let (reads, view) = (state.machine.inventory().reads(), state.machine.view());
                     let is_read = |call: &&mut PendingCall| call.call.name == "read_file";
@@ -399,7 +424,8 @@ impl Agent {
         work: impl FnOnce(&mut View, &Surroundings<'_>) -> T,
     ) -> Option<T> {
         let Talk { briefing, .. } = state.talk.as_ref()?;
-        Some(fit::around(&self.services, &self.id, briefing, &mut state.machine, work))
+        let idle = fit::since(state.requested_ms);
+        Some(fit::around(&self.services, &self.id, briefing, &mut state.machine, idle, work))
     }
 
     fn give_up(&self, myself: &ActorRef<AgentMsg>, state: &mut State, reason: &str) {
@@ -440,4 +466,9 @@ impl Agent {
             let _ = myself.send_message(AgentMsg::StepDone { step, result });
         });
     }
+}
+
+/// When a request was made, if the record tells of one.
+fn requested_ms(record: &SharedRecord) -> Option<i64> {
+    matches!(record.event, Event::ModelRequested(_)).then_some(record.ts_ms)
 }

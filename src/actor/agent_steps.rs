@@ -183,6 +183,7 @@ pub async fn run_command(context: StepContext, program: Program) -> StepResult {
         call: crate::message::ToolCall { id, name, input: Json::encode(&serde_json::json!({})) },
         effect: Effect::Once,
         repeats: None,
+        answer: None,
     };
     let finished = finished(turn, &call, output, began.elapsed());
     records.extend(context.record([finished]).await?);

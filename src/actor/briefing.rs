@@ -32,6 +32,8 @@ pub struct Briefing {
     pub tools: Arc<[ToolSpec]>,
     /// Their names, in the same order.
     pub tool_names: Vec<Name>,
+    /// The system prompt of its requests.
+    pub system: String,
     /// The front of its requests.
     pub head: Head,
     /// The tokens of that front, by estimate.
@@ -40,9 +42,18 @@ pub struct Briefing {
     pub(super) doubt: Once,
 }
 
-/// The briefings of a run, by definition and by whether the agent may delegate where it stands.
+/// The briefings of a run, by definition and by where the agent stands.
 #[derive(Debug, Default)]
-pub struct Briefings(Mutex<HashMap<(Name, bool), Arc<Briefing>>>);
+pub struct Briefings(Mutex<HashMap<(Name, Place), Arc<Briefing>>>);
+
+/// What depends on where an agent stands in the tree of agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    /// It is offered `delegate`: at the depth limit it is not, so that no model tries in vain.
+    delegates: bool,
+    /// It is a task's own agent, which may be offered `snip`.
+    is_main: bool,
+}
 
 /// The briefing of an agent of this definition at this delegation depth.
 ///
@@ -57,7 +68,7 @@ pub fn of(services: &Services, definition: &Name, depth: u32) -> Result<Arc<Brie
         preset: &services.compaction.preset,
         limits: &services.limits,
     };
-    let key = (definition.clone(), stock.delegates(spec, depth));
+    let key = (definition.clone(), stock.place(spec, depth));
     let mut briefings = services.briefings.0.lock();
     if let Some(known) = briefings.get(&key) {
         return Ok(known.clone());
@@ -69,7 +80,7 @@ pub fn of(services: &Services, definition: &Name, depth: u32) -> Result<Arc<Brie
     let tool_names = tools.iter().map(|tool| tool.name.clone()).collect();
     let head_tokens = measure::estimate(&String::from_utf8_lossy(&head.0));
     let (spec, tools, doubt) = (spec.clone(), tools.into(), Once::new());
-    let briefing = Briefing { spec, model, tools, tool_names, head, head_tokens, doubt };
+    let briefing = Briefing { spec, model, tools, tool_names, system, head, head_tokens, doubt };
     let briefing = Arc::new(briefing);
     briefings.insert(key, briefing.clone());
     Ok(briefing)
@@ -100,29 +111,33 @@ pub struct Stock<'a> {
 }
 
 impl Stock<'_> {
-    /// Whether an agent of this definition is offered `delegate`: at the depth limit it is not, so
-    /// that no model tries in vain.
-    fn delegates(&self, spec: &AgentSpec, depth: u32) -> bool {
-        !spec.sub_agents.is_empty() && depth < self.limits.max_depth
+    fn place(&self, spec: &AgentSpec, depth: u32) -> Place {
+        let delegates = !spec.sub_agents.is_empty() && depth < self.limits.max_depth;
+        Place { delegates, is_main: depth == 0 }
     }
 
     /// The front of the requests of an agent of this definition at this delegation depth.
     #[must_use]
     pub fn front(&self, spec: &AgentSpec, depth: u32) -> Front {
         let known_skills = skills::describe(self.workspace, &spec.skills);
-        let system = system_prompt(spec, &known_skills);
-        Front { system, tools: self.offered_tools(spec, self.delegates(spec, depth)) }
+        let mut system = system_prompt(spec, &known_skills);
+        if !self.preset.system_addition.is_empty() {
+            system.push_str("\n\n");
+            system.push_str(&self.preset.system_addition);
+        }
+        Front { system, tools: self.offered_tools(spec, self.place(spec, depth)) }
     }
 
     /// Where a context loses bytes on the way, the tool that has them back comes along; an agent
     /// without tools has one turn, and nothing to lose.
-    fn offered_tools(&self, spec: &AgentSpec, delegates: bool) -> Vec<ToolSpec> {
-        let named = spec.tools.iter().filter_map(|name| match self.tools.get(name.as_str()) {
+    fn offered_tools(&self, spec: &AgentSpec, place: Place) -> Vec<ToolSpec> {
+        let tools = spec.tools.iter().filter(|name| place.is_main || name.as_str() != "snip");
+        let named = tools.filter_map(|name| match self.tools.get(name.as_str()) {
             Some(tool) => Some(tool.spec().clone()),
-            None => steps::named(name.as_str(), &self.preset.compact_tool),
+            None => steps::named(name.as_str(), self.preset),
         });
         let mut tools: Vec<_> = named.collect();
-        if delegates {
+        if place.delegates {
             let known = spec.sub_agents.iter().filter_map(|name| self.agents.get(name));
             let helpers: Vec<_> =
                 known.map(|a| (a.name.as_str(), a.description.as_str())).collect();
@@ -155,6 +170,10 @@ mod tests {
     use crate::policy::RestartPolicy;
 
     fn offered(preset: &str, tools: &[&str]) -> Vec<String> {
+        offered_at(0, &Preset { name: preset.to_owned(), ..Preset::three_layer() }, tools)
+    }
+
+    fn offered_at(depth: u32, preset: &Preset, tools: &[&str]) -> Vec<String> {
         let name = |text: &str| Name::new(text).expect("a name");
         let spec = AgentSpec {
             name: name("worker"),
@@ -173,10 +192,10 @@ mod tests {
             agents: &BTreeMap::new(),
             tools: &Toolbox::built_in(),
             workspace: &Workspace::open(root.path()).expect("opens"),
-            preset: &Preset { name: preset.to_owned(), ..Preset::three_layer() },
+            preset,
             limits: &Limits::default(),
         };
-        stock.front(&spec, 0).tools.iter().map(|tool| tool.name.to_string()).collect()
+        stock.front(&spec, depth).tools.iter().map(|tool| tool.name.to_string()).collect()
     }
 
     #[test]
@@ -187,5 +206,13 @@ mod tests {
         assert_eq!(offered("three-layer", &["grep"]), ["grep"]);
         assert_eq!(offered("three-layer", &["grep", "recall"]), ["grep", "recall"]);
         assert_eq!(offered("off", &["grep"]), ["grep"]);
+    }
+
+    #[test]
+    fn only_a_main_agent_may_drop_the_middle_of_its_view() {
+        let preset = Preset::production();
+        assert_eq!(offered_at(0, &preset, &["snip"]), ["recall", "snip"]);
+        assert_eq!(offered_at(1, &preset, &["snip"]), [""; 0]);
+        assert_eq!(offered_at(0, &Preset::four_layer(), &["snip"]), [""; 0]);
     }
 }

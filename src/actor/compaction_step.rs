@@ -201,14 +201,15 @@ async fn conclusion(
     if let Err(error) = after.apply(&edit) {
         return Ok(failed(&SummaryError::Crashed(error.to_string()), Some(spent)));
     }
-    if after.chars() + least_gain > view.chars() {
+    let (before, left) = (view.chars_with_history(), after.chars_with_history());
+    if left + least_gain > before {
         return Ok(failed(&SummaryError::FreesTooLittle, Some(spent)));
     }
     let finished = CompactionFinished {
         layer: name.to_owned(),
         edit,
-        before_tokens: view.tokens(),
-        after_tokens: after.tokens(),
+        before_tokens: view.tokens_with_history(),
+        after_tokens: after.tokens_with_history(),
         model: spent.model,
         usage: spent.usage,
         cost_usd: spent.cost_usd,

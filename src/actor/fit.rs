@@ -13,6 +13,7 @@ use crate::context::measure::{Doubt, WindowSize};
 use crate::context::validity::Room;
 use crate::context::view::View;
 use crate::id::AgentId;
+use crate::journal::stamp;
 use crate::turn_machine::Machine;
 
 /// A report this many times smaller than expected is no passing difference: somebody should know.
@@ -28,6 +29,7 @@ pub(super) fn around<T>(
     agent: &AgentId,
     briefing: &Briefing,
     machine: &mut Machine,
+    idle: Duration,
     work: impl FnOnce(&mut View, &Surroundings<'_>) -> T,
 ) -> T {
     let (spec, measure) = (&briefing.model.spec, machine.measure());
@@ -46,10 +48,16 @@ pub(super) fn around<T>(
         window,
         tokens_per_char: tokens_per_char(machine),
         measured_room: Some(room.saturating_sub(joining)),
-        idle: Duration::ZERO,
+        idle,
         price: spec.price.and_then(|price| price.relative()).unwrap_or_default(),
     };
     work(machine.view_mut(), &around)
+}
+
+/// How long ago a moment was that records tell of; wall time, as the provider's cache has it.
+pub(super) fn since(ts_ms: Option<i64>) -> Duration {
+    let passed = ts_ms.map_or(0, |ts_ms| stamp::now_ms().saturating_sub(ts_ms));
+    Duration::from_millis(u64::try_from(passed).unwrap_or(0))
 }
 
 /// The window of an agent's model, with what the provider took out of the latest request: it takes

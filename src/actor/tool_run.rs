@@ -22,7 +22,7 @@ use crate::message::Json;
 use crate::output::Output;
 use crate::permission::{NonInteractive, Rule, Verdict};
 use crate::spec::AgentSpec;
-use crate::tool::steps::{CompactInput, DelegateInput, TodoInput};
+use crate::tool::steps::{CompactInput, DelegateInput, SnipInput, TodoInput};
 use crate::tool::{TIME_LIMIT, ToolContext, ToolError, ToolOutput, arguments};
 use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
@@ -179,6 +179,13 @@ async fn dispatch(
             arguments::<CompactInput>(input)?;
             let tool = &context.services.compaction.preset.compact_tool;
             Ok(ToolOutput::ok(tool.compact_answer.as_str()))
+        }
+        "snip" => {
+            let SnipInput { .. } = arguments(input)?;
+            let answer = call.answer.clone();
+            answer
+                .map(ToolOutput::ok)
+                .ok_or_else(|| ToolError::Failed("nothing to drop".to_owned()))
         }
         RECALL_TOOL => recall::recall(context, arguments(input)?).await,
         "todo_write" => Ok(ToolOutput::ok(arguments::<TodoInput>(input)?.answer())),

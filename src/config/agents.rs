@@ -13,7 +13,7 @@ use crate::policy::{RestartPolicy, RestartStrategy};
 use crate::spec::{AgentSpec, ModelSpec};
 
 /// The tools that callsheet brings along.
-const TOOLS: [&str; 11] = [
+const TOOLS: [&str; 12] = [
     "bash",
     "read_file",
     "write_file",
@@ -25,6 +25,7 @@ const TOOLS: [&str; 11] = [
     "delegate",
     "compact",
     "recall",
+    "snip",
 ];
 
 /// Where skills are looked for, below the workspace root.

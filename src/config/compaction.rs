@@ -9,7 +9,7 @@ use super::capabilities;
 use super::diagnostic::Problems;
 use super::raw::Table;
 use super::strategy;
-use crate::context::preset::Preset;
+use crate::context::preset::{Preset, Variant};
 use crate::context::strategy::StrategySettings;
 use crate::id::Name;
 use crate::spec::ModelSpec;
@@ -37,7 +37,7 @@ pub struct CompactionSpec {
 }
 
 /// The keys of `[compaction]` that are no constants of a preset.
-const OWN_KEYS: [&str; 11] = [
+const OWN_KEYS: [&str; 16] = [
     "preset",
     "model",
     "max_concurrency",
@@ -46,6 +46,11 @@ const OWN_KEYS: [&str; 11] = [
     "unchanged_stub",
     "recovery",
     "hooks",
+    "improved",
+    "variant",
+    "layers",
+    "pin",
+    "prompt_file",
     "strategy",
     "context_editing",
     "server",
@@ -97,7 +102,8 @@ pub(super) fn compaction(
 fn preset(table: &Table, problems: &mut Problems) -> Preset {
     // A preset that is not there has its own diagnostic; what belongs to it has none.
     let named = table.text("preset").and_then(Preset::named);
-    let Some(mut preset) = named else { return Preset::three_layer() };
+    let Some(named) = named else { return Preset::three_layer() };
+    let mut preset = in_form(named, table, problems);
     for (alias, constant) in ALIASES {
         if let (Some(_), Some(again)) = (table.get(constant), table.get(alias)) {
             let message = format!("`{constant}` and `{alias}` are the same");
@@ -128,6 +134,34 @@ fn preset(table: &Table, problems: &mut Problems) -> Preset {
     preset
 }
 
+/// The preset in the form that the table asks for, with the layers that it names.
+fn in_form(named: Preset, table: &Table, problems: &mut Problems) -> Preset {
+    let mut preset = match (named.name.as_str(), table.truth("improved"), table.text("variant")) {
+        ("four-layer", Some(true), _) => Preset::four_layer_improved(),
+        ("three-layer", _, Some(name)) => {
+            let variant = Variant::NAMES.iter().find(|(known, _)| *known == name);
+            Preset::three_layer_as(variant.map(|(_, variant)| *variant).unwrap_or_default())
+        }
+        _ => named,
+    };
+    for (key, of) in [("improved", "four-layer"), ("variant", "three-layer")] {
+        if let Some(entry) = table.get(key).filter(|_| preset.name != of) {
+            let message = format!("the preset `{}` has no `{key}`", preset.name);
+            problems.warning("unused_key", &entry.key_place, message, None);
+        }
+    }
+    if let Some(entry) = table.get("layers") {
+        let names: Vec<&str> = table.texts("layers").into_iter().map(|(name, _)| name).collect();
+        match preset.clone().with_layers(&names) {
+            Ok(with) => preset = with,
+            Err(unfit) => {
+                problems.error("bad_value", &entry.node.place, unfit.to_string());
+            }
+        }
+    }
+    preset
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -139,6 +173,7 @@ mod tests {
     fn every_constant_of_a_preset_is_a_key_and_every_such_key_a_constant() {
         let presets = Preset::NAMES.iter().filter_map(|name| Preset::named(name));
         let constants: BTreeSet<String> = presets
+            .chain([Preset::four_layer_improved()])
             .flat_map(|preset| preset.constants().into_iter().map(|(name, _)| name))
             .collect();
         let keys = CONSTANTS.iter().map(|field| field.key).chain([HEADROOM_GAIN]);
@@ -155,7 +190,8 @@ mod tests {
 
     #[test]
     fn every_constant_can_be_overridden_by_its_own_value() {
-        for preset in Preset::NAMES.iter().filter_map(|name| Preset::named(name)) {
+        let presets = Preset::NAMES.iter().filter_map(|name| Preset::named(name));
+        for preset in presets.chain([Preset::four_layer_improved()]) {
             let same = preset.clone().with_constants(&preset.constants());
             assert_eq!(same.as_ref(), Ok(&preset));
         }

@@ -229,10 +229,18 @@ fn what_is_documented_but_not_built() {
             "[limits]\nmax_spawn_rate = '5 per 10s'\n",
             &["15:18 bad_value `max_spawn_rate` must be a count per time | write it like `5/10s`"],
         ),
+        ("[compaction]\npin = ['x']\n", &[&format!("15:1 {}", later("compaction.pin"))]),
+        ("[compaction]\npreset = 'four-layer'\nimproved = true\nlayers = ['budget', 'fit']\n", &[]),
         (
-            "[compaction]\npreset = 'production'\nsoft_trigger = 0.6\n",
-            &["15:10 not_built `compaction.preset = \"production\"` is not available in this \
-              version | available: `adaptive`, `four-layer`, `three-layer` and `off`"],
+            "[compaction]\npreset = 'three-layer'\nimproved = true\n",
+            &["16:1 warning unused_key the preset `three-layer` has no `improved`"],
+        ),
+        (
+            "[compaction]\npreset = 'four-layer'\nvariant = 'short'\nlayers = ['fit']\n",
+            &[
+                "16:1 warning unused_key the preset `four-layer` has no `variant`",
+                "17:10 bad_value the preset `four-layer` cannot take `layers`: it has no layer `fit`",
+            ],
         ),
         (
             "[permissions]\nnon_interactive = 'pause'\n",

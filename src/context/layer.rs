@@ -18,7 +18,10 @@ pub mod snip;
 pub mod summary;
 pub mod template;
 #[cfg(test)]
+pub(super) mod testing;
+#[cfg(test)]
 mod tests;
+pub mod window;
 
 use std::time::Duration;
 
@@ -34,6 +37,7 @@ pub use self::micro::Micro;
 pub use self::notes::Notes;
 pub use self::snip::Snip;
 pub use self::summary::Summary;
+pub use self::window::TurnWindow;
 use super::Edit;
 use super::view::View;
 use crate::output::Stored;
@@ -63,6 +67,8 @@ pub enum Layer {
     Digest(Digest),
     /// Replaces the older part by a summary that a model writes.
     Summary(Summary),
+    /// Shows the last turns in the system prompt.
+    Window(TurnWindow),
 }
 
 impl Layer {
@@ -80,6 +86,7 @@ impl Layer {
             Self::Notes(_) => notes::NAME,
             Self::Digest(_) => digest::NAME,
             Self::Summary(_) => summary::NAME,
+            Self::Window(_) => window::NAME,
         }
     }
 
@@ -99,9 +106,16 @@ impl Layer {
             Self::Idle(idle) => idle.propose(view, around),
             Self::Fit(fit) => fit.propose(view, around),
             Self::Notes(notes) => notes.propose(view, around),
+            Self::Window(window) => window.propose(view),
             Self::Summary(_) => None,
         };
         proposal.into_iter().collect()
+    }
+
+    /// Its settings, if it shows turns in the system prompt.
+    #[must_use]
+    pub fn window(&self) -> Option<&TurnWindow> {
+        if let Self::Window(window) = self { Some(window) } else { None }
     }
 
     /// The summary that it may ask for.
@@ -109,6 +123,7 @@ impl Layer {
     pub fn summary(&self) -> Option<&Summary> {
         match self {
             Self::Summary(summary) => Some(summary),
+            Self::Window(window) => Some(&window.summary),
             Self::Budget(_)
             | Self::Snip(_)
             | Self::Micro(_)

@@ -4,8 +4,8 @@
 //! agent records that before the view is sent.
 
 use super::guard;
-use super::layer::summary::{Summary, SummaryRequest};
-use super::layer::{Layer, Proposal, Spill, Surroundings, reactive};
+use super::layer::summary::{Summary, SummaryRequest, Urgency};
+use super::layer::{Layer, Proposal, Spill, Surroundings, reactive, snip, window};
 use super::preset::Preset;
 use super::view::View;
 use super::{CompactionTrigger, ContextEdited};
@@ -32,6 +32,18 @@ pub fn run_cheap_layers(
         }
     }
     changes
+}
+
+/// Drops the middle of the view, as the model asked: so many of the newest messages stay. Gives what
+/// was changed.
+pub fn run_snip(
+    view: &mut View,
+    preset: &Preset,
+    around: &Surroundings<'_>,
+    keep: usize,
+) -> Option<Change> {
+    let edit = preset.snip()?.cut(view, around, keep.max(1))?;
+    apply(view, snip::NAME, edit.into())
 }
 
 /// Makes the view fit its window, whatever it holds; gives what was changed.
@@ -71,11 +83,15 @@ pub fn summary_due(
     around: &Surroundings<'_>,
     asked: Option<(CompactionTrigger, Option<String>)>,
 ) -> Option<(Summary, SummaryRequest)> {
+    if let Some(window) = preset.layers.iter().find_map(Layer::window) {
+        return Some((window.summary.clone(), window.due(view, around, asked)?));
+    }
     let summary = summary(preset)?;
     match (&preset.reactive, asked) {
         (Some(reactive), Some((CompactionTrigger::Reactive, focus))) => {
             reactive.request(summary, view, around, focus)
         }
+        (_, None) if pressure(view, preset, around).is_none() => None,
         (_, asked) => {
             let is_manual = matches!(asked, Some((CompactionTrigger::Manual, _)));
             let due = summary.due(view, around, asked)?;
@@ -86,6 +102,26 @@ pub fn summary_due(
             Some((layer, due))
         }
     }
+}
+
+/// How soon a summary is wanted that nobody asked for; `None`: not at all.
+#[must_use]
+pub fn pressure(view: &View, preset: &Preset, around: &Surroundings<'_>) -> Option<Urgency> {
+    if let Some(window) = preset.layers.iter().find_map(Layer::window) {
+        return window.pressure(view, around);
+    }
+    let folds = |layer: &Layer| matches!(layer, Layer::Collapse(fold) if fold.collapse);
+    match preset.layers.iter().any(folds) {
+        true => None,
+        false => summary(preset)?.pressure(view, around),
+    }
+}
+
+/// Whether a summary that was asked for waits until a user speaks: the preset acts on turns only.
+#[must_use]
+pub fn waits_for_user(view: &View, preset: &Preset) -> bool {
+    preset.layers.iter().any(|layer| layer.window().is_some())
+        && window::begun_by_user(view).is_none()
 }
 
 /// The layer of the preset that has summaries written, if it has one.

@@ -4,14 +4,19 @@
 //! those of the designs that they reproduce; each can be overridden in `[compaction]` by its name.
 
 mod four_layer;
+mod production;
+#[cfg(test)]
+mod tests;
 mod three_layer;
+mod turn_window;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use self::three_layer::Variant;
 use super::layer::reactive::Reactive;
-use super::layer::{Digest, Layer};
+use super::layer::{Digest, Layer, Snip};
 use super::recovery::Recovery;
 use super::strategy::Preference;
 
@@ -28,6 +33,15 @@ pub struct CompactTool {
     pub compact_after: String,
 }
 
+/// The `snip` tool as a preset words it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnipTool {
+    /// What the model is told of it.
+    pub snip_description: String,
+    /// What it is told of `keep`.
+    pub snip_keep: String,
+}
+
 /// A preset: its layers in the order in which they run, cheap first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Preset {
@@ -39,6 +53,10 @@ pub struct Preset {
     pub reactive: Option<Reactive>,
     /// The `compact` tool.
     pub compact_tool: CompactTool,
+    /// The `snip` tool, if the model may drop the middle of its view by itself.
+    pub snip_tool: Option<SnipTool>,
+    /// What is added to an agent's system prompt.
+    pub system_addition: String,
     /// Whether the guard holds the window; without it a request that does not fit is sent as it is.
     pub guard: bool,
     /// Whether a repeated read is answered by a stub while the view still shows what it gave.
@@ -63,7 +81,8 @@ pub struct UnfitConstant {
 
 impl Preset {
     /// The presets of this version.
-    pub const NAMES: [&str; 4] = ["adaptive", "four-layer", "three-layer", "off"];
+    pub const NAMES: [&str; 6] =
+        ["adaptive", "production", "four-layer", "turn-window", "three-layer", "off"];
 
     /// A chain of records that follows from prices, with nothing to wait for.
     #[must_use]
@@ -89,11 +108,22 @@ impl Preset {
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "adaptive" => Some(Self::adaptive()),
+            "production" => Some(Self::production()),
             "three-layer" => Some(Self::three_layer()),
+            "turn-window" => Some(Self::turn_window()),
             "four-layer" => Some(Self::four_layer()),
             "off" => Some(Self::off()),
             _ => None,
         }
+    }
+
+    /// The layer that drops the middle of a view, if the model may ask for that by itself.
+    #[must_use]
+    pub fn snip(&self) -> Option<&Snip> {
+        self.snip_tool.as_ref()?;
+        self.layers
+            .iter()
+            .find_map(|layer| if let Layer::Snip(snip) = layer { Some(snip) } else { None })
     }
 
     /// A preset of these layers and nothing else, with the guard.
@@ -103,11 +133,33 @@ impl Preset {
             layers,
             reactive: None,
             compact_tool: three_layer::compact_tool(),
+            snip_tool: None,
+            system_addition: String::new(),
             guard: true,
             unchanged_stub: false,
             recovery: None,
             preference: Preference::Client,
         }
+    }
+
+    /// The preset with these of its layers, in this order.
+    ///
+    /// # Errors
+    /// When it has no layer of a name.
+    pub fn with_layers(mut self, names: &[&str]) -> Result<Self, UnfitConstant> {
+        let mut all = std::mem::take(&mut self.layers);
+        for name in names {
+            let (wanted, others): (Vec<_>, Vec<_>) =
+                all.into_iter().partition(|layer| layer.name() == *name);
+            if wanted.is_empty() {
+                let (preset, constant) = (self.name, LAYERS.to_owned());
+                let reason = format!("it has no layer `{name}`");
+                return Err(UnfitConstant { preset, constant, reason });
+            }
+            self.layers.extend(wanted);
+            all = others;
+        }
+        Ok(self)
     }
 
     /// Its constants by name. A constant that two layers share has one value.
@@ -116,10 +168,13 @@ impl Preset {
         let mut all = Map::new();
         let tables = self.layers.iter().map(serde_json::to_value);
         let reactive = self.reactive.iter().map(serde_json::to_value);
-        for table in tables.chain(reactive).chain([serde_json::to_value(&self.compact_tool)]) {
+        let snip_tool = self.snip_tool.iter().map(serde_json::to_value);
+        let compact_tool = [serde_json::to_value(&self.compact_tool)];
+        for table in tables.chain(reactive).chain(snip_tool).chain(compact_tool) {
             spread(table.unwrap_or_default(), &mut all);
         }
         all.remove(LAYER_TAG);
+        all.insert(SYSTEM_ADDITION.to_owned(), self.system_addition.clone().into());
         all
     }
 
@@ -140,13 +195,23 @@ impl Preset {
         for (name, value) in own {
             let mut parts: Vec<_> = self.layers.iter_mut().map(|l| set(l, name, value)).collect();
             parts.extend(self.reactive.iter_mut().map(|reactive| set(reactive, name, value)));
+            parts.extend(self.snip_tool.iter_mut().map(|tool| set(tool, name, value)));
             parts.push(set(&mut self.compact_tool, name, value));
+            if name == SYSTEM_ADDITION {
+                parts.push(serde_json::from_value(value.clone()).map(|t| self.system_addition = t));
+            }
             let set: Result<(), _> = parts.into_iter().collect();
             set.map_err(|error| unfit(&self.name, name, error.to_string()))?;
         }
         Ok(self)
     }
 }
+
+/// The key of the order of layers.
+const LAYERS: &str = "layers";
+
+/// The key of what is added to the system prompt.
+const SYSTEM_ADDITION: &str = "system_addition";
 
 /// The key that names a layer in its table; no constant.
 const LAYER_TAG: &str = "layer";

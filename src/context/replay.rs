@@ -80,7 +80,11 @@ impl<'a> Replay<'a> {
         // As long as a summary may be, and shorter than what it covers.
         let most = usize::try_from(due.max_tokens).unwrap_or(usize::MAX).saturating_mul(4);
         let most = most.min(due.covers_chars / 2);
-        let text = record::digest(&self.view, due.from, due.to, most).render();
+        let text = match self.view.covered(due.from, due.to).next() {
+            Some(_) => record::digest(&self.view, due.from, due.to, most).render(),
+            // Turns whose messages stand in the view no more.
+            None => due.parts(most).swap_remove(0),
+        };
         let edit = layer.edit(&self.view, due.from, due.to, self.around.transcript, &text);
         turn.summary_calls.push(SummaryCall {
             input_tokens: self.around.tokens(due.input_chars()),

@@ -151,7 +151,8 @@ impl Does {
             | Layer::Snip(_)
             | Layer::Fit(_)
             | Layer::Collapse(_)
-            | Layer::Notes(_) => Self::Nothing,
+            | Layer::Notes(_)
+            | Layer::Window(_) => Self::Nothing,
         }
     }
 }

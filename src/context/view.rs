@@ -5,6 +5,7 @@
 
 mod join;
 mod results;
+mod turns;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 pub(super) use self::join::joined;
 pub use self::results::Clearable;
+pub use self::turns::{Speaker, Turn};
 use super::measure::{self, Extent};
 use super::record::Record;
 use super::rules::{Kind, Nature};
@@ -115,6 +117,7 @@ pub struct View {
     extent: Extent,
     /// The newest message that asked for something, whatever became of it in the view.
     request: Option<Arc<Entry>>,
+    turns: VecDeque<Turn>,
     /// Characters and model replies of the whole conversation, whatever was edited since.
     appended_chars: u64,
     replies: u64,
@@ -156,6 +159,7 @@ impl View {
         self.replies += u64::from(entry.role == Role::Assistant);
         let (serial, standing) = (self.serial(), Standing::Verbatim);
         let entry = Arc::new(entry);
+        self.note_turn(&entry);
         if entry.is_request {
             self.request = Some(entry.clone());
         }
@@ -177,7 +181,10 @@ impl View {
                 }
                 Ok(())
             }
-            Edit::Replace { from, to, with } => self.replace(*from, *to, with),
+            Edit::Replace { from, to, with } => {
+                self.replace_turns(*from, *to, with.first());
+                self.replace(*from, *to, with)
+            }
             Edit::Record(record) => {
                 let (with, place) = range::of_record(self, record);
                 let with: Vec<Json> = with.iter().map(Json::encode).collect();

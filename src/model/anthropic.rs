@@ -96,7 +96,17 @@ impl Anthropic {
 
 impl Model for Anthropic {
     fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
-        render_head(spec, system, tools)
+        render_head(spec, system, "", tools)
+    }
+
+    fn head_with_context(
+        &self,
+        spec: &ModelSpec,
+        system: &str,
+        context: &str,
+        tools: &[ToolSpec],
+    ) -> Head {
+        render_head(spec, system, context, tools)
     }
 
     fn piece(&self, message: &Json) -> Piece {
@@ -132,7 +142,7 @@ struct HeadOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    system: Option<[TextOut<'a>; 1]>,
+    system: Option<Vec<TextOut<'a>>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<ToolOut<'a>>,
 }
@@ -146,7 +156,8 @@ struct OutputConfig<'a> {
 struct TextOut<'a> {
     r#type: &'a str,
     text: &'a str,
-    cache_control: CacheControl,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
@@ -164,8 +175,9 @@ struct CacheControl {
 }
 
 /// Everything before the messages. Tools precede the system prompt in the cached prefix, so one
-/// mark at its end covers both; the API knows no seed.
-fn render_head(spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
+/// mark at its end covers both; what changes from time to time stands behind it. The API knows no
+/// seed.
+fn render_head(spec: &ModelSpec, system: &str, context: &str, tools: &[ToolSpec]) -> Head {
     let mark = || CacheControl { r#type: "ephemeral" };
     let mut tools: Vec<ToolOut<'_>> = tools
         .iter()
@@ -177,15 +189,17 @@ fn render_head(spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
         })
         .collect();
     // An empty text block is refused, so without a system prompt the last tool has the mark.
-    let system = match system.trim().is_empty() {
-        true => {
-            if let Some(last) = tools.last_mut() {
-                last.cache_control = Some(mark());
-            }
-            None
-        }
-        false => Some([TextOut { r#type: "text", text: system, cache_control: mark() }]),
-    };
+    let block = |text, cache_control| TextOut { r#type: "text", text, cache_control };
+    let mut blocks = Vec::new();
+    if !system.trim().is_empty() {
+        blocks.push(block(system, Some(mark())));
+    } else if let Some(last) = tools.last_mut() {
+        last.cache_control = Some(mark());
+    }
+    if !context.trim().is_empty() {
+        blocks.push(block(context, None));
+    }
+    let system = (!blocks.is_empty()).then_some(blocks);
     let head = HeadOut {
         model: &spec.model,
         stream: true,

@@ -90,7 +90,17 @@ impl OpenAi {
 
 impl Model for OpenAi {
     fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
-        render_head(&self.profile, spec, system, tools)
+        render_head(&self.profile, spec, &[system], tools)
+    }
+
+    fn head_with_context(
+        &self,
+        spec: &ModelSpec,
+        system: &str,
+        context: &str,
+        tools: &[ToolSpec],
+    ) -> Head {
+        render_head(&self.profile, spec, &[system, context], tools)
     }
 
     fn piece(&self, message: &Json) -> Piece {
@@ -185,11 +195,11 @@ struct CalledOut<'a> {
     arguments: String,
 }
 
-/// Everything before the messages, and the system message. It ends in `[` when there is none.
+/// Everything before the messages, and the system messages. It ends in `[` when there is none.
 fn render_head(
     profile: &OpenAiProfile,
     spec: &ModelSpec,
-    system: &str,
+    system: &[&str],
     tools: &[ToolSpec],
 ) -> Head {
     let head = HeadOut {
@@ -204,10 +214,10 @@ fn render_head(
     };
     let head = Json::encode(&head);
     let open = head.as_str().strip_suffix('}').unwrap_or_default();
-    let system = match system.trim().is_empty() {
-        true => String::new(),
-        false => Json::encode(&MessageOut::text("system", system)).as_str().to_owned(),
-    };
+    let texts = system.iter().filter(|text| !text.trim().is_empty());
+    let messages = texts.map(|text| Json::encode(&MessageOut::text("system", text)));
+    let messages: Vec<Json> = messages.collect();
+    let system = messages.iter().map(Json::as_str).collect::<Vec<_>>().join(",");
     Head(Bytes::from(format!(r#"{open},"messages":[{system}"#)))
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{ToolError, ToolSpec};
-use crate::context::preset::CompactTool;
+use crate::context::preset::{CompactTool, Preset, SnipTool};
 use crate::context::recall::{Query, RECALL_TOOL, Wanted};
 use crate::id::Name;
 use crate::message::Json;
@@ -78,6 +78,14 @@ pub struct CompactInput {
     pub focus: Option<String>,
 }
 
+/// The arguments of `snip`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnipInput {
+    /// How many of the newest messages stay.
+    pub keep: usize,
+}
+
 /// The arguments of `recall`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,12 +144,13 @@ impl RecallInput {
     }
 }
 
-/// The step tool of that name, if it is one that needs nothing else to be described. `compact` is
-/// worded by the preset.
+/// The step tool of that name, if it is one that needs nothing else to be described. `compact` and
+/// `snip` are worded by the preset.
 #[must_use]
-pub fn named(name: &str, compact_tool: &CompactTool) -> Option<ToolSpec> {
+pub fn named(name: &str, preset: &Preset) -> Option<ToolSpec> {
     match name {
-        "compact" => Some(compact(compact_tool)),
+        "compact" => Some(compact(&preset.compact_tool)),
+        "snip" => preset.snip_tool.as_ref().map(snip),
         RECALL_TOOL => Some(recall()),
         "todo_write" => Some(todo_write()),
         _ => None,
@@ -182,6 +191,17 @@ fn compact(tool: &CompactTool) -> ToolSpec {
     };
     let schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
     spec("compact", &tool.compact_description, &schema, Effect::Pure)
+}
+
+fn snip(tool: &SnipTool) -> ToolSpec {
+    let keep = json!({"type": "integer", "minimum": 1, "description": tool.snip_keep});
+    let schema = json!({
+        "type": "object",
+        "properties": {"keep": keep},
+        "required": ["keep"],
+        "additionalProperties": false,
+    });
+    spec("snip", &tool.snip_description, &schema, Effect::Pure)
 }
 
 /// `recall`.

@@ -31,6 +31,8 @@ pub struct PendingCall {
     pub effect: Effect,
     /// The earlier read that this one repeats and that still stands in the view, if that counts.
     pub repeats: Option<Read>,
+    /// What the agent itself answers, where only it knows.
+    pub answer: Option<String>,
 }
 
 /// A call as its events tell it.
@@ -54,7 +56,8 @@ pub(super) fn open(calls: &[CallState]) -> Vec<PendingCall> {
     let pending = open.filter_map(|(index, state)| {
         let (key, effect) = state.intended.clone()?;
         let index = u32::try_from(index).ok()?;
-        Some(PendingCall { key, index, call: state.call.clone(), effect, repeats: None })
+        let (call, repeats, answer) = (state.call.clone(), None, None);
+        Some(PendingCall { key, index, call, effect, repeats, answer })
     });
     pending.collect()
 }

@@ -12,6 +12,8 @@ pub(super) struct Summaries {
     pace: Pace,
     /// The one that was asked for at the next turn boundary.
     asked: Option<(CompactionTrigger, Option<String>)>,
+    /// The one that waits until a user speaks.
+    deferred: Option<(CompactionTrigger, Option<String>)>,
     /// Why those were asked for that are being written: what was asked for last ends first.
     open: Vec<CompactionTrigger>,
     /// The turn in which one was last begun.
@@ -64,6 +66,11 @@ impl Machine {
     /// Asks for a summary at the next turn boundary.
     pub fn ask_to_compact(&mut self, trigger: CompactionTrigger, focus: Option<String>) {
         self.summaries.ask(trigger, focus);
+    }
+
+    /// Puts the summary that was asked for off until a user speaks.
+    pub fn defer_summary(&mut self) {
+        self.summaries.deferred = self.summaries.asked.take();
     }
 
     /// Takes note of an edit that was recorded after it was applied to the view.
@@ -120,6 +127,11 @@ impl Summaries {
 
     pub(super) fn ask(&mut self, trigger: CompactionTrigger, focus: Option<String>) {
         self.asked = Some((trigger, focus));
+    }
+
+    /// A user spoke.
+    pub(super) fn user_spoke(&mut self) {
+        self.asked = self.deferred.take().or(self.asked.take());
     }
 
     pub(super) fn settled_in(&self, turn: u32) -> bool {

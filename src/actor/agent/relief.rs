@@ -18,7 +18,10 @@ use crate::context::layer::summary::{self, Summary, SummaryInput, SummaryRequest
 use crate::context::pipeline::{self, Change};
 use crate::context::{CompactionRequested, CompactionTrigger, Spent};
 use crate::failure::FailureKind;
-use crate::turn_machine::Relief;
+use crate::message::Json;
+use crate::tool::arguments;
+use crate::tool::steps::SnipInput;
+use crate::turn_machine::{PendingCall, Relief};
 
 /// How many characters a token is taken to have where two costs are compared: as in the documented
 /// presets.
@@ -51,7 +54,10 @@ impl Agent {
         // What is being summarised is left alone: an edit would make the summary stale, and what it
         // edits is about to go.
         let is_written = state.ahead.is_some();
-        let mut changes = if is_written { Vec::new() } else { self.run_cheap_layers(state) };
+        let mut changes: Vec<Change> = self.run_snip(state).into_iter().collect();
+        if !is_written {
+            changes.extend(self.run_cheap_layers(state));
+        }
         let mut announcement = None;
         let relief = self.relief(state, is_written);
         match relief {
@@ -82,10 +88,26 @@ impl Agent {
         Before::Turn(changes, announcement)
     }
 
+    /// Drops the middle of the view, if the model asked for that.
+    fn run_snip(&self, state: &mut State) -> Option<Change> {
+        let keep = state.machine.snip()?;
+        let preset = &self.services.compaction.preset;
+        self.around(state, |view, around| pipeline::run_snip(view, preset, around, keep)).flatten()
+    }
+
+    /// Says to each call of `snip` what will come of it.
+    pub(super) fn answer_snips(&self, state: &mut State, calls: &mut [PendingCall]) {
+        let Some(snip) = self.services.compaction.preset.snip() else { return };
+        for pending in calls.iter_mut().filter(|pending| pending.call.name == "snip") {
+            let Ok(SnipInput { keep }) = arguments(&pending.call.input) else { continue };
+            let snipped = self.around(state, |view, around| snip.answer(view, around, keep));
+            pending.answer = snipped.map(|snipped| Json::encode(&snipped).as_str().to_owned());
+        }
+    }
+
     fn relief(&self, state: &mut State, is_written: bool) -> Relief {
         let preset = self.preset_for(state);
-        let layer = pipeline::summary(&preset);
-        let wanted = self.around(state, |view, around| layer?.pressure(view, around));
+        let wanted = self.around(state, |view, around| pipeline::pressure(view, &preset, around));
         state.machine.relief(wanted.flatten(), is_written)
     }
 
@@ -193,6 +215,12 @@ impl Agent {
         if self.apply_ahead(myself, state) {
             return;
         }
+        let waits =
+            pipeline::waits_for_user(state.machine.view(), &self.services.compaction.preset);
+        if trigger == CompactionTrigger::Manual && waits {
+            state.machine.defer_summary();
+            return self.advance(myself, state);
+        }
         if let Some((layer, due)) = self.due(state, Some((trigger, focus.clone()))) {
             let changes = match trigger {
                 CompactionTrigger::Reactive => self.shed(state, due.to),
@@ -281,7 +309,7 @@ fn is_cheaper_warm(
     let tokens = |chars: usize| (chars / CHARS_PER_TOKEN) as u64;
     let size = CallSize {
         prefix: tokens(head + due.material.chars()),
-        instruction: tokens(due.instruction.len()),
+        instruction: tokens(due.told().len()),
         output: due.max_tokens,
     };
     own_is_cheaper(own.spec.price.as_ref(), other.spec.price.as_ref(), &size)

@@ -65,10 +65,12 @@ impl Agent {
     ) -> Result<Request, Outcome> {
         let context = self.work(state);
         let machine = &state.machine;
-        let Some(Talk { briefing, rendering }) = state.talk.as_mut() else {
+        let Some(talk) = state.talk.as_mut() else {
             let reason = "an agent without a model cannot call one";
             return Err(machine.failed(FailureKind::Internal, reason));
         };
+        let head = talk.head(machine.view());
+        let Talk { briefing, rendering, .. } = talk;
         let spec = &briefing.model.spec;
         let rules = Rules {
             tools: &briefing.tool_names,
@@ -84,7 +86,7 @@ impl Agent {
             agent: briefing.spec.name.clone(),
             agent_id: self.id.clone(),
             turn,
-            head: briefing.head.clone(),
+            head,
             pieces: rendering.render(&sendable, &*briefing.model.model),
             max_output_tokens: fit::output_limit(briefing, machine),
             context,
@@ -107,7 +109,7 @@ impl Agent {
         let change = self.leave_out_stale_thinking(state);
         let machine = &state.machine;
         let covered = machine.view().slots().take_while(|slot| slot.to <= due.to).count();
-        let Talk { briefing, rendering } = state.talk.as_mut()?;
+        let Talk { briefing, rendering, .. } = state.talk.as_mut()?;
         let spec = &briefing.model.spec;
         let rules = Rules {
             tools: &briefing.tool_names,

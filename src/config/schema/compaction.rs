@@ -5,16 +5,19 @@ use crate::context::strategy::LEAST_TRIGGER_TOKENS;
 
 use super::{COUNT, Field, HOOKS, RECOVERY, SHARE, Shape, TEXTS, TOKENS, key, later};
 
-/// The presets that are built, and those that are not.
-pub(in crate::config) const PRESETS: [&str; 4] = ["adaptive", "four-layer", "three-layer", "off"];
-const LATER_PRESETS: [&str; 2] = ["production", "turn-window"];
+/// The presets.
+pub(in crate::config) const PRESETS: [&str; 6] =
+    ["adaptive", "production", "four-layer", "turn-window", "three-layer", "off"];
 
 /// A number that may be 0.
 const ANY: Shape = Shape::Integer(0, 1 << 40);
 
 /// The keys that are no constants of a preset.
-const OWN: [Field; 14] = [
-    key("preset", Shape::Word(&PRESETS, &LATER_PRESETS)),
+const OWN: [Field; 17] = [
+    key("preset", Shape::Word(&PRESETS, &[])),
+    key("improved", Shape::Truth),
+    key("variant", Shape::Word(&["annotated", "short", "typescript"], &[])),
+    key("layers", TEXTS),
     key("model", Shape::Text),
     later("pin"),
     later("prompt_file"),
@@ -55,10 +58,15 @@ const OWN: [Field; 14] = [
 ];
 
 /// The constants of the presets, each by the name that it has there.
-pub(in crate::config) const CONSTANTS: [Field; 46] = [
+pub(in crate::config) const CONSTANTS: [Field; 70] = [
     // When something is done.
     key("threshold", TOKENS),
     key("threshold_chars", TOKENS),
+    key("threshold_percent", Shape::Integer(1, 100)),
+    key("output_reserve", ANY),
+    key("safety_buffer", ANY),
+    key("target_chars", ANY),
+    key("target_percent", Shape::Integer(0, 100)),
     key("trigger", SHARE),
     key("soft_trigger", SHARE),
     key("target", SHARE),
@@ -85,9 +93,25 @@ pub(in crate::config) const CONSTANTS: [Field; 46] = [
     // Micro.
     key("keep_recent", ANY),
     key("keep_unit", Shape::Word(&["blocks", "turns"], &[])),
+    key("micro_test", Shape::Word(&["text", "length", "none"], &[])),
     key("micro_min_chars", ANY),
     key("micro_text", Shape::Text),
     key("preserve_tools", TEXTS),
+    key("micro_saved_text", Shape::Text),
+    key("clear_min_gain_percent", Shape::Integer(0, 100)),
+    key("idle_minutes", COUNT),
+    key("fit_preview_chars", ANY),
+    // Turn window.
+    key("turn_chars", ANY),
+    key("turn_text", Shape::Text),
+    key("window_text", Shape::Text),
+    // Collapse and notes.
+    key("collapse", Shape::Truth),
+    key("collapse_span", COUNT),
+    key("collapse_keep", COUNT),
+    key("collapse_text", Shape::Text),
+    key("notes_file", Shape::Text),
+    key("notes_text", Shape::Text),
     // Summary.
     key("summary_input_chars", TOKENS),
     key("summary_head_chars", ANY),
@@ -98,6 +122,8 @@ pub(in crate::config) const CONSTANTS: [Field; 46] = [
     key("summary_focus", Shape::Text),
     key("summary_text", Shape::Text),
     key("summary_reply", Shape::Text),
+    key("summary_auto", Shape::Truth),
+    key("summary_form", Shape::Word(&["plain", "tagged"], &[])),
     key("summary_input", Shape::Word(&["alone", "same_prefix"], &[])),
     key("summary_quote", Shape::Word(&["bare", "json", "lines"], &[])),
     // Reactive.
@@ -106,7 +132,10 @@ pub(in crate::config) const CONSTANTS: [Field; 46] = [
     key("reactive_text", Shape::Text),
     key("reactive_fallback", Shape::Text),
     key("reactive_shed", Shape::Word(&["largest", "half"], &[])),
-    // The `compact` tool.
+    // The system prompt and the tools.
+    key("system_addition", Shape::Text),
+    key("snip_description", Shape::Text),
+    key("snip_keep", Shape::Text),
     key("compact_description", Shape::Text),
     key("compact_focus", Shape::Text),
     key("compact_answer", Shape::Text),

@@ -22,6 +22,19 @@ pub enum KeepUnit {
     Turns,
 }
 
+/// Which content is long enough to be cleared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MicroTest {
+    /// A text with more characters than the limit; a list of blocks is left alone.
+    #[default]
+    Text,
+    /// The same, and a list with more blocks than the limit.
+    Length,
+    /// Any.
+    None,
+}
+
 /// Clears old tool results before every model call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Micro {
@@ -29,6 +42,8 @@ pub struct Micro {
     pub keep_recent: usize,
     /// What counts as one.
     pub keep_unit: KeepUnit,
+    /// Which content may be cleared.
+    pub micro_test: MicroTest,
     /// Content of at most this many characters stays.
     pub micro_min_chars: usize,
     /// What the model reads instead; `{tool}` is the tool's name.
@@ -75,7 +90,12 @@ impl Micro {
     }
 
     fn is_worth_it(&self, result: &Clearable) -> bool {
-        result.chars.is_some_and(|chars| chars > self.micro_min_chars)
-            && !self.preserve_tools.contains(&result.tool)
+        let is_long = match (self.micro_test, result.chars) {
+            (MicroTest::None, _) => true,
+            (MicroTest::Text, None) => false,
+            (MicroTest::Text | MicroTest::Length, Some(chars)) => chars > self.micro_min_chars,
+            (MicroTest::Length, None) => result.blocks > self.micro_min_chars,
+        };
+        is_long && !self.preserve_tools.contains(&result.tool)
     }
 }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::template::fill;
 use super::{Proposal, Surroundings};
-use crate::context::range;
 use crate::context::view::{Slot, Standing, View};
+use crate::context::{Edit, range};
 use crate::message::{Message, Role};
 
 /// The layer name under which snips are recorded.
@@ -22,6 +22,19 @@ pub enum SnipCount {
     Removed,
     /// All messages of the conversation that the marker stands for.
     Covered,
+}
+
+/// What a snip that the model asks for comes to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snipped {
+    /// How many messages the view has then.
+    pub messages: usize,
+    /// How many tokens it loses.
+    pub tokens_freed: u64,
+    /// The marker, if anything is dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boundary_message: Option<String>,
 }
 
 /// Drops the middle of a view that has too many messages.
@@ -45,12 +58,16 @@ impl Snip {
     /// the active request stays.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Option<Proposal> {
+        let is_long = view.parts().count() > self.snip_max_messages;
+        is_long.then(|| self.cut(view, around, self.snip_tail))?.map(Proposal::from)
+    }
+
+    /// The snip that leaves so many of the newest messages, and those that go with them.
+    #[must_use]
+    pub fn cut(&self, view: &View, around: &Surroundings<'_>, newest: usize) -> Option<Edit> {
         let slots: Vec<&Slot> = view.parts().collect();
-        if slots.len() <= self.snip_max_messages {
-            return None;
-        }
         let head = self.head_end(&slots);
-        let tail = range::batch_start(&slots, slots.len().saturating_sub(self.snip_tail));
+        let tail = range::batch_start(&slots, slots.len().saturating_sub(newest));
         let middle = slots.get(head..tail)?;
         // An earlier marker, with the request that it kept, would only be replaced by itself.
         if middle.iter().all(|slot| slot.standing == Standing::Instead) {
@@ -62,7 +79,26 @@ impl Snip {
             SnipCount::Covered => (to - from).to_string(),
         };
         let marker = fill(&self.snip_text, &[("n", &n), ("path", around.transcript)]);
-        Some(range::joining(view, from, to, vec![Message::user(marker)]).into())
+        Some(range::joining(view, from, to, vec![Message::user(marker)]))
+    }
+
+    /// What the model reads when it asks for a snip, amid the batch in which it asks.
+    #[must_use]
+    pub fn answer(&self, view: &View, around: &Surroundings<'_>, newest: usize) -> Snipped {
+        // The results of this batch will be one message more, which goes with its calls.
+        let edit = self.cut(view, around, newest.saturating_sub(1).max(1));
+        let mut after = view.clone();
+        let marker = edit.and_then(|edit| {
+            after.apply(&edit).ok()?;
+            let Edit::Replace { with, .. } = edit else { return None };
+            Some(with.first()?.decode::<Message>().ok()?.text())
+        });
+        let freed = view.chars().saturating_sub(after.chars());
+        Snipped {
+            messages: after.slots().len() + 1,
+            tokens_freed: around.tokens(freed),
+            boundary_message: marker,
+        }
     }
 
     /// Where the head ends: after whole batches, and after a user message, which the marker can

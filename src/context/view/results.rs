@@ -18,6 +18,8 @@ pub struct Clearable {
     pub tool: String,
     /// The size of its content; `None` when the content is not a plain text.
     pub chars: Option<usize>,
+    /// How many blocks its content has, if it is a list.
+    pub blocks: usize,
     /// The stored whole, when what stands in the view is a preview of it.
     pub stored: Option<Stored>,
     /// How many characters of the whole that preview has.
@@ -62,6 +64,12 @@ impl View {
                 chars: match &result.content {
                     ResultContent::Text(text) => Some(text.chars().count()),
                     ResultContent::Blocks(_) => None,
+                },
+                blocks: match &result.content {
+                    ResultContent::Text(_) => 0,
+                    ResultContent::Blocks(blocks) => {
+                        blocks.decode::<Vec<serde::de::IgnoredAny>>().map_or(0, |list| list.len())
+                    }
                 },
                 stored: None,
                 kept_chars: 0,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::layer::template::fill;
 use crate::context::shorten::{self, LEAST_CHARS};
-use crate::context::view::{self, Slot, Standing, View};
+use crate::context::view::{self, Slot, Speaker, Standing, Turn, View};
 use crate::message::{Block, Json, Message, Role};
 
 /// The most parts that a long conversation is read in: each is a call, and what is left out of a
@@ -42,6 +42,8 @@ struct Line {
     chars: usize,
     /// Whether it only asks the model to go on.
     is_prompt: bool,
+    /// Who speaks in it, if it is a turn and read as what is said.
+    speaker: Option<Speaker>,
 }
 
 impl Material {
@@ -52,9 +54,25 @@ impl Material {
             let entry = &slot.entry;
             let asks = entry.role == Role::User && entry.answers.is_empty() && !entry.is_request;
             let is_prompt = asks && slot.standing == Standing::Verbatim;
-            Line { json: entry.json.clone(), role: entry.role, chars: entry.chars, is_prompt }
+            let (json, speaker) = (entry.json.clone(), None);
+            Line { json, role: entry.role, chars: entry.chars, is_prompt, speaker }
         };
         Self(view.covered(from, to).map(line).collect())
+    }
+
+    /// What was said in these turns.
+    #[must_use]
+    pub fn of_turns<'a>(turns: impl Iterator<Item = &'a Turn>) -> Self {
+        let line = |turn: &Turn| {
+            let message = match turn.speaker {
+                Speaker::Assistant => Message::assistant(turn.text()),
+                Speaker::User | Speaker::System => Message::user(turn.text()),
+            };
+            let (json, role) = (Json::encode(&message), message.role);
+            let chars = json.as_str().chars().count();
+            Line { json, role, chars, is_prompt: false, speaker: Some(turn.speaker) }
+        };
+        Self(turns.map(line).collect())
     }
 
     /// Its size in characters.
@@ -102,7 +120,7 @@ impl Material {
         };
         let n = gap.len().to_string();
         let marker = (!gap.is_empty()).then(|| fill(&reading.summary_cut, &[("n", &n)]));
-        let text = |line: &Line| format!("{}\n", line.json.as_str());
+        let text = |line: &Line| format!("{}\n", line.text());
         let (head, tail) = (lines[..gap.start].iter(), lines[gap.end..].iter());
         let pieces = head.map(text).chain(marker).chain(tail.map(text));
         joined(pieces, part)
@@ -186,6 +204,14 @@ impl Material {
 }
 
 impl Line {
+    /// How it is read.
+    fn text(&self) -> String {
+        match (self.speaker, self.json.decode::<Message>()) {
+            (Some(speaker), Ok(message)) => format!("{}: {}", speaker.as_str(), message.text()),
+            (None, _) | (_, Err(_)) => self.json.as_str().to_owned(),
+        }
+    }
+
     fn with(&self, message: &Message) -> Self {
         let json = Json::encode(message);
         Self { chars: json.as_str().chars().count(), json, ..self.clone() }
