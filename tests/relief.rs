@@ -12,12 +12,14 @@ use callsheet::id::AgentId;
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, ToolResult};
 use callsheet::model::{ErrorClass, Request};
 use callsheet::policy::BreakerState;
+use callsheet::tool::ToolOutput;
+use callsheet::turn::Effect;
 use callsheet::turn_machine::Machine;
 use serde_json::{Value, json};
 
 use crate::faults::{
-    Act, Ended, Fake, FakeTool, Rig, Setup, failure, gate, id, open, records, unsendable, until,
-    until_recorded,
+    Act, Ended, Fake, FakeTool, Rig, Setup, counted, failure, gate, id, open, records, unsendable,
+    until, until_recorded,
 };
 use crate::support::answer::Answer;
 use crate::support::asked::{Asked, Wire};
@@ -26,7 +28,7 @@ use crate::support::provider::Provider;
 const PROMPT: &str = "Find \"every\" error\nand list it.";
 
 /// The window of the model `main` in tokens, and what it may answer.
-const WINDOW: u64 = 8_000;
+const WINDOW: u64 = 6_250;
 const OUTPUT: u64 = 1_000;
 
 /// One agent on a small window, whose results are not cleared, so that it fills fast.
@@ -56,17 +58,27 @@ prompt = {PROMPT:?}
 const AHEAD: &str = "soft_trigger = 0.6\ntrigger = 0.8\ntarget = 0.4";
 
 fn setup(main: &Arc<Fake>) -> Setup {
-    Setup::new().model("main", main).tool(&FakeTool::dump())
+    Setup::new().model("main", main).tool(&prose())
+}
+
+/// A tool `dump` whose texts have about as many tokens as an estimate says, and as the models here
+/// count.
+fn prose() -> Arc<FakeTool> {
+    const LINE: &str = "The parser read the next line of the file and found that it was empty. ";
+    FakeTool::new("dump", Effect::Pure, |count, input| async move {
+        let size = usize::try_from(input["size"].as_u64().unwrap_or(10)).expect("a size");
+        let text = format!("{count}: {}", LINE.repeat(size / LINE.len() + 1));
+        Ok(ToolOutput::ok(&text[..size]))
+    })
 }
 
 fn is_summary(request: &Request) -> bool {
     request.agent.as_str() == "compactor"
 }
 
-/// What a provider counts: four bytes a token, and the output that is asked for.
+/// What a provider holds against its window: the input, and the output that is asked for.
 fn tokens(request: &Request) -> u64 {
-    let pieces: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
-    ((request.head.0.len() + pieces) / 4) as u64 + request.max_output_tokens
+    counted(request) + request.max_output_tokens
 }
 
 /// A model that answers, and counts the requests that would not have fitted.
@@ -248,13 +260,11 @@ async fn a_summary_that_comes_after_another_edit_is_dropped_with_what_it_cost() 
         .collect();
     assert_eq!(failed.len(), 1);
     assert!(failed[0].reason.starts_with("stale"), "{}", failed[0].reason);
-    let spent = failed[0].spent.as_ref().expect("what it cost");
-    assert_eq!((spent.usage.input, spent.usage.output), (10, 5));
+    assert!(failed[0].spent.as_ref().expect("what it cost").usage.input > 1_000);
     let last = main.sent_by("work").pop().expect("a request");
     assert!(last[0].text().ends_with("as asked"), "{last:#?}");
-    // Each call has cost as much; the agent's usage has them all.
     let Some(Event::AgentEnded(end)) = ended.of_agent("work").pop() else { panic!("an end") };
-    assert_eq!(end.usage.input, 10 * main.count() as u64);
+    assert_eq!(end.usage.output, 5 * main.count() as u64, "the agent's usage has every call");
 }
 
 #[tokio::test]
@@ -355,8 +365,8 @@ async fn two_hundred_turns_end_whatever_the_summariser_does() {
                 1..=199 => dump(1_200),
                 _ => Act::say("done"),
             });
-            let small = within_window(&over, move |_| lie());
-            let tool = FakeTool::dump();
+            let small = Fake::new(move |_| lie());
+            let tool = prose();
             let setup = setup(&main).model("small", &small).tool(&tool);
             let breaker = "[compaction.circuit_breaker]\ncooldown = \"50ms\"";
             let ended = setup.run(&graph(&format!("{marks}\n{breaker}"))).await;
@@ -512,8 +522,7 @@ async fn on_both_wires_the_summary_has_the_head_and_the_messages_of_the_last_req
             provider.url_for(wire)
         );
         let text = graph("trigger = 0.8\nsummary_input = \"same_prefix\"");
-        let ended =
-            Setup::new().tool(&FakeTool::dump()).run(&text.replace("[models.main]", &at)).await;
+        let ended = Setup::new().tool(&prose()).run(&text.replace("[models.main]", &at)).await;
         assert_eq!(ended.output("work"), "done");
         let bodies: Vec<_> = provider.requests().iter().map(unmarked).collect();
         let is_summary = |body: &Value| body.to_string().contains("Summarize this conversation");
@@ -630,7 +639,7 @@ async fn a_summariser_with_a_small_window_reads_in_parts() {
     assert!(parts[1].contains("\n> part 0\n"), "what came before is quoted: {}", parts[1]);
     // What the calls cost is counted together.
     let calls = ended.records.iter().map(|record| match &record.event {
-        Event::CompactionFinished(finished) => finished.usage.input / 10,
+        Event::CompactionFinished(finished) => finished.usage.output / 5,
         _ => 0,
     });
     assert_eq!(calls.sum::<u64>(), small.count() as u64);

@@ -103,6 +103,8 @@ pub struct SummaryRequest {
     pub least_gain: usize,
     /// The tokens from which on one is due.
     pub limit: u64,
+    /// The tokens of a request of the agent that ends where the range ends.
+    pub prefix_tokens: u64,
     /// The most tokens of the summary.
     pub max_tokens: u64,
     /// What the summariser reads.
@@ -120,6 +122,12 @@ pub struct SummaryRequest {
 }
 
 impl SummaryRequest {
+    /// Has the summariser read the messages as they stood in an earlier view: as they were sent
+    /// last, where edits since have changed them.
+    pub fn read_in(&mut self, view: &View) {
+        self.material = Material::of(view, self.from, self.to);
+    }
+
     /// The prompts for a summariser that reads the messages as text, `part` characters of them at
     /// once: one after the other, each with the summary of what came before.
     #[must_use]
@@ -226,6 +234,7 @@ impl Summary {
             instruction.push_str(&fill(&self.summary_focus, &[("focus", focus)]));
         }
         let room = around.window.room().max(1);
+        let material = Material::of(view, from, reads_to);
         SummaryRequest {
             trigger,
             from,
@@ -235,13 +244,14 @@ impl Summary {
             urgency: Urgency::Now,
             fullness: around.tokens(view.chars()).saturating_mul(1_000) / room,
             covers_chars: range::chars(view, from, to),
+            prefix_tokens: around.tokens(material.chars()) + around.window.overhead,
             least_gain: 1,
             limit: self.limit(around),
             max_tokens: self.summary_max_tokens,
             input: self.summary_input,
             system: self.summary_system.clone(),
             instruction,
-            material: Material::of(view, from, reads_to),
+            material,
             reading: self.reading.clone(),
             quote: self.summary_quote,
         }
