@@ -37,7 +37,7 @@ pub struct CompactionSpec {
 }
 
 /// The keys of `[compaction]` that are no constants of a preset.
-const OWN_KEYS: [&str; 11] = [
+const OWN_KEYS: [&str; 13] = [
     "preset",
     "model",
     "max_concurrency",
@@ -46,6 +46,8 @@ const OWN_KEYS: [&str; 11] = [
     "unchanged_stub",
     "recovery",
     "hooks",
+    "pin",
+    "prompt_file",
     "strategy",
     "context_editing",
     "server",

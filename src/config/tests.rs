@@ -229,11 +229,7 @@ fn what_is_documented_but_not_built() {
             "[limits]\nmax_spawn_rate = '5 per 10s'\n",
             &["15:18 bad_value `max_spawn_rate` must be a count per time | write it like `5/10s`"],
         ),
-        (
-            "[compaction]\npreset = 'production'\nsoft_trigger = 0.6\n",
-            &["15:10 not_built `compaction.preset = \"production\"` is not available in this \
-              version | available: `adaptive`, `four-layer`, `three-layer` and `off`"],
-        ),
+        ("[compaction]\npin = ['x']\n", &[&format!("15:1 {}", later("compaction.pin"))]),
         (
             "[permissions]\nnon_interactive = 'pause'\n",
             &[

@@ -18,6 +18,8 @@ pub mod snip;
 pub mod summary;
 pub mod template;
 #[cfg(test)]
+pub(super) mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //! agent records that before the view is sent.
 
 use super::guard;
-use super::layer::summary::{Summary, SummaryRequest};
+use super::layer::summary::{Summary, SummaryRequest, Urgency};
 use super::layer::{Layer, Proposal, Spill, Surroundings, reactive};
 use super::preset::Preset;
 use super::view::View;
@@ -76,6 +76,7 @@ pub fn summary_due(
         (Some(reactive), Some((CompactionTrigger::Reactive, focus))) => {
             reactive.request(summary, view, around, focus)
         }
+        (_, None) if pressure(view, preset, around).is_none() => None,
         (_, asked) => {
             let is_manual = matches!(asked, Some((CompactionTrigger::Manual, _)));
             let due = summary.due(view, around, asked)?;
@@ -85,6 +86,16 @@ pub fn summary_due(
             }
             Some((layer, due))
         }
+    }
+}
+
+/// How soon a summary is wanted that nobody asked for; `None`: not at all.
+#[must_use]
+pub fn pressure(view: &View, preset: &Preset, around: &Surroundings<'_>) -> Option<Urgency> {
+    let folds = |layer: &Layer| matches!(layer, Layer::Collapse(fold) if fold.collapse);
+    match preset.layers.iter().any(folds) {
+        true => None,
+        false => summary(preset)?.pressure(view, around),
     }
 }
 

@@ -4,6 +4,9 @@
 //! those of the designs that they reproduce; each can be overridden in `[compaction]` by its name.
 
 mod four_layer;
+mod production;
+#[cfg(test)]
+mod tests;
 mod three_layer;
 
 use serde::de::DeserializeOwned;
@@ -28,6 +31,15 @@ pub struct CompactTool {
     pub compact_after: String,
 }
 
+/// The `snip` tool as a preset words it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnipTool {
+    /// What the model is told of it.
+    pub snip_description: String,
+    /// What it is told of `keep`.
+    pub snip_keep: String,
+}
+
 /// A preset: its layers in the order in which they run, cheap first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Preset {
@@ -39,6 +51,8 @@ pub struct Preset {
     pub reactive: Option<Reactive>,
     /// The `compact` tool.
     pub compact_tool: CompactTool,
+    /// The `snip` tool, if the model may drop the middle of its view by itself.
+    pub snip_tool: Option<SnipTool>,
     /// Whether the guard holds the window; without it a request that does not fit is sent as it is.
     pub guard: bool,
     /// Whether a repeated read is answered by a stub while the view still shows what it gave.
@@ -63,7 +77,7 @@ pub struct UnfitConstant {
 
 impl Preset {
     /// The presets of this version.
-    pub const NAMES: [&str; 4] = ["adaptive", "four-layer", "three-layer", "off"];
+    pub const NAMES: [&str; 5] = ["adaptive", "production", "four-layer", "three-layer", "off"];
 
     /// A chain of records that follows from prices, with nothing to wait for.
     #[must_use]
@@ -89,6 +103,7 @@ impl Preset {
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "adaptive" => Some(Self::adaptive()),
+            "production" => Some(Self::production()),
             "three-layer" => Some(Self::three_layer()),
             "four-layer" => Some(Self::four_layer()),
             "off" => Some(Self::off()),
@@ -103,6 +118,7 @@ impl Preset {
             layers,
             reactive: None,
             compact_tool: three_layer::compact_tool(),
+            snip_tool: None,
             guard: true,
             unchanged_stub: false,
             recovery: None,
@@ -116,7 +132,9 @@ impl Preset {
         let mut all = Map::new();
         let tables = self.layers.iter().map(serde_json::to_value);
         let reactive = self.reactive.iter().map(serde_json::to_value);
-        for table in tables.chain(reactive).chain([serde_json::to_value(&self.compact_tool)]) {
+        let snip_tool = self.snip_tool.iter().map(serde_json::to_value);
+        let compact_tool = [serde_json::to_value(&self.compact_tool)];
+        for table in tables.chain(reactive).chain(snip_tool).chain(compact_tool) {
             spread(table.unwrap_or_default(), &mut all);
         }
         all.remove(LAYER_TAG);
@@ -140,6 +158,7 @@ impl Preset {
         for (name, value) in own {
             let mut parts: Vec<_> = self.layers.iter_mut().map(|l| set(l, name, value)).collect();
             parts.extend(self.reactive.iter_mut().map(|reactive| set(reactive, name, value)));
+            parts.extend(self.snip_tool.iter_mut().map(|tool| set(tool, name, value)));
             parts.push(set(&mut self.compact_tool, name, value));
             let set: Result<(), _> = parts.into_iter().collect();
             set.map_err(|error| unfit(&self.name, name, error.to_string()))?;

@@ -99,8 +99,7 @@ impl Agent {
     /// How soon a summary is wanted that nobody asked for.
     fn wanted(&self, state: &mut State) -> Option<Urgency> {
         let preset = self.preset_for(state);
-        let layer = pipeline::summary(&preset)?;
-        self.around(state, |view, around| layer.pressure(view, around)).flatten()
+        self.around(state, |view, around| pipeline::pressure(view, &preset, around)).flatten()
     }
 
     /// Makes the view as small as an edit is to make it, without a model.
@@ -299,7 +298,7 @@ impl Agent {
 fn is_cheaper_warm(due: &SummaryRequest, own: &ModelService, other: &ModelService) -> bool {
     let size = CallSize {
         prefix: due.prefix_tokens,
-        instruction: (due.instruction.len() / CHARS_PER_TOKEN) as u64,
+        instruction: (due.told().len() / CHARS_PER_TOKEN) as u64,
         output: due.max_tokens,
     };
     own_is_cheaper(own.spec.price.as_ref(), other.spec.price.as_ref(), &size)

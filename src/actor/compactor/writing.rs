@@ -13,7 +13,7 @@ use crate::actor::briefing::Briefing;
 use crate::actor::model_call::{self, CallError};
 use crate::actor::panic::panic_text;
 use crate::actor::{ModelService, Services};
-use crate::context::layer::summary::{Material, SummaryRequest};
+use crate::context::layer::summary::{Form, Material, SummaryRequest};
 use crate::context::measure::estimate;
 use crate::context::server::ContextWork;
 use crate::context::validity::{self, Rules};
@@ -153,16 +153,17 @@ impl<'a> Writing<'a> {
         prefix: &Briefing,
     ) -> Result<String, SummaryError> {
         let mut material = due.material.clone();
+        let told = due.told();
         // The agent itself sent as much a moment ago, but not to a smaller window.
-        let beside = self.output(due) + tokens(due.instruction.len());
+        let beside = self.output(due) + tokens(told.len());
         let over = (due.prefix_tokens + beside).saturating_sub(self.service.spec.context_window);
         if over > 0 {
             material.shed(scaled(material.chars(), over, due.prefix_tokens));
         }
         for _ in 0..=MOST_CUTS {
-            let messages = material.conversation(&due.instruction);
+            let messages = material.conversation(&told);
             let front = (&prefix.head, prefix.tool_names.as_slice());
-            match self.call(front, &messages, self.output(due)).await {
+            match self.call(front, &messages, due).await {
                 Ok(text) => return Ok(text),
                 Err(Failed::TooLong(by)) if material.shed(excess(&material, by)) => {}
                 Err(failed) => return Err(failed.into()),
@@ -175,7 +176,7 @@ impl<'a> Writing<'a> {
     /// those before. Where a part is too long all are made smaller.
     async fn in_parts(&mut self, due: &SummaryRequest) -> Result<String, SummaryError> {
         let head = self.service.model.head(&self.service.spec, &due.system, &[]);
-        let instruction = due.instruction.chars().count();
+        let instruction = due.told().chars().count();
         // A later part is sent with the summary of those before.
         let mut part = self.room(2 * self.output(due)).saturating_sub(instruction);
         for _ in 0..=MOST_CUTS {
@@ -201,7 +202,7 @@ impl<'a> Writing<'a> {
         for text in due.parts(part) {
             let prompt = Message::user(due.prompt(&text, so_far.as_deref()));
             let messages = [Json::encode(&prompt)];
-            so_far = Some(self.call((head, &[]), &messages, self.output(due)).await?);
+            so_far = Some(self.call((head, &[]), &messages, due).await?);
         }
         Ok(so_far.unwrap_or_default())
     }
@@ -222,8 +223,9 @@ impl<'a> Writing<'a> {
         &mut self,
         (head, tools): (&Head, &[Name]),
         messages: &[Json],
-        max_tokens: u64,
+        due: &SummaryRequest,
     ) -> Result<String, Failed> {
+        let max_tokens = self.output(due);
         let mut view = View::default();
         for message in messages {
             let pushed = view.push(message.clone());
@@ -247,7 +249,7 @@ impl<'a> Writing<'a> {
             let reply = self.attempt(request.clone()).await?;
             self.usage += reply.usage.or_expected(expected).0;
             if !matches!(reply.stop, StopReason::Interrupted(_)) {
-                return Ok(usable(&reply, max_tokens)?);
+                return Ok(usable(&reply, max_tokens, due.form)?);
             }
             if retries == STREAM_RETRIES {
                 return Err(SummaryError::Unusable("the stream broke").into());
@@ -351,16 +353,16 @@ fn usable_block(reply: &Reply, most_chars: usize) -> Result<Written, SummaryErro
 
 /// The summary in a reply; a reply without text is a failure, whatever its stop reason, and so is
 /// one that is longer than it was allowed to be. A call in it is never run.
-fn usable(reply: &Reply, max_tokens: u64) -> Result<String, SummaryError> {
+fn usable(reply: &Reply, max_tokens: u64, form: Form) -> Result<String, SummaryError> {
     if let StopReason::Refusal(_) = reply.stop {
         return Err(SummaryError::Unusable("the model refused"));
     }
     let text = reply.message.text();
     if text.trim().is_empty() {
-        Err(SummaryError::Unusable("it has no text"))
-    } else if text.chars().count() as u64 > max_tokens.saturating_mul(MAX_CHARS_PER_TOKEN) {
-        Err(SummaryError::Unusable("it is longer than it may be"))
-    } else {
-        Ok(text)
+        return Err(SummaryError::Unusable("it has no text"));
     }
+    if text.chars().count() as u64 > max_tokens.saturating_mul(MAX_CHARS_PER_TOKEN) {
+        return Err(SummaryError::Unusable("it is longer than it may be"));
+    }
+    form.read(&text).ok_or(SummaryError::Unusable("nothing in it is a summary"))
 }

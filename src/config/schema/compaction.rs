@@ -6,8 +6,9 @@ use crate::context::strategy::LEAST_TRIGGER_TOKENS;
 use super::{COUNT, Field, HOOKS, RECOVERY, SHARE, Shape, TEXTS, TOKENS, key, later};
 
 /// The presets that are built, and those that are not.
-pub(in crate::config) const PRESETS: [&str; 4] = ["adaptive", "four-layer", "three-layer", "off"];
-const LATER_PRESETS: [&str; 2] = ["production", "turn-window"];
+pub(in crate::config) const PRESETS: [&str; 5] =
+    ["adaptive", "production", "four-layer", "three-layer", "off"];
+const LATER_PRESETS: [&str; 1] = ["turn-window"];
 
 /// A number that may be 0.
 const ANY: Shape = Shape::Integer(0, 1 << 40);
@@ -55,10 +56,14 @@ const OWN: [Field; 14] = [
 ];
 
 /// The constants of the presets, each by the name that it has there.
-pub(in crate::config) const CONSTANTS: [Field; 46] = [
+pub(in crate::config) const CONSTANTS: [Field; 63] = [
     // When something is done.
     key("threshold", TOKENS),
     key("threshold_chars", TOKENS),
+    key("threshold_percent", Shape::Integer(1, 100)),
+    key("output_reserve", ANY),
+    key("safety_buffer", ANY),
+    key("target_percent", Shape::Integer(0, 100)),
     key("trigger", SHARE),
     key("soft_trigger", SHARE),
     key("target", SHARE),
@@ -88,6 +93,16 @@ pub(in crate::config) const CONSTANTS: [Field; 46] = [
     key("micro_min_chars", ANY),
     key("micro_text", Shape::Text),
     key("preserve_tools", TEXTS),
+    key("micro_saved_text", Shape::Text),
+    key("clear_min_gain_percent", Shape::Integer(0, 100)),
+    key("idle_minutes", COUNT),
+    // Collapse and notes.
+    key("collapse", Shape::Truth),
+    key("collapse_span", COUNT),
+    key("collapse_keep", COUNT),
+    key("collapse_text", Shape::Text),
+    key("notes_file", Shape::Text),
+    key("notes_text", Shape::Text),
     // Summary.
     key("summary_input_chars", TOKENS),
     key("summary_head_chars", ANY),
@@ -98,6 +113,8 @@ pub(in crate::config) const CONSTANTS: [Field; 46] = [
     key("summary_focus", Shape::Text),
     key("summary_text", Shape::Text),
     key("summary_reply", Shape::Text),
+    key("summary_auto", Shape::Truth),
+    key("summary_form", Shape::Word(&["plain", "tagged"], &[])),
     key("summary_input", Shape::Word(&["alone", "same_prefix"], &[])),
     key("summary_quote", Shape::Word(&["bare", "json", "lines"], &[])),
     // Reactive.
@@ -106,7 +123,9 @@ pub(in crate::config) const CONSTANTS: [Field; 46] = [
     key("reactive_text", Shape::Text),
     key("reactive_fallback", Shape::Text),
     key("reactive_shed", Shape::Word(&["largest", "half"], &[])),
-    // The `compact` tool.
+    // The tools.
+    key("snip_description", Shape::Text),
+    key("snip_keep", Shape::Text),
     key("compact_description", Shape::Text),
     key("compact_focus", Shape::Text),
     key("compact_answer", Shape::Text),

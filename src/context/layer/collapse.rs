@@ -54,7 +54,7 @@ impl Collapse {
             let Some(gain) = before.checked_sub(entry.chars().count()) else { continue };
             excess = excess.saturating_sub(gain);
             let with = vec![Message::user(entry)];
-            proposals.push(range::replacement(view, first.from, last.to, with).into());
+            proposals.push(range::joining(view, first.from, last.to, with).into());
         }
         proposals
     }
@@ -66,7 +66,8 @@ impl Collapse {
         let end = newest.map_or(0, |slot| slot.from).min(read);
         let mut spans: Vec<Vec<&Slot>> = vec![Vec::new()];
         for slot in view.slots().take_while(|slot| slot.to <= end) {
-            let is_open = slot.entry.is_request || slot.standing == Standing::Instead;
+            let is_open =
+                slot.entry.is_request || slot.parts.is_some() || slot.standing == Standing::Instead;
             let is_full = spans.last().is_some_and(|span| span.len() >= self.collapse_span);
             // A span begins with the assistant, so that it holds whole batches.
             if is_open || (is_full && slot.entry.role == Role::Assistant) {

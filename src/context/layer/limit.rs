@@ -33,7 +33,7 @@ pub enum Limit {
         /// The buffer.
         safety_buffer: u64,
         /// A lower limit in tokens; 0: none.
-        threshold_tokens: u64,
+        threshold: u64,
         /// A lower limit as a percentage of the window.
         threshold_percent: u64,
     },
@@ -74,13 +74,13 @@ impl Limit {
         match self {
             Self::Tokens { threshold } => *threshold,
             Self::Chars { threshold_chars } => threshold_chars / CHARS_PER_TOKEN,
-            Self::Window { output_reserve, safety_buffer, threshold_tokens, threshold_percent } => {
+            Self::Window { output_reserve, safety_buffer, threshold, threshold_percent } => {
                 let window = around.window;
                 let off = window.output.min(*output_reserve) + safety_buffer;
                 // In a small window the buffer would leave nothing.
                 let documented = window.tokens.saturating_sub(off).max(window.tokens / 2);
                 let percent = window.tokens.saturating_mul(*threshold_percent) / 100;
-                let lower = Some(*threshold_tokens).filter(|tokens| *tokens > 0);
+                let lower = Some(*threshold).filter(|tokens| *tokens > 0);
                 documented.min(percent).min(lower.unwrap_or(u64::MAX))
             }
         }

@@ -51,7 +51,7 @@ impl Notes {
         let text = fill(&self.notes_text, &[("path", around.transcript), ("notes", &notes)]);
         let gain = range::chars(view, from, to).checked_sub(text.chars().count())?;
         let with = vec![Message::user(text)];
-        (gain >= excess).then(|| range::replacement(view, from, to, with).into())
+        (gain >= excess).then(|| range::joining(view, from, to, with).into())
     }
 
     /// What the message at this place wrote into the file, if it did and it was not refused.

@@ -6,7 +6,7 @@ use crate::context::layer::micro::KeepUnit;
 use crate::context::layer::persist::Persist;
 use crate::context::layer::reactive::{Reactive, ReactiveInput, ReactiveShed};
 use crate::context::layer::snip::SnipCount;
-use crate::context::layer::summary::{Pace, Quote, Reading, SummaryInput};
+use crate::context::layer::summary::{Form, Pace, Quote, Reading, SummaryInput};
 use crate::context::layer::{Budget, Layer, Micro, Snip, Summary};
 
 /// What the summariser is told.
@@ -54,6 +54,8 @@ impl Preset {
                 summary_quote: Quote::Bare,
                 pace: Pace::default(),
                 summary_max_tokens: 2_000,
+                summary_auto: true,
+                summary_form: Form::Plain,
                 summary_system: String::new(),
                 summary_prompt: PROMPT.to_owned(),
                 summary_focus: three_layer::FOCUS.to_owned(),

@@ -3,7 +3,7 @@
 use super::{CompactTool, Preset};
 use crate::context::layer::limit::Limit;
 use crate::context::layer::micro::KeepUnit;
-use crate::context::layer::summary::{Pace, Quote, Reading, SummaryInput};
+use crate::context::layer::summary::{Form, Pace, Quote, Reading, SummaryInput};
 use crate::context::layer::{Layer, Micro, Summary};
 
 /// What the summariser is told.
@@ -42,6 +42,8 @@ impl Preset {
                     summary_quote: Quote::Bare,
                     pace: Pace::default(),
                     summary_max_tokens: 2_000,
+                    summary_auto: true,
+                    summary_form: Form::Plain,
                     summary_system: String::new(),
                     summary_prompt: PROMPT.to_owned(),
                     summary_focus: FOCUS.to_owned(),
