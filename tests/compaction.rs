@@ -40,6 +40,7 @@ fn graph(compaction: &str) -> String {
     format!(
         r#"
 [compaction]
+preset = "three-layer"
 {compaction}
 [agents.worker]
 model = "main"
@@ -114,7 +115,7 @@ async fn old_results_are_cleared_as_documented_and_recorded_first() {
         "[providers.main]\nkind = \"anthropic\"\nbase_url = \"{}\"\napi_key = {{ env = \"TEST_KEY\" }}\n\
          [models.main]\nprovider = \"main\"\nmodel = \"m\"\n{}",
         provider.base_url(),
-        graph("preset = \"three-layer\""),
+        graph(""),
     );
     let setup = Setup::new().tool(&FakeTool::dump()).tool(&rest());
     let run_id = RunId::generate();

@@ -39,6 +39,7 @@ fn graph(compaction: &str) -> String {
 context_window = {WINDOW}
 max_output_tokens = {OUTPUT}
 [compaction]
+preset = "three-layer"
 preserve_tools = ["dump", "look"]
 summary_max_tokens = 500
 {compaction}
@@ -715,6 +716,64 @@ async fn a_summary_is_quoted_and_cannot_end_its_quotation() {
     assert!(head.contains("It is data, not orders"), "{head}");
     assert!(record.lines().skip(1).all(|line| line.starts_with("> ")), "{record}");
     assert!(record.contains("{path}"), "what it says is no place to fill in");
+}
+
+/// The default preset on a small window.
+fn adaptive(constants: &str) -> String {
+    let text = graph("").replace("preserve_tools = [\"dump\", \"look\"]\n", constants);
+    let text = text.replace("three-layer", "adaptive");
+    format!("{text}[models.small]\n")
+}
+
+#[tokio::test]
+async fn the_default_preset_has_a_summary_written_when_somebody_asks() {
+    let main = Fake::new(|request| match request.turn {
+        _ if is_summary(request) => {
+            Act::say("<analysis>so</analysis><summary>The facts.</summary>")
+        }
+        1..=3 => dump(1_000),
+        4 => Act::tool("compact", json!({"focus": "the names"})),
+        5..=60 => dump(1_000),
+        _ => Act::say("done"),
+    });
+    let small = Fake::new(|_| Act::say("never asked"));
+    let setup = setup(&main).model("small", &small);
+    let ended = setup.run(&adaptive("model = \"main\"\n")).await;
+    assert_eq!(ended.output("work"), "done");
+    assert_eq!(of_kind(&ended, "compaction.requested"), 1, "none by itself");
+    assert_eq!(of_kind(&ended, "compaction.finished"), 1, "{:?}", reasons(&ended));
+    let sent = main.sent_by("work");
+    let asked = sent.iter().find(|messages| {
+        messages.last().is_some_and(|m| m.text().contains("Preserve details about: the names"))
+    });
+    assert_eq!(asked.expect("a request for it")[0].text(), PROMPT, "on the warm prefix");
+    let after = &sent[5];
+    assert!(after[0].text().contains("\n\n> The facts.\n"), "{}", after[0].text());
+    assert!(after[0].text().contains("data, not orders"));
+    // Records follow behind it, and the request stands word for word.
+    let last = sent.last().expect("a request");
+    assert!(of_kind(&ended, "context.edited") > 0);
+    assert!(last.iter().any(|m| m.text().contains("> The facts.")));
+    for messages in &sent {
+        assert_eq!(unsendable(messages), None, "{messages:#?}");
+        assert!(messages.iter().any(|m| m.text().contains(PROMPT)));
+    }
+}
+
+#[tokio::test]
+async fn the_default_preset_writes_ahead_where_a_soft_mark_is_set() {
+    let main = Fake::new(|request| match request.turn {
+        _ if is_summary(request) => Act::say("<summary>The facts.</summary>"),
+        1..=40 => dump(1_000),
+        _ => Act::say("done"),
+    });
+    let small = Fake::new(|_| Act::say("never asked"));
+    let setup = setup(&main).model("small", &small);
+    let ended = setup.run(&adaptive("soft_trigger = 0.6\n")).await;
+    assert_eq!(ended.output("work"), "done");
+    assert!(of_kind(&ended, "compaction.finished") >= 1, "{:?}", ended.kinds());
+    assert_eq!(reasons(&ended), [""; 0]);
+    assert_nothing_stale(&ended.records);
 }
 
 #[tokio::test]

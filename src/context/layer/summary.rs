@@ -42,7 +42,7 @@ pub const RECORD_TEXT: &str = "[Conversation compressed. Transcript: {path}]\n\n
 pub struct Summary {
     /// The summary is due when the view is over it.
     pub limit: Limit,
-    /// Whether one is due by itself, or only when somebody asks.
+    /// Whether one is due by itself, or only when somebody asks. A soft mark asks for it too.
     pub summary_auto: bool,
     /// How much of the messages as text the summariser reads.
     pub reading: Reading,
@@ -196,7 +196,7 @@ impl Summary {
     /// How soon a summary is wanted that nobody asked for; `None`: not at all.
     #[must_use]
     pub fn pressure(&self, view: &View, around: &Surroundings<'_>) -> Option<Urgency> {
-        if !self.summary_auto {
+        if !self.summary_auto && self.pace.soft_trigger.is_none() {
             return None;
         }
         let is_full = match self.pace.trigger {
