@@ -51,13 +51,13 @@ fn main() {
 
 fn compare() {
     let began = Instant::now();
-    let provider = measure::Provider::start();
+    let provider = measure::Provider::start(&["provider"]);
     let ground = work::ground();
     let mut costs: Vec<[Cost; 2]> = Vec::new();
     println!("{TURNS} tool turns of 2 kB an agent, {} and {} agents", AGENTS[0], AGENTS[1]);
     while costs.len() < ROUNDS * Subject::ALL.len() && began.elapsed() < LAST_START {
         for subject in Subject::ALL {
-            let turns = |agents| measure::turns(subject, agents, provider.url(), ground.path());
+            let turns = |agents| work::turns(subject, agents, provider.url(), ground.path());
             costs.push(AGENTS.map(turns));
         }
     }

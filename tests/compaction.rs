@@ -25,7 +25,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::faults::{
-    Act, Ended, Fake, FakeTool, Setup, defect, follows_tools, id, records, transcript, unsendable,
+    Act, DUMPED, Ended, Fake, FakeTool, Setup, defect, follows_tools, id, records, transcript,
+    unsendable,
 };
 use crate::support::answer::Answer;
 use crate::support::asked::Asked;
@@ -172,7 +173,8 @@ async fn over_the_threshold_a_summary_replaces_what_was_read() {
         assert!(messages.iter().any(|m| m.text() == PROMPT), "the request stands word for word");
         if let Some(unseen) = messages.last().and_then(|m| m.tool_results().next()) {
             dumps += 1;
-            assert_eq!(unseen.text(), format!("{dumps}:{}", "d".repeat(3_998)), "unseen is whole");
+            let whole = format!("{dumps}:{}", DUMPED.repeat(300));
+            assert_eq!(unseen.text(), whole[..4_000], "unseen is whole");
         }
         if messages[0].text() != PROMPT {
             assert_eq!(messages[0].text(), opening);

@@ -4,6 +4,7 @@
 use callsheet::{context, message};
 
 mod architecture;
+mod benchmarks;
 mod capabilities;
 mod cli;
 mod compaction;
@@ -12,6 +13,7 @@ mod context_server;
 #[path = "../src/context/testing.rs"]
 mod conversations;
 mod delegation;
+mod endless;
 mod examples;
 #[path = "support/faults.rs"]
 mod faults;
@@ -29,6 +31,10 @@ mod survey_script;
 mod test_run;
 mod tools;
 mod transcripts;
+#[path = "../benches/context/tree.rs"]
+mod tree;
 mod validity;
 mod views;
 mod wire;
+#[path = "../benches/context/work.rs"]
+mod work;

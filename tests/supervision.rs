@@ -244,7 +244,7 @@ async fn a_tool_that_panics_is_an_error_result() {
     });
     let setup = Setup::new().model("main", &main).tool(&tool).tool(&FakeTool::dump());
     let ended = setup.run(TEAM).await;
-    assert_eq!(ended.output("work"), "Error: the tool crashed (panic: injected)|1:d");
+    assert_eq!(ended.output("work"), "Error: the tool crashed (panic: injected)|1:l");
     assert_eq!(ended.count("work", "agent.restarted"), 0);
     let status = |event: &Event| match event {
         Event::ToolFinished(finished) => Some(finished.status),

@@ -6,6 +6,8 @@
 pub(crate) mod answer;
 #[path = "support/asked.rs"]
 pub(crate) mod asked;
+#[path = "support/endless.rs"]
+pub(crate) mod endless;
 #[path = "support/provider.rs"]
 pub(crate) mod provider;
 #[path = "support/render.rs"]

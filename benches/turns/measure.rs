@@ -1,13 +1,13 @@
 //! Measuring: processes of their own, what they used, and medians.
 
 use std::fmt;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::work::Subject;
+use crate::support::provider::{self, Responder};
 
 /// What a process used.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +59,9 @@ pub(crate) struct Provider {
 }
 
 impl Provider {
-    pub(crate) fn start() -> Self {
-        let mut command = own(&["provider"]);
+    /// The arguments are those with which this program is a provider.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut command = own(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("the provider starts");
         let mut url = String::new();
@@ -81,26 +82,28 @@ impl Drop for Provider {
     }
 }
 
+/// What that process does: says where it is and answers until its input ends.
+pub(crate) fn serve(responder: impl Responder) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let provider = runtime.block_on(provider::Provider::start(responder));
+    provider.forget_requests();
+    println!("{}", provider.base_url());
+    std::io::stdout().flush().expect("a reader");
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
 fn own(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("its own path"));
     command.args(arguments);
     command
 }
 
-fn figures(arguments: &[&str]) -> Vec<f64> {
+/// The figures that this program prints in a process of its own, with these arguments.
+pub(crate) fn figures(arguments: &[&str]) -> Vec<f64> {
     let output = own(arguments).stderr(Stdio::inherit()).output().expect("the process starts");
     assert!(output.status.success(), "{arguments:?}: {}", output.status);
     let text = String::from_utf8(output.stdout).expect("figures");
     text.split_whitespace().map(|figure| figure.parse().expect("a figure")).collect()
-}
-
-/// Has so many agents do their turns in a process of their own.
-pub(crate) fn turns(subject: Subject, agents: usize, url: &str, ground: &Path) -> Cost {
-    let ground = ground.to_str().expect("a path of our own");
-    match figures(&["turns", subject.name(), &agents.to_string(), url, ground])[..] {
-        [cpu_us, wall_us, syncs] => Cost { cpu_us, wall_us, syncs },
-        ref other => panic!("three figures, not {other:?}"),
-    }
 }
 
 /// The memory of a process with so many idle agents, in kB.

@@ -2,7 +2,6 @@
 //!
 //! The same for all subjects, so that only the way it is done differs.
 
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -11,7 +10,6 @@ use serde_json::json;
 use crate::measure::{self, Cost};
 use crate::support::answer::Answer;
 use crate::support::asked::Asked;
-use crate::support::provider::Provider;
 use crate::{floor, ours};
 
 /// Tool turns of an agent; a last turn without a tool follows.
@@ -83,14 +81,9 @@ pub(crate) fn directory(ground: &str) -> PathBuf {
     directory
 }
 
-/// The role of the provider: says where it is and answers until its input ends.
+/// The role of the provider.
 pub(crate) fn provide() {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let provider = runtime.block_on(Provider::start(answer));
-    provider.forget_requests();
-    println!("{}", provider.base_url());
-    std::io::stdout().flush().expect("a reader");
-    let _ = std::io::stdin().read(&mut [0]);
+    measure::serve(answer);
 }
 
 /// The answer depends on how many results the request holds, so it is the same for everybody.
@@ -130,6 +123,15 @@ pub(crate) fn run(subject: &str, agents: &str, url: &str, ground: &str) {
     let wall_us = began.elapsed().as_secs_f64() * 1e6;
     let cpu_us = cpu_us.unwrap_or_else(measure::own_cpu_us);
     Cost { cpu_us, wall_us, syncs: syncs as f64 }.print();
+}
+
+/// Has so many agents do their turns in a process of their own.
+pub(crate) fn turns(subject: Subject, agents: usize, url: &str, ground: &Path) -> Cost {
+    let ground = ground.to_str().expect("a path of our own");
+    match measure::figures(&["turns", subject.name(), &agents.to_string(), url, ground])[..] {
+        [cpu_us, wall_us, syncs] => Cost { cpu_us, wall_us, syncs },
+        ref other => panic!("three figures, not {other:?}"),
+    }
 }
 
 /// The batches of a journal of callsheet: each was one sync.

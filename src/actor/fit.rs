@@ -18,6 +18,10 @@ use crate::turn_machine::Machine;
 /// A report this many times smaller than expected is no passing difference: somebody should know.
 const FAR_LESS: u64 = 2;
 
+/// Tokens a character where nothing was reported yet: a token of text or code has three characters
+/// or more.
+const UNREPORTED_TOKENS_PER_CHAR: f64 = 1.0 / 3.0;
+
 /// Lets layers work on an agent's view, with what its measure says of it.
 pub(super) fn around<T>(
     services: &Services,
@@ -56,12 +60,14 @@ fn window_of(briefing: &Briefing, machine: &Machine) -> WindowSize {
     window
 }
 
-/// How many tokens a character of the view is expected to have.
+/// How many tokens a character of the view is expected to have; until a provider has reported, no
+/// fewer than text and code have at most on average.
 #[expect(clippy::cast_precision_loss, reason = "a view has far fewer than 2^52 tokens")]
 fn tokens_per_char(machine: &Machine) -> f64 {
     let (view, measure) = (machine.view(), machine.measure());
     let tokens = measure.size(view.extent()).saturating_sub(measure.overhead());
-    tokens.max(1) as f64 / view.chars().max(1) as f64
+    let expected = tokens.max(1) as f64 / view.chars().max(1) as f64;
+    if measure.is_calibrated() { expected } else { expected.max(UNREPORTED_TOKENS_PER_CHAR) }
 }
 
 /// The room that the request needs by any measure, after all that the guard could do, and has.

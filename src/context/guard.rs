@@ -1,14 +1,13 @@
 //! The guard: makes a view fit its window without a model, whatever it holds.
 //!
 //! Pure. It runs only when a request would not fit, rung by rung: first it takes long tool results
-//! out, those that the model has read before those that it has not; then it replaces the older part
-//! of the conversation by a list of what was done; then it cuts the texts of what was not read; and
-//! at last that joins the list too. Each marker names the transcript, which has it all. What was
+//! out that the model has read; then it replaces the older part of the conversation by a record of
+//! it; then it takes out and cuts what was not read; and at last that joins the record too. Each marker names the transcript, which has it all. What was
 //! asked of the agent is never touched.
 
 use super::layer::Surroundings;
 use super::measure::estimate;
-use super::view::View;
+use super::view::{Slot, View};
 use super::{ClearedResult, ContextEdited, Edit, range, record, shorten};
 use crate::message::{Json, Message, ResultContent};
 
@@ -74,30 +73,34 @@ pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<
         return edits;
     }
     let target = room / 5 * 4;
-    let spill = spill(view, target, unit, around.transcript);
-    apply(view, spill, &mut edits);
+    let read = spill(view, Results::Read, target, unit, around.transcript);
+    apply(view, read, unit, &mut edits);
     if unit.of_view(view) > room {
         let read = range::consumed(view);
         let digest = read.map(|read| digest(view, read, target / 4, unit));
-        apply(view, digest, &mut edits);
+        apply(view, digest, unit, &mut edits);
+    }
+    if unit.of_view(view) > room {
+        let unread = spill(view, Results::Unread, target, unit, around.transcript);
+        apply(view, unread, unit, &mut edits);
     }
     if unit.of_view(view) > room {
         let cut = cut_unread(view, unit.in_chars(view, target), around.transcript);
-        apply(view, cut, &mut edits);
+        apply(view, cut, unit, &mut edits);
     }
     if unit.of_view(view) > room {
         let whole = (0, view.next_message());
         let digest = Some(digest(view, whole, target / 4, unit));
-        apply(view, digest, &mut edits);
+        apply(view, digest, unit, &mut edits);
     }
     edits
 }
 
-fn apply(view: &mut View, edit: Option<Edit>, edits: &mut Vec<ContextEdited>) {
+fn apply(view: &mut View, edit: Option<Edit>, unit: Unit, edits: &mut Vec<ContextEdited>) {
     let Some(edit) = edit else { return };
     let mut after = view.clone();
     // A rung that frees nothing hands over to the next.
-    if after.apply(&edit).is_ok() && after.chars() < view.chars() {
+    if after.apply(&edit).is_ok() && unit.of_view(&after) < unit.of_view(view) {
         let (before_tokens, after_tokens) = (view.tokens(), after.tokens());
         *view = after;
         let layer = GUARD_LAYER.to_owned();
@@ -105,12 +108,24 @@ fn apply(view: &mut View, edit: Option<Edit>, edits: &mut Vec<ContextEdited>) {
     }
 }
 
-/// Takes long results out, oldest first and the unread ones last, until the target is met.
-fn spill(view: &View, target: u64, unit: Unit, transcript: &str) -> Option<Edit> {
+/// Which results are taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Results {
+    /// Those that the model has read.
+    Read,
+    /// Those that it is about to read: their beginning stays.
+    Unread,
+}
+
+/// Takes long results out, oldest first, until the target is met.
+fn spill(view: &View, which: Results, target: u64, unit: Unit, transcript: &str) -> Option<Edit> {
     let mut excess = unit.of_view(view).saturating_sub(target);
     let unread = view.slots().next_back().map(|slot| slot.from);
     let mut results = Vec::new();
-    for slot in view.slots().filter(|slot| !slot.entry.answers.is_empty()) {
+    let is_wanted = |slot: &&Slot| {
+        !slot.entry.answers.is_empty() && (Some(slot.from) == unread) == (which == Results::Unread)
+    };
+    for slot in view.slots().filter(is_wanted) {
         let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
         for result in message.tool_results() {
             let ResultContent::Text(content) = &result.content else { continue };
@@ -118,7 +133,7 @@ fn spill(view: &View, target: u64, unit: Unit, transcript: &str) -> Option<Edit>
             if excess == 0 || chars < LEAST_RESULT_CHARS {
                 continue;
             }
-            let text = if Some(slot.from) == unread {
+            let text = if which == Results::Unread {
                 let end: usize =
                     content.chars().take(UNREAD_PREVIEW_CHARS).map(char::len_utf8).sum();
                 format!("{}\n[{chars} characters in all; the rest: {transcript}]", &content[..end])

@@ -30,23 +30,25 @@ pub struct Child {
     pub job: String,
 }
 
-/// Names with when each was used last.
+/// Names in the order in which each was used last, so that the newest of many are found at once.
 #[derive(Clone, Debug, Default)]
 struct Recent {
     last: BTreeMap<String, u64>,
+    order: BTreeMap<u64, String>,
     uses: u64,
 }
 
 impl Recent {
     fn touch(&mut self, name: String) {
         self.uses += 1;
-        self.last.insert(name, self.uses);
+        if let Some(before) = self.last.insert(name.clone(), self.uses) {
+            self.order.remove(&before);
+        }
+        self.order.insert(self.uses, name);
     }
 
-    fn newest_first(&self) -> Vec<&str> {
-        let mut names: Vec<_> = self.last.iter().collect();
-        names.sort_by_key(|(_, last)| std::cmp::Reverse(**last));
-        names.into_iter().map(|(name, _)| name.as_str()).collect()
+    fn newest_first(&self) -> impl Iterator<Item = &str> {
+        self.order.values().rev().map(String::as_str)
     }
 }
 
@@ -138,14 +140,14 @@ impl Inventory {
     /// The files last read or written, newest first, that the view shows nothing of any more.
     #[must_use]
     pub fn files_out_of(&self, view: &View, most: usize) -> Vec<String> {
-        let files = self.files.newest_first().into_iter().take(most);
+        let files = self.files.newest_first().take(most);
         files.filter(|path| !self.reads.shows(path, view)).map(str::to_owned).collect()
     }
 
     /// The skills that were loaded, the one used last first.
     #[must_use]
     pub fn skills(&self) -> Vec<String> {
-        self.skills.newest_first().into_iter().map(str::to_owned).collect()
+        self.skills.newest_first().map(str::to_owned).collect()
     }
 
     /// The agents that were started, in the order of their calls.

@@ -8,6 +8,7 @@
 mod gather;
 mod merge;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub struct Record {
     pub from: u64,
     /// The first message not covered.
     pub to: u64,
-    /// How often it was merged: a record of level n stands for 2^n or more edits.
+    /// It stands for at least 2^level edits.
     pub level: u32,
     /// Its lines, in the order of the messages.
     pub lines: Vec<Line>,
@@ -76,7 +77,7 @@ impl Record {
             self.to.saturating_sub(1)
         );
         for line in &self.lines {
-            let content = escaped(&line.text);
+            let content = quoted(&line.text);
             match line.kind {
                 Kind::Asked => text.push_str(&format!("asked: {content}\n")),
                 Kind::Said => text.push_str(&format!("- {content}\n")),
@@ -89,7 +90,7 @@ impl Record {
             self.names.iter().map(String::as_str).partition(|name| name.contains('/'));
         for (what, names) in [("files", files), ("names", names)] {
             if !names.is_empty() {
-                text.push_str(&format!("{what}: {}\n", escaped(&names.join(" "))));
+                text.push_str(&format!("{what}: {}\n", quoted(&names.join(" "))));
             }
         }
         text.push_str("</record>");
@@ -103,9 +104,21 @@ impl Record {
     }
 }
 
-/// A text that cannot close the quotation it stands in.
-fn escaped(text: &str) -> String {
-    text.replace("</record", "<\\/record")
+/// The text with the end of a record, in whatever letters, broken: nothing in a record closes it.
+fn quoted(text: &str) -> Cow<'_, str> {
+    const END: &str = "</record";
+    let lower = text.to_ascii_lowercase();
+    if !lower.contains(END) {
+        return Cow::Borrowed(text);
+    }
+    let (mut broken, mut done) = (String::with_capacity(text.len() + 1), 0);
+    for (at, _) in lower.match_indices(END) {
+        broken.push_str(&text[done..=at]);
+        broken.push('\\');
+        done = at + 1;
+    }
+    broken.push_str(&text[done..]);
+    Cow::Owned(broken)
 }
 
 /// What the rest of the view says already: it need not be said twice.
@@ -120,6 +133,14 @@ impl Known {
     pub fn add(&mut self, text: &str) {
         self.lines.extend(lines(text).map(str::to_owned));
         self.add_words(text);
+    }
+
+    /// Takes a record in: its lines as they were gathered, not as they are written.
+    pub fn add_record(&mut self, record: &Record) {
+        for line in &record.lines {
+            self.add(&line.text);
+        }
+        self.words.extend(record.names.iter().cloned());
     }
 
     fn add_words(&mut self, text: &str) {
@@ -200,3 +221,6 @@ impl PartialEq for Candidate {
 }
 
 impl Eq for Candidate {}
+
+#[cfg(test)]
+mod tests;

@@ -125,7 +125,8 @@ pub enum ClientLayers {
     NoClearing,
     /// None: the guard of the window alone, and summaries that somebody asks for.
     OnRequest,
-    /// All but the digest, which a summary takes the place of: the preset's own, or one that is due
+    /// All but the digest and those that clear results, which a summary takes the place of: the
+    /// preset's own, or one that is due
     /// when the view has more estimated tokens than this.
     SummaryAt(u64),
 }
@@ -166,7 +167,9 @@ impl ClientLayers {
         own.layers.retain(|layer| match (self, Does::of(layer)) {
             (Self::All, _) | (_, Does::Summarise) => true,
             (Self::NoClearing, does) => does != Does::Clear,
-            (Self::SummaryAt(_), does) => does != Does::Digest,
+            // What the provider is to summarise stays as it was sent, so that it is read from the
+            // cache.
+            (Self::SummaryAt(_), does) => !matches!(does, Does::Digest | Does::Clear),
             (Self::OnRequest, _) => false,
         });
         match self {
@@ -459,7 +462,7 @@ mod tests {
         assert_eq!(three(ClientLayers::All), "micro, summary 50000");
         assert_eq!(three(ClientLayers::NoClearing), "summary 50000");
         assert_eq!(three(ClientLayers::OnRequest), "on request");
-        assert_eq!(three(ClientLayers::SummaryAt(9)), "micro, summary 50000");
+        assert_eq!(three(ClientLayers::SummaryAt(9)), "summary 50000");
         let adaptive = |which| layers(which, &Preset::adaptive());
         assert_eq!(adaptive(ClientLayers::NoClearing), adaptive(ClientLayers::All));
         assert_eq!(adaptive(ClientLayers::OnRequest), "on request");

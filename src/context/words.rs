@@ -55,6 +55,8 @@ fn clauses_of_line(line: &str) -> Vec<&str> {
     let (mut start, mut before) = (0, ' ');
     for (at, c) in line.char_indices() {
         let ends = c.is_whitespace() && matches!(before, '.' | '!' | '?' | ':' | ';' | ',' | ')');
+        // Scripts without spaces have marks of their own.
+        let ends = ends || matches!(before, '。' | '！' | '？' | '；' | '，');
         if ends || c == '(' {
             found.push(&line[start..at]);
             start = at;
@@ -167,6 +169,8 @@ mod tests {
         let found: Vec<_> =
             clauses("The test fails, because of src/a.rs (line 12 of it) and\nso on.").collect();
         assert_eq!(found, ["The test fails,", "because of src/a.rs", "(line 12 of it)"]);
+        let found: Vec<_> = clauses("测试失败了，因为文件不存在。好").collect();
+        assert_eq!(found, ["测试失败了，", "因为文件不存在。"]);
     }
 
     #[test]

@@ -209,6 +209,9 @@ pub(crate) fn follows_tools(request: &Request) -> bool {
 
 type Work = dyn Fn(usize, Value) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
 
+/// What `dump` gives, again and again: text of four characters a token.
+pub(crate) const DUMPED: &str = "look into it: ";
+
 /// A tool of one's own that counts its calls.
 pub(crate) struct FakeTool {
     spec: ToolSpec,
@@ -242,7 +245,7 @@ impl FakeTool {
         Self::new("dump", Effect::Pure, |count, input| async move {
             let size = input["size"].as_u64().unwrap_or(10);
             let size = usize::try_from(size).expect("a size");
-            let text = format!("{count}:{}", "d".repeat(size));
+            let text = format!("{count}:{}", DUMPED.repeat(size / DUMPED.len() + 1));
             Ok(ToolOutput::ok(&text[..size]))
         })
     }

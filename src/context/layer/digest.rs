@@ -39,40 +39,34 @@ pub struct Digest {
     pub merge_share: f64,
 }
 
-/// A part of the view in front of the newest messages.
+/// A record in front of the newest messages.
 #[derive(Clone, Debug)]
-enum Part {
-    /// A record, and whether the view holds it already.
-    Record { record: Record, stands: bool },
-    /// The active request, or what a summary left: it stays as it stands.
-    Fixed { chars: usize },
-}
-
-impl Part {
-    fn chars(&self) -> usize {
-        match self {
-            // With the message that says that messages were set aside.
-            Self::Record { record, .. } => record.chars() + 120,
-            Self::Fixed { chars } => *chars,
-        }
-    }
+struct Part {
+    record: Record,
+    /// Whether it has to be put into the view: else it stands there already.
+    is_new: bool,
 }
 
 impl Digest {
-    /// The edits that are due now.
+    /// The edits that are due now: none that would not make the view smaller.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Vec<Edit> {
         let Some(tail) = self.due(view, around) else { return Vec::new() };
         let mut parts = self.parts(view, tail);
-        self.merge_pairs(&mut parts, view);
-        let tail_chars: usize =
-            view.slots().filter(|slot| slot.from >= tail).map(|slot| slot.entry.chars).sum();
-        self.reach_target(&mut parts, view, tail_chars, around);
-        let fresh = parts.into_iter().filter_map(|part| match part {
-            Part::Record { record, stands: false } => Some(Edit::Record(record)),
-            Part::Record { .. } | Part::Fixed { .. } => None,
-        });
-        fresh.collect()
+        while let Some(at) = pair(&parts) {
+            self.merge_at(&mut parts, at, view);
+        }
+        let target = share(around.window.room(), self.target.min(self.trigger));
+        loop {
+            let edits: Vec<Edit> = parts.iter().filter_map(Part::edit).collect();
+            let Some(chars) = chars_after(view, &edits) else { return Vec::new() };
+            let newest = parts.len().checked_sub(2);
+            match newest.filter(|_| around.tokens(chars) > target) {
+                Some(at) => self.merge_at(&mut parts, at, view),
+                None if chars < view.chars() => return edits,
+                None => return Vec::new(),
+            }
+        }
     }
 
     /// The message from which on everything stays word for word, if an edit is due.
@@ -131,138 +125,89 @@ impl Digest {
         None
     }
 
-    /// The parts in front of `tail`, the newest messages among them as new records.
+    /// The records in front of `tail`, with a new one of the newest messages among them.
     fn parts(&self, view: &View, tail: u64) -> Vec<Part> {
         let active = view.slots().rfind(|slot| slot.entry.is_request);
-        let mut known = known_of(view.slots().filter(|slot| slot.standing == Standing::Instead));
-        if let Some(active) = active {
-            known.add(&text_of(active));
-        }
+        let is_active = |slot: &Slot| active.is_some_and(|active| active.serial == slot.serial);
+        let mut known = known_of(view, active);
         let chain = view.slots().rfind(|slot| slot.standing == Standing::Instead);
         let chain_end = chain.map_or(0, |slot| slot.to);
         let mut parts: Vec<Part> = Vec::new();
+        // Requests that are active no more go into the record after them.
         let mut asked = Vec::new();
         for slot in view.slots().take_while(|slot| slot.to <= chain_end) {
-            let is_active = active.is_some_and(|active| active.serial == slot.serial);
             if let Some(record) = &slot.record {
-                let (mut record, stands) = (Record::clone(record), asked.is_empty());
+                let (mut record, is_new) = (Record::clone(record), !asked.is_empty());
                 record.lines.splice(0..0, asked.drain(..));
-                parts.push(Part::Record { record, stands });
-            } else if is_active || !slot.entry.is_request {
-                parts.push(Part::Fixed { chars: slot.entry.chars });
-            } else if slot.from == slot.to {
-                // A request that is active no more goes into the record after it.
-                asked.push(Line::asked(slot.from, &text_of(slot)));
-            } else {
-                let lines = vec![Line::asked(slot.from, &text_of(slot))];
-                let record = Record { from: slot.from, to: slot.to, lines, ..Record::default() };
-                parts.push(Part::Record { record, stands: false });
+                parts.push(Part { record, is_new });
+            } else if slot.entry.is_request && !is_active(slot) {
+                let line = Line::asked(slot.to.saturating_sub(1), &text_of(slot));
+                if slot.from == slot.to {
+                    asked.push(line);
+                } else {
+                    let (from, to) = (slot.from, slot.to);
+                    let record = Record { from, to, lines: vec![line], ..Record::default() };
+                    parts.push(Part { record, is_new: true });
+                }
             }
         }
-        self.add_newest(&mut parts, asked, view, chain_end, tail, &mut known);
+        // The active request stays in its place when it is the first of the newest messages. One
+        // that is left over after the last record is among what is gathered.
+        let is_first = |slot: &&Slot| slot.from == chain_end && slot.to > chain_end;
+        let from = active.filter(is_first).map_or(chain_end, |slot| slot.to);
+        if from < tail {
+            let record = gather(view, from, tail, &mut known);
+            parts.push(Part { record, is_new: true });
+        }
         parts
     }
 
-    /// Adds the record of the messages between the chain and `tail`. The active request among them
-    /// stands after it, or stays in its place when it is the first of them.
-    fn add_newest(
-        &self,
-        parts: &mut Vec<Part>,
-        asked: Vec<Line>,
-        view: &View,
-        chain_end: u64,
-        tail: u64,
-        known: &mut Known,
-    ) {
-        let active = view.slots().rfind(|slot| slot.entry.is_request);
-        let active =
-            active.filter(|slot| slot.from >= chain_end && slot.to > chain_end && slot.to <= tail);
-        let fixed = active.map(|slot| Part::Fixed { chars: slot.entry.chars });
-        let is_first = active.is_some_and(|slot| slot.from == chain_end);
-        let from = active.filter(|_| is_first).map_or(chain_end, |slot| slot.to);
-        let record = (from < tail).then(|| {
-            let mut record = gather(view, from, tail, known);
-            record.lines.splice(0..0, asked);
-            Part::Record { record, stands: false }
-        });
-        if is_first {
-            parts.extend(fixed.into_iter().chain(record));
-        } else {
-            parts.extend(record.into_iter().chain(fixed));
-        }
-    }
-
-    /// Merges the newest neighbours of which the older has no higher level, while there are any.
-    fn merge_pairs(&self, parts: &mut Vec<Part>, view: &View) {
-        while let Some(at) = pair(parts) {
-            self.merge_at(parts, at, view);
-        }
-    }
-
-    /// Merges further until the view is under its target, whatever the levels.
-    fn reach_target(
-        &self,
-        parts: &mut Vec<Part>,
-        view: &View,
-        tail_chars: usize,
-        around: &Surroundings<'_>,
-    ) {
-        let target = share(around.window.room(), self.target.min(self.trigger));
-        loop {
-            let chain: usize = parts.iter().map(Part::chars).sum();
-            if around.tokens(chain + tail_chars) <= target {
-                return;
-            }
-            let records: Vec<usize> =
-                (0..parts.len()).filter(|at| matches!(parts[*at], Part::Record { .. })).collect();
-            let Some(&[.., at, _]) = records.get(..) else { return };
-            self.merge_at(parts, at, view);
-        }
-    }
-
-    /// Merges the record at `at` with the next one; a request between them then stands after both.
+    /// Merges the record at `at` with the next one.
     fn merge_at(&self, parts: &mut Vec<Part>, at: usize, view: &View) {
-        let next = (at + 1..parts.len()).find(|at| matches!(parts[*at], Part::Record { .. }));
-        let Some(next) = next else { return };
-        let taken: Vec<Part> = parts.drain(at..=next).collect();
         let mut known = Known::default();
-        for part in parts.iter() {
-            if let Part::Record { record, .. } = part {
-                known.add(&record.render());
-            }
+        for part in &parts[..at] {
+            known.add_record(&part.record);
         }
-        let mut records = Vec::new();
-        let mut between = Vec::new();
-        for part in taken {
-            match part {
-                Part::Record { record, .. } => records.push(record),
-                Part::Fixed { .. } => between.push(part),
-            }
-        }
+        let taken: Vec<Record> = parts.drain(at..at + 2).map(|part| part.record).collect();
         let (uses, now) = (view.uses(), view.next_message());
-        let record = merge(&records, uses, now, &mut known, self.merge_share, usize::MAX);
-        let merged = std::iter::once(Part::Record { record, stands: false });
-        parts.splice(at..at, merged.chain(between));
+        let record = merge(&taken, uses, now, &mut known, self.merge_share, usize::MAX);
+        parts.insert(at, Part { record, is_new: true });
+    }
+}
+
+impl Part {
+    fn edit(&self) -> Option<Edit> {
+        self.is_new.then(|| Edit::Record(self.record.clone()))
     }
 }
 
 /// The newest pair of neighbouring records of which the older has no higher level.
 fn pair(parts: &[Part]) -> Option<usize> {
-    let records = parts.iter().enumerate().filter_map(|(at, part)| match part {
-        Part::Record { record, .. } => Some((at, record.level)),
-        Part::Fixed { .. } => None,
-    });
-    let records: Vec<_> = records.collect();
-    records.windows(2).rev().find(|pair| pair[0].1 <= pair[1].1).map(|pair| pair[0].0)
+    parts.windows(2).rposition(|pair| pair[0].record.level <= pair[1].record.level)
 }
 
-/// What these slots say.
-fn known_of<'a>(slots: impl Iterator<Item = &'a Slot>) -> Known {
+/// What stays in the view says: the records, what a summary left, and the active request. Of a
+/// request that is active no more little stays.
+fn known_of(view: &View, active: Option<&Slot>) -> Known {
     let mut known = Known::default();
-    for slot in slots {
-        known.add(&text_of(slot));
+    for slot in view.slots().filter(|slot| slot.standing == Standing::Instead) {
+        match &slot.record {
+            Some(record) => known.add_record(record),
+            None if slot.entry.is_request => {}
+            None => known.add(&text_of(slot)),
+        }
+    }
+    if let Some(active) = active {
+        known.add(&text_of(active));
     }
     known
+}
+
+/// The size of the view after these edits.
+fn chars_after(view: &View, edits: &[Edit]) -> Option<usize> {
+    let mut after = view.clone();
+    edits.iter().try_for_each(|edit| after.apply(edit)).ok()?;
+    Some(after.chars())
 }
 
 fn text_of(slot: &Slot) -> String {
@@ -290,3 +235,6 @@ fn float(tokens: u64) -> f64 {
 fn whole(tokens: f64) -> u64 {
     tokens.max(0.0) as u64
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ impl Preset {
             whole: 45_000,
             trigger: TRIGGER,
             target: TARGET,
-            keep_tokens: 2_900,
+            keep_tokens: 2_500,
             merge_share: 0.715,
         };
         let summary = Summary {

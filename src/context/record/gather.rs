@@ -19,6 +19,8 @@ const SAID_SHARE: usize = 3;
 pub(super) const LEAST_WORTH: f64 = 0.045;
 /// The most names that results showed more than once and that stay.
 const MOST_NAMES: usize = 60;
+/// A longer run of letters is data, not a name.
+const MOST_NAME_CHARS: usize = 80;
 /// How many results must have held a name.
 const SEEN_OFTEN: u32 = 2;
 
@@ -26,11 +28,21 @@ const SEEN_OFTEN: u32 = 2;
 /// is known afterwards.
 #[must_use]
 pub fn gather(view: &View, from: u64, to: u64, known: &mut Known) -> Record {
+    let (lines, names) = gather_slots(view, view.covered(from, to), known);
+    Record { from, to, level: 0, lines, names }
+}
+
+/// The lines and the names of these places.
+fn gather_slots<'a>(
+    view: &View,
+    slots: impl IntoIterator<Item = &'a Slot>,
+    known: &mut Known,
+) -> (Vec<Line>, Vec<String>) {
     let mut lines = Vec::new();
     let mut seen: HashMap<String, u32> = HashMap::new();
     let active = view.slots().rfind(|slot| slot.entry.is_request).map(|slot| slot.serial);
     // The active request stays word for word, outside the record.
-    for slot in view.covered(from, to).filter(|slot| Some(slot.serial) != active) {
+    for slot in slots.into_iter().filter(|slot| Some(slot.serial) != active) {
         let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
         for block in &message.content {
             gather_block(slot, block, known, &mut lines, &mut seen, view);
@@ -38,7 +50,7 @@ pub fn gather(view: &View, from: u64, to: u64, known: &mut Known) -> Record {
     }
     let lines = keep_said(lines, known);
     let names = names(seen, known);
-    Record { from, to, level: 0, lines, names }
+    (lines, names)
 }
 
 impl Line {
@@ -49,37 +61,25 @@ impl Line {
     }
 }
 
-/// The record of a range that may hold records already, in at most `most_chars` characters.
+/// The record of a range that may hold records already, in about `most_chars` characters
+/// at most.
 #[must_use]
 pub fn digest(view: &View, from: u64, to: u64, most_chars: usize) -> Record {
     let mut known = Known::default();
-    let mut records: Vec<Record> = Vec::new();
-    let mut begun: Option<u64> = None;
-    for slot in view.covered(from, to) {
-        match &slot.record {
-            Some(record) => {
-                if let Some(from) = begun.take() {
-                    records.push(gather(view, from, slot.from, &mut known));
-                }
-                known.add(&record.render());
-                records.push(Record::clone(record));
+    let mut whole = Record { from, to, ..Record::default() };
+    let slots: Vec<&Slot> = view.covered(from, to).collect();
+    for run in slots.chunk_by(|a, b| a.record.is_none() && b.record.is_none()) {
+        let (lines, names) = match run {
+            [Slot { record: Some(record), .. }] => {
+                known.add_record(record);
+                whole.level = whole.level.max(record.level);
+                (record.lines.clone(), record.names.clone())
             }
-            None => {
-                begun.get_or_insert(slot.from);
-            }
-        }
+            run => gather_slots(view, run.iter().copied(), &mut known),
+        };
+        whole.lines.extend(lines);
+        whole.names.extend(names);
     }
-    if let Some(from) = begun {
-        records.push(gather(view, from, to, &mut known));
-    }
-    let level = records.iter().map(|record| record.level).max().unwrap_or_default();
-    let whole = Record {
-        from,
-        to,
-        level,
-        lines: records.iter().flat_map(|record| record.lines.iter().cloned()).collect(),
-        names: records.iter().flat_map(|record| record.names.iter().cloned()).collect(),
-    };
     if whole.chars() <= most_chars {
         return whole;
     }
@@ -95,7 +95,7 @@ fn gather_block(
     seen: &mut HashMap<String, u32>,
     view: &View,
 ) {
-    let at = slot.from;
+    let at = slot.from.min(slot.to.saturating_sub(1));
     match block {
         Block::Text(text) if slot.entry.is_request => {
             let line = Line::asked(at, text);
@@ -110,7 +110,7 @@ fn gather_block(
         })),
         Block::ToolUse(call) => {
             let before = lines.len();
-            lines.push(Line { at, kind: Kind::Tool, text: call.name.clone() });
+            lines.push(Line { at, kind: Kind::Tool, text: one_line(&call.name, CLAUSE_CHARS) });
             for line in strings_of(&call.input).lines() {
                 let trimmed = line.trim();
                 let is_short = trimmed.chars().take(LINE_CHARS).count() < LINE_CHARS;
@@ -139,7 +139,8 @@ fn gather_block(
             }
             for word in words(&text) {
                 let often = view.uses().seen(word);
-                if often >= SEEN_OFTEN && is_name(word) && !known.words.contains(word) {
+                let is_name = is_name(word) && word.chars().nth(MOST_NAME_CHARS).is_none();
+                if often >= SEEN_OFTEN && is_name && !known.words.contains(word) {
                     seen.insert(word.to_owned(), often);
                 }
             }

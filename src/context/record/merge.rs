@@ -55,10 +55,12 @@ pub fn merge(
     let room = ((rest as f64 * share) as usize).min(most_chars.saturating_sub(chars(&reused)));
     keep.extend(&reused);
     let mut used = keep_calls(&all, &mut keep, uses, now, (room as f64 * CALL_SHARE) as usize);
-    for (at, line) in all.iter().enumerate() {
-        if line.kind == Kind::Asked && used + REQUEST_CHARS <= room {
+    // Where there is no room for all requests, the newest ones stay.
+    for (at, line) in all.iter().enumerate().rev() {
+        let chars = line.chars().min(REQUEST_CHARS);
+        if line.kind == Kind::Asked && used + chars <= room {
             keep.insert(at);
-            used += line.chars().min(REQUEST_CHARS);
+            used += chars;
         }
     }
     for at in &keep {
@@ -71,10 +73,17 @@ pub fn merge(
     Record {
         from: records.first().map_or(0, |record| record.from),
         to: records.last().map_or(0, |record| record.to),
-        level: records.iter().map(|record| record.level).max().unwrap_or(0) + 1,
+        level: level(records),
         lines: finished(&all, &keep),
         names,
     }
+}
+
+/// As a binary counter carries: one more than the highest level if two have it.
+fn level(records: &[Record]) -> u32 {
+    let highest = records.iter().map(|record| record.level).max().unwrap_or(0);
+    let carries = records.iter().filter(|record| record.level == highest).count() > 1;
+    highest + u32::from(carries)
 }
 
 fn is_reused(line: &Line, uses: &Uses, now: u64) -> bool {

@@ -1,0 +1,95 @@
+//! Races: conversations through presets, two at a time.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use callsheet::context::layer::{Surroundings, Window};
+use callsheet::context::preset::Preset;
+use callsheet::context::replay::Replay;
+use callsheet::context::score::{Said, Score, Scorer};
+use callsheet::conversation::{self, History};
+use callsheet::message::{Block, Json, Role};
+
+use crate::work::Conversation;
+
+/// The window that requests must fit, in tokens.
+pub(crate) const WINDOW: u64 = 50_000;
+/// How many presets run side by side.
+const THREADS: usize = 2;
+
+/// What a preset cost and kept over all conversations of a class.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// Its place among the presets that ran.
+    pub(crate) place: usize,
+    pub(crate) preset: String,
+    pub(crate) score: Score,
+}
+
+/// The outcomes of these presets, in order; those that could not begin by `deadline` are missing.
+pub(crate) fn run(presets: &[Preset], class: &[Conversation], deadline: Instant) -> Vec<Outcome> {
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::new());
+    let work = || {
+        while Instant::now() < deadline {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(preset) = presets.get(place) else { break };
+            let mut score = Score::default();
+            for conversation in class {
+                score += score_of(preset, conversation);
+            }
+            let outcome = Outcome { place, preset: preset.name.clone(), score };
+            outcomes.lock().expect("no thread panicked").push(outcome);
+        }
+    };
+    thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
+    let mut outcomes = outcomes.into_inner().expect("no thread panicked");
+    outcomes.sort_by_key(|outcome| outcome.place);
+    outcomes
+}
+
+fn score_of(preset: &Preset, conversation: &Conversation) -> Score {
+    let overhead = conversation.system.chars().count().div_ceil(4) as u64;
+    let window = Window { tokens: WINDOW, output: 0, overhead };
+    let around = Surroundings::new("transcript", "results", window);
+    let mut replay = Replay::new(preset, around);
+    let (mut said, mut scorer) = (Said::default(), Scorer::new(around.price));
+    for json in &conversation.messages {
+        if json.to_value()["role"] == Role::Assistant.as_str() {
+            let used = said.used_by(json);
+            let turn = replay.before_call();
+            let added = replay.view().system().unwrap_or_default();
+            let system = format!("{}{added}", conversation.system);
+            let done = (turn.edits.len(), turn.summary_calls.as_slice());
+            scorer.request(replay.view(), &system, done, &said, &used);
+        }
+        said.push(json);
+        replay.push(json.clone()).expect("what was made or read is a message");
+    }
+    scorer.score()
+}
+
+/// A conversation from a file, whatever its format.
+pub(crate) fn read(path: &Path) -> Result<Conversation, Box<dyn Error>> {
+    let wrong = |error| format!("{}: {error}", path.display());
+    let recorded = conversation::Conversation::open(path, History::Whole).map_err(wrong)?;
+    let system = recorded.system().map(text).unwrap_or_default();
+    let messages = recorded.map(|message| message.map(|message| message.json).map_err(wrong));
+    Ok(Conversation { system, messages: messages.collect::<Result<_, _>>()? })
+}
+
+/// A system prompt: a text, or blocks of text.
+fn text(system: &Json) -> String {
+    let Ok(blocks) = system.decode::<Vec<Block>>() else {
+        return system.decode().unwrap_or_default();
+    };
+    let texts = blocks.into_iter().filter_map(|block| match block {
+        Block::Text(text) => Some(text),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,240 @@
+//! What holds of every view that records shorten, whatever was said and whatever the constants are.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::context::layer::{Layer, Window};
+use crate::context::pipeline::{self, Change};
+use crate::context::preset::Preset;
+use crate::context::record::Kind;
+use crate::context::testing::{Unread, conversation, play, sent};
+use crate::message::{Block, Json};
+
+/// More than any message or filler takes that stands around a record.
+const AROUND_CHARS: usize = 1_000;
+
+#[derive(Clone, Debug)]
+struct Case {
+    digest: Digest,
+    window: u64,
+    read: f64,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let whole = prop::sample::select(vec![0, 500, 5_000, 45_000]);
+    let keep = prop::sample::select(vec![0, 50, 500, 2_900]);
+    let window = prop::sample::select(vec![2_000, 5_000, 20_000, 1_000_000]);
+    let read = prop::sample::select(vec![0.0, 0.1, 0.1, 1.0]);
+    let shares = (0.2..1.0_f64, 0.05..0.9_f64, 0.1..1.0_f64);
+    (whole, keep, window, read, shares).prop_map(|(whole, keep_tokens, window, read, shares)| {
+        let (trigger, target, merge_share) = shares;
+        Case { digest: Digest { whole, trigger, target, keep_tokens, merge_share }, window, read }
+    })
+}
+
+impl Case {
+    fn preset(&self) -> Preset {
+        Preset { layers: vec![Layer::Digest(self.digest.clone())], ..Preset::adaptive() }
+    }
+
+    fn around(&self) -> Surroundings<'static> {
+        let window = Window { tokens: self.window, output: 0, overhead: 0 };
+        let mut around = Surroundings::new("t.jsonl", "results", window);
+        around.price.read = self.read;
+        around
+    }
+
+    fn run(&self, view: &mut View) -> Vec<Change> {
+        let (preset, around) = (self.preset(), self.around());
+        let mut changes = pipeline::run_cheap_layers(view, &preset, &around);
+        changes.extend(pipeline::run_guard(view, &preset, &around));
+        changes
+    }
+}
+
+/// The places cover the conversation without a gap and without an overlap.
+fn assert_covers(view: &View) {
+    let mut next = 0;
+    for slot in view.slots() {
+        assert_eq!(slot.from, next, "a gap or an overlap");
+        assert!(slot.from <= slot.to);
+        next = slot.to;
+    }
+    assert_eq!(next, view.next_message());
+}
+
+/// Records name messages of their own, cannot be closed from inside, and their levels grow with
+/// the logarithm of the edits.
+fn assert_records(view: &View, edits: u64) {
+    for (slot, record) in view.slots().filter_map(|s| Some((s, s.record.as_deref()?))) {
+        assert_eq!((slot.to, text_of(slot)), (record.to, record.render()));
+        // A request that an edit had kept and that is active no more joins the record after it.
+        let is_outside =
+            |l: &&Line| l.at >= record.to || (l.at < record.from && l.kind != Kind::Asked);
+        let outside = record.lines.iter().find(is_outside);
+        assert_eq!(outside, None, "{}..{}", record.from, record.to);
+        assert!(1 << record.level <= edits, "level {} after {edits} edits", record.level);
+        let text = record.render().to_lowercase();
+        assert_eq!(text.find("</record"), Some(text.len() - "</record>".len()), "{text}");
+    }
+}
+
+/// No request is told twice.
+fn assert_asked_once(view: &View) {
+    let records = view.slots().filter_map(|slot| slot.record.as_ref());
+    let asked = records.flat_map(|record| &record.lines).filter(|line| line.kind == Kind::Asked);
+    let mut asked: Vec<(u64, &str)> = asked.map(|line| (line.at, line.text.as_str())).collect();
+    let all = asked.len();
+    asked.sort_unstable();
+    asked.dedup();
+    // A message may hold two texts that are the same.
+    assert!(all <= asked.len() * 2, "{asked:?}");
+    for slot in view.slots().filter(|slot| slot.entry.is_request && slot.from < slot.to) {
+        assert!(asked.iter().all(|(at, _)| *at != slot.from), "a request stands twice");
+    }
+}
+
+/// The view fits if what must stay word for word fits beside a record, and then that stays.
+fn assert_fits(before: &View, after: &View, around: &Surroundings<'_>) {
+    let room = around.chars(around.window.room());
+    let active = before.slots().rfind(|slot| slot.entry.is_request).map(|slot| slot.serial);
+    let newest = before.slots().len().saturating_sub(2);
+    let is_pinned = |at: usize, slot: &Slot| at >= newest || Some(slot.serial) == active;
+    let pinned = before.slots().enumerate().filter(|(at, slot)| is_pinned(*at, slot));
+    let pinned: usize = pinned.map(|(_, slot)| slot.entry.chars).sum();
+    if pinned + room / 5 + AROUND_CHARS <= room {
+        assert!(after.chars() <= room, "{} of {room}, pinned {pinned}", after.chars());
+        let last = |view: &View| view.slots().next_back().map(|slot| slot.entry.json.clone());
+        assert_eq!(last(before), last(after), "what is unread was changed");
+    }
+}
+
+fn check(messages: &[Json], case: &Case) {
+    let unread = if case.window == 1_000_000 { Unread::Whole } else { Unread::Shortened };
+    let (mut edits, mut last) = (0, None);
+    let view = play(messages, unread, |view| {
+        let (mut after, mut again) = (view.clone(), view.clone());
+        let changes = case.run(&mut after);
+        let is_second = last.replace(view.next_message()) == Some(view.next_message());
+        assert!(!is_second || changes.is_empty(), "a second run changes more: {changes:?}");
+        assert_eq!(case.run(&mut again), changes, "the same view gives other edits");
+        for change in &changes {
+            let edited = &change.edited;
+            assert!(edited.after_tokens <= edited.before_tokens, "larger: {edited:?}");
+        }
+        edits += changes.len() as u64;
+        assert_covers(&after);
+        assert_records(&after, edits);
+        assert_asked_once(&after);
+        assert_fits(view, &after, &case.around());
+        changes.into_iter().map(|change| change.edited.edit).collect()
+    });
+    EDITS.fetch_add(edits, Ordering::Relaxed);
+    let asked = |slot: &Slot| slot.record.as_ref().map_or(0, |record| asked_lines(record));
+    let told: usize = view.slots().map(asked).sum();
+    let texts: usize = messages.iter().map(request_texts).sum();
+    assert!(told <= texts, "{told} requests are told of {texts}");
+}
+
+fn asked_lines(record: &Record) -> usize {
+    record.lines.iter().filter(|line| line.kind == Kind::Asked).count()
+}
+
+fn request_texts(message: &Json) -> usize {
+    let message: Message = message.decode().expect("a message");
+    let is_text = |block: &&Block| matches!(block, Block::Text(_));
+    if message.role == Role::User { message.content.iter().filter(is_text).count() } else { 0 }
+}
+
+/// So that the properties are not true of edits that never come.
+static EDITS: AtomicU64 = AtomicU64::new(0);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn records_keep_every_property(messages in conversation(0..40), case in case()) {
+        check(&messages, &case);
+    }
+}
+
+#[test]
+fn tight_constants_make_many_edits() {
+    let case = Case {
+        digest: Digest { whole: 0, trigger: 0.5, target: 0.2, keep_tokens: 0, merge_share: 0.7 },
+        window: 5_000,
+        read: 0.1,
+    };
+    let messages = talk(60, 4);
+    let before = EDITS.load(Ordering::Relaxed);
+    check(&messages, &case);
+    assert!(EDITS.load(Ordering::Relaxed) - before > 20);
+}
+
+/// Exchanges of distinct calls and results, with a new request after each `every` of them.
+fn talk(exchanges: usize, every: usize) -> Vec<Json> {
+    let mut messages = vec![serde_json::json!({"role": "user", "content": "the first request"})];
+    for n in 0..exchanges {
+        let id = format!("c{n}");
+        let input = serde_json::json!({"command": format!("grep -n handler_{n} src/file_{n}.rs")});
+        let said = format!("Looking for handler_{n} now, because of caller_{n}.");
+        messages.push(serde_json::json!({"role": "assistant", "content": [
+            {"type": "text", "text": said},
+            {"type": "tool_use", "id": id, "name": "bash", "input": input}]}));
+        let content = format!("error: no such thing {n}\n").repeat(20);
+        messages.push(serde_json::json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": id, "content": content}]}));
+        if n % every == every - 1 {
+            let answer = format!("Request number {n} is done.");
+            messages.push(serde_json::json!({"role": "assistant", "content": answer}));
+            let ask = format!("request {n}: {}", "more words of it ".repeat(30));
+            messages.push(serde_json::json!({"role": "user", "content": ask}));
+        }
+    }
+    messages.iter().map(Json::encode).collect()
+}
+
+#[test]
+fn every_request_is_told_in_order_and_once() {
+    let case = Case {
+        digest: Digest { whole: 0, trigger: 0.9, target: 0.6, keep_tokens: 0, merge_share: 1.0 },
+        window: 1_000_000,
+        read: 0.1,
+    };
+    let messages = talk(40, 3);
+    let mut view = View::default();
+    for message in messages {
+        view.push(message).expect("a message");
+        if view.slots().next_back().is_some_and(|slot| slot.entry.role == Role::User) {
+            case.run(&mut view);
+        }
+    }
+    let records = view.slots().filter_map(|slot| slot.record.as_ref());
+    let asked: Vec<String> = records
+        .flat_map(|record| record.lines.iter())
+        .filter(|line| line.kind == Kind::Asked)
+        .map(|line| line.text.chars().take(12).collect())
+        .collect();
+    let mut wanted = vec!["the first re".to_owned()];
+    wanted.extend((0..12).map(|n| format!("request {}: more", 3 * n + 2)[..12].to_owned()));
+    assert_eq!(asked, wanted);
+}
+
+#[test]
+fn a_picture_of_the_active_request_stays() {
+    let image =
+        r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBO"}}"#;
+    let mut messages = talk(3, 10);
+    let ask = format!(r#"{{"role":"user","content":[{image},{{"type":"text","text":"see"}}]}}"#);
+    messages.push(Json::encode(&Message::assistant("What next?")));
+    messages.push(Json::parse(ask).expect("JSON"));
+    messages.extend(talk(12, 20).into_iter().skip(1));
+    let mut view = View::default();
+    messages.into_iter().for_each(|message| view.push(message).expect("a message"));
+    let digest = Digest { whole: 0, trigger: 0.9, target: 0.6, keep_tokens: 0, merge_share: 0.7 };
+    let case = Case { digest, window: 1_000_000, read: 0.1 };
+    assert!(!case.run(&mut view).is_empty());
+    assert!(sent(&view).iter().any(|message| message.as_str().contains("iVBO")));
+}
