@@ -326,7 +326,7 @@ impl Machine {
     fn model_failed(&mut self, failed: &ModelFailed) {
         let failure = &failed.failure;
         self.measure.refused(failed.context_tokens, failed.window_tokens);
-        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused() {
+        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused(self.turn) {
             self.refused = Some(failure.clone());
             self.phase = Phase::Ready;
             return;

@@ -112,6 +112,11 @@ impl Fake {
         self.asked.lock().len()
     }
 
+    /// What it counted of all that it was asked.
+    pub(crate) fn counted(&self) -> u64 {
+        self.asked.lock().iter().map(counted).sum()
+    }
+
     /// The calls under way.
     pub(crate) fn under_way(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
@@ -145,9 +150,6 @@ impl Drop for UnderWay {
     }
 }
 
-/// How many bytes of a request the fake counts as one token.
-const BYTES_PER_TOKEN: usize = 3;
-
 impl Model for Fake {
     fn call<'a>(
         &'a self,
@@ -155,22 +157,30 @@ impl Model for Fake {
         _deltas: DeltaSink<'a>,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let act = (self.answers)(&request);
-        let (agent, turn) = (request.agent_id.clone(), request.turn);
-        let pieces: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
-        let input = ((request.head.0.len() + pieces) / BYTES_PER_TOKEN) as u64;
+        let (agent, turn, input) = (request.agent_id.clone(), request.turn, counted(&request));
         self.asked.lock().push(request);
         let under_way = UnderWay::new(&self.waiting);
         Box::pin(async move {
             let _under_way = under_way;
-            let mut reply = perform(act, &agent, turn).await?;
-            reply.usage = Usage { input, output: 5, ..Usage::default() };
-            Ok(reply)
+            let (message, stop) = perform(act, &agent, turn).await?;
+            let usage = Usage { input, output: 5, ..Usage::default() };
+            Ok(Reply { message, stop, usage, context: ContextReport::default() })
         })
     }
 }
 
-async fn perform(act: Act, agent: &AgentId, turn: u32) -> Result<Reply, ModelError> {
-    let (message, stop) = match act {
+/// What the model counts of a request: a token for each four bytes.
+pub(crate) fn counted(request: &Request) -> u64 {
+    let pieces: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
+    ((request.head.0.len() + pieces) / 4) as u64
+}
+
+async fn perform(
+    act: Act,
+    agent: &AgentId,
+    turn: u32,
+) -> Result<(Message, StopReason), ModelError> {
+    Ok(match act {
         Act::Say(text) => (Message::assistant(text), StopReason::EndTurn),
         Act::Call(calls) => {
             let block = |(at, (tool, input)): (usize, (&str, Value))| {
@@ -189,9 +199,7 @@ async fn perform(act: Act, agent: &AgentId, turn: u32) -> Result<Reply, ModelErr
             gate.acquire().await.expect("an open semaphore").forget();
             return Box::pin(perform(*act, agent, turn)).await;
         }
-    };
-    let (usage, context) = (Usage::default(), ContextReport::default());
-    Ok(Reply { message, stop, usage, context })
+    })
 }
 
 /// Whether the last message carries tool results: a turn that follows tools.
