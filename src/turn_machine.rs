@@ -28,8 +28,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::message::{Json, Message, Role, StopReason, Usage, UsageSource};
 use crate::output::Output;
 use crate::turn::{
-    AgentEnded, AgentSpawned, ModelFailed, ModelResponded, Outcome, Program, ToolFinished,
-    ToolIntended, ToolStatus,
+    AgentEnded, AgentSpawned, ModelFailed, ModelRequested, ModelResponded, Outcome, Program,
+    ToolFinished, ToolIntended, ToolStatus,
 };
 
 /// How often in a row an answer that was cut is continued: enough for an answer of several
@@ -79,6 +79,8 @@ pub struct Machine {
     paused: bool,
     usage: Usage,
     provider: ProviderWork,
+    /// The model call that was announced last.
+    requested: Option<ModelRequested>,
 }
 
 impl Machine {
@@ -110,6 +112,7 @@ impl Machine {
             paused: false,
             usage: Usage::default(),
             provider: ProviderWork::default(),
+            requested: None,
         }
     }
 
@@ -185,6 +188,13 @@ impl Machine {
         &self.answer
     }
 
+    /// The model call that was announced and has no reply: whoever made it was interrupted, and it
+    /// is made again in the same turn.
+    #[must_use]
+    pub fn announced(&self) -> Option<&ModelRequested> {
+        self.requested.as_ref().filter(|_| matches!(self.phase, Phase::Calling))
+    }
+
     /// Whether the outcome is recorded.
     #[must_use]
     pub fn is_ended(&self) -> bool {
@@ -214,7 +224,11 @@ impl Machine {
             let message = format!("no final answer within {limit} turns");
             return Step::Finish(self.failed(FailureKind::MaxTurns, message));
         }
-        Step::CallModel { turn: self.turn + 1, message: self.continuation.clone() }
+        match self.phase {
+            // Its message has joined the conversation.
+            Phase::Calling => Step::CallModel { turn: self.turn, message: None },
+            _ => Step::CallModel { turn: self.turn + 1, message: self.continuation.clone() },
+        }
     }
 
     /// The calls of the turn that have no result yet.
@@ -278,6 +292,7 @@ impl Machine {
             Event::ModelRequested(requested) => {
                 self.measure.begin_with(&requested.model, requested.head_tokens);
                 self.measure.request(self.view.extent());
+                self.requested = Some(requested.clone());
             }
             Event::ModelResponded(responded) => self.responded(responded, event)?,
             Event::ModelFailed(failed)

@@ -10,7 +10,9 @@ use callsheet::actor::abilities::Abilities;
 use callsheet::actor::agent::AgentMsg;
 use callsheet::actor::briefing::Briefings;
 use callsheet::actor::step::StepError;
-use callsheet::actor::supervisor::{GatewaySettings, RunEnd, Start, Supervisor, SupervisorMsg};
+use callsheet::actor::supervisor::{
+    GatewaySettings, Left, RunEnd, Start, Supervisor, SupervisorMsg,
+};
 use callsheet::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
 use callsheet::actor::{Addresses, Compaction, ModelService, Services};
 use callsheet::config::{self, Config, Sources};
@@ -22,6 +24,7 @@ use callsheet::failure::{Failure, FailureKind};
 use callsheet::id::{AgentId, Name, RunId};
 use callsheet::journal::file::RunDir;
 use callsheet::journal::line::Position;
+use callsheet::journal::projection::Projection;
 use callsheet::journal::reader::Reader;
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
@@ -512,8 +515,9 @@ impl Rig {
         let owned = RunDir::at(config.state_dir.join(run.to_string())).create().expect("fresh");
         let dir = owned.dir().clone();
         let address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
-        let start =
-            transcript_writer::Start { owned, at: Position::START, supervisor: address.clone() };
+        let (projection, supervisor) = (Projection::new(dir.clone()), address.clone());
+        let at = Position::START;
+        let start = transcript_writer::Start { owned, at, projection, supervisor };
         let (writer, _) = Actor::spawn(None, TranscriptWriter, start).await.expect("starts");
         let (reply, journal) = oneshot::channel();
         writer.send_message(TranscriptWriterMsg::Journal(reply)).expect("lives");
@@ -527,10 +531,13 @@ impl Rig {
             run,
             workflow: config.name.clone(),
             program: "test".to_owned(),
+            file: std::path::PathBuf::new(),
             config: String::new(),
             config_hash: String::new(),
             profile: None,
             inputs: Json::encode(&config.inputs),
+            settings: BTreeMap::new(),
+            keep_going: false,
             tasks: planned.collect(),
         };
         let records = journal.append(vec![Draft::run(created)]).await.expect("durable");
@@ -560,7 +567,8 @@ impl Rig {
         let plan = Plan::new(config.tasks).expect("a plan");
         let supervisor = Supervisor { services: services.clone(), plan, gateways };
         let (reply, end) = oneshot::channel();
-        let start = Start { records, end: reply };
+        let (run, left) = (fold(&records), Left::new());
+        let start = Start { run, left, end: reply };
         let (supervisor, _) = Actor::spawn(None, supervisor, start).await.expect("starts");
         Self { services, supervisor, dir, writer, end }
     }
