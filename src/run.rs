@@ -3,6 +3,7 @@
 //! The public entry. Turns a checked configuration into actors, owns nothing that they own, and
 //! prints nothing.
 
+mod cancel;
 pub mod control;
 mod launch;
 mod opening;
