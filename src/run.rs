@@ -8,6 +8,7 @@ mod launch;
 mod services;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ use crate::model::Model;
 use crate::plan::{Plan, PlanError};
 use crate::spec::Work;
 use crate::tool::Tool;
+use crate::tool::spool::Spool;
 
 pub use self::launch::Launch;
 pub use self::services::front;
@@ -52,6 +54,11 @@ pub struct Options {
     pub models: BTreeMap<Name, Arc<dyn Model>>,
     /// Who answers permission questions.
     pub asker: Option<Arc<dyn Asker>>,
+    /// A program that calls [`wrapper::serve_if_asked`](crate::tool::wrapper::serve_if_asked) first
+    /// in its `main`, and runs commands for this one; `None`: this program, if it called that.
+    /// Without either, commands run in this process: when it is killed, they may run on, and what
+    /// they gave is lost, so that a resumed run does not know what became of them.
+    pub wrapper: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Options {
@@ -216,6 +223,11 @@ impl Run {
         let (reply, closed) = oneshot::channel();
         if self.writer.send_message(TranscriptWriterMsg::Close(reply)).is_ok() {
             let _ = tokio::time::timeout(LAST_WORDS, closed).await;
+        }
+        if let RunEnd::Completed(_) = end {
+            // Every result is recorded by now.
+            let spool = Spool::new(self.dir.spool(), self.dir.results());
+            let _ = tokio::task::spawn_blocking(move || spool.clear()).await;
         }
         end
     }

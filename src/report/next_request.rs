@@ -55,7 +55,7 @@ pub fn next_request(records: &[SharedRecord]) -> Result<Option<NextRequest>, Ill
             machine.apply(&TurnStarted { turn, message }.into())?;
         }
         Step::RunTools(calls) => open_calls = calls.len(),
-        Step::RunCommand | Step::Compact { .. } | Step::Finish(_) | Step::Rest => {}
+        Step::RunCommand(_) | Step::Compact { .. } | Step::Finish(_) | Step::Rest => {}
     }
     Ok(Some(NextRequest {
         spawned: spawned.clone(),

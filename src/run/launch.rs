@@ -102,6 +102,13 @@ impl Launch {
         self
     }
 
+    /// Has commands run by this program; see [`Options::wrapper`].
+    #[must_use]
+    pub fn wrapper(mut self, program: impl Into<PathBuf>) -> Self {
+        self.options.wrapper = Some(program.into());
+        self
+    }
+
     /// Checks the configuration and starts the run; see [`Run::start`].
     ///
     /// # Errors
