@@ -9,6 +9,7 @@ pub mod log_line;
 pub mod memory;
 pub mod projection;
 pub mod reader;
+pub mod recovery;
 pub mod stamp;
 pub mod transcript;
 pub mod writer;

@@ -30,8 +30,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::message::{Json, Message, Role, StopReason, Usage, UsageSource};
 use crate::output::Output;
 use crate::turn::{
-    AgentEnded, AgentSpawned, ModelFailed, ModelResponded, Outcome, Program, ToolFinished,
-    ToolIntended, ToolStarted, ToolStatus,
+    AgentEnded, AgentSpawned, ModelFailed, ModelRequested, ModelResponded, Outcome, Program,
+    ToolFinished, ToolIntended, ToolStatus,
 };
 
 /// How often in a row an answer that was cut is continued: enough for an answer of several
@@ -81,6 +81,8 @@ pub struct Machine {
     paused: bool,
     usage: Usage,
     provider: ProviderWork,
+    /// The model call that was announced last.
+    requested: Option<ModelRequested>,
 }
 
 impl Machine {
@@ -112,6 +114,7 @@ impl Machine {
             paused: false,
             usage: Usage::default(),
             provider: ProviderWork::default(),
+            requested: None,
         }
     }
 
@@ -187,6 +190,13 @@ impl Machine {
         &self.answer
     }
 
+    /// The model call that was announced and has no reply: whoever made it was interrupted, and it
+    /// is made again in the same turn.
+    #[must_use]
+    pub fn announced(&self) -> Option<&ModelRequested> {
+        self.requested.as_ref().filter(|_| matches!(self.phase, Phase::Calling))
+    }
+
     /// Whether the outcome is recorded.
     #[must_use]
     pub fn is_ended(&self) -> bool {
@@ -199,13 +209,13 @@ impl Machine {
         match &self.phase {
             Phase::Ended => Step::Rest,
             Phase::Ending(outcome) => Step::Finish(outcome.clone()),
-            Phase::Ready | Phase::Calling | Phase::Working => match &self.spawned.program {
-                Program::Command { .. } => Step::RunCommand(self.open_calls().pop()),
-                Program::Model { .. } if matches!(self.phase, Phase::Working) => {
-                    Step::RunTools(self.open_calls())
+            Phase::Ready | Phase::Calling | Phase::Working => {
+                match (&self.spawned.program, &self.phase) {
+                    (Program::Command { .. }, _) => Step::RunCommand(self.open_calls().pop()),
+                    (_, Phase::Working) => Step::RunTools(self.open_calls()),
+                    _ => self.next_model_step(),
                 }
-                Program::Model { .. } => self.next_model_step(),
-            },
+            }
         }
     }
 
@@ -218,7 +228,11 @@ impl Machine {
             let message = format!("no final answer within {limit} turns");
             return Step::Finish(self.failed(FailureKind::MaxTurns, message));
         }
-        Step::CallModel { turn: self.turn + 1, message: self.continuation.clone() }
+        match self.phase {
+            // Its message has joined the conversation.
+            Phase::Calling => Step::CallModel { turn: self.turn, message: None },
+            _ => Step::CallModel { turn: self.turn + 1, message: self.continuation.clone() },
+        }
     }
 
     /// The calls of the turn that have no result yet.
@@ -282,6 +296,7 @@ impl Machine {
             Event::ModelRequested(requested) => {
                 self.measure.begin_with(&requested.model, requested.head_tokens);
                 self.measure.request(self.view.extent());
+                self.requested = Some(requested.clone());
             }
             Event::ModelResponded(responded) => self.responded(responded, event)?,
             Event::ModelFailed(failed)
@@ -290,7 +305,7 @@ impl Machine {
                 self.model_failed(failed);
             }
             Event::ToolIntended(intended) => self.intended(intended, event)?,
-            Event::ToolStarted(started) => self.started(started),
+            Event::ToolStarted(started) => calls::note_start(&mut self.calls, started),
             Event::ToolFinished(finished) => self.finished(finished, event)?,
             Event::ContextEdited(edited) => {
                 let applied = self.view.apply(&edited.edit);
@@ -331,7 +346,7 @@ impl Machine {
     fn model_failed(&mut self, failed: &ModelFailed) {
         let failure = &failed.failure;
         self.measure.refused(failed.context_tokens, failed.window_tokens);
-        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused() {
+        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused(self.turn) {
             self.refused = Some(failure.clone());
             self.phase = Phase::Ready;
             return;
@@ -444,15 +459,6 @@ impl Machine {
         Ok(())
     }
 
-    fn started(&mut self, started: &ToolStarted) {
-        let is_it = |state: &&mut CallState| {
-            state.intended.as_ref().is_some_and(|(key, _)| *key == started.key)
-        };
-        if let Some(state) = self.calls.iter_mut().find(is_it) {
-            state.started = Some(started.clone());
-        }
-    }
-
     fn finished(&mut self, finished: &ToolFinished, event: &Event) -> Result<(), IllegalEvent> {
         let illegal =
             |reason: &str| IllegalEvent { event: event.kind(), reason: reason.to_owned() };
@@ -494,7 +500,7 @@ mod tests {
     use super::*;
     use crate::id::{CallKey, Name};
     use crate::message::{Block, ResultContent, ToolCall, ToolResult};
-    use crate::turn::{Effect, ResultSource, TurnStarted};
+    use crate::turn::{Effect, ResultSource, ToolStarted, TurnStarted};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");

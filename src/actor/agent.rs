@@ -406,6 +406,7 @@ impl Agent {
             briefing,
             expected_tokens,
             call_ids,
+            announced: state.machine.announced().cloned(),
         };
         self.start(myself, state, agent_steps::call_model(context, call));
     }

@@ -63,6 +63,8 @@ pub struct ModelTurn {
     pub expected_tokens: u64,
     /// The ids of the conversation's calls so far.
     pub call_ids: Arc<HashSet<String>>,
+    /// The turn's call as it was announced before, if it is made again.
+    pub announced: Option<ModelRequested>,
 }
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
@@ -76,14 +78,17 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         briefing,
         expected_tokens,
         call_ids,
+        announced,
     } = call;
     let service = &briefing.model;
     let mut before = settled(&context, changes).await?;
-    let announced = announcement.map(|Announcement { requested, durable }| {
+    let summary = announcement.map(|Announcement { requested, durable }| {
         before.push(requested.into());
         durable
     });
-    before.push(TurnStarted { turn, message }.into());
+    if announced.is_none() {
+        before.push(TurnStarted { turn, message }.into());
+    }
     let bytes = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
     let (model, messages) = (service.spec.name.clone(), request.pieces.len());
     let head_tokens = briefing.head_tokens;
@@ -95,9 +100,12 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         head_tokens,
         expected_tokens,
     };
-    before.push(requested.into());
+    // One announcement of one call is enough, however often it is interrupted.
+    if announced.as_ref() != Some(&requested) {
+        before.push(requested.into());
+    }
     let mut records = context.record(before).await?;
-    if let Some(durable) = announced {
+    if let Some(durable) = summary {
         // Whoever waits for it begins now.
         let _ = durable.send(());
     }

@@ -51,6 +51,8 @@ pub struct Start {
     pub owned: OwnedRun,
     /// Where the journal goes on.
     pub at: Position,
+    /// The agents' files so far.
+    pub projection: Projection,
     /// Who hears of what is committed.
     pub supervisor: SupervisorAddress,
 }
@@ -66,10 +68,8 @@ impl Actor for TranscriptWriter {
         start: Start,
     ) -> Result<State, ActorProcessingErr> {
         // The transcripts come first: an agent's files exist when its actor is started.
-        let observers: Vec<Box<dyn Observer>> = vec![
-            Box::new(Projection::new(start.owned.dir().clone())),
-            Box::new(Feed::new(start.supervisor)),
-        ];
+        let observers: Vec<Box<dyn Observer>> =
+            vec![Box::new(start.projection), Box::new(Feed::new(start.supervisor))];
         let journal = start.owned.start_writer(start.at, observers)?;
         Ok(State { journal, _owned: start.owned })
     }

@@ -141,7 +141,7 @@ pub(super) fn of_record(view: &View, record: &Record) -> (Vec<Message>, usize) {
     if view.slots().next().is_some_and(|first| first.to <= record.from) {
         with.push(Message::assistant(SET_ASIDE));
     }
-    with.push(Message::user(record.render()));
+    with.push(record.message());
     let text = with.last().map(Message::text);
     let with = instead(view, record.from, record.to, with);
     let place = with.iter().position(|message| Some(message.text()) == text);

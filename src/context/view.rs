@@ -186,6 +186,9 @@ impl View {
                 self.replace(*from, *to, with)
             }
             Edit::Record(record) => {
+                if record.state.is_some() {
+                    self.forget_state();
+                }
                 let (with, place) = range::of_record(self, record);
                 let with: Vec<Json> = with.iter().map(Json::encode).collect();
                 let first = self.places(record.from, record.to).start;
@@ -361,6 +364,17 @@ impl View {
         self.rewrite(place, &message);
         self.join_touching(cleared.message, cleared.message);
         Ok(())
+    }
+
+    /// Takes the state out of the records: a newer one shows it.
+    fn forget_state(&mut self) {
+        let shows = |slot: &Slot| slot.record.as_ref().is_some_and(|record| record.state.is_some());
+        while let Some(place) = self.slots.iter().position(shows) {
+            let Some(record) = self.slots[place].record.take() else { break };
+            let record = Record { state: None, ..Record::clone(&record) };
+            self.rewrite(place, &record.message());
+            self.slots[place].record = Some(Arc::new(record));
+        }
     }
 
     /// Puts a changed message in a slot.

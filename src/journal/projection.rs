@@ -5,10 +5,13 @@
 //! run: it is reported once and left as it is. What an agent does is written a moment later,
 //! together with what it did around then; its files are there from its first record on.
 
+mod mend;
+
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
@@ -58,18 +61,6 @@ impl Projection {
     #[must_use]
     pub fn new(dir: RunDir) -> Self {
         Self { dir, agents: HashMap::new(), touched: Vec::new(), fresh: Vec::new(), open: 0 }
-    }
-
-    /// Takes in a record whose lines are already in the files, so that what follows it joins on.
-    pub fn skip(&mut self, record: &SharedRecord) {
-        if let Some(agent) = &record.agent {
-            let view = self.agents.entry(agent.clone()).or_default();
-            view.transcript.fold(record, &mut view.messages);
-            view.messages.clear();
-            if matches!(record.event, Event::AgentEnded(_)) {
-                self.agents.remove(agent);
-            }
-        }
     }
 
     /// Writes what has come for one agent.
@@ -130,15 +121,14 @@ impl View {
     /// close another's for it would, with a few too many busy agents, only make all of them open
     /// theirs each time.
     fn write(&mut self, dir: &RunDir, agent: &AgentId, open: &mut usize) -> io::Result<()> {
-        // Every record has its line in the log.
-        if self.log.is_empty() {
+        if self.log.is_empty() && self.messages.is_empty() {
             return Ok(());
         }
         let mut pair = match self.files.take() {
             Some(pair) => pair,
             None => {
-                let transcript = append_to(dir.transcript(agent))?;
-                let pair = Pair { transcript, log: append_to(dir.log(agent))? };
+                let transcript = append_to(&dir.transcript(agent))?;
+                let pair = Pair { transcript, log: append_to(&dir.log(agent))? };
                 *open += 1;
                 pair
             }
@@ -154,7 +144,7 @@ impl View {
     }
 }
 
-fn append_to(path: std::path::PathBuf) -> io::Result<File> {
+fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
@@ -271,20 +261,5 @@ mod tests {
         give(&mut projection, vec![turn("a", 2), turn("b", 2)]);
         assert!(!dir.agents().join("a.log").exists(), "a gap would not be seen");
         assert_eq!(lines(dir.agents().join("b.log")), 2);
-    }
-
-    #[test]
-    fn skipped_records_are_not_written_again() {
-        let (_root, dir) = run();
-        let mut projection = Projection::new(dir.clone());
-        for draft in [spawned("Hello"), intended(1, 0, "bash", "{}"), intended(1, 1, "bash", "{}")]
-        {
-            projection.skip(&Arc::new(record(1, draft)));
-        }
-        projection.skip(&Arc::new(record(4, finished(1, 1, ToolStatus::Ok, "second"))));
-        give(&mut projection, vec![finished(1, 0, ToolStatus::Ok, "first")]);
-        let text = fs::read_to_string(dir.agents().join("work.helper-1.jsonl")).unwrap();
-        assert_eq!(text.lines().count(), 1);
-        assert!(text.find("first").unwrap() < text.find("second").unwrap());
     }
 }

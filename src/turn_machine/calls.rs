@@ -62,6 +62,16 @@ pub(super) fn announced(intended: &ToolIntended) -> CallState {
     CallState::asked(call)
 }
 
+/// Takes in that a call began.
+pub(super) fn note_start(calls: &mut [CallState], started: &ToolStarted) {
+    let is_it = |state: &&mut CallState| {
+        state.intended.as_ref().is_some_and(|(key, _)| *key == started.key)
+    };
+    if let Some(state) = calls.iter_mut().find(is_it) {
+        state.started = Some(started.clone());
+    }
+}
+
 /// The calls that were announced and have no result yet, in call order.
 pub(super) fn open(calls: &[CallState]) -> Vec<PendingCall> {
     calls.iter().enumerate().filter_map(pending).collect()

@@ -10,7 +10,9 @@ use callsheet::actor::abilities::Abilities;
 use callsheet::actor::agent::AgentMsg;
 use callsheet::actor::briefing::Briefings;
 use callsheet::actor::step::StepError;
-use callsheet::actor::supervisor::{GatewaySettings, RunEnd, Start, Supervisor, SupervisorMsg};
+use callsheet::actor::supervisor::{
+    GatewaySettings, Left, RunEnd, Start, Supervisor, SupervisorMsg,
+};
 use callsheet::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
 use callsheet::actor::{Addresses, Compaction, ModelService, Services};
 use callsheet::config::{self, Config, Sources};
@@ -22,6 +24,7 @@ use callsheet::failure::{Failure, FailureKind};
 use callsheet::id::{AgentId, Name, RunId};
 use callsheet::journal::file::RunDir;
 use callsheet::journal::line::Position;
+use callsheet::journal::projection::Projection;
 use callsheet::journal::reader::Reader;
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
@@ -113,6 +116,11 @@ impl Fake {
         self.asked.lock().len()
     }
 
+    /// What it counted of all that it was asked.
+    pub(crate) fn counted(&self) -> u64 {
+        self.asked.lock().iter().map(counted).sum()
+    }
+
     /// The calls under way.
     pub(crate) fn under_way(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
@@ -146,9 +154,6 @@ impl Drop for UnderWay {
     }
 }
 
-/// How many bytes of a request the fake counts as one token.
-const BYTES_PER_TOKEN: usize = 3;
-
 impl Model for Fake {
     fn call<'a>(
         &'a self,
@@ -156,22 +161,30 @@ impl Model for Fake {
         _deltas: DeltaSink<'a>,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let act = (self.answers)(&request);
-        let (agent, turn) = (request.agent_id.clone(), request.turn);
-        let pieces: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
-        let input = ((request.head.0.len() + pieces) / BYTES_PER_TOKEN) as u64;
+        let (agent, turn, input) = (request.agent_id.clone(), request.turn, counted(&request));
         self.asked.lock().push(request);
         let under_way = UnderWay::new(&self.waiting);
         Box::pin(async move {
             let _under_way = under_way;
-            let mut reply = perform(act, &agent, turn).await?;
-            reply.usage = Usage { input, output: 5, ..Usage::default() };
-            Ok(reply)
+            let (message, stop) = perform(act, &agent, turn).await?;
+            let usage = Usage { input, output: 5, ..Usage::default() };
+            Ok(Reply { message, stop, usage, context: ContextReport::default() })
         })
     }
 }
 
-async fn perform(act: Act, agent: &AgentId, turn: u32) -> Result<Reply, ModelError> {
-    let (message, stop) = match act {
+/// What the model counts of a request: a token for each four bytes.
+pub(crate) fn counted(request: &Request) -> u64 {
+    let pieces: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
+    ((request.head.0.len() + pieces) / 4) as u64
+}
+
+async fn perform(
+    act: Act,
+    agent: &AgentId,
+    turn: u32,
+) -> Result<(Message, StopReason), ModelError> {
+    Ok(match act {
         Act::Say(text) => (Message::assistant(text), StopReason::EndTurn),
         Act::Call(calls) => {
             let block = |(at, (tool, input)): (usize, (&str, Value))| {
@@ -190,9 +203,7 @@ async fn perform(act: Act, agent: &AgentId, turn: u32) -> Result<Reply, ModelErr
             gate.acquire().await.expect("an open semaphore").forget();
             return Box::pin(perform(*act, agent, turn)).await;
         }
-    };
-    let (usage, context) = (Usage::default(), ContextReport::default());
-    Ok(Reply { message, stop, usage, context })
+    })
 }
 
 /// Whether the last message carries tool results: a turn that follows tools.
@@ -505,8 +516,9 @@ impl Rig {
         let owned = RunDir::at(config.state_dir.join(run.to_string())).create().expect("fresh");
         let dir = owned.dir().clone();
         let address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
-        let start =
-            transcript_writer::Start { owned, at: Position::START, supervisor: address.clone() };
+        let (projection, supervisor) = (Projection::new(dir.clone()), address.clone());
+        let at = Position::START;
+        let start = transcript_writer::Start { owned, at, projection, supervisor };
         let (writer, _) = Actor::spawn(None, TranscriptWriter, start).await.expect("starts");
         let (reply, journal) = oneshot::channel();
         writer.send_message(TranscriptWriterMsg::Journal(reply)).expect("lives");
@@ -520,10 +532,13 @@ impl Rig {
             run,
             workflow: config.name.clone(),
             program: "test".to_owned(),
+            file: std::path::PathBuf::new(),
             config: String::new(),
             config_hash: String::new(),
             profile: None,
             inputs: Json::encode(&config.inputs),
+            settings: BTreeMap::new(),
+            keep_going: false,
             tasks: planned.collect(),
         };
         let records = journal.append(vec![Draft::run(created)]).await.expect("durable");
@@ -553,7 +568,8 @@ impl Rig {
         let plan = Plan::new(config.tasks).expect("a plan");
         let supervisor = Supervisor { services: services.clone(), plan, gateways };
         let (reply, end) = oneshot::channel();
-        let start = Start { records, end: reply };
+        let (run, left) = (fold(&records), Left::new());
+        let start = Start { run, left, end: reply };
         let (supervisor, _) = Actor::spawn(None, supervisor, start).await.expect("starts");
         Self { services, supervisor, dir, writer, end }
     }

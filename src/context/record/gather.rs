@@ -29,7 +29,7 @@ const SEEN_OFTEN: u32 = 2;
 #[must_use]
 pub fn gather(view: &View, from: u64, to: u64, known: &mut Known) -> Record {
     let (lines, names) = gather_slots(view, view.covered(from, to), known);
-    Record { from, to, level: 0, lines, names }
+    Record { from, to, lines, names, ..Record::default() }
 }
 
 /// The lines and the names of these places.

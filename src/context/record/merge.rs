@@ -76,6 +76,7 @@ pub fn merge(
         level: level(records),
         lines: finished(&all, &keep),
         names,
+        state: None,
     }
 }
 
