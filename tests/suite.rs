@@ -19,6 +19,7 @@ mod examples;
 mod faults;
 mod gateway;
 mod graph;
+mod interrupted;
 mod measure;
 mod presets;
 mod recall;
@@ -39,3 +40,4 @@ mod views;
 mod wire;
 #[path = "../benches/context/work.rs"]
 mod work;
+mod wrapper;

@@ -36,6 +36,7 @@ use callsheet::run_state::RunState;
 use callsheet::tool::hook::Hooks;
 use callsheet::tool::spool::Spool;
 use callsheet::tool::workspace::Workspace;
+use callsheet::tool::wrapper::Wrapper;
 use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, Toolbox};
 use callsheet::turn::{Effect, Outcome};
 use parking_lot::Mutex;
@@ -669,5 +670,9 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         transcripts: root.join("agents"),
         asker: None,
         addresses: Addresses::default(),
+        wrapper: Some(Arc::new(Wrapper {
+            program: env!("CARGO_BIN_EXE_callsheet").into(),
+            secrets: callsheet::redaction::Secrets::default(),
+        })),
     }
 }
