@@ -16,6 +16,7 @@ use super::panic::panic_text;
 use super::recall;
 use super::step::{StepContext, StepError, finished};
 use crate::context::recall::RECALL_TOOL;
+use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::Json;
@@ -108,7 +109,9 @@ pub(super) async fn settled(
     context: &StepContext,
     results: impl IntoIterator<Item = ToolFinished>,
 ) -> Result<Vec<SharedRecord>, StepError> {
+    crash::pass(Point::AfterEffect);
     let records = context.record(results).await?;
+    crash::pass(Point::AfterResult);
     context.forget_results(&records);
     Ok(records)
 }
@@ -250,7 +253,9 @@ async fn begin(
 
 async fn record_start(context: &StepContext, started: ToolStarted) -> Result<(), ToolError> {
     let recorded = context.record([Event::from(started)]).await;
-    recorded.map(drop).map_err(|error| ToolError::Failed(error.to_string()))
+    recorded.map_err(|error| ToolError::Failed(error.to_string()))?;
+    crash::pass(Point::AfterStart);
+    Ok(())
 }
 
 /// Records the beginnings that tools tell themselves.
