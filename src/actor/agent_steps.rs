@@ -180,6 +180,9 @@ pub async fn run_command(
     tool_context.timeout = Duration::MAX;
     let result = match crate::tool::bash::run_command(&run, &tool_context).await {
         Err(ToolError::Lost) => recovery::unknown(COMMAND_TURN, call, &Known::default()),
+        Err(ToolError::Cancelled) => {
+            recovery::unknown(COMMAND_TURN, call, &tool_run::told_to_end())
+        }
         result => {
             let failed = |error: ToolError| ToolOutput::error(error.to_string());
             let mut output = result.unwrap_or_else(failed);

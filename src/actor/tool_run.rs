@@ -154,6 +154,9 @@ async fn run_one(
         Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() && is_repeatable(call) => {
             return None;
         }
+        Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() => {
+            return Some(recovery::unknown(context.turn, call.clone(), &told_to_end()));
+        }
         Ok(Err(ToolError::Lost)) => {
             return Some(recovery::unknown(context.turn, call.clone(), &Known::default()));
         }
@@ -168,6 +171,12 @@ async fn run_one(
     let source = if stub.is_some() { ResultSource::Unchanged } else { ResultSource::Live };
     output.text = stub.unwrap_or(output.text);
     Some(ToolFinished { source, ..finished(context.turn, call, output, began.elapsed()) })
+}
+
+/// What is known of a call that was ended with its agent.
+pub(super) fn told_to_end() -> Known {
+    let processes = Some("It was ended before it was done, because its agent was.".to_owned());
+    Known { processes, ..Known::default() }
 }
 
 fn is_repeatable(call: &PendingCall) -> bool {

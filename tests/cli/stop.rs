@@ -145,6 +145,21 @@ fn a_second_ctrl_c_ends_at_once() {
     assert!(!is_alive(&pid));
 }
 
+#[test]
+fn a_command_that_was_stopped_is_not_repeated() {
+    let task = "[tasks.only]\nretry = { max_attempts = 3 }\n\
+                run = 'echo >> begun; echo $$ > pid.new; mv pid.new pid; sleep 60'\n";
+    let desk = Desk::commands(task);
+    let run = desk.start(&["run"]);
+    sleeper(&desk);
+    run.signal("INT");
+    assert_eq!(run.end().code, 130);
+    let done = desk.call(&["resume"]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    assert!(done.out.contains("interrupted: the command was interrupted"), "{}", done.out);
+    assert_eq!(desk.read("begun"), "\n");
+}
+
 /// How long what a program had at work may live on after it.
 const ORPHANS: Duration = Duration::from_secs(1);
 
