@@ -116,6 +116,12 @@ impl Fake {
         self.asked.lock().len()
     }
 
+    /// How many of the calls were to write a summary.
+    pub(crate) fn summaries(&self) -> usize {
+        let asked = self.asked.lock();
+        asked.iter().filter(|request| request.agent.as_str() == "compactor").count()
+    }
+
     /// The calls under way.
     pub(crate) fn under_way(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
