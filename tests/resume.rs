@@ -466,6 +466,35 @@ async fn the_recorded_configuration_is_used() {
 }
 
 #[tokio::test]
+async fn the_files_that_the_configuration_names_are_recorded_with_it() {
+    let gate = gate();
+    let at = gate.clone();
+    let fake = Fake::new(move |request| {
+        let head: serde_json::Value = serde_json::from_slice(&request.head.0).expect("JSON");
+        Act::say(head["system"].as_str().expect("a text")).after(&at)
+    });
+    let setup = Setup::new().model("main", &fake);
+    let write = |name: &str, text: &str| {
+        std::fs::write(setup.root.path().join(name), text).expect("written");
+    };
+    write("a.md", "Be brief.");
+    write("one.ctx", "one");
+    write("more.toml", "[tasks.u]\nagent = 'a'\ndepends_on = ['t']\nprompt = 'go'\n");
+    let text = "include = ['more.toml']\n[agents.a]\nmodel = 'main'\ninstructions_file = 'a.md'\n\
+                context_files = ['*.ctx']\n[tasks.t]\nagent = 'a'\nprompt = 'go'\n";
+    let run = setup.start(text).await;
+    until(|| fake.under_way() == 1).await;
+    let dir = interrupted(run).await;
+    for name in ["a.md", "one.ctx", "more.toml"] {
+        std::fs::remove_file(setup.root.path().join(name)).expect("removed");
+    }
+    write("two.ctx", "two");
+    open(&gate);
+    let ended = Ended::of(setup.resume(&dir).await).await;
+    assert_eq!(ended.output("u"), "Be brief.\n\n<file path=\"one.ctx\">\none\n</file>");
+}
+
+#[tokio::test]
 async fn what_cannot_be_gone_on_with_is_refused() {
     let fake = Fake::new(|_| Act::say("done"));
     let setup = Setup::new().model("main", &fake);

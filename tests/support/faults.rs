@@ -551,6 +551,7 @@ impl Rig {
             program: "test".to_owned(),
             file: std::path::PathBuf::new(),
             config: String::new(),
+            files: BTreeMap::new(),
             config_hash: String::new(),
             profile: None,
             inputs: Json::encode(&config.inputs),
