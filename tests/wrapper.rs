@@ -11,6 +11,7 @@ use callsheet::id::{AgentId, CallKey, RunId};
 use callsheet::message::Json;
 use callsheet::redaction::Secrets;
 use callsheet::tool::bash::{Remains, end_remains, run_command};
+use callsheet::tool::hook::{self, Answer};
 use callsheet::tool::spool::Spool;
 use callsheet::tool::workspace::Workspace;
 use callsheet::tool::wrapper::{Wrapper, spooled};
@@ -304,4 +305,24 @@ async fn what_an_earlier_life_left_is_ended_and_nothing_else() {
     assert_eq!(end_remains(ours, &key), Remains::Ended);
     assert!(stat(pid).is_none());
     assert_eq!(end_remains(ours, &key), Remains::None);
+}
+
+#[tokio::test]
+async fn a_hook_is_run_alike_and_nothing_of_it_is_kept() {
+    let bench = Bench::new();
+    let context = bench.context();
+    let run = async |lines: &str| {
+        let argv = ["sh", "-c", lines].map(str::to_owned);
+        let input = Json::encode(&json!({"trigger": "auto"}));
+        hook::run(&argv, &input, &context).await
+    };
+    let answer = run("echo \"$(cat) [$HOME]\"; echo noise >&2").await.expect("an answer");
+    assert_eq!(answer, Answer::GoOn(Some("{\"trigger\":\"auto\"} []".to_owned())));
+    let answer = run("echo no >&2; exit 2").await.expect("an answer");
+    assert_eq!(answer, Answer::Block("no".to_owned()));
+    let error = run("echo broken >&2; exit 1").await.expect_err("it failed");
+    assert_eq!(error.to_string(), "exit code 1: broken");
+    assert!(bench.kept(&context).is_none() && bench.heard.process.lock().is_none());
+    let none = hook::run(&["./none".to_owned()], &Json::encode(&json!({})), &context).await;
+    assert!(none.expect_err("none").to_string().starts_with("start `./none`: "));
 }
