@@ -6,6 +6,7 @@ mod desk;
 mod exits;
 mod explain;
 mod mistakes;
+mod resume;
 mod secrets;
 mod stop;
 mod survey;

@@ -24,6 +24,7 @@ mod measure;
 mod presets;
 mod recall;
 mod relief;
+mod resume;
 mod strategies;
 mod supervision;
 mod support;

@@ -100,8 +100,8 @@ async fn to_the_end(
         RunEnd::Completed(completed) if shown.json => Exit::of(&completed),
         RunEnd::Completed(completed) => ended(place, &dir, &completed),
         RunEnd::Paused(reason) => {
-            let flags = place.flags();
-            complain(&format!("run {id} paused: {reason}; go on: callsheet resume{flags} {id}"));
+            complain(&format!("run {id} paused: {reason}"));
+            complain(&format!("go on with it:  {}", place.resume_command(&id.to_string())));
             heard.exit()
         }
         RunEnd::JournalFailed(error) => {
@@ -129,7 +129,7 @@ pub(super) fn ended(place: &Place, dir: &RunDir, completed: &RunCompleted) -> Ex
 }
 
 /// Says why a run could not be started.
-fn refused(error: &StartError) -> Exit {
+pub(super) fn refused(error: &StartError) -> Exit {
     complain(&format!("error: {error}"));
     match error {
         StartError::Config(_) | StartError::Plan(_) | StartError::Provider { .. } => Exit::Usage,

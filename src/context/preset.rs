@@ -19,7 +19,6 @@ pub use self::three_layer::Variant;
 use super::layer::reactive::Reactive;
 use super::layer::{Layer, Snip};
 use super::recovery::Recovery;
-use super::strategy::Preference;
 
 /// The `compact` tool as a preset words it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +40,17 @@ pub struct SnipTool {
     pub snip_description: String,
     /// What it is told of `keep`.
     pub snip_keep: String,
+}
+
+/// Who clears where the file leaves it to the preset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preference {
+    /// The client.
+    #[default]
+    Client,
+    /// The provider: its cached prefix stays as it is until a clearing pays.
+    ContextEditing,
 }
 
 /// A preset: its layers in the order in which they run, cheap first.

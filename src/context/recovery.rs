@@ -6,7 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Edit, range};
+use super::Edit;
+use super::view::ASSISTANT_FILLER;
 use crate::message::{Block, Json, Message, Role};
 
 /// How much comes back. The numbers are those of the preset `production`.
@@ -191,7 +192,7 @@ pub fn attach(edit: Edit, text: String) -> Edit {
     let Edit::Replace { from, to, mut with } = edit else { return edit };
     let opens = with.first().and_then(|first| first.decode::<Message>().ok());
     if opens.is_some_and(|message| message.role == Role::Assistant) {
-        let attached = [Message::user(text), Message::assistant(range::ASSISTANT_FILLER)];
+        let attached = [Message::user(text), Message::assistant(ASSISTANT_FILLER)];
         with.splice(1..1, attached.iter().map(Json::encode));
         return Edit::Replace { from, to, with };
     }

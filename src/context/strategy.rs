@@ -8,11 +8,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::layer::limit::Limit;
 use super::layer::{Layer, Summary};
-use super::preset::Preset;
+use super::preset::{Preference, Preset};
 use super::server::{
     AfterSummary, ClearInputs, ClearToolUses, Compact, ContextWork, KeepThinking, ServerEdit,
 };
@@ -67,17 +65,6 @@ impl Wanted {
             Self::ServerOnDemand => "server_on_demand",
         }
     }
-}
-
-/// Who clears where the file leaves it to the preset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Preference {
-    /// The client.
-    #[default]
-    Client,
-    /// The provider: its cached prefix stays as it is until a clearing pays.
-    ContextEditing,
 }
 
 /// What is asked of providers, and how.

@@ -3,6 +3,7 @@
 //! A pure fold: the same messages and edits give the same view. Sizes are kept as things change,
 //! so nothing here costs more as the conversation grows.
 
+mod instead;
 mod join;
 mod results;
 mod turns;
@@ -12,6 +13,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(super) use self::instead::{ASSISTANT_FILLER, instead, lost_request, without_results};
 pub(super) use self::join::joined;
 pub use self::results::Clearable;
 pub use self::turns::{Speaker, Turn};
@@ -19,7 +21,7 @@ use super::measure::{self, Extent};
 use super::record::Record;
 use super::rules::{Kind, Nature};
 use super::words::{Uses, strings_of};
-use super::{ClearedResult, Edit, range};
+use super::{ClearedResult, Edit};
 use crate::message::{Block, Json, Message, ResultContent, Role};
 
 /// One message of the view: encoded once, with what the layers need to know of it.
@@ -189,7 +191,7 @@ impl View {
                 if record.state.is_some() {
                     self.forget_state();
                 }
-                let (with, place) = range::of_record(self, record);
+                let (with, place) = instead::of_record(self, record);
                 let with: Vec<Json> = with.iter().map(Json::encode).collect();
                 let first = self.places(record.from, record.to).start;
                 self.replace(record.from, record.to, &with)?;

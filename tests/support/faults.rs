@@ -26,11 +26,12 @@ use callsheet::journal::file::RunDir;
 use callsheet::journal::line::Position;
 use callsheet::journal::projection::Projection;
 use callsheet::journal::reader::Reader;
+use callsheet::journal::recovery::Cut;
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
 use callsheet::plan::Plan;
 use callsheet::policy::RetryPolicy;
-use callsheet::run::{Options, Run};
+use callsheet::run::{Options, Reopened, Run};
 use callsheet::run_state::RunState;
 use callsheet::tool::hook::Hooks;
 use callsheet::tool::spool::Spool;
@@ -119,6 +120,12 @@ impl Fake {
     /// What it counted of all that it was asked.
     pub(crate) fn counted(&self) -> u64 {
         self.asked.lock().iter().map(counted).sum()
+    }
+
+    /// How many of the calls were to write a summary.
+    pub(crate) fn summaries(&self) -> usize {
+        let asked = self.asked.lock();
+        asked.iter().filter(|request| request.agent.as_str() == "compactor").count()
     }
 
     /// The calls under way.
@@ -287,6 +294,12 @@ impl Setup {
         Self { root, models: BTreeMap::new(), tools: Vec::new() }
     }
 
+    /// In the workspace of another.
+    pub(crate) fn at(mut self, other: &Self) -> Self {
+        self.root = other.root.clone();
+        self
+    }
+
     pub(crate) fn model(mut self, model: &str, fake: &Arc<Fake>) -> Self {
         self.models.insert(name(model), fake.clone());
         self
@@ -301,11 +314,29 @@ impl Setup {
     pub(crate) fn config(&self, text: &str) -> Config {
         let text =
             format!("version = 1\nname = \"test\"\n{text}\n[permissions]\ndefault = \"allow\"\n");
+        let loaded = config::load_text(&text, &self.sources());
+        loaded.unwrap_or_else(|problems| panic!("{problems:#?}"))
+    }
+
+    pub(crate) fn sources(&self) -> Sources {
         let mut sources = Sources::new(self.root.path().join("agents.toml"));
         sources.environment.insert("TEST_KEY".to_owned(), "k".to_owned());
         sources.custom_models = self.models.keys().cloned().collect();
         sources.extra_tools = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        config::load_text(&text, &sources).unwrap_or_else(|problems| panic!("{problems:#?}"))
+        sources
+    }
+
+    fn options(&self) -> Options {
+        let (tools, models) = (self.tools.clone(), self.models.clone());
+        Options { tools, models, ..Options::default() }
+    }
+
+    /// Takes a run up as it stands.
+    pub(crate) async fn resume(&self, dir: &RunDir) -> Run {
+        let reopened = Reopened::open(dir, Cut::Torn).expect("it can be taken up");
+        let config = reopened.config(self.sources());
+        let config = config.unwrap_or_else(|problems| panic!("{problems:#?}"));
+        Run::resume(reopened, config, self.options()).await.expect("goes on")
     }
 
     pub(crate) async fn start(&self, text: &str) -> Run {
@@ -314,12 +345,7 @@ impl Setup {
 
     /// Starts a run of this id.
     pub(crate) async fn start_as(&self, text: &str, run: RunId) -> Run {
-        let options = Options {
-            tools: self.tools.clone(),
-            models: self.models.clone(),
-            run_id: Some(run),
-            ..Options::default()
-        };
+        let options = Options { run_id: Some(run), ..self.options() };
         Run::start(self.config(text), options).await.expect("starts")
     }
 
@@ -534,6 +560,7 @@ impl Rig {
             program: "test".to_owned(),
             file: std::path::PathBuf::new(),
             config: String::new(),
+            files: BTreeMap::new(),
             config_hash: String::new(),
             profile: None,
             inputs: Json::encode(&config.inputs),
