@@ -244,6 +244,20 @@ async fn the_polite_signal_lets_a_command_clean_up() {
 }
 
 #[tokio::test]
+async fn signals_to_the_whole_group_are_for_the_command() {
+    let bench = Bench::new();
+    for (signal, code) in [("USR1", 138), ("INT", 130), ("HUP", 129), ("TERM", 143)] {
+        let input = json!({"command": format!("kill -{signal} 0; sleep 300")});
+        let output = bench.bash(bench.context(), input).await;
+        assert_eq!(output.exit_code, Some(code), "{signal}");
+    }
+    // As when it reads from a terminal that it does not have.
+    let input = json!({"command": "kill -TTIN 0; sleep 300", "timeout_s": 1});
+    let output = bench.bash(bench.context(), input).await;
+    assert_eq!(output.text, "Error: Timeout (1s)\n(no output)");
+}
+
+#[tokio::test]
 async fn what_is_left_behind_is_ended() {
     let bench = Bench::new();
     let command = "sh -c 'echo $$ > new; mv new pid; exec sleep 300' > log 2>&1 & \

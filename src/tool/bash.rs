@@ -35,7 +35,7 @@ pub(super) struct Order {
     /// The command line for `sh -c`.
     command: String,
     /// The longest it may take.
-    timeout: Duration,
+    pub(super) timeout: Duration,
     reader: Reader,
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -14,6 +15,10 @@ use crate::tool::bash::process::{self, Finished, Program};
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 use crate::turn::Process;
 
+/// How long a wrapper may take to report when its work has had its time and its grace: a wait for
+/// what the dead have printed, and a few syncs of a slow disk.
+const TO_REPORT: Duration = Duration::from_secs(10);
+
 /// Has a wrapper run a command. The call is announced between the start of the wrapper and that of
 /// the command, so that a command that was not announced has not run. When this returns or is
 /// dropped, no process of the group lives.
@@ -22,10 +27,11 @@ pub(in crate::tool) async fn call(
     order: Order,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
+    let limit = order.timeout;
     let started = Started::new(wrapper, Work::Command(order), context).await?;
     crash::pass(Point::AfterSpawn);
     context.announce.announce(Some(started.process)).await?;
-    match started.report(context).await {
+    match started.report(limit, context).await {
         Some(report) => report.into_result(),
         None => kept_result(context).await,
     }
@@ -37,8 +43,9 @@ pub(in crate::tool) async fn run_program(
     program: Program,
     context: &ToolContext,
 ) -> Result<Finished, ToolError> {
+    let limit = program.timeout;
     let started = Started::new(wrapper, Work::Program(program), context).await?;
-    let report = started.report(context).await;
+    let report = started.report(limit, context).await;
     report.ok_or(ToolError::Lost)?.into_finished()
 }
 
@@ -102,16 +109,18 @@ impl Started {
     }
 
     /// Lets the work begin, and gives what the wrapper reports of it; `None` when the wrapper was
-    /// ended from outside.
-    async fn report(mut self, context: &ToolContext) -> Option<Report> {
+    /// ended from outside, or was stopped and so could not keep to the limit.
+    async fn report(mut self, limit: Duration, context: &ToolContext) -> Option<Report> {
         // One that is gone by now reports nothing, which says it all.
         let _ = self.tell(GO).await;
         crash::pass(Point::AfterGo);
-        let told = self.everything(context).await;
+        let limit = limit.saturating_add(context.grace_period).saturating_add(TO_REPORT);
+        let told = tokio::time::timeout(limit, self.everything(context)).await;
         let Self { mut child, group, .. } = self;
         // Before the wait: after it, the number of the group might be another's.
         drop(group);
         let ended = child.wait().await;
+        let told = told.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let kept = ended.and(told).and_then(|bytes| Kept::read(&bytes, &context.key));
         if let Err(error) = &kept {
             tracing::warn!(key = %context.key, %error, "a wrapper ended without a report");

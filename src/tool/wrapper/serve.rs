@@ -7,9 +7,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::unix::pipe::Receiver;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind};
 use tokio_util::sync::CancellationToken;
 
 use super::{GO, Job, Kept, Report, VERSION, Work};
@@ -44,11 +45,30 @@ pub(super) fn serve(arguments: Vec<PathBuf>) -> i32 {
     i32::from(served.is_err())
 }
 
+/// Signals that a command or the terminal may send to the whole group. What reads from a terminal
+/// that it does not have is stopped by one, and without the wrapper nobody would see to its time.
+const OF_THE_GROUP: [Signal; 9] = [
+    Signal::TERM,
+    Signal::INT,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::TSTP,
+    Signal::TTIN,
+    Signal::TTOU,
+];
+
+/// Lets this process live on when the signal comes; what it starts is not affected.
+fn outlive(of_group: Signal) -> io::Result<unix::Signal> {
+    unix::signal(SignalKind::from_raw(of_group.as_raw()))
+}
+
 type Control = Lines<BufReader<Receiver>>;
 
 async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
-    // The polite signal goes to the whole group; this process has a result to see to.
-    let _polite = signal(SignalKind::terminate())?;
+    // What is meant for the command goes to the whole group; this process has a result to see to.
+    let _heard: Vec<_> = OF_THE_GROUP.into_iter().map(outlive).collect::<io::Result<_>>()?;
     let control = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     let mut control = BufReader::new(control).lines();
     let Some(job) = control.next_line().await? else { return Ok(()) };
