@@ -115,7 +115,7 @@ const CHAINS: usize = 4;
 /// The longest that a process lives before it is killed at random: half of what a run takes.
 const LONGEST: Duration = Duration::from_millis(800);
 
-/// Kills at random moments in `cargo test`, and in the soak: about a second each.
+/// Kills at random moments in `cargo test`, and in the soak: about half a second each.
 const KILLS: usize = 8;
 const SOAK_KILLS: usize = 1_000;
 
@@ -369,7 +369,7 @@ fn a_run_that_dies_at_every_step_comes_to_the_same_end() {
 }
 
 #[test]
-#[ignore = "takes half an hour: every point, each time that it is passed"]
+#[ignore = "takes ten minutes: every point, each time that it is passed"]
 fn a_run_that_dies_anywhere_comes_to_the_same_end() {
     let undisturbed = undisturbed();
     for points in DEADLY {
@@ -413,7 +413,7 @@ fn a_run_that_is_killed_at_random_comes_to_the_same_end() {
 }
 
 #[test]
-#[ignore = "takes half an hour: a thousand kills, those of processes that recover included"]
+#[ignore = "takes ten minutes: a thousand kills, those of processes that recover included"]
 fn a_soak_of_kills_comes_to_the_same_end() {
     soak(SOAK_KILLS);
 }
