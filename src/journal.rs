@@ -1,7 +1,8 @@
 //! The port to the journal: the ordered, durable events of a run, and how an append can fail.
 //!
 //! Owns the handle that callers hold and the errors. Decides nothing about what is recorded: an
-//! append is written whole, numbered and acknowledged once it is durable, or it fails for good.
+//! append is written whole, numbered and acknowledged once it is durable, or it fails for good. It
+//! waits while the disk is full.
 
 pub mod file;
 pub mod line;
@@ -9,6 +10,7 @@ pub mod log_line;
 pub mod memory;
 pub mod projection;
 pub mod reader;
+pub mod room;
 pub mod stamp;
 pub mod transcript;
 pub mod writer;
@@ -21,6 +23,7 @@ use tokio::sync::watch;
 use crate::event::{Draft, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::memory::MemoryJournal;
+use crate::journal::room::Room;
 use crate::journal::writer::Mailbox;
 
 /// Why the journal could not be written, read or taken.
@@ -120,7 +123,8 @@ impl JournalHandle {
     /// Dropping the future does not take the drafts back.
     ///
     /// # Errors
-    /// When they could not be made durable; every later append fails too.
+    /// When they could not be made durable; every later append fails too. A full disk is no such
+    /// case until the journal is closed.
     pub async fn append(&self, drafts: Vec<Draft>) -> Result<Vec<SharedRecord>, JournalError> {
         match &self.0 {
             Backend::Writer(mailbox) => mailbox.append(drafts).await,
@@ -153,6 +157,25 @@ impl JournalHandle {
                 // A task of the blocking pool is lost only when the runtime shuts down.
                 tokio::task::spawn_blocking(read).await.unwrap_or(Err(JournalError::Closed))
             }
+        }
+    }
+
+    /// Whether the disk has room for new work, as it changes.
+    #[must_use]
+    pub fn room(&self) -> watch::Receiver<Room> {
+        match &self.0 {
+            Backend::Writer(mailbox) => mailbox.room(),
+            Backend::Memory(journal) => journal.room(),
+        }
+    }
+
+    /// Tells that the run's disk refused something because it is full: what was kept aside is given
+    /// up, and [`JournalHandle::room`] says so. False when the journal is closed.
+    #[must_use]
+    pub fn report_full(&self) -> bool {
+        match &self.0 {
+            Backend::Writer(mailbox) => mailbox.report_full(),
+            Backend::Memory(journal) => journal.report_full(),
         }
     }
 
