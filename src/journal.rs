@@ -189,6 +189,9 @@ impl JournalHandle {
 }
 
 #[cfg(test)]
+mod simulated;
+
+#[cfg(test)]
 pub(crate) mod testing {
     //! Drafts and records for the tests of this folder.
 
