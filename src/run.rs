@@ -159,7 +159,7 @@ impl Run {
             Err(_) => return Err(JournalError::Closed.into()),
         };
         let created = Draft::run(created(&config, &plan, id));
-        let opened = Draft::run(RunOpened { epoch: 1, pid: std::process::id() });
+        let opened = Draft::run(RunOpened { epoch: 1, pid: std::process::id(), reason: None });
         let records = journal.append(vec![created, opened]).await?;
 
         let gateways = parts.gateways.clone();

@@ -64,6 +64,7 @@ pub struct RunState {
     completed: Option<RunCompleted>,
     last_seq: u64,
     last_ms: i64,
+    epoch: u64,
 }
 
 /// An event that cannot follow what was recorded before it.
@@ -130,6 +131,12 @@ impl RunState {
     #[must_use]
     pub fn last_seq(&self) -> u64 {
         self.last_seq
+    }
+
+    /// The opening of the run that made the latest record, from 1.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// When the latest record was made, in milliseconds since the Unix epoch.
@@ -235,6 +242,7 @@ impl RunState {
         })?;
         self.last_seq = record.seq;
         self.last_ms = record.ts_ms;
+        self.epoch = record.epoch;
         Ok(())
     }
 
@@ -249,7 +257,10 @@ impl RunState {
                 self.tasks = fresh.collect();
                 self.created = Some(created.clone());
             }
-            Event::RunOpened(_) => self.phase = RunPhase::Open,
+            Event::RunOpened(_) => {
+                self.phase = RunPhase::Open;
+                self.paused_reason = None;
+            }
             Event::RunPaused(paused) => {
                 self.phase = RunPhase::Paused;
                 self.paused_reason = Some(paused.reason.clone());

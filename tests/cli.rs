@@ -4,6 +4,7 @@ mod context;
 mod desk;
 mod exits;
 mod explain;
+mod full;
 mod mistakes;
 mod secrets;
 mod stop;

@@ -77,6 +77,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         call_ids,
     } = call;
     let service = &briefing.model;
+    context.room().await?;
     let mut before = settled(&context, changes).await?;
     let announced = announcement.map(|Announcement { requested, durable }| {
         before.push(requested.into());
@@ -146,12 +147,14 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
 
 /// Runs the open calls of a turn.
 pub async fn run_tools(context: StepContext, calls: Vec<PendingCall>) -> StepResult {
+    context.room().await?;
     tool_run::run(&context, calls).await
 }
 
 /// Announces and runs the command of a `run` task.
 pub async fn run_command(context: StepContext, program: Program) -> StepResult {
     let Program::Command { run, env } = program else { return Ok(Vec::new()) };
+    context.room().await?;
     let input = Json::encode(&serde_json::json!({ "command": run }));
     let (turn, index, name) = (1, 0, "run".to_owned());
     let key =

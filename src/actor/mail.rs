@@ -6,6 +6,7 @@ use crate::event::{RunCompleted, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
+use crate::journal::room::Room;
 use crate::message::Usage;
 use crate::output::Output;
 use crate::turn::Outcome;
@@ -72,6 +73,10 @@ pub enum SupervisorMsg {
         /// Why, for the records.
         reason: String,
     },
+    /// The disk has no more room for new work, or has it again.
+    Room(Room),
+    /// The record of a pause has had its time.
+    PauseOverdue,
     /// The journal cannot be written.
     JournalFailed(JournalError),
 }

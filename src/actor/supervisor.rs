@@ -8,6 +8,7 @@
 mod agents;
 mod decide;
 mod proposals;
+mod room;
 mod settle;
 
 pub use settle::write_output_file;
@@ -29,9 +30,10 @@ pub use super::mail::{
     CancelTarget, ChildReply, ChildResult, Delegation, Refused, RunEnd, SupervisorMsg,
 };
 use super::slots::Slots;
-use crate::event::{Draft, Event, RunPaused, SharedRecord};
+use crate::event::{Draft, Event, PauseCause, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
+use crate::journal::room::Room;
 use crate::plan::Plan;
 use crate::policy::RestartWindow;
 use crate::run_state::RunState;
@@ -100,6 +102,8 @@ pub struct State {
     first_failed: Option<Name>,
     stopped: Option<Stop>,
     interrupted: Option<String>,
+    /// The room on the disk as the journal's writer last told it.
+    room: Room,
     finishing: bool,
     end: Option<oneshot::Sender<RunEnd>>,
     born: Instant,
@@ -182,6 +186,7 @@ impl Actor for Supervisor {
             first_failed: None,
             stopped: None,
             interrupted: None,
+            room: Room::Enough,
             finishing: false,
             end: Some(start.end),
             born: Instant::now(),
@@ -191,6 +196,7 @@ impl Actor for Supervisor {
             state.run.apply(record)?;
         }
         state.work.spawn(proposals::record_in_order(self.services.clone(), myself.clone(), queue));
+        state.work.spawn(room::tell(self.services.journal.room(), myself.clone()));
         let _ = self.services.addresses.supervisor.set(myself.clone());
         for gateway in &self.gateways {
             self.start_service(&myself, &mut state, Service::Gateway(gateway.clone())).await?;
@@ -254,7 +260,9 @@ impl Actor for Supervisor {
                 let sent = live.map(|live| live.actor.send_message(AgentMsg::Compact { focus }));
                 let _ = reply.send(matches!(sent, Some(Ok(()))));
             }
-            SupervisorMsg::Interrupt { reason } => self.interrupt(state, reason),
+            SupervisorMsg::Interrupt { reason } => self.interrupt(&myself, state, reason),
+            SupervisorMsg::Room(room) => self.room_changed(&myself, state, room),
+            SupervisorMsg::PauseOverdue => self.pause_overdue(&myself, state),
             SupervisorMsg::JournalFailed(error) => {
                 self.finish(&myself, state, RunEnd::JournalFailed(error));
             }
@@ -316,9 +324,10 @@ impl Supervisor {
             (None, Event::RunCompleted(completed)) => {
                 self.finish(myself, state, RunEnd::Completed(completed.clone()));
             }
-            (None, Event::RunPaused(RunPaused { reason })) => {
-                self.finish(myself, state, RunEnd::Paused(reason.clone()));
+            (None, Event::RunPaused(paused)) if paused.cause == PauseCause::Interrupted => {
+                self.finish(myself, state, RunEnd::Paused(paused.reason.clone()));
             }
+            (None, Event::RunOpened(_)) => self.opened(state),
             _ => {}
         }
     }

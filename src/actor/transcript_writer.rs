@@ -8,6 +8,7 @@
 use std::sync::{Arc, OnceLock};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::mail::SupervisorMsg;
@@ -42,6 +43,7 @@ pub struct TranscriptWriter;
 pub struct State {
     journal: JournalHandle,
     _owned: OwnedRun,
+    _too_large: Signal,
 }
 
 /// What it starts with.
@@ -70,8 +72,12 @@ impl Actor for TranscriptWriter {
             Box::new(Projection::new(start.owned.dir().clone())),
             Box::new(Feed::new(start.supervisor)),
         ];
+        // A file that may not grow is an error of the write, which is answered, and not the end of
+        // the process.
+        let too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+        let too_large = signal(too_large)?;
         let journal = start.owned.start_writer(start.at, observers)?;
-        Ok(State { journal, _owned: start.owned })
+        Ok(State { journal, _owned: start.owned, _too_large: too_large })
     }
 
     async fn handle(

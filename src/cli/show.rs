@@ -94,7 +94,7 @@ fn show_run(dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
     if state.completed().is_some() {
         text.push_str(&report::summary(state));
     } else {
-        if let Some(reason) = state.paused_reason().filter(|_| !live) {
+        if let Some(reason) = state.paused_reason() {
             text.push_str(&format!("paused: {reason}\n"));
         }
         let rows = report::rows(state, live, stamp::now_ms());

@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_run_event_has_null_for_task_and_agent() {
-        let mut draft = Draft::run(RunPaused { reason: "x".to_owned() });
+        let mut draft = Draft::run(RunPaused { reason: "x".to_owned(), cause: Default::default() });
         let (line, _) = frame(&mut draft, BATCH, 9);
         let text = String::from_utf8(line.clone()).unwrap();
         assert!(text.contains(r#","task":null,"agent":null,"type":"run.paused","#), "{text}");
@@ -392,7 +392,7 @@ mod tests {
             reason in ".*", agent in "[ -~é]{1,20}", first in 1..u64::MAX / 2, more in 0..9u64,
             epoch: u64, crc: u32, ts_ms in 0..4_000_000_000_000i64,
         ) {
-            let mut draft = Draft::run(RunPaused { reason });
+            let mut draft = Draft::run(RunPaused { reason, cause: Default::default() });
             draft.agent = Some(AgentId::from_text(&agent));
             let batch = Batch { first, last: first + more, epoch, ts_ms };
             let (bytes, next) = frame(&mut draft, batch, crc);

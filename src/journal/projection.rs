@@ -2,7 +2,8 @@
 //!
 //! Owns the files under `agents/` and nothing of their content. They can be made again from the
 //! journal at any time, so there is no sync here, and a file that cannot be written never stops a
-//! run: it is reported once and left as it is. What an agent does is written a moment later,
+//! run: it is reported once and left as it is, unless the disk is full, which passes. What an agent
+//! does is written a moment later,
 //! together with what it did around then; its files are there from its first record on.
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use crate::id::AgentId;
 use crate::journal::Observer;
 use crate::journal::file::RunDir;
 use crate::journal::log_line::line_for;
+use crate::journal::room;
 use crate::journal::transcript::Transcript;
 
 /// Agents whose two files stay open. They are 400 files, so that connections and tools have more
@@ -72,12 +74,25 @@ impl Projection {
         }
     }
 
+    /// Has an agent's files written when it is time.
+    fn touch(&mut self, agent: &AgentId) {
+        let Some(view) = self.agents.get_mut(agent) else { return };
+        if !view.touched {
+            view.touched = true;
+            self.touched.push(agent.clone());
+        }
+    }
+
     /// Writes what has come for one agent.
     fn flush(&mut self, agent: &AgentId) {
         let Some(view) = self.agents.get_mut(agent) else { return };
         if !view.stale
             && let Err(error) = view.write(&self.dir, agent, &mut self.open)
         {
+            if room::is_full(&error) {
+                // Little more comes while the run waits for room.
+                return self.touch(agent);
+            }
             tracing::warn!(%agent, %error, "the transcript and the log are stale from here on");
             view.stale = true;
         }
@@ -97,11 +112,8 @@ impl Observer for Projection {
             self.agents.insert(agent.clone(), View::default());
             self.fresh.push(agent.clone());
         }
+        self.touch(agent);
         let Some(view) = self.agents.get_mut(agent) else { return };
-        if !view.touched {
-            view.touched = true;
-            self.touched.push(agent.clone());
-        }
         view.transcript.fold(record, &mut view.messages);
         view.log.extend_from_slice(line_for(record).as_bytes());
         view.log.push(b'\n');
@@ -130,8 +142,7 @@ impl View {
     /// close another's for it would, with a few too many busy agents, only make all of them open
     /// theirs each time.
     fn write(&mut self, dir: &RunDir, agent: &AgentId, open: &mut usize) -> io::Result<()> {
-        // Every record has its line in the log.
-        if self.log.is_empty() {
+        if self.log.is_empty() && self.messages.is_empty() {
             return Ok(());
         }
         let mut pair = match self.files.take() {
@@ -143,8 +154,8 @@ impl View {
                 pair
             }
         };
-        let messages = write_some(&mut pair.transcript, &self.messages);
-        let log = write_some(&mut pair.log, &self.log);
+        let messages = write_some(&mut pair.transcript, &mut self.messages);
+        let log = write_some(&mut pair.log, &mut self.log);
         if *open <= OPEN_AGENTS {
             self.files = Some(pair);
         } else {
@@ -158,8 +169,17 @@ fn append_to(path: std::path::PathBuf) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-fn write_some(file: &mut File, bytes: &[u8]) -> io::Result<()> {
-    if bytes.is_empty() { Ok(()) } else { file.write_all(bytes) }
+/// Writes the bytes and drops those that were written.
+fn write_some(file: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => drop(bytes.drain(..written)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -187,6 +207,10 @@ mod tests {
         }
         projection.batch_end();
         projection.settle();
+    }
+
+    fn lines_of(dir: &RunDir, agent: &str) -> usize {
+        lines(dir.log(&AgentId::from_text(agent)))
     }
 
     fn lines(path: std::path::PathBuf) -> usize {
@@ -271,6 +295,26 @@ mod tests {
         give(&mut projection, vec![turn("a", 2), turn("b", 2)]);
         assert!(!dir.agents().join("a.log").exists(), "a gap would not be seen");
         assert_eq!(lines(dir.agents().join("b.log")), 2);
+    }
+
+    #[test]
+    fn what_a_full_disk_did_not_take_is_kept() {
+        let mut lines = b"a line\n".to_vec();
+        let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let refused = write_some(&mut full, &mut lines).unwrap_err();
+        assert!(room::is_full(&refused) && lines == b"a line\n");
+        let mut small = [0u8; 4];
+        write_some(&mut &mut small[..], &mut lines).unwrap_err();
+        assert_eq!((&small, lines.as_slice()), (b"a li", &b"ne\n"[..]));
+
+        let (_root, dir) = run();
+        std::os::unix::fs::symlink("/dev/full", dir.agents().join("a.log")).unwrap();
+        let mut projection = Projection::new(dir.clone());
+        give(&mut projection, vec![turn("a", 1)]);
+        fs::remove_file(dir.agents().join("a.log")).unwrap();
+        projection.agents.values_mut().for_each(|view| view.files = None);
+        give(&mut projection, vec![turn("b", 1)]);
+        assert_eq!(lines_of(&dir, "a"), lines_of(&dir, "b"));
     }
 
     #[test]

@@ -145,10 +145,9 @@ pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(FIRST_LOOK), |pause| Some(longer(*pause)))
 }
 
-/// Whether an error says that there is no room.
+/// Whether an error says that the disk has no room.
 pub(crate) fn is_full(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 #[cfg(test)]

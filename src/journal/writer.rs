@@ -366,6 +366,8 @@ impl<S: Storage> Writer<S> {
             Ok(written) if written == self.bytes.len() => return Ok(()),
             Ok(_) => JournalError::Full,
             Err(error) if room::is_full(&error) => JournalError::Full,
+            // A limit of this process, which whoever set it may lift.
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => JournalError::Full,
             Err(error) => JournalError::io("journal: write", &error),
         };
         // Readers and a later resume must not meet half a batch, and nothing may follow one.

@@ -23,6 +23,7 @@ use callsheet::id::{AgentId, Name, RunId};
 use callsheet::journal::file::RunDir;
 use callsheet::journal::line::Position;
 use callsheet::journal::reader::Reader;
+use callsheet::journal::room::Room;
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
 use callsheet::plan::Plan;
@@ -630,6 +631,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         limits: callsheet::spec::Limits::default(),
         compaction: three_layer(),
         journal,
+        room: tokio::sync::watch::Sender::new(Room::Enough),
         transcripts: root.join("agents"),
         asker: None,
         addresses: Addresses::default(),
