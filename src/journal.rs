@@ -5,6 +5,7 @@
 //! waits while the disk is full.
 
 pub mod file;
+pub mod filesystem;
 pub mod line;
 pub mod log_line;
 pub mod memory;
@@ -57,6 +58,18 @@ pub enum JournalError {
     /// A run of that id is already there.
     #[error("{} already exists", .0.display())]
     Exists(PathBuf),
+    /// It would lie where locks and syncs cannot be relied on.
+    #[error(
+        "{} is on {kind}, where locks and syncs cannot be relied on; name a folder on a local \
+         disk with --state-dir",
+        .path.display()
+    )]
+    NotLocal {
+        /// Where it would lie.
+        path: PathBuf,
+        /// The file system.
+        kind: &'static str,
+    },
     /// It was closed, or its writer is gone.
     #[error("the journal is closed")]
     Closed,
@@ -75,7 +88,7 @@ impl JournalError {
     pub fn is_disk(&self) -> bool {
         match self {
             Self::Full | Self::Io(_) | Self::Damaged { .. } | Self::Newer(_) => true,
-            Self::Locked { .. } | Self::Exists(_) | Self::Closed => false,
+            Self::Locked { .. } | Self::Exists(_) | Self::NotLocal { .. } | Self::Closed => false,
         }
     }
 

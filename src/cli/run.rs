@@ -17,6 +17,7 @@ use crate::config::{Config, ProviderKind, Sources};
 use crate::event::{Event, PauseCause};
 use crate::exit::Exit;
 use crate::id::RunId;
+use crate::journal::JournalError;
 use crate::journal::reader::follow::Follower;
 use crate::plan::TaskState;
 use crate::report;
@@ -137,8 +138,8 @@ fn refused(error: &StartError) -> Exit {
     match error {
         StartError::Config(_) | StartError::Plan(_) | StartError::Provider { .. } => Exit::Usage,
         StartError::Workspace { .. } => Exit::Usage,
-        StartError::Journal(crate::journal::JournalError::Locked { .. }) => Exit::Held,
-        StartError::Journal(crate::journal::JournalError::Exists(_)) => Exit::Usage,
+        StartError::Journal(JournalError::Locked { .. }) => Exit::Held,
+        StartError::Journal(JournalError::Exists(_) | JournalError::NotLocal { .. }) => Exit::Usage,
         StartError::Journal(_) => Exit::Disk,
         StartError::Actor(_) => Exit::Bug,
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::AgentId;
 use crate::journal::line::Position;
 use crate::journal::writer::{self, Place, Storage};
-use crate::journal::{JournalError, JournalHandle, Observer};
+use crate::journal::{JournalError, JournalHandle, Observer, filesystem};
 
 /// How often the lock is tried, and the pause between: a reader that looks whether the run is live
 /// holds it for microseconds, and must not make a resume believe that the run is open.
@@ -109,13 +109,14 @@ impl RunDir {
     /// returns, the directory survives a power cut; so the first acknowledged record does too.
     ///
     /// # Errors
-    /// When the directory exists or cannot be made.
+    /// When the directory exists, cannot be made, or would lie on a network file system.
     pub fn create(&self) -> Result<OwnedRun, JournalError> {
+        filesystem::check(&self.path)?;
         self.make().map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => JournalError::Exists(self.path.clone()),
             _ => JournalError::io(self.path.display(), &error),
         })?;
-        let owned = self.own()?;
+        let owned = self.lock()?;
         self.make_durable().map_err(|error| JournalError::io(self.path.display(), &error))?;
         Ok(owned)
     }
@@ -148,8 +149,14 @@ impl RunDir {
     /// Takes the lock of the run, or says who has it.
     ///
     /// # Errors
-    /// [`JournalError::Locked`] when another process has it.
+    /// [`JournalError::Locked`] when another process has it, [`JournalError::NotLocal`] where that
+    /// could not be told.
     pub fn own(&self) -> Result<OwnedRun, JournalError> {
+        filesystem::check(&self.path)?;
+        self.lock()
+    }
+
+    fn lock(&self) -> Result<OwnedRun, JournalError> {
         let path = self.lock_file();
         let io = |error: io::Error| JournalError::io(path.display(), &error);
         // Files are opened close-on-exec, so that no tool process inherits the lock.
