@@ -1,16 +1,21 @@
 //! The command line: one file per verb, and the only code that prints.
 
 mod args;
+mod ask;
 mod cancel;
 mod check;
 mod compact;
 mod context;
 mod cost;
+mod drive;
 mod graph;
 mod locate;
 mod mistakes;
 mod paint;
 mod ps;
+mod rebuild;
+mod reopen;
+mod resume;
 mod run;
 mod show;
 mod tail;
@@ -38,6 +43,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let place = locate::Place::new(arguments.verb.file(), arguments.state_dir.clone());
     match arguments.verb {
         Verb::Run(verb) => run::run(&place, verb, arguments.verbose),
+        Verb::Resume(verb) => resume::run(&place, &verb, arguments.verbose),
         Verb::Check(verb) => check::run(&place, &verb),
         Verb::Tail(verb) => tail::run(&place, &verb),
         Verb::Ps(verb) => ps::run(&place, &verb),
@@ -46,6 +52,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Cost(verb) => cost::run(&place, &verb),
         Verb::Cancel(verb) => cancel::run(&place, &verb),
         Verb::Compact(verb) => compact::run(&place, &verb),
+        Verb::Rebuild(verb) => rebuild::run(&place, &verb),
         Verb::Context(verb) => context::run(&place, &verb),
         Verb::Completions { shell } => {
             let mut script = Vec::new();

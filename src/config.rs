@@ -23,6 +23,7 @@ mod names;
 mod plan;
 mod providers;
 mod raw;
+mod recorded;
 mod retry;
 mod schema;
 mod strategy;
@@ -41,6 +42,7 @@ pub use self::compaction::CompactionSpec;
 pub use self::diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use self::keys::Secret;
 pub use self::providers::{ProviderKind, ProviderSpec};
+pub use self::recorded::{Change, changes};
 pub use self::templates::{RUN_FIELDS, TASK_FIELDS};
 
 use self::diagnostic::{Place, Problems, Text};
@@ -137,6 +139,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// The profile in force.
     pub profile: Option<String>,
+    /// The variables that set keys, without those that may hold a secret.
+    pub settings: BTreeMap<String, String>,
     /// The inputs, checked, with their defaults.
     pub inputs: Map<String, Value>,
     /// Files and directories outside the root that may be read: inputs of type `path`.
@@ -379,7 +383,7 @@ fn build(
     let setting = providers::Setting { tree, root, sources, used: &used };
     let providers = providers::providers(setting, &mut models, problems);
     plan::prices(tree, &models.models, &used, problems);
-    abilities::check(tree, &models.models, &providers, problems);
+    providers::check_capabilities(tree, &models.models, &providers, problems);
     let env = env(tree, &inputs.values, sources, problems);
     let secrets = secrets(tree, root, sources, problems);
     let directory = root.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -392,6 +396,7 @@ fn build(
         root: root.to_path_buf(),
         state_dir: state_dir_of(tree, root, sources),
         profile: sources.profile.clone(),
+        settings: recorded::settings(&sources.environment),
         inputs: inputs.values,
         read_only_roots: inputs.read_only_roots,
         providers,

@@ -3,6 +3,7 @@
 //! Owns the vocabulary and the envelope. How a record is framed on disk is the journal's business;
 //! what an event means is that of the fold in `run_state`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -141,6 +142,9 @@ pub struct RunCreated {
     pub workflow: String,
     /// The version of the program.
     pub program: String,
+    /// The path of the configuration file.
+    #[serde(default)]
+    pub file: std::path::PathBuf,
     /// The configuration file's text.
     pub config: String,
     /// blake3 of `config` in hexadecimal.
@@ -150,6 +154,13 @@ pub struct RunCreated {
     pub profile: Option<String>,
     /// The inputs, checked and with their defaults.
     pub inputs: Json,
+    /// The `CALLSHEET_*` variables that set keys of the configuration. Those of providers, secrets
+    /// and processes are left out: they may hold keys.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+    /// Whether a failure leaves tasks that do not need it alone, whatever the configuration says.
+    #[serde(default)]
+    pub keep_going: bool,
     /// The tasks of the plan with what each waits for, in the order of the configuration.
     pub tasks: Vec<PlannedTask>,
 }

@@ -11,6 +11,7 @@ pub mod log_line;
 pub mod memory;
 pub mod projection;
 pub mod reader;
+pub mod recovery;
 pub mod room;
 pub mod stamp;
 pub mod transcript;
@@ -142,6 +143,24 @@ impl JournalHandle {
         match &self.0 {
             Backend::Writer(mailbox) => mailbox.append(drafts).await,
             Backend::Memory(journal) => journal.append(drafts),
+        }
+    }
+
+    /// As [`append`](Self::append), for what nobody could wait for room with: a disk that stays
+    /// full for [`room::PATIENCE`] is an error.
+    ///
+    /// # Errors
+    /// When they could not be made durable, or not in time: then they may be all the same, until
+    /// the journal is closed.
+    pub async fn append_at_once(
+        &self,
+        drafts: Vec<Draft>,
+    ) -> Result<Vec<SharedRecord>, JournalError> {
+        let mut room = self.room();
+        tokio::select! {
+            biased;
+            recorded = self.append(drafts) => recorded,
+            () = room::out_of_patience(&mut room) => Err(JournalError::Full),
         }
     }
 

@@ -114,6 +114,12 @@ pub struct RestartWindow {
 }
 
 impl RestartWindow {
+    /// The window after these restarts, the oldest first.
+    #[must_use]
+    pub fn after(restarts: impl IntoIterator<Item = Duration>) -> Self {
+        Self { restarts: restarts.into_iter().collect() }
+    }
+
     /// Asks for a restart at the moment `now`; counts it and says yes, or says no.
     pub fn admit(&mut self, policy: &RestartPolicy, now: Duration) -> bool {
         if policy.strategy == RestartStrategy::Temporary {

@@ -89,6 +89,12 @@ pub fn run_word(state: &RunState, live: bool) -> &'static str {
     }
 }
 
+/// Whether a run was stopped before its end: nobody drives it, and it can go on.
+#[must_use]
+pub fn is_resumable(state: &RunState, live: bool) -> bool {
+    !live && state.completed().is_none()
+}
+
 /// A run's status as it is written.
 #[must_use]
 pub fn status_word(status: RunStatus) -> &'static str {

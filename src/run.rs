@@ -3,11 +3,15 @@
 //! The public entry. Turns a checked configuration into actors, owns nothing that they own, and
 //! prints nothing.
 
+mod cancel;
 pub mod control;
 mod launch;
+mod opening;
+mod resume;
 mod services;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,23 +19,27 @@ use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use self::opening::Opening;
 use crate::actor::Asker;
 use crate::actor::supervisor::{CancelTarget, RunEnd, Start, Supervisor, SupervisorMsg};
 use crate::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
 use crate::config::{Config, Diagnostics};
-use crate::event::{Draft, PlannedTask, RunCreated, RunOpened};
+use crate::event::{PlannedTask, RunCreated};
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::JournalError;
-use crate::journal::file::{OwnedRun, RunDir};
+use crate::journal::file::RunDir;
 use crate::journal::line::Position;
 use crate::journal::reader::follow::{Follower, Until};
 use crate::message::Json;
 use crate::model::Model;
 use crate::plan::{Plan, PlanError};
+use crate::run_state::IllegalRecord;
 use crate::spec::Work;
 use crate::tool::Tool;
+use crate::tool::spool::Spool;
 
 pub use self::launch::Launch;
+pub use self::opening::{ReopenError, Reopened};
 pub use self::services::front;
 
 /// How long the actors may take to end once the run is over, before they are dropped.
@@ -52,6 +60,11 @@ pub struct Options {
     pub models: BTreeMap<Name, Arc<dyn Model>>,
     /// Who answers permission questions.
     pub asker: Option<Arc<dyn Asker>>,
+    /// A program that calls [`wrapper::serve_if_asked`](crate::tool::wrapper::serve_if_asked) first
+    /// in its `main`, and runs commands for this one; `None`: this program, if it called that.
+    /// Without either, commands run in this process: when it is killed, they may run on, and what
+    /// they gave is lost, so that a resumed run does not know what became of them.
+    pub wrapper: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Options {
@@ -72,6 +85,9 @@ pub enum StartError {
     /// The run directory or the journal could not be made.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The records of the run contradict each other.
+    #[error(transparent)]
+    Illegal(#[from] IllegalRecord),
     /// The workspace could not be opened.
     #[error("{what}: {source}")]
     Workspace {
@@ -104,6 +120,8 @@ impl From<ractor::SpawnErr> for StartError {
 pub struct Run {
     id: RunId,
     dir: RunDir,
+    /// Where this process began to record.
+    began: Position,
     remote: Remote,
     writer: ActorRef<TranscriptWriterMsg>,
     end: oneshot::Receiver<RunEnd>,
@@ -126,14 +144,9 @@ impl Run {
         let plan = plan_of(&config, &options)?;
         let parts = services::Parts::prepare(&config, &options).await?;
         let dir = RunDir::at(config.state_dir.join(id.to_string()));
-        let create = {
-            let dir = dir.clone();
-            move || dir.create()
-        };
-        // A task of the blocking pool is lost only when the runtime shuts down.
-        let owned = tokio::task::spawn_blocking(create).await;
-        let owned = owned.unwrap_or(Err(JournalError::Closed))?;
-        Self::launch(config, options, plan, parts, id, owned).await
+        let created = created(&config, &options, &plan, id);
+        let opening = blocking(move || Opening::create(&dir, created)).await?;
+        Self::launch(config, options, plan, parts, opening).await
     }
 
     async fn launch(
@@ -141,16 +154,13 @@ impl Run {
         options: Options,
         plan: Plan,
         parts: services::Parts,
-        id: RunId,
-        owned: OwnedRun,
+        opening: Opening,
     ) -> Result<Self, StartError> {
-        let dir = owned.dir().clone();
+        let Opening { id, owned, at, state, projection, drafts } = opening;
+        let (dir, began) = (owned.dir().clone(), at);
         let supervisor_address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
-        let start = transcript_writer::Start {
-            owned,
-            at: Position::START,
-            supervisor: supervisor_address.clone(),
-        };
+        let supervisor = supervisor_address.clone();
+        let start = transcript_writer::Start { owned, at, projection, supervisor };
         let (writer, _) = Actor::spawn(None, TranscriptWriter, start).await?;
         let (reply, journal) = oneshot::channel();
         let asked = writer.send_message(TranscriptWriterMsg::Journal(reply));
@@ -158,16 +168,15 @@ impl Run {
             Ok(()) => journal.await.map_err(|_| JournalError::Closed)?,
             Err(_) => return Err(JournalError::Closed.into()),
         };
-        let created = Draft::run(created(&config, &plan, id));
-        let opened = Draft::run(RunOpened { epoch: 1, pid: std::process::id(), reason: None });
-        let records = journal.append(vec![created, opened]).await?;
+        let run = opening::record(&journal, drafts, state).await?;
+        let left = opening::left(&dir, &run).await?;
 
         let gateways = parts.gateways.clone();
         let services =
             parts.into_services(&config, &options, id, &dir, journal, supervisor_address)?;
         let supervisor = Supervisor { services: Arc::new(services), plan, gateways };
         let (reply, end) = oneshot::channel();
-        let start = Start { records, end: reply };
+        let start = Start { run, left, end: reply };
         let (supervisor, supervisor_task) = Actor::spawn(None, supervisor, start).await?;
         let remote = Remote(supervisor);
         let control = match control::Listener::open(&dir, remote.clone()) {
@@ -177,7 +186,7 @@ impl Run {
                 None
             }
         };
-        Ok(Self { id, dir, remote, writer, end, supervisor_task, control })
+        Ok(Self { id, dir, began, remote, writer, end, supervisor_task, control })
     }
 
     /// The run's id.
@@ -206,6 +215,14 @@ impl Run {
         Follower::new(self.dir.clone(), Until::RunEnds)
     }
 
+    /// As [`follow`](Self::follow), from the first event on that this process recorded.
+    ///
+    /// # Errors
+    /// When the journal cannot be opened.
+    pub fn follow_new(&self) -> Result<Follower, JournalError> {
+        Follower::open_at(self.dir.clone(), self.began, Until::RunEnds)
+    }
+
     /// Waits for the end and closes the journal.
     pub async fn wait(self) -> RunEnd {
         let end = self.end.await;
@@ -216,6 +233,11 @@ impl Run {
         let (reply, closed) = oneshot::channel();
         if self.writer.send_message(TranscriptWriterMsg::Close(reply)).is_ok() {
             let _ = tokio::time::timeout(LAST_WORDS, closed).await;
+        }
+        if let RunEnd::Completed(_) = end {
+            // Every result is recorded by now.
+            let spool = Spool::new(self.dir.spool(), self.dir.results());
+            let _ = tokio::task::spawn_blocking(move || spool.clear()).await;
         }
         end
     }
@@ -257,7 +279,14 @@ fn plan_of(config: &Config, options: &Options) -> Result<Plan, StartError> {
     Ok(if targets.is_empty() { plan } else { plan.only(&targets)? })
 }
 
-fn created(config: &Config, plan: &Plan, run: RunId) -> RunCreated {
+/// Does what waits for the disk; lost only when the runtime shuts down.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
+) -> Result<T, JournalError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(JournalError::Closed))
+}
+
+fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCreated {
     let tasks = plan.tasks().iter().map(|task| PlannedTask {
         name: task.name.clone(),
         agent: match &task.work {
@@ -270,10 +299,13 @@ fn created(config: &Config, plan: &Plan, run: RunId) -> RunCreated {
         run,
         workflow: config.name.clone(),
         program: env!("CARGO_PKG_VERSION").to_owned(),
+        file: config.file.clone(),
         config: config.text.clone(),
         config_hash: blake3::hash(config.text.as_bytes()).to_hex().to_string(),
         profile: config.profile.clone(),
         inputs: Json::encode(&config.inputs),
+        settings: config.settings.clone(),
+        keep_going: options.keep_going,
         tasks: tasks.collect(),
     }
 }

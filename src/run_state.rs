@@ -35,6 +35,10 @@ pub struct TaskStatus {
     pub because: Option<Name>,
     /// When its first attempt began, in milliseconds since the Unix epoch.
     pub started_ms: Option<i64>,
+    /// When its latest attempt began.
+    pub attempt_ms: Option<i64>,
+    /// When the pause before its next attempt is over, if it is in one.
+    pub retry_ms: Option<i64>,
     /// When it ended.
     pub ended_ms: Option<i64>,
 }
@@ -55,6 +59,7 @@ pub enum RunPhase {
 #[derive(Clone, Debug, Default)]
 pub struct RunState {
     created: Option<RunCreated>,
+    created_ms: i64,
     phase: RunPhase,
     order: Vec<Name>,
     tasks: HashMap<Name, TaskStatus>,
@@ -84,6 +89,12 @@ impl RunState {
     #[must_use]
     pub fn created(&self) -> Option<&RunCreated> {
         self.created.as_ref()
+    }
+
+    /// When the run was created, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn created_ms(&self) -> i64 {
+        self.created_ms
     }
 
     /// How the run stands.
@@ -234,7 +245,7 @@ impl RunState {
         let outcome = match (&record.task, &record.agent, &record.event) {
             (_, Some(id), event) => self.apply_agent(record, id, event),
             (Some(task), None, event) => self.apply_task(record, task, event),
-            (None, None, event) => self.apply_run(event),
+            (None, None, event) => self.apply_run(record, event),
         };
         outcome.map_err(|reason| {
             let (seq, kind) = (record.seq, record.event.kind());
@@ -246,7 +257,7 @@ impl RunState {
         Ok(())
     }
 
-    fn apply_run(&mut self, event: &Event) -> Result<(), String> {
+    fn apply_run(&mut self, record: &Record, event: &Event) -> Result<(), String> {
         match event {
             Event::RunCreated(created) => {
                 if self.created.is_some() {
@@ -256,6 +267,7 @@ impl RunState {
                 let fresh = self.order.iter().map(|name| (name.clone(), TaskStatus::default()));
                 self.tasks = fresh.collect();
                 self.created = Some(created.clone());
+                self.created_ms = record.ts_ms;
             }
             Event::RunOpened(_) => {
                 self.phase = RunPhase::Open;
@@ -298,8 +310,14 @@ impl RunState {
                 task.attempt = started.attempt;
                 task.agent = Some(started.agent.clone());
                 task.started_ms.get_or_insert(record.ts_ms);
+                task.attempt_ms = Some(record.ts_ms);
+                task.retry_ms = None;
             }
-            Event::TaskRetrying(retrying) => task.failure = Some(retrying.failure.clone()),
+            Event::TaskRetrying(retrying) => {
+                task.failure = Some(retrying.failure.clone());
+                let pause = i64::try_from(retrying.pause_ms).unwrap_or(i64::MAX);
+                task.retry_ms = Some(record.ts_ms.saturating_add(pause));
+            }
             Event::TaskCompleted(completed) => {
                 task.output = Some(completed.output.clone());
                 task.failure = None;

@@ -6,6 +6,7 @@ mod exits;
 mod explain;
 mod full;
 mod mistakes;
+mod resume;
 mod secrets;
 mod stop;
 mod survey;

@@ -20,10 +20,12 @@ mod examples;
 mod faults;
 mod gateway;
 mod graph;
+mod interrupted;
 mod measure;
 mod presets;
 mod recall;
 mod relief;
+mod resume;
 mod strategies;
 mod supervision;
 mod support;
@@ -39,3 +41,4 @@ mod views;
 mod wire;
 #[path = "../benches/context/work.rs"]
 mod work;
+mod wrapper;

@@ -8,6 +8,7 @@
 mod agents;
 mod decide;
 mod proposals;
+mod restore;
 mod room;
 mod settle;
 
@@ -106,7 +107,11 @@ pub struct State {
     room: Room,
     finishing: bool,
     end: Option<oneshot::Sender<RunEnd>>,
+    /// The agents that were at work when the run was last left, until they are.
+    left: Left,
     born: Instant,
+    /// How old the run was then.
+    age: Duration,
     work: JoinSet<()>,
 }
 
@@ -144,11 +149,16 @@ enum Service {
     Compactor,
 }
 
+/// The records of agents that have not ended.
+pub type Left = HashMap<AgentId, Vec<SharedRecord>>;
+
 /// What the supervisor starts with.
 #[derive(Debug)]
 pub struct Start {
-    /// The records so far: at least `run.created`.
-    pub records: Vec<SharedRecord>,
+    /// The run so far: at least `run.created` was folded.
+    pub run: RunState,
+    /// The agents that were at work when the run was last left.
+    pub left: Left,
     /// Answered when the run is over.
     pub end: oneshot::Sender<RunEnd>,
 }
@@ -166,7 +176,7 @@ impl Actor for Supervisor {
         let limits = &self.services.limits;
         let (proposals, queue) = mpsc::unbounded_channel();
         let mut state = State {
-            run: RunState::default(),
+            run: start.run,
             slots: Slots::new(limits.max_concurrency, limits.max_children),
             proposed: HashSet::new(),
             resting: HashSet::new(),
@@ -189,12 +199,11 @@ impl Actor for Supervisor {
             room: Room::Enough,
             finishing: false,
             end: Some(start.end),
+            left: start.left,
             born: Instant::now(),
+            age: Duration::ZERO,
             work: JoinSet::new(),
         };
-        for record in &start.records {
-            state.run.apply(record)?;
-        }
         state.work.spawn(proposals::record_in_order(self.services.clone(), myself.clone(), queue));
         state.work.spawn(room::tell(self.services.journal.room(), myself.clone()));
         let _ = self.services.addresses.supervisor.set(myself.clone());
@@ -202,17 +211,15 @@ impl Actor for Supervisor {
             self.start_service(&myself, &mut state, Service::Gateway(gateway.clone())).await?;
         }
         self.start_service(&myself, &mut state, Service::Compactor).await?;
-        if let Some(timeout) = limits.timeout {
-            self.later(&myself, &mut state, timeout, SupervisorMsg::RunDeadline);
-        }
         Ok(state)
     }
 
     async fn post_start(
         &self,
-        _myself: ActorRef<SupervisorMsg>,
+        myself: ActorRef<SupervisorMsg>,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        self.take_up(&myself, state).await;
         self.decide(state);
         Ok(())
     }

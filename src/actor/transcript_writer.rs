@@ -8,7 +8,6 @@
 use std::sync::{Arc, OnceLock};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::mail::SupervisorMsg;
@@ -16,7 +15,7 @@ use crate::event::{Event, SharedRecord};
 use crate::journal::file::OwnedRun;
 use crate::journal::line::Position;
 use crate::journal::projection::Projection;
-use crate::journal::{JournalHandle, Observer};
+use crate::journal::{JournalHandle, Observer, room};
 
 /// Records on their way from the writer to the supervisor: a few batches, so that the writer does
 /// not wait for each, and little memory should the supervisor be slow.
@@ -43,7 +42,6 @@ pub struct TranscriptWriter;
 pub struct State {
     journal: JournalHandle,
     _owned: OwnedRun,
-    _too_large: Signal,
 }
 
 /// What it starts with.
@@ -53,6 +51,8 @@ pub struct Start {
     pub owned: OwnedRun,
     /// Where the journal goes on.
     pub at: Position,
+    /// The agents' files so far.
+    pub projection: Projection,
     /// Who hears of what is committed.
     pub supervisor: SupervisorAddress,
 }
@@ -68,16 +68,11 @@ impl Actor for TranscriptWriter {
         start: Start,
     ) -> Result<State, ActorProcessingErr> {
         // The transcripts come first: an agent's files exist when its actor is started.
-        let observers: Vec<Box<dyn Observer>> = vec![
-            Box::new(Projection::new(start.owned.dir().clone())),
-            Box::new(Feed::new(start.supervisor)),
-        ];
-        // A file that may not grow is an error of the write, which is answered, and not the end of
-        // the process.
-        let too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
-        let too_large = signal(too_large)?;
+        room::outlive_file_limits()?;
+        let observers: Vec<Box<dyn Observer>> =
+            vec![Box::new(start.projection), Box::new(Feed::new(start.supervisor))];
         let journal = start.owned.start_writer(start.at, observers)?;
-        Ok(State { journal, _owned: start.owned, _too_large: too_large })
+        Ok(State { journal, _owned: start.owned })
     }
 
     async fn handle(

@@ -30,6 +30,8 @@ pub(super) struct Arguments {
 pub(super) enum Verb {
     /// Launch the graph, or the named tasks and what they need
     Run(Run),
+    /// Go on with a run that was stopped, where its journal ends
+    Resume(Resume),
     /// Find every mistake in the configuration before anything is spent
     Check(Check),
     /// Print the agents' logs, live or after the fact
@@ -47,6 +49,8 @@ pub(super) enum Verb {
     Cancel(Cancel),
     /// Ask a live agent to compact its context now
     Compact(Compact),
+    /// Make the transcripts and logs of a run again from its journal
+    Rebuild(Rebuild),
     /// The compaction pipeline on recorded conversations, and what an agent is sent
     Context(Context),
     /// Print the completions of a shell
@@ -95,6 +99,8 @@ impl Verb {
     pub(super) fn file(&self) -> PathBuf {
         match self {
             Self::Run(verb) => verb.file.file.clone(),
+            Self::Resume(verb) => verb.file.file.clone(),
+            Self::Rebuild(verb) => verb.file.file.clone(),
             Self::Check(verb) => verb.file.file.clone(),
             Self::Tail(verb) => verb.file.clone(),
             Self::Ps(verb) => verb.file.file.clone(),
@@ -107,6 +113,28 @@ impl Verb {
             Self::Completions { .. } | Self::Version => PathBuf::new(),
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Resume {
+    #[command(flatten)]
+    pub file: File,
+    /// The run: an id, the beginning of one, or a workflow's name [default: the newest]
+    pub run: Option<String>,
+    /// Print the events that are recorded from now on as JSON, one a line
+    #[arg(long)]
+    pub json: bool,
+    /// Of a journal that is damaged there, cut this record and what follows; it is kept aside
+    #[arg(long, value_name = "SEQ")]
+    pub truncate_at: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Rebuild {
+    #[command(flatten)]
+    pub file: File,
+    /// The run: an id, the beginning of one, or a workflow's name
+    pub run: String,
 }
 
 #[derive(Debug, Args)]

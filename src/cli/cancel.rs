@@ -3,11 +3,15 @@
 use std::time::{Duration, Instant};
 
 use super::args;
-use super::complain;
+use super::drive::refused;
 use super::locate::{Part, Place, fold};
+use super::reopen::reopen;
+use super::{complain, runtime};
+use crate::actor::supervisor::CancelTarget;
 use crate::exit::Exit;
 use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
+use crate::journal::recovery::Cut;
 use crate::run::control::{self, Request};
 use crate::run_state::{RunPhase, RunState};
 
@@ -24,7 +28,7 @@ pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
     };
     match stopped(&dir, &part) {
         Ok(Some(true)) => {
-            complain("nothing to stop: it is not at work");
+            complain("nothing to stop: it has ended");
             return Exit::Done;
         }
         Ok(Some(false)) => {}
@@ -34,8 +38,11 @@ pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
         }
         Err(exit) => return exit,
     }
+    if !dir.is_live() {
+        return without_owner(place, &dir, &part);
+    }
     match control::ask(&dir, &request(&part)) {
-        Ok(answer) if answer.found => wait(&dir, &part),
+        Ok(answer) if answer.found => wait(place, &dir, &part),
         Ok(_) => {
             complain(&format!("error: there is no `{}`", verb.what));
             Exit::Failed
@@ -43,6 +50,7 @@ pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
         // The owner may have ended in between.
         Err(error) => match stopped(&dir, &part) {
             Ok(Some(true)) => Exit::Done,
+            _ if !dir.is_live() => without_owner(place, &dir, &part),
             _ => {
                 complain(&format!("error: the run's owner cannot be reached: {error}"));
                 Exit::Failed
@@ -51,25 +59,49 @@ pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
     }
 }
 
-fn request(part: &Part) -> Request {
-    match part {
-        Part::Run => Request::Cancel { task: None, agent: None },
-        // `stopped` found the task, so its name is one.
-        Part::Task(task) => {
-            let task = Name::new(task).expect("a task that exists has a valid name");
-            Request::Cancel { task: Some(task), agent: None }
-        }
-        Part::Agent(agent) => {
-            Request::Cancel { task: None, agent: Some(AgentId::from_text(agent)) }
-        }
+/// Records the end in the place of an owner.
+fn without_owner(place: &Place, dir: &RunDir, part: &Part) -> Exit {
+    let reopened = match reopen(place, dir, Cut::Torn) {
+        Ok(reopened) if reopened.completed().is_some() => return Exit::Done,
+        Ok(reopened) => reopened,
+        Err(exit) => return exit,
+    };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(exit) => return exit,
+    };
+    match runtime.block_on(reopened.cancel(&target(part), "cancelled by a person")) {
+        Ok(()) => Exit::Done,
+        Err(error) => refused(&error),
     }
 }
 
-fn wait(dir: &RunDir, part: &Part) -> Exit {
+fn request(part: &Part) -> Request {
+    match target(part) {
+        CancelTarget::Run => Request::Cancel { task: None, agent: None },
+        CancelTarget::Task(task) => Request::Cancel { task: Some(task), agent: None },
+        CancelTarget::Agent(agent) => Request::Cancel { task: None, agent: Some(agent) },
+    }
+}
+
+fn target(part: &Part) -> CancelTarget {
+    match part {
+        Part::Run => CancelTarget::Run,
+        // `stopped` found the task, so its name is one.
+        Part::Task(task) => {
+            CancelTarget::Task(Name::new(task).expect("a task that exists has a valid name"))
+        }
+        Part::Agent(agent) => CancelTarget::Agent(AgentId::from_text(agent)),
+    }
+}
+
+fn wait(place: &Place, dir: &RunDir, part: &Part) -> Exit {
     let deadline = Instant::now() + WAIT;
     while Instant::now() < deadline {
         match stopped(dir, part) {
             Ok(Some(true)) => return Exit::Done,
+            // The owner died over it.
+            Ok(_) if !dir.is_live() => return without_owner(place, dir, part),
             Ok(_) => std::thread::sleep(LOOK),
             Err(exit) => return exit,
         }
@@ -78,10 +110,10 @@ fn wait(dir: &RunDir, part: &Part) -> Exit {
     Exit::TimedOut
 }
 
-/// Whether the target has ended; `None` when there is no such target.
+/// Whether the end of the target is recorded; `None` when there is no such target.
 fn stopped(dir: &RunDir, part: &Part) -> Result<Option<bool>, Exit> {
     let state: RunState = fold(dir, |_| {})?;
-    let over = matches!(state.phase(), RunPhase::Completed(_)) || !dir.is_live();
+    let over = matches!(state.phase(), RunPhase::Completed(_));
     Ok(match part {
         Part::Run => Some(over),
         Part::Task(name) => {

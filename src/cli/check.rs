@@ -5,7 +5,7 @@ use std::io;
 use super::args;
 use super::locate::Place;
 use super::{complain, mistakes, paint, say};
-use crate::config::{self, Config, Diagnostic, Severity, Sources};
+use crate::config::{self, Config, Diagnostic, Diagnostics, Severity, Sources};
 use crate::exit::Exit;
 
 pub(super) fn run(place: &Place, verb: &args::Check) -> Exit {
@@ -58,7 +58,15 @@ pub(super) fn run(place: &Place, verb: &args::Check) -> Exit {
 
 /// Loads the configuration for a verb that works on it, and shows what is wrong with it.
 pub(super) fn load(sources: &Sources) -> Result<Config, Exit> {
-    match config::load(sources) {
+    shown(config::load(sources), sources)
+}
+
+/// Shows what is wrong with a configuration that was loaded.
+pub(super) fn shown(
+    loaded: Result<Config, Diagnostics>,
+    sources: &Sources,
+) -> Result<Config, Exit> {
+    match loaded {
         Ok(config) => {
             config.warnings.iter().for_each(show);
             Ok(config)

@@ -59,6 +59,11 @@ impl Place {
         flags
     }
 
+    /// How a run that was stopped goes on.
+    pub(super) fn resume_command(&self, run: &str) -> String {
+        format!("callsheet resume{} {run}", self.flags())
+    }
+
     /// The folder of the run directories.
     pub(super) fn runs_folder(&self) -> PathBuf {
         match &self.state_dir {

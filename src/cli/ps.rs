@@ -26,7 +26,14 @@ pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
         match fold(dir, |_| {}) {
             // A run whose first records are being written has no name yet.
             Ok(state) if state.created().is_none() => {}
-            Ok(state) => rows.extend(report::rows(&state, live, stamp::now_ms())),
+            Ok(state) => {
+                let mut of_run = report::rows(&state, live, stamp::now_ms());
+                if let (Some(run), true) = (of_run.first_mut(), report::is_resumable(&state, live))
+                {
+                    run.waiting_for = Some(place.resume_command(&run.run));
+                }
+                rows.extend(of_run);
+            }
             // The others can still be shown.
             Err(exit) => worst = exit,
         }

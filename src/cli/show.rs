@@ -36,7 +36,7 @@ pub(super) fn run(place: &Place, verb: &args::Show) -> Exit {
         Err(exit) => return exit,
     };
     match part {
-        Part::Run => show_run(&dir, &state, verb.json),
+        Part::Run => show_run(place, &dir, &state, verb.json),
         Part::Task(name) => show_task(&state, &name, verb.json),
         Part::Agent(name) => show_agent(&dir, &state, &name, verb),
     }
@@ -63,7 +63,7 @@ fn show_result(dir: &RunDir, hash: &str) -> Exit {
     }
 }
 
-fn show_run(dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
+fn show_run(place: &Place, dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
     let live = dir.is_live();
     let Some(created) = state.created() else {
         complain("error: the run has no beginning yet");
@@ -80,6 +80,8 @@ fn show_run(dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
             "tasks": tasks.collect::<serde_json::Map<_, _>>(),
             "usage": state.usage(),
             "cost_usd": state.cost_usd(),
+            "resume": report::is_resumable(state, live)
+                .then(|| place.resume_command(&created.run.to_string())),
             "dir": dir.path(),
         });
         return say(&format!("{document}\n"));
@@ -96,6 +98,10 @@ fn show_run(dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
     } else {
         if let Some(reason) = state.paused_reason() {
             text.push_str(&format!("paused: {reason}\n"));
+        }
+        if report::is_resumable(state, live) {
+            let command = place.resume_command(&created.run.to_string());
+            text.push_str(&format!("go on with it:  {command}\n\n"));
         }
         let rows = report::rows(state, live, stamp::now_ms());
         let name = |row: &report::Row| format!("{}{}", "  ".repeat(row.depth - 1), row.name);

@@ -123,7 +123,7 @@ pub(super) fn built_in() -> Layer {
         // Silence for two minutes and 50 calls: above what a working agent needs, below what a
         // stuck one should cost.
         ("defaults", vec![entry("idle_timeout", word("2m")), entry("max_turns", count(50))]),
-        ("compaction", vec![entry("preset", word("three-layer"))]),
+        ("compaction", vec![entry("preset", word("adaptive"))]),
         ("state", vec![entry("dir", word(".transcripts"))]),
         ("logs", vec![entry("level", word("info"))]),
     ];
@@ -131,21 +131,24 @@ pub(super) fn built_in() -> Layer {
     Layer::new("built-in defaults", Table(sections.into_iter().map(section).collect()))
 }
 
+/// What a variable says of the key that it sets; nothing for any other variable.
+pub(super) fn setting(variable: &str) -> Option<&str> {
+    let rest = variable.strip_prefix(PREFIX)?;
+    if rest.is_empty() || NOT_KEYS.contains(&variable) {
+        return None;
+    }
+    // A variable of one word that is no key is somebody else's.
+    let top = rest.to_ascii_lowercase();
+    let is_key = ROOT.iter().any(|field| field.key == top) && !FILE_ONLY.contains(&&*top);
+    (rest.contains("__") || is_key).then_some(rest)
+}
+
 /// The layer of the `CALLSHEET_*` variables: `__` stands between the levels. A name in capitals
 /// finds the key of the file that it means, whatever its case.
 pub(super) fn environment(variables: &BTreeMap<String, String>, file: &Table) -> Layer {
     let mut tree = Table::default();
     for (variable, text) in variables {
-        let Some(rest) = variable.strip_prefix(PREFIX) else { continue };
-        if rest.is_empty() || NOT_KEYS.contains(&variable.as_str()) {
-            continue;
-        }
-        // A variable of one word that is no key is somebody else's.
-        let top = rest.to_ascii_lowercase();
-        let is_key = ROOT.iter().any(|field| field.key == top) && !FILE_ONLY.contains(&&*top);
-        if !rest.contains("__") && !is_key {
-            continue;
-        }
+        let Some(rest) = setting(variable) else { continue };
         let place = Place::outside("environment", &format!("{variable}="), text, variable);
         let Ok(value) = text.parse::<Value>();
         let mut node = Node::from_figment(&value, &place);

@@ -6,10 +6,13 @@
 //! does is written a moment later,
 //! together with what it did around then; its files are there from its first record on.
 
+mod mend;
+
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
@@ -60,18 +63,6 @@ impl Projection {
     #[must_use]
     pub fn new(dir: RunDir) -> Self {
         Self { dir, agents: HashMap::new(), touched: Vec::new(), fresh: Vec::new(), open: 0 }
-    }
-
-    /// Takes in a record whose lines are already in the files, so that what follows it joins on.
-    pub fn skip(&mut self, record: &SharedRecord) {
-        if let Some(agent) = &record.agent {
-            let view = self.agents.entry(agent.clone()).or_default();
-            view.transcript.fold(record, &mut view.messages);
-            view.messages.clear();
-            if matches!(record.event, Event::AgentEnded(_)) {
-                self.agents.remove(agent);
-            }
-        }
     }
 
     /// Has an agent's files written when it is time.
@@ -148,8 +139,8 @@ impl View {
         let mut pair = match self.files.take() {
             Some(pair) => pair,
             None => {
-                let transcript = append_to(dir.transcript(agent))?;
-                let pair = Pair { transcript, log: append_to(dir.log(agent))? };
+                let transcript = append_to(&dir.transcript(agent))?;
+                let pair = Pair { transcript, log: append_to(&dir.log(agent))? };
                 *open += 1;
                 pair
             }
@@ -165,7 +156,7 @@ impl View {
     }
 }
 
-fn append_to(path: std::path::PathBuf) -> io::Result<File> {
+fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
@@ -315,20 +306,5 @@ mod tests {
         projection.agents.values_mut().for_each(|view| view.files = None);
         give(&mut projection, vec![turn("b", 1)]);
         assert_eq!(lines_of(&dir, "a"), lines_of(&dir, "b"));
-    }
-
-    #[test]
-    fn skipped_records_are_not_written_again() {
-        let (_root, dir) = run();
-        let mut projection = Projection::new(dir.clone());
-        for draft in [spawned("Hello"), intended(1, 0, "bash", "{}"), intended(1, 1, "bash", "{}")]
-        {
-            projection.skip(&Arc::new(record(1, draft)));
-        }
-        projection.skip(&Arc::new(record(4, finished(1, 1, ToolStatus::Ok, "second"))));
-        give(&mut projection, vec![finished(1, 0, ToolStatus::Ok, "first")]);
-        let text = fs::read_to_string(dir.agents().join("work.helper-1.jsonl")).unwrap();
-        assert_eq!(text.lines().count(), 1);
-        assert!(text.find("first").unwrap() < text.find("second").unwrap());
     }
 }

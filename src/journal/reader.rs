@@ -5,6 +5,7 @@
 
 pub mod follow;
 
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
@@ -236,6 +237,28 @@ pub fn agent_records(path: &Path, agent: &AgentId) -> Result<Vec<SharedRecord>, 
     let wanted = |line: &Line<'_>| line.agent.as_deref() == Some(agent.as_str());
     while let Some(records) = reader.next_batch_of(wanted)? {
         all.extend(records);
+    }
+    Ok(all)
+}
+
+/// Every record of these agents, oldest first.
+///
+/// # Errors
+/// When the file cannot be read, is damaged, or is of a later format.
+pub fn records_of_agents(
+    path: &Path,
+    agents: &HashSet<AgentId>,
+) -> Result<HashMap<AgentId, Vec<SharedRecord>>, JournalError> {
+    let mut reader = Reader::open(path)?;
+    let mut all: HashMap<_, Vec<_>> = HashMap::new();
+    let names: HashSet<_> = agents.iter().map(AgentId::as_str).collect();
+    let wanted = |line: &Line<'_>| line.agent.as_deref().is_some_and(|id| names.contains(id));
+    while let Some(records) = reader.next_batch_of(wanted)? {
+        for record in records {
+            if let Some(agent) = record.agent.clone() {
+                all.entry(agent).or_default().push(record);
+            }
+        }
     }
     Ok(all)
 }

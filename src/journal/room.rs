@@ -6,6 +6,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::journal::writer::Storage;
@@ -22,6 +23,10 @@ const FIRST_LOOK: Duration = Duration::from_millis(1);
 
 /// The longest pause between two looks: soon enough for whoever has just made room.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
+/// How long a record may take on a full disk that nobody could wait for room with. The reserve
+/// makes room for it, so that it takes this long only when that is used up too.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether the disk has room for new work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +68,10 @@ pub(super) struct Keeper {
     /// Whether the reserve stands.
     held: bool,
     room: watch::Sender<Room>,
-    /// While room is scarce: when to look next, and the pause after that.
-    next_look: Option<(Instant, Duration)>,
+    /// When to look next while nothing is written.
+    next_look: Instant,
+    /// While room is scarce: the pause before the look after that.
+    pause: Option<Duration>,
 }
 
 impl Keeper {
@@ -80,7 +87,8 @@ impl Keeper {
             sizes.reserve = 0;
         }
         let (room, _) = watch::channel(Room::Enough);
-        Self { sizes, held: kept.is_ok(), room, next_look: None }
+        let next_look = Instant::now() + LONGEST_LOOK;
+        Self { sizes, held: kept.is_ok(), room, next_look, pause: None }
     }
 
     /// How much room there is, as it changes.
@@ -88,16 +96,20 @@ impl Keeper {
         self.room.subscribe()
     }
 
-    /// When to look again, if that is of interest.
-    pub(super) fn next_look(&self) -> Option<Instant> {
-        self.next_look.map(|(at, _)| at)
+    /// When to look again.
+    pub(super) fn next_look(&self) -> Instant {
+        self.next_look
     }
 
-    /// Notices a disk that is nearly full, before it is.
-    pub(super) fn check(&mut self, storage: &impl Storage) {
-        let low = || storage.free().is_ok_and(|free| free < self.sizes.watermark);
-        if self.next_look.is_none() && low() {
+    /// Notices a disk that is nearly full, before it is. One that is full is so for others too,
+    /// whose results are in flight.
+    pub(super) fn check(&mut self, storage: &mut impl Storage) {
+        let Ok(free) = storage.free() else { return };
+        if free < self.sizes.watermark {
             self.scarce();
+        }
+        if free < self.sizes.reserve / 4 {
+            self.give_up_reserve(storage);
         }
     }
 
@@ -114,23 +126,28 @@ impl Keeper {
         given.is_ok()
     }
 
-    /// Looks whether work can go on: there is room, and the reserve stands again.
+    /// Looks whether work has to stop or can go on: there is room, and the reserve stands again.
     pub(super) fn look(&mut self, storage: &mut impl Storage) {
-        let Some((_, pause)) = self.next_look else { return };
+        self.check(storage);
+        let Some(pause) = self.pause else {
+            self.next_look = Instant::now() + LONGEST_LOOK;
+            return;
+        };
         if storage.free().is_ok_and(|free| free >= self.sizes.go_on(self.held)) {
             self.held = self.held || storage.reserve(self.sizes.reserve).is_ok();
             if self.held {
-                self.next_look = None;
+                self.pause = None;
                 self.room.send_replace(Room::Enough);
-                return;
             }
         }
-        self.next_look = Some((Instant::now() + pause, longer(pause)));
+        self.next_look = Instant::now() + pause;
+        self.pause = self.pause.map(longer);
     }
 
     fn scarce(&mut self) {
-        if self.next_look.is_none() {
-            self.next_look = Some((Instant::now() + FIRST_LOOK, longer(FIRST_LOOK)));
+        if self.pause.is_none() {
+            self.next_look = Instant::now() + FIRST_LOOK;
+            self.pause = Some(longer(FIRST_LOOK));
             self.room.send_replace(Room::Scarce);
         }
     }
@@ -140,9 +157,28 @@ fn longer(pause: Duration) -> Duration {
     (pause * 2).min(LONGEST_LOOK)
 }
 
+/// Ends when room has been scarce for too long. A slow disk is another matter.
+pub(super) async fn out_of_patience(room: &mut watch::Receiver<Room>) {
+    if room.wait_for(|room| *room == Room::Scarce).await.is_err() {
+        // The journal is closed: whoever waits for it hears that from it.
+        return std::future::pending().await;
+    }
+    tokio::time::sleep(PATIENCE).await;
+}
+
 /// The pauses of one that waits for a full disk by trying again.
 pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(FIRST_LOOK), |pause| Some(longer(*pause)))
+}
+
+/// Makes a file that may not grow an error of the write, which is answered, and not the end of the
+/// process. Once asked for, it stays so.
+///
+/// # Errors
+/// When the signal cannot be heard.
+pub fn outlive_file_limits() -> io::Result<()> {
+    // A handler that was set stays, also when nobody listens.
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
 /// Whether an error says that the disk has no room.

@@ -307,16 +307,14 @@ impl<S: Storage> Writer<S> {
     fn next_item(&mut self) -> Option<Item> {
         loop {
             let (settle_at, look_at) = (self.settle_at, self.keeper.next_look());
-            let Some(limit) = settle_at.into_iter().chain(look_at).min() else {
-                return self.items.blocking_recv();
-            };
+            let limit = settle_at.map_or(look_at, |settle_at| settle_at.min(look_at));
             if let Some(item) = receive_until(&mut self.items, limit) {
                 return item;
             }
             if settle_at == Some(limit) {
                 self.settle();
             }
-            if look_at == Some(limit) {
+            if look_at == limit {
                 self.keeper.look(&mut self.storage);
             }
         }
@@ -338,7 +336,7 @@ impl<S: Storage> Writer<S> {
     /// that it was written.
     fn commit(&mut self) -> Result<Position, JournalError> {
         let next = self.frame();
-        self.keeper.check(&self.storage);
+        self.keeper.check(&mut self.storage);
         let mut pauses = room::pauses();
         while let Err(error) = self.write() {
             if error != JournalError::Full || self.closing.is_cancelled() {

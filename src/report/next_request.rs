@@ -51,11 +51,15 @@ pub fn next_request(records: &[SharedRecord]) -> Result<Option<NextRequest>, Ill
     let mut open_calls = 0;
     match machine.next() {
         // A prompt to go on joins the conversation with the turn.
-        Step::CallModel { turn, message } => {
+        Step::CallModel { turn, message } if turn > machine.turn() => {
             machine.apply(&TurnStarted { turn, message }.into())?;
         }
         Step::RunTools(calls) => open_calls = calls.len(),
-        Step::RunCommand | Step::Compact { .. } | Step::Finish(_) | Step::Rest => {}
+        Step::CallModel { .. }
+        | Step::RunCommand(_)
+        | Step::Compact { .. }
+        | Step::Finish(_)
+        | Step::Rest => {}
     }
     Ok(Some(NextRequest {
         spawned: spawned.clone(),

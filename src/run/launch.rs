@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Options, Run, StartError};
+use super::{Options, Reopened, Run, StartError};
 use crate::config::{self, Sources};
 use crate::id::{BadName, Name};
 use crate::model::Model;
@@ -100,6 +100,23 @@ impl Launch {
         self.sources.extra_tools.push(tool.spec().name.clone());
         self.options.tools.push(Arc::new(tool));
         self
+    }
+
+    /// Has commands run by this program; see [`Options::wrapper`].
+    #[must_use]
+    pub fn wrapper(mut self, program: impl Into<PathBuf>) -> Self {
+        self.options.wrapper = Some(program.into());
+        self
+    }
+
+    /// Goes on with a run of this configuration that was stopped; see [`Run::resume`]. What counts
+    /// is the configuration that the run recorded.
+    ///
+    /// # Errors
+    /// When the run cannot go on.
+    pub async fn resume(self, run: Reopened) -> Result<Run, StartError> {
+        let config = run.config(self.sources)?;
+        Run::resume(run, config, self.options).await
     }
 
     /// Checks the configuration and starts the run; see [`Run::start`].

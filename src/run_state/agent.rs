@@ -52,6 +52,8 @@ pub struct AgentStatus {
     pub by_model: BTreeMap<Name, (Usage, Option<f64>)>,
     /// How often it was restarted.
     pub restarts: u32,
+    /// When it was, in milliseconds since the Unix epoch.
+    pub restarted_ms: Vec<i64>,
     /// How many children it started, by definition.
     pub children: BTreeMap<Name, u32>,
     /// How it ended.
@@ -79,6 +81,7 @@ impl AgentStatus {
             cost_usd: Some(0.0),
             by_model: BTreeMap::new(),
             restarts: 0,
+            restarted_ms: Vec::new(),
             children: BTreeMap::new(),
             outcome: None,
             last_ms: now_ms,
@@ -91,6 +94,7 @@ impl AgentStatus {
         match event {
             Event::AgentRestarted(restarted) => {
                 self.restarts = restarted.restart;
+                self.restarted_ms.push(now_ms);
                 self.doing = Doing::Starting;
             }
             Event::AgentEnded(ended) => {

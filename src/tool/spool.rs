@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::id::CallKey;
 use crate::journal::{JournalHandle, room};
 use crate::output::{Output, Stored};
 
@@ -36,7 +37,29 @@ pub const MAX_STORED_BYTES: u64 = 1 << 30;
 pub struct Spool {
     scratch: PathBuf,
     results: PathBuf,
-    journal: Option<JournalHandle>,
+    patience: Patience,
+}
+
+/// How long a full disk is waited for.
+#[derive(Clone, Debug)]
+enum Patience {
+    /// Not at all.
+    None,
+    /// While this journal is open, which is told of it.
+    WhileOpen(JournalHandle),
+    /// As long as this process lives.
+    Endless,
+}
+
+impl Patience {
+    /// Whether to try again.
+    fn lasts(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::WhileOpen(journal) => journal.report_full(),
+            Self::Endless => true,
+        }
+    }
 }
 
 impl Spool {
@@ -45,13 +68,20 @@ impl Spool {
     /// `results_dir` as it is given here.
     #[must_use]
     pub fn new(scratch_dir: PathBuf, results_dir: PathBuf) -> Self {
-        Self { scratch: scratch_dir, results: results_dir, journal: None }
+        Self { scratch: scratch_dir, results: results_dir, patience: Patience::None }
     }
 
     /// Tells this journal of a full disk, and waits for room for as long as it is open.
     #[must_use]
     pub fn waiting_with(mut self, journal: JournalHandle) -> Self {
-        self.journal = Some(journal);
+        self.patience = Patience::WhileOpen(journal);
+        self
+    }
+
+    /// Waits for room on a full disk for as long as this process lives.
+    #[must_use]
+    pub fn waiting(mut self) -> Self {
+        self.patience = Patience::Endless;
         self
     }
 
@@ -65,6 +95,54 @@ impl Spool {
     #[must_use]
     pub fn path_of(&self, stored: &Stored) -> PathBuf {
         self.results.join(&stored.hash)
+    }
+
+    /// Where unfinished outputs and results that are not recorded yet are.
+    #[must_use]
+    pub fn scratch_dir(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// Keeps the result of a call durably until it is recorded. Does not wait for room: whoever
+    /// asked for the call may live, and then has the result all the same.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn keep_result(&self, key: &CallKey, bytes: &[u8]) -> io::Result<()> {
+        let at_once = Self { patience: Patience::None, ..self.clone() };
+        let mut scratch = Scratch::create(&at_once)?;
+        scratch.file.write_all(bytes)?;
+        scratch.keep_as(&at_once, &self.scratch, &Self::result_name(key))
+    }
+
+    /// The result of a call, if one was kept.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn kept_result(&self, key: &CallKey) -> io::Result<Option<Vec<u8>>> {
+        match std::fs::read(self.scratch.join(Self::result_name(key))) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the result of a call, if one was kept: it is recorded.
+    pub fn forget_result(&self, key: &CallKey) {
+        // What stays is removed with the rest when the run ends.
+        let _gone = std::fs::remove_file(self.scratch.join(Self::result_name(key)));
+    }
+
+    /// Removes what is kept and what was never finished: the run has ended.
+    pub fn clear(&self) {
+        for entry in std::fs::read_dir(&self.scratch).into_iter().flatten().filter_map(Result::ok) {
+            // Nobody reads it any more; what cannot be removed only takes room.
+            let _gone = std::fs::remove_file(entry.path());
+        }
+    }
+
+    fn result_name(key: &CallKey) -> String {
+        format!("{key}.json")
     }
 
     /// Begins an output.
@@ -99,7 +177,7 @@ impl Spool {
         }
         let mut scratch = Scratch::create(self)?;
         self.write_whole(&mut scratch.file, bytes)?;
-        scratch.keep_as(self, &stored.hash)?;
+        scratch.keep_as(self, &self.results, &stored.hash)?;
         Ok(stored)
     }
 
@@ -108,8 +186,7 @@ impl Spool {
         let mut pauses = room::pauses();
         loop {
             let result = attempt();
-            let is_full = result.as_ref().is_err_and(room::is_full);
-            if !is_full || !self.journal.as_ref().is_some_and(JournalHandle::report_full) {
+            if !result.as_ref().is_err_and(room::is_full) || !self.patience.lasts() {
                 return result;
             }
             pauses.next().into_iter().for_each(std::thread::sleep);
@@ -209,7 +286,7 @@ impl SpoolWriter {
             None => self.spool.store(&self.head)?,
             Some(scratch) => {
                 let hash = self.hash.finalize().to_hex().to_string();
-                scratch.keep_as(&self.spool, &hash)?;
+                scratch.keep_as(&self.spool, &self.spool.results, &hash)?;
                 Stored { hash, bytes: self.kept }
             }
         };
@@ -284,14 +361,14 @@ impl Scratch {
 
     /// Gives the file its lasting name. A file of that name has the same content, so replacing
     /// it changes nothing.
-    fn keep_as(self, spool: &Spool, name: &str) -> io::Result<()> {
+    fn keep_as(self, spool: &Spool, dir: &Path, name: &str) -> io::Result<()> {
         // A sync that failed is not tried again, whatever the reason.
         self.file.sync_all()?;
         spool.patiently(|| {
-            make_dir(&spool.results)?;
-            std::fs::rename(&self.path, spool.results.join(name))
+            make_dir(dir)?;
+            std::fs::rename(&self.path, dir.join(name))
         })?;
-        File::open(&spool.results)?.sync_all()
+        File::open(dir)?.sync_all()
     }
 }
 

@@ -8,7 +8,8 @@ use crate::turn::Outcome;
 /// What an agent must do next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Call the model: begin this turn, with this user message first if there is one.
+    /// Call the model: begin this turn, with this user message first if there is one; or make the
+    /// announced call of the current turn again.
     CallModel {
         /// The turn's number.
         turn: u32,
@@ -17,8 +18,8 @@ pub enum Step {
     },
     /// Run these calls, which have no result yet.
     RunTools(Vec<PendingCall>),
-    /// Run the agent's command.
-    RunCommand,
+    /// Run the agent's command: the call, if it was announced before.
+    RunCommand(Option<PendingCall>),
     /// Replace the older part of the view by a summary.
     Compact {
         /// Why.

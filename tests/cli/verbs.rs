@@ -344,6 +344,7 @@ fn the_help_names_every_verb() {
 
     Commands:
       run          Launch the graph, or the named tasks and what they need
+      resume       Go on with a run that was stopped, where its journal ends
       check        Find every mistake in the configuration before anything is spent
       tail         Print the agents' logs, live or after the fact [alias: logs]
       ps           List runs, tasks and agents
@@ -352,6 +353,7 @@ fn the_help_names_every_verb() {
       cost         Tokens and money by agent, task or model
       cancel       Stop a run, a task or an agent with its children
       compact      Ask a live agent to compact its context now
+      rebuild      Make the transcripts and logs of a run again from its journal
       context      The compaction pipeline on recorded conversations, and what an agent is sent
       completions  Print the completions of a shell
       version      Print the version

@@ -10,7 +10,9 @@ use callsheet::actor::abilities::Abilities;
 use callsheet::actor::agent::AgentMsg;
 use callsheet::actor::briefing::Briefings;
 use callsheet::actor::step::StepError;
-use callsheet::actor::supervisor::{GatewaySettings, RunEnd, Start, Supervisor, SupervisorMsg};
+use callsheet::actor::supervisor::{
+    GatewaySettings, Left, RunEnd, Start, Supervisor, SupervisorMsg,
+};
 use callsheet::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
 use callsheet::actor::{Addresses, Compaction, ModelService, Services};
 use callsheet::config::{self, Config, Sources};
@@ -22,17 +24,20 @@ use callsheet::failure::{Failure, FailureKind};
 use callsheet::id::{AgentId, Name, RunId};
 use callsheet::journal::file::RunDir;
 use callsheet::journal::line::Position;
+use callsheet::journal::projection::Projection;
 use callsheet::journal::reader::Reader;
+use callsheet::journal::recovery::Cut;
 use callsheet::journal::room::Room;
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
 use callsheet::plan::Plan;
 use callsheet::policy::RetryPolicy;
-use callsheet::run::{Options, Run};
+use callsheet::run::{Options, Reopened, Run};
 use callsheet::run_state::RunState;
 use callsheet::tool::hook::Hooks;
 use callsheet::tool::spool::Spool;
 use callsheet::tool::workspace::Workspace;
+use callsheet::tool::wrapper::Wrapper;
 use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, Toolbox};
 use callsheet::turn::{Effect, Outcome};
 use parking_lot::Mutex;
@@ -113,6 +118,11 @@ impl Fake {
         self.asked.lock().len()
     }
 
+    /// What it counted of all that it was asked.
+    pub(crate) fn counted(&self) -> u64 {
+        self.asked.lock().iter().map(counted).sum()
+    }
+
     /// The calls under way.
     pub(crate) fn under_way(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
@@ -146,9 +156,6 @@ impl Drop for UnderWay {
     }
 }
 
-/// How many bytes of a request the fake counts as one token.
-const BYTES_PER_TOKEN: usize = 3;
-
 impl Model for Fake {
     fn call<'a>(
         &'a self,
@@ -156,22 +163,30 @@ impl Model for Fake {
         _deltas: DeltaSink<'a>,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let act = (self.answers)(&request);
-        let (agent, turn) = (request.agent_id.clone(), request.turn);
-        let pieces: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
-        let input = ((request.head.0.len() + pieces) / BYTES_PER_TOKEN) as u64;
+        let (agent, turn, input) = (request.agent_id.clone(), request.turn, counted(&request));
         self.asked.lock().push(request);
         let under_way = UnderWay::new(&self.waiting);
         Box::pin(async move {
             let _under_way = under_way;
-            let mut reply = perform(act, &agent, turn).await?;
-            reply.usage = Usage { input, output: 5, ..Usage::default() };
-            Ok(reply)
+            let (message, stop) = perform(act, &agent, turn).await?;
+            let usage = Usage { input, output: 5, ..Usage::default() };
+            Ok(Reply { message, stop, usage, context: ContextReport::default() })
         })
     }
 }
 
-async fn perform(act: Act, agent: &AgentId, turn: u32) -> Result<Reply, ModelError> {
-    let (message, stop) = match act {
+/// What the model counts of a request: a token for each four bytes.
+pub(crate) fn counted(request: &Request) -> u64 {
+    let pieces: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
+    ((request.head.0.len() + pieces) / 4) as u64
+}
+
+async fn perform(
+    act: Act,
+    agent: &AgentId,
+    turn: u32,
+) -> Result<(Message, StopReason), ModelError> {
+    Ok(match act {
         Act::Say(text) => (Message::assistant(text), StopReason::EndTurn),
         Act::Call(calls) => {
             let block = |(at, (tool, input)): (usize, (&str, Value))| {
@@ -190,9 +205,7 @@ async fn perform(act: Act, agent: &AgentId, turn: u32) -> Result<Reply, ModelErr
             gate.acquire().await.expect("an open semaphore").forget();
             return Box::pin(perform(*act, agent, turn)).await;
         }
-    };
-    let (usage, context) = (Usage::default(), ContextReport::default());
-    Ok(Reply { message, stop, usage, context })
+    })
 }
 
 /// Whether the last message carries tool results: a turn that follows tools.
@@ -276,6 +289,12 @@ impl Setup {
         Self { root, models: BTreeMap::new(), tools: Vec::new() }
     }
 
+    /// In the workspace of another.
+    pub(crate) fn at(mut self, other: &Self) -> Self {
+        self.root = other.root.clone();
+        self
+    }
+
     pub(crate) fn model(mut self, model: &str, fake: &Arc<Fake>) -> Self {
         self.models.insert(name(model), fake.clone());
         self
@@ -290,11 +309,29 @@ impl Setup {
     pub(crate) fn config(&self, text: &str) -> Config {
         let text =
             format!("version = 1\nname = \"test\"\n{text}\n[permissions]\ndefault = \"allow\"\n");
+        let loaded = config::load_text(&text, &self.sources());
+        loaded.unwrap_or_else(|problems| panic!("{problems:#?}"))
+    }
+
+    pub(crate) fn sources(&self) -> Sources {
         let mut sources = Sources::new(self.root.path().join("agents.toml"));
         sources.environment.insert("TEST_KEY".to_owned(), "k".to_owned());
         sources.custom_models = self.models.keys().cloned().collect();
         sources.extra_tools = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        config::load_text(&text, &sources).unwrap_or_else(|problems| panic!("{problems:#?}"))
+        sources
+    }
+
+    fn options(&self) -> Options {
+        let (tools, models) = (self.tools.clone(), self.models.clone());
+        Options { tools, models, ..Options::default() }
+    }
+
+    /// Takes a run up as it stands.
+    pub(crate) async fn resume(&self, dir: &RunDir) -> Run {
+        let reopened = Reopened::open(dir, Cut::Torn).expect("it can be taken up");
+        let config = reopened.config(self.sources());
+        let config = config.unwrap_or_else(|problems| panic!("{problems:#?}"));
+        Run::resume(reopened, config, self.options()).await.expect("goes on")
     }
 
     pub(crate) async fn start(&self, text: &str) -> Run {
@@ -303,12 +340,7 @@ impl Setup {
 
     /// Starts a run of this id.
     pub(crate) async fn start_as(&self, text: &str, run: RunId) -> Run {
-        let options = Options {
-            tools: self.tools.clone(),
-            models: self.models.clone(),
-            run_id: Some(run),
-            ..Options::default()
-        };
+        let options = Options { run_id: Some(run), ..self.options() };
         Run::start(self.config(text), options).await.expect("starts")
     }
 
@@ -505,8 +537,9 @@ impl Rig {
         let owned = RunDir::at(config.state_dir.join(run.to_string())).create().expect("fresh");
         let dir = owned.dir().clone();
         let address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
-        let start =
-            transcript_writer::Start { owned, at: Position::START, supervisor: address.clone() };
+        let (projection, supervisor) = (Projection::new(dir.clone()), address.clone());
+        let at = Position::START;
+        let start = transcript_writer::Start { owned, at, projection, supervisor };
         let (writer, _) = Actor::spawn(None, TranscriptWriter, start).await.expect("starts");
         let (reply, journal) = oneshot::channel();
         writer.send_message(TranscriptWriterMsg::Journal(reply)).expect("lives");
@@ -520,10 +553,13 @@ impl Rig {
             run,
             workflow: config.name.clone(),
             program: "test".to_owned(),
+            file: std::path::PathBuf::new(),
             config: String::new(),
             config_hash: String::new(),
             profile: None,
             inputs: Json::encode(&config.inputs),
+            settings: BTreeMap::new(),
+            keep_going: false,
             tasks: planned.collect(),
         };
         let records = journal.append(vec![Draft::run(created)]).await.expect("durable");
@@ -553,7 +589,8 @@ impl Rig {
         let plan = Plan::new(config.tasks).expect("a plan");
         let supervisor = Supervisor { services: services.clone(), plan, gateways };
         let (reply, end) = oneshot::channel();
-        let start = Start { records, end: reply };
+        let (run, left) = (fold(&records), Left::new());
+        let start = Start { run, left, end: reply };
         let (supervisor, _) = Actor::spawn(None, supervisor, start).await.expect("starts");
         Self { services, supervisor, dir, writer, end }
     }
@@ -635,5 +672,9 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         transcripts: root.join("agents"),
         asker: None,
         addresses: Addresses::default(),
+        wrapper: Some(Arc::new(Wrapper {
+            program: env!("CARGO_BIN_EXE_callsheet").into(),
+            secrets: callsheet::redaction::Secrets::default(),
+        })),
     }
 }

@@ -216,7 +216,7 @@ impl Supervisor {
         let policy = spec.map(|spec| spec.restart).unwrap_or_default();
         let (task, restart) = (status.task.clone(), status.restarts + 1);
         let window = state.restarts.entry(id.clone()).or_default();
-        if window.admit(&policy, state.born.elapsed()) {
+        if window.admit(&policy, state.age + state.born.elapsed()) {
             tracing::warn!(agent = %id, restart, error, "an agent crashed and is restarted");
             let restarted = AgentRestarted { restart, reason: error.to_owned() };
             return self.propose(state, vec![Draft::agent(&task, id, restarted)]);

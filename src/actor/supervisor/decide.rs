@@ -1,6 +1,7 @@
 //! What happens next in the plan: which tasks become ready, start, are skipped, end the run.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ractor::ActorRef;
 
@@ -9,7 +10,7 @@ use crate::actor::slots::Rank;
 use crate::event::{Draft, Event, PauseCause, RunPaused, RunStatus};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
-use crate::journal::room::Room;
+use crate::journal::room::{PATIENCE, Room};
 use crate::plan::{
     Readiness, Standing, TaskCancelled, TaskFailed, TaskReady, TaskSkipped, TaskStarted, TaskState,
 };
@@ -229,23 +230,14 @@ impl Supervisor {
             Event::TaskStarted(started) => {
                 let timeout = self.plan.task(task).and_then(|spec| spec.timeout);
                 if let Some(timeout) = timeout {
-                    let (task, attempt) = (task.clone(), started.attempt);
-                    let message = SupervisorMsg::TaskDeadline { task, attempt };
-                    self.later(myself, state, timeout, message);
+                    self.end_attempt_after(myself, state, timeout, task, started.attempt);
                 }
             }
             Event::TaskRetrying(retrying) => {
-                state.resting.insert(task.clone());
-                let pause = std::time::Duration::from_millis(retrying.pause_ms);
-                self.later(myself, state, pause, SupervisorMsg::RetryNow(task.clone()));
+                let pause = Duration::from_millis(retrying.pause_ms);
+                self.rest(myself, state, pause, task);
             }
-            Event::TaskFailed(_) => {
-                state.first_failed.get_or_insert_with(|| task.clone());
-                if self.services.limits.fail_fast && self.services.limits.cancel_running {
-                    let stop = Stop::Cancelled(format!("task `{task}` failed"));
-                    self.stop_everything(state, stop);
-                }
-            }
+            Event::TaskFailed(_) => self.task_failed(state, task),
             _ => {}
         }
         let Some(status) = state.run.task(task) else { return };
@@ -253,9 +245,47 @@ impl Supervisor {
             // Not before: what takes the place must know that this one failed.
             status.agent.iter().for_each(|agent| state.slots.release(agent));
         }
-        if !status.state.is_end() {
-            return;
+        if status.state.is_end() {
+            Self::note_end(state, task);
         }
+    }
+
+    /// The attempt ends when this time is over, if it has not before.
+    pub(super) fn end_attempt_after(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        timeout: Duration,
+        task: &Name,
+        attempt: u32,
+    ) {
+        let message = SupervisorMsg::TaskDeadline { task: task.clone(), attempt };
+        self.later(myself, state, timeout, message);
+    }
+
+    /// The task begins no attempt until this time is over.
+    pub(super) fn rest(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        pause: Duration,
+        task: &Name,
+    ) {
+        state.resting.insert(task.clone());
+        self.later(myself, state, pause, SupervisorMsg::RetryNow(task.clone()));
+    }
+
+    pub(super) fn task_failed(&self, state: &mut State, task: &Name) {
+        state.first_failed.get_or_insert_with(|| task.clone());
+        if self.services.limits.fail_fast && self.services.limits.cancel_running {
+            let stop = Stop::Cancelled(format!("task `{task}` failed"));
+            self.stop_everything(state, stop);
+        }
+    }
+
+    /// Notes what templates see of a task that has ended.
+    pub(super) fn note_end(state: &mut State, task: &Name) {
+        let Some(status) = state.run.task(task) else { return };
         let state_word = status.state.as_str();
         // A completed task's value was noted when it was settled.
         let entry = state.values.entry(task.to_string());
@@ -337,7 +367,7 @@ impl Supervisor {
         state.interrupted = Some(reason);
         if state.room == Room::Scarce {
             // On a full disk nothing that is asked for now may ever be recorded.
-            let patience = self.services.limits.grace_period + super::room::PAUSE_WITHIN;
+            let patience = self.services.limits.grace_period + PATIENCE;
             self.later(myself, state, patience, SupervisorMsg::PauseOverdue);
         }
         state.waiting_children.clear();

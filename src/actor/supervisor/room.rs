@@ -3,20 +3,14 @@
 //! The journal's writer finds out; here it becomes a recorded pause, and later a recorded going on.
 //! Decides nothing about agents: they ask at the beginning of a step whether new work may begin.
 
-use std::time::Duration;
-
 use ractor::ActorRef;
 use tokio::sync::watch;
 
 use super::{RunEnd, State, Supervisor, SupervisorMsg};
 use crate::event::{Draft, PauseCause, RunOpened, RunPaused};
 use crate::journal::JournalError;
-use crate::journal::room::Room;
+use crate::journal::room::{PATIENCE, Room};
 use crate::run_state::RunPhase;
-
-/// How long the record of a pause may take on a full disk. The reserve makes room for it, so that
-/// it takes this long only when that room is gone too.
-pub(super) const PAUSE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why the run pauses, for people.
 const WAITS: &str = "disk full: waiting for room, the run goes on by itself";
@@ -48,7 +42,7 @@ impl Supervisor {
                 self.services.room.send_replace(Room::Scarce);
                 let (reason, cause) = (WAITS.to_owned(), PauseCause::DiskFull);
                 self.propose(state, vec![Draft::run(RunPaused { reason, cause })]);
-                self.later(myself, state, PAUSE_WITHIN, SupervisorMsg::PauseOverdue);
+                self.later(myself, state, PATIENCE, SupervisorMsg::PauseOverdue);
             }
             Room::Enough => {
                 let reason = Some("there is room on the disk again".to_owned());

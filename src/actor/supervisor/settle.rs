@@ -106,6 +106,15 @@ async fn finish_output(
     Ok((output, value))
 }
 
+/// What templates see of an output that was checked before.
+pub(super) async fn value_of(
+    services: &Services,
+    format: OutputFormat,
+    output: &Output,
+) -> Result<Value, Failure> {
+    parse(format, &whole_text(services, output).await?)
+}
+
 async fn whole_text(services: &Services, output: &Output) -> Result<String, Failure> {
     let Some(stored) = &output.stored else { return Ok(output.text.clone()) };
     let path = services.spool.results_dir().join(&stored.hash);

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::event::{Event, SharedRecord};
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
+use crate::journal::line::Position;
 use crate::journal::reader::Reader;
 
 /// The first pause at the end of the file: short enough to feel immediate.
@@ -53,7 +54,15 @@ impl Follower {
     /// # Errors
     /// When the journal cannot be opened.
     pub fn new(dir: RunDir, until: Until) -> Result<Self, JournalError> {
-        let reader = Reader::open(&dir.journal())?;
+        Self::open_at(dir, Position::START, until)
+    }
+
+    /// Follows a run from the end of a batch on.
+    ///
+    /// # Errors
+    /// When the journal cannot be opened.
+    pub fn open_at(dir: RunDir, at: Position, until: Until) -> Result<Self, JournalError> {
+        let reader = Reader::open_at(&dir.journal(), at)?;
         Ok(Self {
             dir,
             reader,
@@ -159,7 +168,6 @@ mod tests {
 
     use super::*;
     use crate::event::{Draft, RunPaused};
-    use crate::journal::line::Position;
     use crate::journal::testing::turn;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

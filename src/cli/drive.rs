@@ -1,0 +1,255 @@
+//! A run at work under the command line: what it says, the signals it hears, how it ends.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use super::locate::{Place, fold};
+use super::paint::{self, Paint};
+use super::reopen::exit_of;
+use super::tail::{Detail, Printer};
+use super::{complain, runtime, say};
+use crate::actor::supervisor::RunEnd;
+use crate::config::{Config, ProviderKind};
+use crate::event::{Event, PauseCause, RunCompleted};
+use crate::exit::Exit;
+use crate::id::RunId;
+use crate::journal::file::RunDir;
+use crate::journal::reader::follow::Follower;
+use crate::plan::TaskState;
+use crate::report;
+use crate::run::{Remote, Run, StartError};
+use crate::run_state::RunState;
+
+/// How much of a run is shown, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    /// Events as JSON.
+    pub(super) json: bool,
+    /// How much more than milestones.
+    pub(super) verbose: u8,
+}
+
+/// Drives a run that is about to start to its end for this process.
+pub(super) fn drive(
+    place: &Place,
+    shown: Shown,
+    starting: impl Future<Output = Result<Run, StartError>>,
+) -> Exit {
+    match runtime() {
+        Ok(runtime) => {
+            let exit = runtime.block_on(to_the_end(place, shown, starting));
+            // A blocking call that hangs must not hold the program up.
+            runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+            exit
+        }
+        Err(exit) => exit,
+    }
+}
+
+/// Says which answers come from a script.
+pub(super) fn note_scripts(config: &Config) {
+    for (provider, spec) in &config.providers {
+        let is_used = config.models.values().any(|model| model.provider == *provider);
+        if !is_used || !matches!(spec.kind, ProviderKind::Scripted { .. }) {
+            continue;
+        }
+        complain(&format!(
+            "note: provider `{provider}` is the built-in scripted model: its answers come from a \
+             script, its tool calls are real"
+        ));
+    }
+}
+
+async fn to_the_end(
+    place: &Place,
+    shown: Shown,
+    starting: impl Future<Output = Result<Run, StartError>>,
+) -> Exit {
+    // From here on a signal stops the run and does not kill the program.
+    let signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => {
+            complain(&format!("error: signals cannot be heard: {error}"));
+            return Exit::Bug;
+        }
+    };
+    let run = match starting.await {
+        Ok(run) => run,
+        Err(error) => return refused(&error),
+    };
+    let (id, dir) = (run.id(), run.dir().clone());
+    complain(&format!("run {id} in {}", dir.path().display()));
+    let detail = if shown.verbose > 0 { Detail::Full } else { Detail::Milestones };
+    let printer = Printer::for_run(shown.json, detail, Paint::new(paint::is_on(&io::stderr())));
+    let printing = run.follow_new().map(|follower| show(follower, printer));
+    let heard = Heard::default();
+    let listening = tokio::spawn(listen(signals, run.remote(), heard.clone()));
+    let end = run.wait().await;
+    let printed = match printing {
+        // It ends by itself once everything is printed, as soon as whoever reads it has taken it.
+        Ok(printing) => printing.await.unwrap_or(Exit::Done),
+        Err(_) => Exit::Done,
+    };
+    listening.abort();
+    match end {
+        RunEnd::Completed(_) if shown.json && printed != Exit::Done => printed,
+        RunEnd::Completed(completed) if shown.json => Exit::of(&completed),
+        RunEnd::Completed(completed) => ended(place, &dir, &completed),
+        RunEnd::Paused(reason) => {
+            complain(&format!("run {id} paused: {reason}"));
+            complain(&format!("go on with it:  {}", place.resume_command(&id.to_string())));
+            heard.exit()
+        }
+        RunEnd::JournalFailed(error) => {
+            complain(&format!("error: the disk failed: {error}"));
+            Exit::Disk
+        }
+        RunEnd::Broken(reason) => {
+            complain(&format!("error: a bug: {reason}"));
+            Exit::Bug
+        }
+    }
+}
+
+/// Shows the result of a run that came to its end.
+pub(super) fn ended(place: &Place, dir: &RunDir, completed: &RunCompleted) -> Exit {
+    let state = match fold(dir, |_| {}) {
+        Ok(state) => state,
+        Err(exit) => return exit,
+    };
+    let Some(created) = state.created() else { return Exit::Bug };
+    match say(&summary(place, &state, created.run)) {
+        Exit::Done => Exit::of(completed),
+        disk => disk,
+    }
+}
+
+/// Says why a run could not be started.
+pub(super) fn refused(error: &StartError) -> Exit {
+    complain(&format!("error: {error}"));
+    match error {
+        StartError::Config(_) | StartError::Plan(_) | StartError::Provider { .. } => Exit::Usage,
+        StartError::Workspace { .. } => Exit::Usage,
+        StartError::Journal(error) => exit_of(error),
+        StartError::Actor(_) | StartError::Illegal(_) => Exit::Bug,
+    }
+}
+
+/// The result for people, and where to look next.
+fn summary(place: &Place, state: &RunState, id: RunId) -> String {
+    let mut text = report::summary(state);
+    let flags = place.flags();
+    let failed = state.tasks().find(|(_, task)| task.state == TaskState::Failed);
+    if let Some(agent) = failed.and_then(|(_, task)| task.agent.as_ref()) {
+        text.push_str(&format!("what failed:  callsheet show{flags} {id}/@{agent} --transcript\n"));
+    }
+    text.push_str(&format!("its parts:    callsheet ps{flags} --tree\n"));
+    text.push_str(&format!("its results:  callsheet show{flags} {id}\n"));
+    text.push_str(&format!(
+        "its events:   callsheet tail{} {id}\n",
+        flags.replace(" -f ", " --file ")
+    ));
+    text
+}
+
+/// Prints events as they become durable, as JSON on stdout or as lines for people on stderr, on a
+/// thread of its own: whoever reads them may be slow, and the run must not wait for that.
+fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<Exit> {
+    let (ended, shown) = oneshot::channel();
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build()
+        else {
+            return;
+        };
+        runtime.block_on(async {
+            while let Ok(Some(record)) = follower.next().await {
+                let is_last = match &record.event {
+                    Event::RunCompleted(_) => true,
+                    Event::RunPaused(paused) => paused.cause == PauseCause::Interrupted,
+                    _ => false,
+                };
+                if !printer.print(&record) || is_last {
+                    return;
+                }
+            }
+        });
+        // Whoever waited for it may have gone.
+        let _ = ended.send(printer.end());
+    });
+    shown
+}
+
+/// The signals that stop a run.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// The terminal was closed. Absent under `nohup`, which wants the run to outlive it.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
+        let hangup = match ignores_hangup() {
+            true => None,
+            false => Some(signal(SignalKind::hangup())?),
+        };
+        Ok(Self { interrupt: signal(interrupt)?, terminate: signal(terminate)?, hangup })
+    }
+
+    /// The next signal: its name in the records, and the code the program then ends with.
+    async fn next(&mut self) -> (&'static str, Exit) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => ("Ctrl-C", Exit::Interrupted),
+            _ = self.terminate.recv() => ("SIGTERM", Exit::Terminated),
+            _ = hangup => ("SIGHUP", Exit::Terminated),
+        }
+    }
+}
+
+/// Whether this process was started with SIGHUP ignored. Where the system does not say, it is
+/// taken to be heard.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is signal 1, and so the lowest bit.
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
+/// The last signal heard.
+#[derive(Clone, Debug, Default)]
+struct Heard(Arc<AtomicBool>);
+
+impl Heard {
+    fn exit(&self) -> Exit {
+        if self.0.load(Ordering::SeqCst) { Exit::Terminated } else { Exit::Interrupted }
+    }
+}
+
+/// The first signal stops the run gracefully, the second ends the program at once, its tools
+/// included.
+async fn listen(mut signals: Signals, remote: Remote, heard: Heard) {
+    let mut again = false;
+    loop {
+        let (name, exit) = signals.next().await;
+        heard.0.store(exit == Exit::Terminated, Ordering::SeqCst);
+        if again {
+            crate::tool::bash::kill_all_groups();
+            std::process::exit(heard.exit() as i32);
+        }
+        again = true;
+        complain("stopping; once more to stop at once");
+        remote.interrupt(name);
+    }
+}

@@ -1,0 +1,30 @@
+//! `rebuild`: makes the transcripts and logs of a run again from its journal.
+
+use super::locate::Place;
+use super::reopen::exit_of;
+use super::{args, complain};
+use crate::exit::Exit;
+use crate::journal::JournalError;
+use crate::journal::projection::Projection;
+
+pub(super) fn run(place: &Place, verb: &args::Rebuild) -> Exit {
+    let dir = match place.run(Some(&verb.run)) {
+        Ok(dir) => dir,
+        Err(exit) => return exit,
+    };
+    // A process that drives the run is writing these files.
+    let rebuilt = dir.own().and_then(|_owned| Projection::rebuild(&dir));
+    match rebuilt {
+        Ok(()) => {
+            complain(&format!("made again: {}", dir.agents().display()));
+            Exit::Done
+        }
+        Err(error) => {
+            complain(&format!("error: {error}"));
+            if let JournalError::Damaged { .. } = error {
+                complain("help: no file was touched");
+            }
+            exit_of(&error)
+        }
+    }
+}

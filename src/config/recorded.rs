@@ -1,0 +1,171 @@
+//! The configuration that a run recorded, and how the file has changed since.
+//!
+//! Owns which part of a configuration a run carries with it: the text, the profile, the inputs, the
+//! tasks and the variables that set keys. Providers, secrets and the variables of processes come
+//! from the environment of whoever goes on with the run, for they may hold keys.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use miette::NamedSource;
+use serde_json::Value;
+
+use super::raw::{self, Node, Raw, Table};
+use super::{Sources, layers, root};
+use crate::event::RunCreated;
+
+/// The sections whose variables are not recorded.
+const NOT_RECORDED: [&str; 3] = ["providers", "secrets", "env"];
+
+/// The most characters of a value in a list of changes: two of them fit a line.
+const VALUE: usize = 40;
+
+/// The variables that are recorded with a run.
+pub(super) fn settings(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let recorded = variables.iter().filter(|(variable, _)| is_recorded(variable));
+    recorded.map(|(variable, text)| (variable.clone(), text.clone())).collect()
+}
+
+fn is_recorded(variable: &str) -> bool {
+    layers::setting(variable).is_some_and(|rest| {
+        let section = rest.split("__").next().unwrap_or_default().to_ascii_lowercase();
+        !NOT_RECORDED.contains(&section.as_str())
+    })
+}
+
+impl Sources {
+    /// The sources with what a run recorded of its own in place of what is given now. `dir` is the
+    /// run directory: a run that lies in the workspace belongs to it, wherever both were moved.
+    #[must_use]
+    pub fn of_run(mut self, created: &RunCreated, dir: &Path) -> Self {
+        let here = root(&self.file);
+        if let Some(name) = created.file.file_name() {
+            let lies_here = dir.canonicalize().is_ok_and(|dir| dir.starts_with(&here));
+            self.file = if lies_here { here.join(name) } else { created.file.clone() };
+        }
+        self.profile.clone_from(&created.profile);
+        self.environment.retain(|variable, _| !is_recorded(variable));
+        self.environment.extend(created.settings.clone());
+        let inputs = created.inputs.to_value();
+        let inputs = inputs.as_object().into_iter().flatten();
+        self.inputs = inputs.map(|(name, value)| (name.clone(), as_given(value))).collect();
+        self.targets = created.tasks.iter().map(|task| task.name.to_string()).collect();
+        self
+    }
+}
+
+/// An input's value as it is given on the command line.
+fn as_given(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A key of the file that differs from the recorded one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The key, with dots between the levels.
+    pub key: String,
+    /// Its recorded value; absent when the key is new.
+    pub before: Option<String>,
+    /// Its value now; absent when the key is gone.
+    pub now: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, before, now } = self;
+        match (before, now) {
+            (Some(before), Some(now)) => write!(f, "~ {key}: {} -> {}", cut(before), cut(now)),
+            (None, Some(now)) => write!(f, "+ {key}: {}", cut(now)),
+            (Some(before), None) => write!(f, "- {key}: {}", cut(before)),
+            (None, None) => write!(f, "  {key}"),
+        }
+    }
+}
+
+fn cut(text: &str) -> String {
+    let mut characters = text.chars();
+    let mut shown: String = characters.by_ref().take(VALUE).collect();
+    if characters.next().is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// The keys in which a configuration's text differs from the recorded one; comments and order do
+/// not count. A text that is not TOML differs as a whole.
+#[must_use]
+pub fn changes(recorded: &str, now: &str) -> Vec<Change> {
+    let (before, after) = (keys(recorded), keys(now));
+    let mut all: Vec<_> = before.keys().chain(after.keys()).collect();
+    all.sort_unstable();
+    all.dedup();
+    let differs = all.into_iter().filter(|key| before.get(*key) != after.get(*key));
+    let change = |key: &String| Change {
+        key: key.clone(),
+        before: before.get(key).cloned(),
+        now: after.get(key).cloned(),
+    };
+    differs.map(change).collect()
+}
+
+fn keys(text: &str) -> BTreeMap<String, String> {
+    let named = Arc::new(NamedSource::new("", text.to_owned()));
+    let mut all = BTreeMap::new();
+    match raw::parse(&named) {
+        Ok(table) => collect(&table, "", &mut all),
+        Err(_) => drop(all.insert("the file".to_owned(), "not valid TOML".to_owned())),
+    }
+    all
+}
+
+fn collect(table: &Table, above: &str, all: &mut BTreeMap<String, String>) {
+    for entry in &table.0 {
+        let key = match above {
+            "" => entry.key.clone(),
+            above => format!("{above}.{}", entry.key),
+        };
+        match &entry.node.raw {
+            Raw::Table(inner) if !inner.0.is_empty() => collect(inner, &key, all),
+            _ => drop(all.insert(key, shown(&entry.node))),
+        }
+    }
+}
+
+fn shown(node: &Node) -> String {
+    node.to_json().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_keys_count_as_changes() {
+        let recorded = "# old\nversion = 1\n[tasks.a]\nrun = 'x'\n[tasks.b]\nrun = 'y'\n";
+        assert_eq!(changes(recorded, "version = 1 # new\ntasks = {b.run='y', a.run=\"x\"}"), []);
+        let now =
+            format!("version = 1\n[tasks.a]\nrun = '{}'\n[tasks.c]\nrun = 'z'\n", "x".repeat(50));
+        let lines: Vec<_> = changes(recorded, &now).iter().map(ToString::to_string).collect();
+        let long = format!("~ tasks.a.run: \"x\" -> \"{}...", "x".repeat(39));
+        assert_eq!(lines, [long.as_str(), "- tasks.b.run: \"y\"", "+ tasks.c.run: \"z\""]);
+        assert_eq!(changes(recorded, "[").len(), 4);
+    }
+
+    #[test]
+    fn variables_that_may_hold_keys_are_not_recorded() {
+        let variable = |name: &str| (name.to_owned(), "x".to_owned());
+        let all = [
+            "CALLSHEET_LIMITS__MAX_CONCURRENCY",
+            "CALLSHEET_NAME",
+            "CALLSHEET_PROVIDERS__MAIN__API_KEY",
+            "CALLSHEET_SECRETS__TOKEN",
+            "CALLSHEET_ENV__TOKEN",
+            "CALLSHEET_STATE_DIR",
+            "PATH",
+        ];
+        let recorded = settings(&all.map(variable).into());
+        assert_eq!(recorded.keys().collect::<Vec<_>>(), [all[0], all[1]]);
+    }
+}

@@ -1,0 +1,373 @@
+//! The agents' files of a run that is taken up, and files that are made again.
+//!
+//! Owns how far a file may be believed: its whole lines, if the last of them is one that the
+//! journal gives too. What is missing is appended; a file that does not fit is made again.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{Projection, append_to};
+use crate::event::{Event, SharedRecord};
+use crate::id::AgentId;
+use crate::journal::file::RunDir;
+use crate::journal::log_line::line_for;
+use crate::journal::reader::Reader;
+use crate::journal::{JournalError, Observer};
+
+/// How many records are gathered before the files are written: a few megabytes.
+const GATHERED: u64 = 4_096;
+
+/// How much of a file is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// What an agent's files hold that the journal has not given yet.
+#[derive(Debug, Default)]
+struct There {
+    /// The number of the transcript's last line; 0 without one.
+    last: u64,
+    /// Whether the journal has given that line.
+    met: bool,
+    /// The lines of the log that are to come.
+    lines: u64,
+}
+
+impl There {
+    fn fits(&self) -> bool {
+        self.lines == 0 && (self.met || self.last == 0)
+    }
+}
+
+impl Projection {
+    /// The projection of a run that is taken up. When this returns, every file holds what the
+    /// journal gives and nothing else, as far as files can be written.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub fn take_up(dir: RunDir) -> Result<Self, JournalError> {
+        let mut projection = Self::new(dir.clone());
+        let mut known: HashMap<AgentId, There> = HashMap::new();
+        let all = |_: &AgentId| true;
+        each_of_agents(&dir, all, |record, id| {
+            let there = known.entry(id.clone()).or_insert_with(|| look_at(&dir, id));
+            projection.take_over(record, id, there);
+            if record.seq.is_multiple_of(GATHERED) {
+                projection.settle();
+            }
+        })?;
+        projection.settle();
+        let stems: HashSet<_> = known.keys().map(AgentId::file_stem).collect();
+        remove(&dir, |stem| !stems.contains(stem));
+        let wrong = known.into_iter().filter(|(_, there)| !there.fits()).map(|(id, _)| id);
+        projection.make_again(&wrong.collect())?;
+        Ok(projection)
+    }
+
+    /// Makes all files again from the journal.
+    ///
+    /// # Errors
+    /// When the journal cannot be read, or a file not written.
+    pub fn rebuild(dir: &RunDir) -> Result<(), JournalError> {
+        // A journal that cannot be read is known before a file is touched.
+        each_of_agents(dir, |_| false, |_, _| {})?;
+        remove(dir, |_| true);
+        let mut projection = Self::new(dir.clone());
+        let mut stale = None;
+        each_of_agents(
+            dir,
+            |_| true,
+            |record, id| {
+                projection.gather(record);
+                let is_stale = projection.agents.get(id).is_some_and(|view| view.stale);
+                stale = stale.take().or_else(|| is_stale.then(|| id.clone()));
+            },
+        )?;
+        projection.settle();
+        match stale {
+            Some(id) => Err(JournalError::Io(format!("the files of agent `{id}` are stale"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a record in and writes of its lines what is not there.
+    fn take_over(&mut self, record: &SharedRecord, id: &AgentId, there: &mut There) {
+        self.agents.entry(id.clone()).or_default();
+        self.touch(id);
+        let Some(view) = self.agents.get_mut(id) else { return };
+        let before = view.messages.len();
+        view.transcript.fold(record, &mut view.messages);
+        if view.messages.len() > before && record.seq <= there.last {
+            view.messages.truncate(before);
+            there.met |= record.seq == there.last;
+        }
+        if there.lines > 0 {
+            there.lines -= 1;
+        } else {
+            view.log.extend_from_slice(line_for(record).as_bytes());
+            view.log.push(b'\n');
+        }
+        view.ended = matches!(record.event, Event::AgentEnded(_));
+    }
+
+    fn make_again(&mut self, wrong: &HashSet<AgentId>) -> Result<(), JournalError> {
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        for id in wrong {
+            tracing::warn!(agent = %id, "its transcript or log did not fit the journal: made again");
+            // What is written from now on belongs into the new files.
+            let files = self.agents.get_mut(id).and_then(|view| view.files.take());
+            self.open -= usize::from(files.is_some());
+        }
+        let stems: HashSet<_> = wrong.iter().map(AgentId::file_stem).collect();
+        remove(&self.dir, |stem| stems.contains(stem));
+        let mut again = Self::new(self.dir.clone());
+        each_of_agents(&self.dir, |id| wrong.contains(id), |record, _| again.gather(record))?;
+        again.settle();
+        Ok(())
+    }
+
+    /// As live, with the files written now and then.
+    fn gather(&mut self, record: &SharedRecord) {
+        self.committed(record);
+        self.batch_end();
+        if record.seq.is_multiple_of(GATHERED) {
+            self.settle();
+        }
+    }
+}
+
+/// Gives the records of the wanted agents, in order.
+fn each_of_agents(
+    dir: &RunDir,
+    wanted: impl Fn(&AgentId) -> bool,
+    mut each: impl FnMut(&SharedRecord, &AgentId),
+) -> Result<(), JournalError> {
+    let mut reader = Reader::open(&dir.journal())?;
+    let of_wanted =
+        |agent: Option<&str>| agent.is_some_and(|agent| wanted(&AgentId::from_text(agent)));
+    while let Some(records) = reader.next_batch_of(|line| of_wanted(line.agent.as_deref()))? {
+        for record in &records {
+            if let Some(id) = &record.agent {
+                each(record, id);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What an agent's files hold, after each was cut to whole lines. A file that cannot be read is
+/// reported when it cannot be written.
+fn look_at(dir: &RunDir, id: &AgentId) -> There {
+    let (transcript, log) = (dir.transcript(id), dir.log(id));
+    // They exist even while there is nothing to write.
+    let made = [&transcript, &log].map(|path| append_to(path));
+    drop(made);
+    let last = last_line(&transcript).ok().flatten();
+    // A line that tells no number fits no journal.
+    let last = last.map_or(0, |line| number_of(&line).unwrap_or(u64::MAX));
+    let lines = lines_of(&log).unwrap_or(0);
+    There { last, met: false, lines }
+}
+
+fn number_of(line: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        seq: u64,
+    }
+    serde_json::from_slice::<Numbered>(line).ok().map(|line| line.seq)
+}
+
+/// Cuts what follows the last newline, and gives the line before it.
+fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    let mut start = file.metadata()?.len();
+    let mut tail = Vec::new();
+    loop {
+        let size = start.min(CHUNK as u64);
+        start -= size;
+        let mut chunk = Vec::new();
+        file.seek(SeekFrom::Start(start))?;
+        (&mut file).take(size).read_to_end(&mut chunk)?;
+        chunk.append(&mut tail);
+        tail = chunk;
+        let mut ends = tail.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+        let (last, before) = (ends.next().map(|(at, _)| at), ends.next().map(|(at, _)| at));
+        let begin = before.map(|before| before + 1).or((start == 0).then_some(0));
+        match (last, begin) {
+            (Some(last), Some(begin)) => {
+                cut(&file, start + last as u64 + 1)?;
+                return Ok(Some(tail[begin..last].to_vec()));
+            }
+            (None, Some(_)) => {
+                cut(&file, 0)?;
+                return Ok(None);
+            }
+            (_, None) => {}
+        }
+    }
+}
+
+/// Cuts what follows the last newline, and counts the lines before it.
+fn lines_of(path: &Path) -> io::Result<u64> {
+    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    let (mut chunk, mut lines, mut read, mut whole) = (vec![0; CHUNK], 0, 0, 0);
+    loop {
+        let got = file.read(&mut chunk)?;
+        if got == 0 {
+            break;
+        }
+        for (at, _) in chunk[..got].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+            lines += 1;
+            whole = read + at as u64 + 1;
+        }
+        read += got as u64;
+    }
+    cut(&file, whole)?;
+    Ok(lines)
+}
+
+fn cut(file: &File, len: u64) -> io::Result<()> {
+    if file.metadata()?.len() > len { file.set_len(len) } else { Ok(()) }
+}
+
+/// Removes the files of agents whose file name fits.
+fn remove(dir: &RunDir, fits: impl Fn(&str) -> bool) {
+    let entries = fs::read_dir(dir.agents()).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let is_ours = path.extension().is_some_and(|end| end == "jsonl" || end == "log");
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if is_ours && fits(&stem) {
+            // One that stays is appended to, and then does not fit the next time either.
+            if let Err(error) = fs::remove_file(&path) {
+                tracing::warn!(file = %path.display(), %error, "a file stays that is stale");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Draft;
+    use crate::journal::line::Position;
+    use crate::journal::testing::turn;
+    use crate::journal::transcript::testing::{finished, intended, responded, spawned};
+    use crate::turn::ToolStatus;
+
+    const FILES: [&str; 4] = ["work.helper-1.jsonl", "work.helper-1.log", "work.jsonl", "work.log"];
+
+    fn script() -> Vec<Draft> {
+        let mut drafts = vec![spawned("Hello")];
+        for round in 1..4 {
+            drafts.push(responded(round));
+            drafts.extend([0, 1].map(|at| intended(round, at, "bash", "{}")));
+            drafts.extend([1, 0].map(|at| finished(round, at, ToolStatus::Ok, "some\nlines")));
+            drafts.push(turn("work", round));
+        }
+        drafts
+    }
+
+    /// A run with its files as they are written live.
+    async fn live(drafts: Vec<Draft>) -> (tempfile::TempDir, RunDir) {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("run"));
+        let owned = dir.create().unwrap();
+        let projection = Box::new(Projection::new(dir.clone()));
+        let journal = owned.start_writer(Position::START, vec![projection]).unwrap();
+        for draft in drafts {
+            journal.append(vec![draft]).await.unwrap();
+        }
+        journal.close().await;
+        (root, dir)
+    }
+
+    fn files(dir: &RunDir) -> Vec<(String, String)> {
+        let mut files: Vec<_> = fs::read_dir(dir.agents())
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|e| (e.file_name().into_string().unwrap(), fs::read_to_string(e.path()).unwrap()))
+            .collect();
+        files.sort();
+        files
+    }
+
+    #[tokio::test]
+    async fn files_that_were_cut_anywhere_are_completed() {
+        let (_root, dir) = live(script()).await;
+        let whole = files(&dir);
+        assert_eq!(whole.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), FILES);
+        for (name, text) in &whole {
+            for length in (0..=text.len()).rev().step_by(17).chain([0]) {
+                let path = dir.agents().join(name);
+                fs::write(&path, &text.as_bytes()[..length]).unwrap();
+                Projection::take_up(dir.clone()).unwrap();
+                assert_eq!(files(&dir), whole, "{name} cut at {length}");
+            }
+            fs::remove_file(dir.agents().join(name)).unwrap();
+            Projection::take_up(dir.clone()).unwrap();
+            assert_eq!(files(&dir), whole, "{name} removed");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_journal_does_not_give_is_not_left() {
+        let (_root, dir) = live(script()).await;
+        let whole = files(&dir);
+        let add = |name: &str, text: &str| {
+            let path = dir.agents().join(name);
+            let old = fs::read_to_string(&path).unwrap_or_default();
+            fs::write(path, old + text).unwrap();
+        };
+        add(FILES[0], "{\"seq\":99,\"ts\":\"x\",\"message\":{}}\n");
+        add(FILES[3], "one line too many\n");
+        add("nobody.log", "a line\n");
+        add("notes.md", "a person's");
+        Projection::take_up(dir.clone()).unwrap();
+        let mut left = files(&dir);
+        left.retain(|(name, _)| name != "notes.md");
+        assert_eq!(left, whole);
+    }
+
+    #[tokio::test]
+    async fn what_comes_after_joins_on() {
+        let all = script();
+        let (_whole_root, whole) = live(all.clone()).await;
+        for half in 1..all.len() {
+            let (_root, dir) = live(all[..half].to_vec()).await;
+            let at = {
+                let mut reader = Reader::open(&dir.journal()).unwrap();
+                while reader.next_batch().unwrap().is_some() {}
+                reader.position()
+            };
+            let projection = Box::new(Projection::take_up(dir.clone()).unwrap());
+            let journal = dir.own().unwrap().start_writer(at, vec![projection]).unwrap();
+            for draft in all[half..].iter().cloned() {
+                journal.append(vec![draft]).await.unwrap();
+            }
+            journal.close().await;
+            // The times differ.
+            let shape = |dir: &RunDir| {
+                let lines = |text: String| text.lines().map(str::len).collect::<Vec<_>>();
+                files(dir).into_iter().map(|(name, text)| (name, lines(text))).collect::<Vec<_>>()
+            };
+            assert_eq!(shape(&dir), shape(&whole));
+        }
+    }
+
+    #[tokio::test]
+    async fn files_are_made_again_as_they_were() {
+        let (_root, dir) = live(script()).await;
+        let whole = files(&dir);
+        for name in FILES {
+            fs::write(dir.agents().join(name), "nonsense").unwrap();
+        }
+        Projection::rebuild(&dir).unwrap();
+        assert_eq!(files(&dir), whole);
+        fs::remove_dir_all(dir.agents()).unwrap();
+        assert!(Projection::rebuild(&dir).is_err(), "nothing could be written");
+    }
+}

@@ -1,0 +1,97 @@
+//! Cancelling in a run that no process drives: recorded at once, with nothing started.
+
+use super::opening::{self, Opening, Reopened};
+use super::{StartError, blocking};
+use crate::actor::supervisor::{CancelTarget, Left};
+use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus};
+use crate::id::{AgentId, Name};
+use crate::journal::{JournalError, Observer, stamp};
+use crate::plan::TaskCancelled;
+use crate::run_state::{IllegalRecord, RunState};
+use crate::turn::{AgentEnded, Outcome};
+use crate::turn_machine::Machine;
+
+impl Reopened {
+    /// Cancels the run, a task or an agent with its children, and leaves the run. When this
+    /// returns, it is durable; what has ended stays as it is.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub async fn cancel(self, target: &CancelTarget, reason: &str) -> Result<(), StartError> {
+        let left = opening::left(self.dir(), self.state()).await?;
+        let Opening { id: _, owned, at, state, projection, mut drafts } =
+            blocking(move || self.into_opening()).await?;
+        drafts.extend(cancelled(&state, target, reason, &left));
+        let end = end_after(&state, &drafts, reason)?;
+        drafts.push(Draft::run(end));
+        let observers: Vec<Box<dyn Observer>> = vec![Box::new(projection)];
+        let journal = owned.start_writer(at, observers)?;
+        let recorded: Result<_, JournalError> = journal.append_at_once(drafts).await;
+        journal.close().await;
+        recorded?;
+        Ok(())
+    }
+}
+
+/// What ends by it: agents, those first that others started, and tasks.
+fn cancelled(state: &RunState, target: &CancelTarget, reason: &str, left: &Left) -> Vec<Draft> {
+    let mut agents: Vec<_> = state.agents().iter().filter(|(_, a)| a.outcome.is_none()).collect();
+    agents.retain(|(id, agent)| match target {
+        CancelTarget::Run => true,
+        CancelTarget::Task(task) => agent.task == *task,
+        CancelTarget::Agent(top) => is_within(id, top),
+    });
+    agents.sort_by_key(|(_, agent)| std::cmp::Reverse(agent.depth));
+    let ends = agents.into_iter().flat_map(|(id, agent)| {
+        let events = ended(left.get(id).map(Vec::as_slice).unwrap_or_default(), reason);
+        events.into_iter().map(|event| Draft::agent(&agent.task, id, event)).collect::<Vec<_>>()
+    });
+    let tasks = state.tasks().filter(|(name, task)| {
+        let meant = match target {
+            CancelTarget::Run => true,
+            CancelTarget::Task(task) => *name == task,
+            CancelTarget::Agent(_) => false,
+        };
+        meant && !task.state.is_end()
+    });
+    let cancel =
+        |(name, _): (&Name, _)| Draft::task(name, TaskCancelled { reason: reason.to_owned() });
+    ends.chain(tasks.map(cancel)).collect()
+}
+
+/// Whether an agent is this one or works for it.
+fn is_within(id: &AgentId, top: &AgentId) -> bool {
+    let below = id.as_str().strip_prefix(top.as_str());
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The end of an agent, after what answers the calls that it leaves open.
+fn ended(records: &[crate::event::SharedRecord], reason: &str) -> Vec<Event> {
+    let outcome = Outcome::Cancelled { reason: reason.to_owned() };
+    let Some(Event::AgentSpawned(spawned)) = records.first().map(|record| &record.event) else {
+        let ended = AgentEnded { outcome, turns: 0, usage: Default::default() };
+        return vec![ended.into()];
+    };
+    let mut machine = Machine::new(spawned.clone(), u32::MAX);
+    // An agent whose records stop to make sense ends all the same.
+    let _ = records[1..].iter().try_for_each(|record| machine.apply(&record.event));
+    let mut events: Vec<Event> = machine.closings().into_iter().map(Event::from).collect();
+    let (turns, usage) = (machine.replies(), machine.usage());
+    events.push(AgentEnded { outcome, turns, usage }.into());
+    events
+}
+
+/// What the run is left with once these are recorded: its result, if every task has ended.
+fn end_after(state: &RunState, drafts: &[Draft], reason: &str) -> Result<Event, IllegalRecord> {
+    let mut state = state.clone();
+    let (epoch, ts_ms) = (0, stamp::now_ms());
+    for (seq, draft) in (state.last_seq() + 1..).zip(drafts) {
+        let Draft { task, agent, event } = draft.clone();
+        state.apply(&Record { seq, epoch, ts_ms, task, agent, event })?;
+    }
+    let all_ended = state.tasks().all(|(_, task)| task.state.is_end());
+    Ok(match all_ended {
+        true => state.result(RunStatus::Cancelled).into(),
+        false => RunPaused { reason: reason.to_owned(), cause: PauseCause::Interrupted }.into(),
+    })
+}

@@ -1,0 +1,160 @@
+//! A run directory that is owned, and how a run begins or goes on in it.
+//!
+//! Owns the way from a journal to what the actors start with. A new run and one that is taken up
+//! differ in nothing behind this.
+
+use std::collections::HashSet;
+
+use super::StartError;
+use crate::actor::supervisor::Left;
+use crate::event::{Draft, RunCompleted, RunCreated, RunOpened};
+use crate::id::{AgentId, RunId};
+use crate::journal::file::{OwnedRun, RunDir};
+use crate::journal::line::Position;
+use crate::journal::projection::Projection;
+use crate::journal::reader::records_of_agents;
+use crate::journal::recovery::{self, Cut, Kept, RecoveryError};
+use crate::journal::{JournalError, JournalHandle};
+use crate::run_state::{IllegalRecord, RunState};
+
+/// Why a run cannot be taken up again. Nothing was appended.
+#[derive(Debug, thiserror::Error)]
+pub enum ReopenError {
+    /// Another process has it, or its journal cannot be gone on with.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    /// Its records contradict each other.
+    #[error(transparent)]
+    Illegal(#[from] IllegalRecord),
+}
+
+impl From<JournalError> for ReopenError {
+    fn from(error: JournalError) -> Self {
+        Self::Recovery(error.into())
+    }
+}
+
+/// A run that this process has taken up: its lock is held, its journal ends with a whole batch.
+#[derive(Debug)]
+pub struct Reopened {
+    owned: OwnedRun,
+    at: Position,
+    state: RunState,
+    kept: Option<Kept>,
+}
+
+impl Reopened {
+    /// Takes the lock of a run and folds its journal. Blocks while it reads.
+    ///
+    /// # Errors
+    /// When another process has the run, or the journal cannot be gone on with.
+    pub fn open(dir: &RunDir, cut: Cut) -> Result<Self, ReopenError> {
+        let owned = dir.own()?;
+        let mut state = RunState::default();
+        let recovered = recovery::recover(&owned, cut, |record| {
+            state.apply(record).map_err(ReopenError::from)
+        })?;
+        if state.created().is_none() {
+            return Err(RecoveryError::Empty.into());
+        }
+        Ok(Self { owned, at: recovered.at, state, kept: recovered.kept })
+    }
+
+    /// The run directory.
+    #[must_use]
+    pub fn dir(&self) -> &RunDir {
+        self.owned.dir()
+    }
+
+    /// The run so far.
+    #[must_use]
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// How it was created.
+    ///
+    /// # Panics
+    /// Never: a journal without `run.created` is not taken up.
+    #[must_use]
+    pub fn created(&self) -> &RunCreated {
+        self.state.created().expect("what is taken up was created")
+    }
+
+    /// Its result, if it has come to its end.
+    #[must_use]
+    pub fn completed(&self) -> Option<&RunCompleted> {
+        self.state.completed()
+    }
+
+    /// What was cut from the journal's end, if anything.
+    #[must_use]
+    pub fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
+    }
+
+    /// Repairs the agents' files, and makes it ready for the actors. Blocks.
+    pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
+        let id = self.created().run;
+        let Self { owned, at, state, kept: _ } = self;
+        let projection = Projection::take_up(owned.dir().clone())?;
+        let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), reason: None };
+        Ok(Opening { id, owned, at, state, projection, drafts: vec![Draft::run(opened)] })
+    }
+}
+
+/// What the actors of a run start with.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) id: RunId,
+    pub(super) owned: OwnedRun,
+    /// Where the journal goes on.
+    pub(super) at: Position,
+    /// The run so far.
+    pub(super) state: RunState,
+    /// The agents' files, up to date.
+    pub(super) projection: Projection,
+    /// What is recorded first.
+    pub(super) drafts: Vec<Draft>,
+}
+
+impl Opening {
+    /// A new run. Blocks.
+    pub(super) fn create(dir: &RunDir, created: RunCreated) -> Result<Self, JournalError> {
+        let id = created.run;
+        let owned = dir.create()?;
+        let opened =
+            RunOpened { epoch: Position::START.epoch, pid: std::process::id(), reason: None };
+        Ok(Self {
+            id,
+            owned,
+            at: Position::START,
+            state: RunState::default(),
+            projection: Projection::new(dir.clone()),
+            drafts: vec![Draft::run(created), Draft::run(opened)],
+        })
+    }
+}
+
+/// Records the first drafts of this opening and folds them.
+pub(super) async fn record(
+    journal: &JournalHandle,
+    drafts: Vec<Draft>,
+    mut state: RunState,
+) -> Result<RunState, StartError> {
+    for record in journal.append_at_once(drafts).await? {
+        state.apply(&record)?;
+    }
+    Ok(state)
+}
+
+/// The records of the agents that have not ended.
+pub(super) async fn left(dir: &RunDir, state: &RunState) -> Result<Left, JournalError> {
+    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
+    let open: HashSet<AgentId> = open.map(|(id, _)| id.clone()).collect();
+    if open.is_empty() {
+        return Ok(Left::default());
+    }
+    let path = dir.journal();
+    super::blocking(move || records_of_agents(&path, &open)).await
+}

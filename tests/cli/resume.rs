@@ -1,0 +1,365 @@
+//! Going on with a run: after kill -9, after Ctrl-C, by several processes at once, on a damaged
+//! journal.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::desk::{Desk, Done, Live, wait};
+
+/// A lead with two helpers, then two tasks that use what it gave.
+const TEAM: &str = r#"
+[agents.lead]
+model = "default"
+instructions = "x"
+tools = ["glob"]
+sub_agents = ["helper"]
+[agents.helper]
+model = "default"
+instructions = "x"
+tools = ["glob"]
+[tasks.plan]
+agent = "lead"
+prompt = "plan"
+[tasks.more]
+agent = "helper"
+prompt = "more: {{ tasks.plan.output }}"
+depends_on = ["plan"]
+[tasks.last]
+agent = "helper"
+prompt = "{{ tasks.plan.output }}"
+depends_on = ["plan"]
+"#;
+
+/// Every call takes so long.
+fn script(delay_ms: u32) -> String {
+    format!(
+        r#"
+[[rules]]
+agent = "lead"
+turn = 1
+delay_ms = {delay_ms}
+[[rules.calls]]
+tool = "delegate"
+input = {{ agent = "helper", prompt = "one" }}
+[[rules.calls]]
+tool = "delegate"
+input = {{ agent = "helper", prompt = "two" }}
+[[rules]]
+agent = "helper"
+turn = "1..3"
+delay_ms = {delay_ms}
+[[rules.calls]]
+tool = "glob"
+input = {{ pattern = "*.toml" }}
+[[rules]]
+say = "did {{{{ prompt }}}}"
+delay_ms = {delay_ms}
+"#
+    )
+}
+
+/// One agent whose second call takes a minute, and a task after it.
+fn long() -> Desk {
+    let script = r#"
+[[rules]]
+turn = 1
+[[rules.calls]]
+tool = "glob"
+input = { pattern = "*.toml" }
+[[rules]]
+delay_ms = 60000
+say = "done"
+"#;
+    let rest = "[agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['glob']\n\
+                [tasks.one]\nagent = 'a'\nprompt = 'go'\n\
+                [tasks.two]\nrun = 'true'\ndepends_on = ['one']\n";
+    Desk::offline(rest, script)
+}
+
+/// Waits for the call that takes a minute.
+fn until_long(desk: &Desk) {
+    desk.wait_for_event("model.requested", |event| event["data"]["turn"] == 2);
+}
+
+fn journal(desk: &Desk) -> Vec<u8> {
+    std::fs::read(desk.runs().pop().expect("a run").join("journal.jsonl")).expect("a journal")
+}
+
+fn write_journal(desk: &Desk, bytes: &[u8]) {
+    let path = desk.runs().pop().expect("a run").join("journal.jsonl");
+    std::fs::write(path, bytes).expect("written");
+}
+
+/// Where each line begins.
+fn lines(journal: &[u8]) -> Vec<usize> {
+    let ends = journal.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    std::iter::once(0).chain(ends).filter(|at| *at < journal.len()).collect()
+}
+
+fn events(desk: &Desk) -> Vec<Value> {
+    desk.json(&["tail", "--json"])
+}
+
+fn count(desk: &Desk, kind: &str) -> usize {
+    events(desk).iter().filter(|event| event["type"] == kind).count()
+}
+
+/// The tasks of the newest run as they ended.
+fn ends(desk: &Desk) -> Value {
+    events(desk).pop().expect("an event")["data"]["tasks"].clone()
+}
+
+#[test]
+fn a_killed_run_goes_on_and_comes_to_the_same_end() {
+    let undisturbed = Desk::offline(TEAM, &script(0));
+    undisturbed.good(&["run"]);
+    let (wanted, replies) = (ends(&undisturbed), count(&undisturbed, "model.responded"));
+    let desk = Desk::offline(TEAM, &script(30));
+    let mut live = desk.start(&["run"]);
+    // It is killed after each step forward, however far it came.
+    for kills in 1.. {
+        let seen = journal_length(&desk);
+        let ended = wait("a step or the end", || {
+            if live.has_ended() {
+                return Some(true);
+            }
+            (journal_length(&desk) > seen + 2_000).then_some(false)
+        });
+        if ended {
+            let done = live.end();
+            assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+            assert!(kills > 3, "it was killed a few times");
+            break;
+        }
+        live.signal("KILL");
+        live.end();
+        let run = &desk.json(&["ps", "--json"])[0];
+        if run["state"] == "stopped" {
+            let command = run["waiting_for"].as_str().expect("a command").to_owned();
+            assert_eq!(command, format!("callsheet resume {}", run["run"].as_str().unwrap()));
+            assert!(desk.good(&["show"]).contains(&command));
+            assert!(desk.good(&["ps"]).contains(&command));
+        }
+        live = desk.start(&["resume"]);
+    }
+    assert_eq!(ends(&desk), wanted);
+    assert_eq!(count(&desk, "model.responded"), replies, "no reply is asked for twice");
+    assert_eq!(count(&desk, "agent.spawned"), count(&undisturbed, "agent.spawned"));
+}
+
+fn journal_length(desk: &Desk) -> usize {
+    let run = desk.runs().pop();
+    run.and_then(|run| std::fs::metadata(run.join("journal.jsonl")).ok())
+        .map_or(0, |file| usize::try_from(file.len()).expect("small"))
+}
+
+#[test]
+fn after_a_signal_the_run_goes_on_and_tells_only_what_is_new() {
+    let desk = long();
+    for (at, (signal, code)) in [("INT", 130), ("TERM", 143)].into_iter().enumerate() {
+        let run = desk.start(if at == 0 { &["run"] } else { &["resume"] });
+        desk.wait_for_event("run.opened", |event| event["ep"] == at + 1);
+        until_long(&desk);
+        wait("signals are heard", || desk.call(&["ps"]).out.contains("running").then_some(()));
+        run.signal(signal);
+        let done = run.end();
+        assert_eq!(done.code, code, "{}", done.err);
+        assert!(done.err.contains("go on with it:  callsheet resume "), "{}", done.err);
+    }
+    desk.write("script.toml", "[[rules]]\nsay = 'done'\n");
+    let lines = events(&desk).len();
+    let told = desk.json(&["resume", "--json"]);
+    assert_eq!(told[0]["type"], "run.opened");
+    assert_eq!(told[0]["seq"], lines + 1);
+    assert_eq!(told.last().expect("an event")["data"]["status"], "completed");
+}
+
+#[test]
+fn a_finished_run_is_left_alone_with_the_code_it_had() {
+    let desk = Desk::commands("[tasks.good]\nrun = 'true'\n[tasks.bad]\nrun = 'exit 3'\n");
+    let code = desk.call(&["run"]).code;
+    assert_eq!(code, 1);
+    let before = journal(&desk);
+    let done = desk.call(&["resume"]);
+    assert_eq!((done.code, journal(&desk)), (code, before.clone()));
+    assert!(done.err.contains("nothing is left to do") && done.out.contains("bad"), "{}", done.err);
+    let done = desk.call(&["resume", "--json"]);
+    let last: Value = serde_json::from_str(&done.out).expect("one event");
+    assert_eq!((done.code, &last["type"]), (code, &"run.completed".into()));
+    assert_eq!(journal(&desk), before);
+}
+
+/// Starts so many processes that resume the newest run, and gives the one that did.
+fn race(desk: &Desk, racers: usize) -> Live {
+    let started: Vec<_> = (0..racers).map(|_| (Instant::now(), desk.start(&["resume"]))).collect();
+    let mut left: Vec<_> = started.into_iter().map(Some).collect();
+    let mut refused: Vec<(Duration, Done)> = Vec::new();
+    wait("all but one to end", || {
+        for racer in &mut left {
+            if racer.as_mut().is_some_and(|(_, live)| live.has_ended())
+                && let Some((began, live)) = racer.take()
+            {
+                refused.push((began.elapsed(), live.end()));
+            }
+        }
+        (refused.len() == racers - 1).then_some(())
+    });
+    for (_, done) in &refused {
+        assert_eq!(done.code, 75, "{}", done.err);
+        assert!(done.err.starts_with("error: run is open in "), "{}", done.err);
+    }
+    left.into_iter().flatten().next().expect("one goes on").1
+}
+
+#[test]
+fn exactly_one_of_many_goes_on_with_a_run() {
+    let desk = long();
+    let mut owner = desk.start(&["run"]);
+    until_long(&desk);
+    for racers in [2, 20] {
+        // The lock is free as soon as its holder is dead.
+        owner.signal("KILL");
+        owner.end();
+        let opened = count(&desk, "run.opened");
+        owner = race(&desk, racers);
+        wait("the one to have opened it", || {
+            (count(&desk, "run.opened") == opened + 1).then_some(())
+        });
+        assert_eq!(desk.call(&["resume"]).code, 75);
+        assert_eq!(desk.call(&["rebuild", "desk"]).code, 75);
+    }
+    owner.signal("KILL");
+    owner.end();
+}
+
+#[test]
+fn a_stopped_owner_still_holds_its_run() {
+    let desk = long();
+    let owner = desk.start(&["run"]);
+    until_long(&desk);
+    owner.signal("STOP");
+    let done = desk.call(&["resume"]);
+    assert_eq!(done.code, 75, "{}", done.err);
+    owner.signal("CONT");
+    owner.signal("KILL");
+    owner.end();
+}
+
+#[test]
+fn a_torn_end_is_cut_and_kept() {
+    let desk = Desk::offline(TEAM, &script(0));
+    desk.good(&["run"]);
+    let (whole, wanted) = (journal(&desk), ends(&desk));
+    let last = lines(&whole).pop().expect("lines");
+    let cuts =
+        [last, last + 1, last + 20, (last + whole.len()) / 2, whole.len() - 2, whole.len() - 1];
+    for cut in cuts {
+        write_journal(&desk, &whole[..cut]);
+        let done = desk.call(&["resume"]);
+        assert_eq!(done.code, 0, "cut at {cut}: {}", done.err);
+        assert_eq!(ends(&desk), wanted);
+        let run = desk.runs().pop().expect("a run");
+        let entries =
+            std::fs::read_dir(run).expect("a folder").map(|e| e.expect("an entry").path());
+        let is_torn = |path: &std::path::PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("torn-"))
+        };
+        let torn: Vec<_> = entries.filter(is_torn).collect();
+        assert_eq!(torn.len(), usize::from(cut > last));
+        for path in torn {
+            assert!(done.err.contains(&format!("from byte {last} on are kept in")), "{}", done.err);
+            assert_eq!(std::fs::read(&path).expect("kept"), whole[last..cut]);
+            std::fs::remove_file(path).expect("removed");
+        }
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_refused_with_a_way_out() {
+    let desk = Desk::offline(TEAM, &script(0));
+    desk.good(&["run"]);
+    let (whole, wanted) = (journal(&desk), ends(&desk));
+    let done = desk.call(&["resume", "--truncate-at", "9"]);
+    assert_eq!(done.code, 2, "{}", done.err);
+    let starts = lines(&whole);
+    let (at, mut bytes) = (starts.len() / 2, whole.clone());
+    bytes[starts[at] + 40] ^= 1;
+    write_journal(&desk, &bytes);
+    for arguments in [&["resume"][..], &["cancel", "desk"], &["rebuild", "desk"]] {
+        let done = desk.call(arguments);
+        assert_eq!(done.code, 74, "{arguments:?}: {}", done.err);
+        let place = format!("line {} of the journal, at byte {}", at + 1, starts[at]);
+        assert!(done.err.contains(&place) || arguments[0] == "cancel", "{}", done.err);
+    }
+    assert_eq!(journal(&desk), bytes, "nothing was touched");
+    let option = format!("--truncate-at {}", at + 1);
+    assert!(desk.call(&["resume"]).err.contains(&option));
+    let done = desk.call(&["resume", "--truncate-at", &(at + 1).to_string()]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(done.err.contains("the journal was cut as asked"), "{}", done.err);
+    assert_eq!(ends(&desk), wanted);
+}
+
+#[test]
+fn what_changed_in_the_file_is_said_and_not_used() {
+    let desk = long();
+    let run = desk.start(&["run"]);
+    until_long(&desk);
+    run.signal("KILL");
+    run.end();
+    let text = desk.read("agents.toml").replace("run = 'true'", "run = 'exit 1'");
+    desk.write("agents.toml", &format!("{text}# a comment\n[tasks.three]\nrun = 'exit 1'\n"));
+    desk.write("script.toml", "[[rules]]\nsay = 'done'\n");
+    let done = desk.call(&["resume"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    for said in [
+        "agents.toml has changed since the run began",
+        "  ~ tasks.two.run: \"true\" -> \"exit 1\"",
+        "  + tasks.three.run: \"exit 1\"",
+    ] {
+        assert!(done.err.contains(said), "{}", done.err);
+    }
+    assert!(!done.out.contains("three"), "{}", done.out);
+}
+
+#[test]
+fn a_stopped_run_is_cancelled_for_good() {
+    let desk = long();
+    let run = desk.start(&["run"]);
+    until_long(&desk);
+    run.signal("KILL");
+    run.end();
+    desk.good(&["cancel", "desk/two"]);
+    assert_eq!(desk.json(&["show", "desk/two", "--json"])[0]["state"], "cancelled");
+    assert_eq!(desk.json(&["ps", "--json"])[0]["state"], "paused");
+    desk.good(&["cancel", "desk"]);
+    let before = journal(&desk);
+    assert_eq!(desk.json(&["ps", "--json"])[0]["state"], "cancelled");
+    desk.good(&["cancel", "desk"]);
+    assert_eq!(desk.call(&["resume"]).code, 1);
+    assert_eq!(journal(&desk), before);
+}
+
+#[test]
+fn transcripts_and_logs_can_be_made_again() {
+    let desk = Desk::offline(TEAM, &script(0));
+    desk.good(&["run"]);
+    let agents = desk.runs().pop().expect("a run").join("agents");
+    let read = || {
+        let entries = std::fs::read_dir(&agents).expect("a folder").map(|e| e.expect("an entry"));
+        let mut all: Vec<_> = entries
+            .map(|entry| (entry.path(), std::fs::read(entry.path()).expect("a file")))
+            .collect();
+        all.sort();
+        all
+    };
+    let wanted = read();
+    for (path, _) in &wanted {
+        std::fs::remove_file(path).expect("removed");
+    }
+    desk.good(&["rebuild", "desk"]);
+    assert_eq!(read(), wanted);
+    assert_eq!(desk.call(&["rebuild", "nosuch"]).code, 1);
+    assert_eq!(desk.call(&["resume", "nosuch"]).code, 1);
+}

@@ -1,0 +1,481 @@
+//! A run that was stopped anywhere goes on as if it had not been.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use callsheet::actor::supervisor::{CancelTarget, RunEnd};
+use callsheet::event::{Event, RunStatus, SharedRecord};
+use callsheet::journal::file::RunDir;
+use callsheet::journal::line::Position;
+use callsheet::journal::projection::Projection;
+use callsheet::journal::reader::{Reader, Tail, judge};
+use callsheet::journal::recovery::Cut;
+use callsheet::journal::{JournalError, recovery};
+use callsheet::message::{Message, StopReason};
+use callsheet::run::{ReopenError, Reopened, Run};
+use callsheet::run_state::RunState;
+use callsheet::tool::ToolOutput;
+use callsheet::turn::{Effect, ToolStatus};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::faults::{
+    Act, Ended, Fake, FakeTool, Setup, fold, gate, name, open, records, transcript, until,
+};
+
+/// Two leads with helpers, a task that fails once, and tasks that use what these gave.
+const TEAM: &str = r#"
+[limits]
+max_concurrency = 3
+[agents.lead]
+model = "main"
+instructions = "Lead."
+tools = ["echo", "todo_write"]
+sub_agents = ["helper"]
+[agents.helper]
+model = "main"
+description = "Helps."
+instructions = "Help."
+tools = ["echo"]
+[agents.writer]
+model = "main"
+instructions = "Write."
+[tasks.plan]
+agent = "lead"
+prompt = "Plan."
+[tasks.more]
+agent = "lead"
+prompt = "More."
+[tasks.flaky]
+agent = "writer"
+prompt = "Fail once."
+retry = { max_attempts = 2, initial_interval = "1ms", retry_on = ["empty_answer"] }
+[tasks.list]
+agent = "writer"
+prompt = "List {{ tasks.plan.output }}"
+depends_on = ["plan", "flaky"]
+output = "json"
+output_file = "out/list.json"
+[tasks.never]
+agent = "writer"
+prompt = "Never."
+depends_on = ["list"]
+when = "tasks.list.output.n > 5"
+[tasks.last]
+agent = "writer"
+prompt = "Use {{ tasks.list.output.n }}, {{ tasks.more.output }} and {{ tasks.never.state }}."
+depends_on = ["list", "more", "never"]
+"#;
+
+fn team() -> Arc<Fake> {
+    Fake::new(|request| {
+        let prompt = request.messages()[0].text();
+        match (request.agent.as_str(), request.turn) {
+            ("helper", 1 | 2) => Act::Call(vec![
+                ("echo", json!({"text": format!("{} {}", request.agent_id, request.turn)})),
+                ("echo", json!({"text": "again"})),
+            ]),
+            ("helper", _) => Act::say(format!("helped {}", request.agent_id)),
+            ("lead", 1) => {
+                let job =
+                    |n| ("delegate", json!({"agent": "helper", "prompt": format!("Job {n}")}));
+                Act::Call((1..=3).map(job).chain([("echo", json!({"text": "me"}))]).collect())
+            }
+            ("lead", 2) => Act::Reply(Message::assistant("All "), StopReason::MaxTokens),
+            ("lead", 3) => Act::tool("todo_write", json!({"todos": []})),
+            ("lead", _) => Act::say(format!("done: {prompt}")),
+            _ if request.agent_id.as_str() == "flaky" => Act::say(""),
+            _ if prompt.starts_with("List") => Act::say(r#"{"n": 3}"#),
+            _ => Act::say(format!("wrote: {prompt}")),
+        }
+    })
+}
+
+fn echo() -> Arc<FakeTool> {
+    FakeTool::new("echo", Effect::Pure, |_, input| async move {
+        Ok(ToolOutput::ok(input["text"].as_str().unwrap_or("?")))
+    })
+}
+
+fn crew(fake: &Arc<Fake>) -> Setup {
+    Setup::new().model("main", fake).tool(&echo())
+}
+
+/// What a run comes to, whatever happened on the way: every task's end, and what every agent said
+/// and heard.
+fn result(ended: &Ended) -> (BTreeMap<String, String>, BTreeMap<String, Vec<Message>>) {
+    let tasks = &ended.completed().tasks;
+    let tasks = tasks.iter().map(|(name, end)| (name.clone(), end.to_string())).collect();
+    let of = |id: callsheet::id::AgentId| (id.to_string(), transcript(&ended.dir.transcript(&id)));
+    (tasks, ended.agents().into_iter().map(of).collect())
+}
+
+/// The files of a run directory, by their path in it.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                open.push(path);
+            } else if let Ok(bytes) = std::fs::read(&path) {
+                all.insert(path.strip_prefix(dir).expect("inside").to_owned(), bytes);
+            }
+        }
+    }
+    all
+}
+
+/// Where each batch of a journal ends.
+fn batch_ends(dir: &RunDir) -> Vec<usize> {
+    let mut reader = Reader::open(&dir.journal()).expect("a journal");
+    let mut ends = Vec::new();
+    while reader.next_batch().expect("a sound journal").is_some() {
+        ends.push(usize::try_from(reader.position().offset).expect("small"));
+    }
+    ends
+}
+
+/// Makes a run directory as it was when its journal had this many bytes; what else is in it may
+/// be older or newer.
+fn set_back(dir: &RunDir, files: &BTreeMap<PathBuf, Vec<u8>>, length: usize) {
+    std::fs::remove_dir_all(dir.path()).expect("removed");
+    for folder in [dir.agents(), dir.results(), dir.spool(), dir.snapshots()] {
+        std::fs::create_dir_all(folder).expect("a folder");
+    }
+    for (path, bytes) in files {
+        let journal = path.as_os_str() == "journal.jsonl";
+        let bytes = if journal { &bytes[..length] } else { bytes };
+        std::fs::write(dir.path().join(path), bytes).expect("a file");
+    }
+}
+
+fn count(records: &[SharedRecord], kind: &str) -> usize {
+    records.iter().filter(|record| record.event.kind() == kind).count()
+}
+
+fn is_sound(dir: &RunDir) {
+    let file = std::fs::File::open(dir.journal()).expect("a journal");
+    let (_, tail) = judge(std::io::BufReader::new(file), Position::START).expect("readable");
+    assert_eq!(tail, Tail::Clean);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_cut_after_any_batch_comes_to_the_same_end() {
+    let undisturbed = team();
+    let setup = crew(&undisturbed);
+    let whole = setup.run(TEAM).await;
+    assert_eq!(whole.completed().status, RunStatus::Completed);
+    let (wanted, calls) = (result(&whole), undisturbed.count());
+    assert_eq!(calls, count(&whole.records, "model.responded"));
+    let (dir, files) = (whole.dir.clone(), files(whole.dir.path()));
+    let ends = batch_ends(&dir);
+    // The last is that of `run.completed`.
+    for (at, end) in ends[..ends.len() - 1].iter().enumerate() {
+        set_back(&dir, &files, *end);
+        let answered = count(&records(&dir), "model.responded");
+        let fake = team();
+        let setup = crew(&fake).at(&setup);
+        let ended = Ended::of(setup.resume(&dir).await).await;
+        assert_eq!(result(&ended), wanted, "cut after batch {}: {:#?}", at + 1, ended.kinds());
+        assert_eq!(fake.count(), calls - answered, "cut after batch {}", at + 1);
+        assert_eq!(count(&ended.records, "model.responded"), calls, "nothing is paid twice");
+        assert_eq!(ended.completed().usage, whole.completed().usage);
+        is_sound(&dir);
+    }
+}
+
+/// The agent `a` of the one task `t`, its tools and its helper.
+fn one(limits: &str, rest: &str) -> String {
+    format!(
+        "[limits]\ngrace_period = '20ms'\n{limits}\n[agents.a]\nmodel = 'main'\ninstructions = 'x'\ntools = ['slow', 'echo']\n\
+         sub_agents = ['b']\n[agents.b]\nmodel = 'main'\ninstructions = 'x'\ntools = ['slow']\n\
+         [tasks.t]\nagent = 'a'\nprompt = 'go'\n{rest}"
+    )
+}
+
+/// A tool that waits at a gate.
+fn slow(effect: Effect, gate: &Arc<Semaphore>) -> Arc<FakeTool> {
+    let gate = gate.clone();
+    FakeTool::new("slow", effect, move |_, _| {
+        let gate = gate.clone();
+        async move {
+            gate.acquire().await.expect("open").forget();
+            Ok(ToolOutput::ok("passed"))
+        }
+    })
+}
+
+async fn interrupted(run: Run) -> RunDir {
+    run.remote().interrupt("a test");
+    let dir = run.dir().clone();
+    let end = tokio::time::timeout(crate::faults::SOON, run.wait()).await.expect("it ends");
+    assert!(matches!(&end, RunEnd::Paused(reason) if reason == "a test"), "{end:?}");
+    dir
+}
+
+/// Stops the run as a crash does: nothing more is recorded.
+async fn crashed(run: Run) -> RunDir {
+    let dir = run.dir().clone();
+    let (files, length) = (files(dir.path()), std::fs::read(dir.journal()).expect("read").len());
+    drop(interrupted(run).await);
+    set_back(&dir, &files, length);
+    dir
+}
+
+#[tokio::test]
+async fn a_model_call_without_reply_is_made_again_in_its_turn_and_announced_once() {
+    let (gate, closed) = (gate(), gate());
+    let at = gate.clone();
+    let fake = Fake::new(move |request| match request.turn {
+        1 => Act::tool("echo", json!({"text": "x"})),
+        _ => Act::say("done").after(&at),
+    });
+    let setup = Setup::new().model("main", &fake).tool(&echo()).tool(&slow(Effect::Pure, &closed));
+    let run = setup.start(&one("", "")).await;
+    until(|| fake.under_way() == 1 && fake.count() == 2).await;
+    let dir = interrupted(run).await;
+    let before = records(&dir).len();
+    for round in 1..=20 {
+        let run = setup.resume(&dir).await;
+        until(|| fake.under_way() == 1).await;
+        interrupted(run).await;
+        // `run.opened` and `run.paused`, and nothing else.
+        assert_eq!(records(&dir).len(), before + 2 * round);
+    }
+    assert_eq!(fake.count(), 22, "the first reply is not asked for again");
+    open(&gate);
+    let ended = Ended::of(setup.resume(&dir).await).await;
+    assert_eq!(ended.output("t"), "done");
+    assert_eq!((ended.count("t", "turn.started"), ended.count("t", "model.requested")), (2, 2));
+}
+
+#[tokio::test]
+async fn a_call_that_only_reads_is_made_again_and_any_other_is_told_as_unknown_once() {
+    for (effect, calls) in [(Effect::Pure, 2), (Effect::Keyed, 2), (Effect::Once, 1)] {
+        let gate = gate();
+        let tool = slow(effect, &gate);
+        let fake = Fake::new(|request| match request.turn {
+            1 => Act::tool("slow", json!({})),
+            _ => Act::say("done"),
+        });
+        let setup = Setup::new().model("main", &fake).tool(&echo()).tool(&tool);
+        let run = setup.start(&one("", "")).await;
+        until(|| tool.calls() == 1).await;
+        let dir = crashed(run).await;
+        open(&gate);
+        let ended = Ended::of(setup.resume(&dir).await).await;
+        assert_eq!(ended.output("t"), "done");
+        assert_eq!((tool.calls(), fake.count()), (calls, 2), "{effect:?}");
+        let finished = ended.of_agent("t").into_iter().filter_map(|event| match event {
+            Event::ToolFinished(finished) => Some(finished.status),
+            _ => None,
+        });
+        let wanted = if effect == Effect::Once { ToolStatus::Unknown } else { ToolStatus::Ok };
+        assert_eq!(finished.collect::<Vec<_>>(), [wanted]);
+    }
+}
+
+#[tokio::test]
+async fn a_parent_finds_its_children_again_and_starts_none_twice() {
+    let gate = gate();
+    let at = gate.clone();
+    let fake = Fake::new(move |request| match (request.agent.as_str(), request.turn) {
+        ("a", 1) => {
+            let job = |n: u32| ("delegate", json!({"agent": "b", "prompt": n.to_string()}));
+            Act::Call([1, 2, 3].map(job).into())
+        }
+        ("b", _) if request.messages()[0].text() != "1" => Act::say("helped").after(&at),
+        ("b", _) => Act::say("first"),
+        _ => Act::say("done"),
+    });
+    let setup = Setup::new().model("main", &fake).tool(&echo()).tool(&slow(Effect::Pure, &gate));
+    // The third has no slot yet.
+    let run = setup.start(&one("max_children = 2", "")).await;
+    until(|| fake.count() == 4 && fake.under_way() == 2).await;
+    let dir = crashed(run).await;
+    open(&gate);
+    let ended = Ended::of(setup.resume(&dir).await).await;
+    assert_eq!(ended.output("t"), "done");
+    let agents: Vec<_> = ended.agents().iter().map(ToString::to_string).collect();
+    assert_eq!(agents, ["t", "t/b-1", "t/b-2", "t/b-3"]);
+    assert_eq!(ended.count("t/b-1", "model.responded"), 1);
+    // Before: the parent, the first and two that were cut off. After: those two and the parent.
+    assert_eq!(fake.count(), 4 + 3);
+}
+
+#[tokio::test]
+async fn time_for_which_nobody_drove_the_run_counts() {
+    let limit = "timeout = '400ms'\n";
+    for (run, task) in [(limit, ""), ("", limit)] {
+        let never = gate();
+        let at = never.clone();
+        let fake = Fake::new(move |_| Act::say("done").after(&at));
+        let setup =
+            Setup::new().model("main", &fake).tool(&echo()).tool(&slow(Effect::Pure, &never));
+        let began = Instant::now();
+        let run = setup.start(&one(run, task)).await;
+        until(|| fake.under_way() == 1).await;
+        let dir = interrupted(run).await;
+        until(|| began.elapsed() > Duration::from_millis(500)).await;
+        let calls = fake.count();
+        let ended = Ended::of(setup.resume(&dir).await).await;
+        assert_eq!(fake.count(), calls, "nothing is spent any more");
+        let failure = &ended.completed().tasks["t"]["error"];
+        assert_eq!(failure["kind"], "timeout", "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_pause_before_an_attempt_goes_on() {
+    let fake = Fake::new(|_| Act::say(""));
+    let never = gate();
+    let setup = Setup::new().model("main", &fake).tool(&echo()).tool(&slow(Effect::Pure, &never));
+    let retry = |pause: &str| {
+        let retry = format!(
+            "retry = {{ max_attempts = 2, initial_interval = '{pause}', jitter = false, \
+             retry_on = ['empty_answer'] }}\n"
+        );
+        one("", &retry)
+    };
+    let run = setup.start(&retry("1h")).await;
+    let is_resting = |dir: &RunDir| count(&records(dir), "task.retrying") == 1;
+    until(|| is_resting(run.dir())).await;
+    let dir = interrupted(run).await;
+    let run = setup.resume(&dir).await;
+    let dir = interrupted(run).await;
+    assert_eq!(count(&records(&dir), "task.started"), 1);
+
+    let run = setup.start(&retry("200ms")).await;
+    until(|| is_resting(run.dir())).await;
+    let dir = interrupted(run).await;
+    let ended = Ended::of(setup.resume(&dir).await).await;
+    assert_eq!(ended.completed().tasks["t"]["state"], "failed");
+    assert_eq!(ended.agents().len(), 2);
+}
+
+#[tokio::test]
+async fn a_run_without_an_owner_is_cancelled_for_good() {
+    let never = gate();
+    let tool = slow(Effect::Pure, &never);
+    let fake = Fake::new(move |request| match request.agent.as_str() {
+        "a" => Act::tool("delegate", json!({"agent": "b", "prompt": "x"})),
+        _ => Act::tool("slow", json!({})),
+    });
+    let setup = Setup::new().model("main", &fake).tool(&echo()).tool(&tool);
+    let text = one(
+        "",
+        "[tasks.u]\nrun = 'true'\ndepends_on = ['t']\n[tasks.v]\nrun = 'true'\ndepends_on = ['u']\n",
+    );
+    let stopped = || async {
+        let run = setup.start(&text).await;
+        let calls = tool.calls();
+        until(|| tool.calls() > calls).await;
+        crashed(run).await
+    };
+    let reopen = |dir: &RunDir| Reopened::open(dir, Cut::Torn).expect("taken up");
+    let state = |dir: &RunDir| fold(&records(dir));
+    let word =
+        |state: &RunState, task: &str| state.task(&name(task)).expect("a task").state.as_str();
+
+    let dir = stopped().await;
+    reopen(&dir).cancel(&CancelTarget::Run, "enough").await.expect("recorded");
+    let now = state(&dir);
+    assert_eq!(now.completed().expect("ended").status, RunStatus::Cancelled);
+    assert!(now.agents().values().all(|agent| agent.outcome.is_some()));
+    assert_eq!(["t", "u", "v"].map(|task| word(&now, task)), ["cancelled"; 3]);
+    assert!(reopen(&dir).completed().is_some());
+    // What was open has an answer, in the transcript too.
+    let child = transcript(&dir.transcript(&crate::faults::id("t/b-1")));
+    assert_eq!(crate::faults::defect(&child), None);
+    is_sound(&dir);
+
+    let dir = stopped().await;
+    reopen(&dir).cancel(&CancelTarget::Task(name("u")), "enough").await.expect("recorded");
+    let now = state(&dir);
+    assert_eq!(["t", "u", "v"].map(|task| word(&now, task)), ["running", "cancelled", "pending"]);
+    assert_eq!(now.paused_reason(), Some("enough"));
+
+    reopen(&dir)
+        .cancel(&CancelTarget::Agent(crate::faults::id("t")), "enough")
+        .await
+        .expect("recorded");
+    let ended = Ended::of(setup.resume(&dir).await).await;
+    assert_eq!(ended.task("t").0, "cancelled");
+    assert_eq!(ended.task("v").0, "skipped");
+}
+
+#[tokio::test]
+async fn the_recorded_configuration_is_used() {
+    let gate = gate();
+    let at = gate.clone();
+    let fake = Fake::new(move |request| Act::say(request.messages()[0].text()).after(&at));
+    let setup = Setup::new().model("main", &fake);
+    let text = |prompt: &str| {
+        format!(
+            "[inputs.who]\ndefault = 'nobody'\n[agents.a]\nmodel = 'main'\ninstructions = 'x'\n\
+             [tasks.t]\nagent = 'a'\nprompt = 'hello'\n\
+             [tasks.u]\nagent = 'a'\ndepends_on = ['t']\nprompt = '{prompt} {{{{ inputs.who }}}}'\n"
+        )
+    };
+    let run = setup.start(&text("old")).await;
+    until(|| fake.under_way() == 1).await;
+    let dir = interrupted(run).await;
+    std::fs::write(setup.root.path().join("agents.toml"), text("new")).expect("written");
+    open(&gate);
+    let ended = Ended::of(setup.resume(&dir).await).await;
+    assert_eq!(ended.output("u"), "old nobody");
+}
+
+#[tokio::test]
+async fn what_cannot_be_gone_on_with_is_refused() {
+    let fake = Fake::new(|_| Act::say("done"));
+    let setup = Setup::new().model("main", &fake);
+    let text =
+        "[agents.a]\nmodel = 'main'\ninstructions = 'x'\n[tasks.t]\nagent = 'a'\nprompt = 'go'\n";
+    let ended = setup.run(text).await;
+    let dir = ended.dir;
+    let held = dir.own().expect("free");
+    let refused = |dir: &RunDir| Reopened::open(dir, Cut::Torn).expect_err("refused").to_string();
+    assert_eq!(refused(&dir), format!("run is open in process {}", std::process::id()));
+    drop(held);
+
+    let whole = std::fs::read(dir.journal()).expect("read");
+    let front = r#"{"v":1,"seq":1,"bt":1,"be":true,"ep":1,"ts":"2026-11-18T02:14:05.123Z","type":"later.on","data":{},"crit":true"#;
+    let crc = crc32c::crc32c(front.as_bytes());
+    std::fs::write(dir.journal(), format!("{front},\"crc\":\"{crc:08x}\"}}\n")).expect("written");
+    assert!(refused(&dir).contains("`later.on` records"), "{}", refused(&dir));
+
+    let mut damaged = whole.clone();
+    let second = whole.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
+    damaged[second + 30] ^= 4;
+    std::fs::write(dir.journal(), &damaged).expect("written");
+    let error = Reopened::open(&dir, Cut::Torn).expect_err("refused");
+    let ReopenError::Recovery(recovery::RecoveryError::Journal(JournalError::Damaged {
+        offset,
+        line,
+        ..
+    })) = error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!((offset, line), (second as u64, 2));
+    assert_eq!(std::fs::read(dir.journal()).expect("read"), damaged);
+}
+
+#[tokio::test]
+async fn transcripts_and_logs_are_made_again_byte_for_byte() {
+    let fake = team();
+    let setup = crew(&fake);
+    let ended = setup.run(TEAM).await;
+    let wanted = files(&ended.dir.agents());
+    assert!(wanted.len() > 10);
+    for entry in std::fs::read_dir(ended.dir.agents()).expect("a folder") {
+        std::fs::remove_file(entry.expect("an entry").path()).expect("removed");
+    }
+    Projection::rebuild(&ended.dir).expect("made again");
+    assert_eq!(files(&ended.dir.agents()), wanted);
+}
