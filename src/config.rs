@@ -15,6 +15,7 @@ mod check;
 mod compaction;
 mod diagnostic;
 mod duration;
+mod env;
 mod files;
 mod inputs;
 mod keys;
@@ -42,16 +43,15 @@ pub use self::compaction::CompactionSpec;
 pub use self::diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use self::keys::Secret;
 pub use self::providers::{ProviderKind, ProviderSpec};
-pub use self::recorded::{Change, changes};
+pub use self::recorded::{Change, changed_files, changes};
 pub use self::templates::{RUN_FIELDS, TASK_FIELDS};
 
 use self::diagnostic::{Place, Problems, Text};
+use self::files::Shelf;
 use self::layers::Layer;
 use self::raw::{Raw, Table};
-use self::templates::{Language, Scope};
 use crate::id::Name;
 use crate::spec::{AgentSpec, Limits, ModelSpec, TaskSpec};
-use crate::template;
 
 /// The version of the schema of `agents.toml` that this program reads.
 const VERSION: i64 = 1;
@@ -85,6 +85,9 @@ pub struct Sources {
     pub extra_tools: Vec<Name>,
     /// Models that the program brings along: they need no provider.
     pub custom_models: Vec<Name>,
+    /// The files that the configuration names, as a run recorded them; one that is not among them
+    /// is read from the disk.
+    pub recorded: Option<BTreeMap<String, String>>,
     /// What is done about a provider's key that is not set.
     pub missing_keys: Missing,
     /// What is done about an input without a value.
@@ -131,6 +134,9 @@ pub struct Config {
     pub description: Option<String>,
     /// The text of the file, without those it includes.
     pub text: String,
+    /// The texts of the files that it names: included ones, instructions and context files, by
+    /// their path.
+    pub files: BTreeMap<String, String>,
     /// The file, as an absolute path.
     pub file: PathBuf,
     /// The workspace root: the directory of the file.
@@ -260,11 +266,13 @@ fn read(texts: &mut Vec<Text>, sources: &Sources, problems: &mut Problems) -> Op
         return None;
     }
     let root = root(&sources.file);
-    files::include(&mut tree, &root, texts, problems);
+    let shelf = Shelf::new(&root, sources.recorded.as_ref());
+    files::include(&mut tree, &shelf, texts, problems);
     check::file(&tree, problems);
     header(&tree, &start, problems);
     let tree = layered(tree, sources, &start, problems);
-    build(&tree, &root, texts, sources, problems)
+    let config = build(&tree, &shelf, &root, texts, sources, problems)?;
+    Some(Config { files: shelf.into_taken(), ..config })
 }
 
 /// Another tool has a file of the same name, with an array at this place.
@@ -363,6 +371,7 @@ fn profile(
 /// Turns each section into what the program needs.
 fn build(
     tree: &Table,
+    shelf: &Shelf<'_>,
     root: &Path,
     texts: &[Text],
     sources: &Sources,
@@ -370,7 +379,7 @@ fn build(
 ) -> Option<Config> {
     let inputs = inputs::inputs(tree, root, sources, problems);
     let mut models = providers::models(tree, sources, problems);
-    let setting = agents::Setting { tree, root, sources, models: &models.models };
+    let setting = agents::Setting { tree, root, sources, shelf, models: &models.models };
     let agents = agents::agents(setting, problems);
     let tasks = tasks::tasks(tree, problems);
     if tree.section("tasks").0.is_empty() {
@@ -384,14 +393,15 @@ fn build(
     let providers = providers::providers(setting, &mut models, problems);
     plan::prices(tree, &models.models, &used, problems);
     providers::check_capabilities(tree, &models.models, &providers, problems);
-    let env = env(tree, &inputs.values, sources, problems);
-    let secrets = secrets(tree, root, sources, problems);
+    let env = env::variables(tree, &inputs.values, sources, problems);
+    let secrets = env::secrets(tree, root, sources, problems);
     let directory = root.file_name().map(|name| name.to_string_lossy().into_owned());
     let file = root.join(sources.file.file_name().unwrap_or_default());
     Some(Config {
         name: tree.text("name").map(str::to_owned).or(directory).unwrap_or_default(),
         description: tree.text("description").map(str::to_owned),
         text: texts.first()?.inner().clone(),
+        files: BTreeMap::new(),
         file,
         root: root.to_path_buf(),
         state_dir: state_dir_of(tree, root, sources),
@@ -429,60 +439,6 @@ fn limits(tree: &Table) -> Limits {
         cancel_running: table.truth("cancel_running").unwrap_or_default(),
         grace_period: table.duration("grace_period").unwrap_or_default(),
     }
-}
-
-/// `[env]`, rendered: its values may use the inputs.
-fn env(
-    tree: &Table,
-    inputs: &Map<String, Value>,
-    sources: &Sources,
-    problems: &mut Problems,
-) -> BTreeMap<String, String> {
-    let scope = Scope {
-        inputs: tree.section("inputs"),
-        tasks: tree.section("tasks"),
-        task: None,
-        depends_on: &[],
-    };
-    let values = serde_json::json!({ "inputs": inputs });
-    let mut all = BTreeMap::new();
-    for entry in &tree.section("env").0 {
-        let before = problems.count();
-        scope.check(&entry.node, Language::Template, problems);
-        let Some(text) = entry.node.text().filter(|_| problems.count() == before) else { continue };
-        match template::render(text, &values) {
-            Ok(rendered) => {
-                all.insert(entry.key.clone(), rendered);
-            }
-            // An input that is missing is reported where it is declared.
-            Err(_) if inputs.len() < scope.inputs.0.len() => {}
-            Err(_) if sources.missing_inputs == Missing::Allow => {}
-            Err(error) => {
-                let message = format!("cannot render `env.{}`: {error}", entry.key);
-                problems.error("bad_template", &entry.node.place, message);
-            }
-        }
-    }
-    all
-}
-
-/// Checks `[secrets]` and reads those that are there; one that is missing is an error only for a
-/// provider in use.
-fn secrets(
-    tree: &Table,
-    root: &Path,
-    sources: &Sources,
-    problems: &mut Problems,
-) -> BTreeMap<String, Secret> {
-    let section = tree.section("secrets");
-    let mut all = BTreeMap::new();
-    for entry in &section.0 {
-        keys::check(entry, &["env", "file"], section, problems);
-        if let Ok(Some(secret)) = keys::find(entry, section, root, sources) {
-            all.insert(entry.key.clone(), secret);
-        }
-    }
-    all
 }
 
 /// The directory of runs: a flag, `CALLSHEET_STATE_DIR`, or the file; what the file says is meant

@@ -147,6 +147,9 @@ pub struct RunCreated {
     pub file: std::path::PathBuf,
     /// The configuration file's text.
     pub config: String,
+    /// The texts of the files that the configuration names, by their path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
     /// blake3 of `config` in hexadecimal.
     pub config_hash: String,
     /// The profile in force, if one was named.

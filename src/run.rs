@@ -301,6 +301,7 @@ fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCr
         program: env!("CARGO_PKG_VERSION").to_owned(),
         file: config.file.clone(),
         config: config.text.clone(),
+        files: config.files.clone(),
         config_hash: blake3::hash(config.text.as_bytes()).to_hex().to_string(),
         profile: config.profile.clone(),
         inputs: Json::encode(&config.inputs),

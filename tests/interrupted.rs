@@ -23,9 +23,10 @@ agent = "lead"
 prompt = "Go."
 "#;
 
-/// A task whose command notes that it began, and sleeps.
+/// A task whose command notes that it began, and sleeps. Its retries are for failures.
 const COMMAND: &str = r#"
 [tasks.work]
+retry = { max_attempts = 3 }
 run = "echo $CALLSHEET_IDEMPOTENCY_KEY >> ledger; sleep 300"
 "#;
 
@@ -139,7 +140,7 @@ async fn an_interrupted_command_of_a_task_fails_its_attempt() {
     let ended = rig.ended().await;
     let outcome = ended.outcome("work");
     let failure = failure(&outcome);
-    assert_eq!(failure.kind, FailureKind::CommandFailed);
+    assert_eq!(failure.kind, FailureKind::Interrupted);
     assert!(failure.message.contains("may have taken effect"), "{}", failure.message);
     assert_eq!(ledger(&setup).len(), 1);
 }

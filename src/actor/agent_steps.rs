@@ -13,6 +13,7 @@ use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepError, finished};
 use super::tool_run;
 use crate::context::pipeline::Change;
+use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::journal::JournalError;
@@ -151,6 +152,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         after.push(ToolIntended { key, turn, index, id, name, input, effect }.into());
     }
     records.extend(context.record(after).await?);
+    crash::pass(Point::AfterIntent);
     Ok(records)
 }
 
@@ -181,6 +183,9 @@ pub async fn run_command(
     tool_context.timeout = Duration::MAX;
     let result = match crate::tool::bash::run_command(&run, &tool_context).await {
         Err(ToolError::Lost) => recovery::unknown(COMMAND_TURN, call, &Known::default()),
+        Err(ToolError::Cancelled) => {
+            recovery::unknown(COMMAND_TURN, call, &tool_run::told_to_end())
+        }
         result => {
             let failed = |error: ToolError| ToolOutput::error(error.to_string());
             let mut output = result.unwrap_or_else(failed);
@@ -221,6 +226,7 @@ async fn announce(
         effect: Effect::Once,
     };
     let records = context.record([intended]).await?;
+    crash::pass(Point::AfterIntent);
     let (effect, repeats, answer) = (Effect::Once, None, None);
     Ok((records, PendingCall { key, index, call, effect, repeats, answer }))
 }

@@ -6,6 +6,8 @@
 
 use super::agent_steps::StepResult;
 use super::step::{StepContext, StepError, finished};
+use super::tool_run;
+use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::journal::stamp;
 use crate::tool::bash::{self, Remains};
@@ -42,9 +44,8 @@ pub(super) async fn recover(context: StepContext, lost: Vec<Lost>) -> StepResult
         let found = tokio::task::spawn_blocking(move || result_of(&of_call, call)).await;
         results.extend(found.map_err(|error| StepError::Crashed(error.to_string()))?);
     }
-    let records = context.record(results).await?;
-    context.forget_results(&records);
-    Ok(records)
+    crash::pass(Point::BeforeRepair);
+    tool_run::settled(&context, results).await
 }
 
 fn result_of(context: &StepContext, lost: Lost) -> Option<ToolFinished> {

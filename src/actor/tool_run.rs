@@ -16,6 +16,7 @@ use super::panic::panic_text;
 use super::recall;
 use super::step::{StepContext, StepError, finished};
 use crate::context::recall::RECALL_TOOL;
+use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::Json;
@@ -108,7 +109,9 @@ pub(super) async fn settled(
     context: &StepContext,
     results: impl IntoIterator<Item = ToolFinished>,
 ) -> Result<Vec<SharedRecord>, StepError> {
+    crash::pass(Point::AfterEffect);
     let records = context.record(results).await?;
+    crash::pass(Point::AfterResult);
     context.forget_results(&records);
     Ok(records)
 }
@@ -151,6 +154,9 @@ async fn run_one(
         Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() && is_repeatable(call) => {
             return None;
         }
+        Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() => {
+            return Some(recovery::unknown(context.turn, call.clone(), &told_to_end()));
+        }
         Ok(Err(ToolError::Lost)) => {
             return Some(recovery::unknown(context.turn, call.clone(), &Known::default()));
         }
@@ -165,6 +171,12 @@ async fn run_one(
     let source = if stub.is_some() { ResultSource::Unchanged } else { ResultSource::Live };
     output.text = stub.unwrap_or(output.text);
     Some(ToolFinished { source, ..finished(context.turn, call, output, began.elapsed()) })
+}
+
+/// What is known of a call that was ended with its agent.
+pub(super) fn told_to_end() -> Known {
+    let processes = Some("It was ended before it was done, because its agent was.".to_owned());
+    Known { processes, ..Known::default() }
 }
 
 fn is_repeatable(call: &PendingCall) -> bool {
@@ -250,7 +262,9 @@ async fn begin(
 
 async fn record_start(context: &StepContext, started: ToolStarted) -> Result<(), ToolError> {
     let recorded = context.record([Event::from(started)]).await;
-    recorded.map(drop).map_err(|error| ToolError::Failed(error.to_string()))
+    recorded.map_err(|error| ToolError::Failed(error.to_string()))?;
+    crash::pass(Point::AfterStart);
+    Ok(())
 }
 
 /// Records the beginnings that tools tell themselves.

@@ -56,13 +56,14 @@ fn finished(place: &Place, dir: &RunDir, completed: &RunCompleted, verb: &args::
 /// Says in which keys the file differs from the configuration that the run goes on with.
 fn note_changes(run: &Reopened, sources: &Sources) {
     let file = sources.file.display();
-    let changes = match std::fs::read_to_string(&sources.file) {
+    let mut changes = match std::fs::read_to_string(&sources.file) {
         Ok(text) => config::changes(&run.created().config, &text),
         Err(error) => {
             complain(&format!("note: {file}: {error}: the run goes on with what it recorded"));
             return;
         }
     };
+    changes.extend(config::changed_files(&run.created().files, &sources.file));
     if changes.is_empty() {
         return;
     }

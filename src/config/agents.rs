@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::diagnostic::{Place, Problems};
+use super::files::Shelf;
 use super::raw::{Entry, Table};
-use super::{Sources, files, names};
+use super::{Sources, names};
 use crate::id::Name;
 use crate::permission::{NonInteractive, Permissions, Rule, Verdict};
 use crate::policy::{RestartPolicy, RestartStrategy};
@@ -37,6 +38,7 @@ pub(super) struct Setting<'a> {
     pub(super) tree: &'a Table,
     pub(super) root: &'a Path,
     pub(super) sources: &'a Sources,
+    pub(super) shelf: &'a Shelf<'a>,
     pub(super) models: &'a BTreeMap<Name, ModelSpec>,
 }
 
@@ -62,7 +64,7 @@ fn agent(
     permissions: &Permissions,
     problems: &mut Problems,
 ) -> Option<AgentSpec> {
-    let instructions = instructions(setting.root, table, problems);
+    let instructions = instructions(setting, table, problems);
     let sub_agents = sub_agents(setting.tree, table, problems);
     let mut tools = tools(setting, table, problems);
     let has_sub_agents = table.get("sub_agents").is_some() && !sub_agents.is_empty();
@@ -89,7 +91,8 @@ fn agent(
 
 /// The system prompt: the instructions, if there are any, then each context file between `<file path="...">` and
 /// `</file>`.
-fn instructions(root: &Path, table: &Table, problems: &mut Problems) -> String {
+fn instructions(setting: Setting<'_>, table: &Table, problems: &mut Problems) -> String {
+    let Setting { root, shelf, .. } = setting;
     let inline = table.text("instructions");
     let file = table.get("instructions_file");
     let mut text = match (inline, file) {
@@ -101,14 +104,14 @@ fn instructions(root: &Path, table: &Table, problems: &mut Problems) -> String {
         (Some(inline), None) => inline.to_owned(),
         (None, Some(file)) => {
             let path = root.join(file.node.text().unwrap_or_default());
-            files::read(&path, &file.node.place, problems).unwrap_or_default()
+            shelf.read(&path, &file.node.place, problems).unwrap_or_default()
         }
         // The prompt alone can be enough.
         (None, None) => String::new(),
     };
     for (pattern, place) in table.texts("context_files") {
-        for path in files::expand(root, pattern, place, problems) {
-            let Some(content) = files::read(&path, place, problems) else { continue };
+        for path in shelf.expand(pattern, place, problems) {
+            let Some(content) = shelf.read(&path, place, problems) else { continue };
             let shown = path.strip_prefix(root).unwrap_or(&path).display();
             let content = content.trim_end();
             // Writing to a string cannot fail.

@@ -1,5 +1,7 @@
 //! The files that a configuration names: reads them, expands globs, merges what `include` pulls in.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,10 +24,59 @@ pub(super) fn read(path: &Path, place: &Place, problems: &mut Problems) -> Optio
     }
 }
 
-/// The files that a pattern means, sorted; a path without wildcards means itself, whether it
-/// exists or not. A pattern that fits nothing is a warning.
-pub(super) fn expand(
+/// The texts that a configuration is made of beside the main one: from the disk, or as a run
+/// recorded them.
+#[derive(Debug)]
+pub(super) struct Shelf<'a> {
+    root: &'a Path,
+    recorded: Option<&'a BTreeMap<String, String>>,
+    taken: RefCell<BTreeMap<String, String>>,
+}
+
+impl<'a> Shelf<'a> {
+    pub(super) fn new(root: &'a Path, recorded: Option<&'a BTreeMap<String, String>>) -> Self {
+        Self { root, recorded, taken: RefCell::default() }
+    }
+
+    /// What was read so far, by path; within the root the path is relative to it.
+    pub(super) fn into_taken(self) -> BTreeMap<String, String> {
+        self.taken.into_inner()
+    }
+
+    fn key(&self, path: &Path) -> String {
+        path.strip_prefix(self.root).unwrap_or(path).display().to_string()
+    }
+
+    /// As [`read`].
+    pub(super) fn read(
+        &self,
+        path: &Path,
+        place: &Place,
+        problems: &mut Problems,
+    ) -> Option<String> {
+        let text = match self.recorded.and_then(|recorded| recorded.get(&self.key(path))) {
+            Some(text) => text.clone(),
+            None => read(path, place, problems)?,
+        };
+        self.taken.borrow_mut().insert(self.key(path), text.clone());
+        Some(text)
+    }
+
+    /// The files that a pattern means, sorted; a path without wildcards means itself, whether it
+    /// exists or not. A pattern that fits nothing is a warning.
+    pub(super) fn expand(
+        &self,
+        pattern: &str,
+        place: &Place,
+        problems: &mut Problems,
+    ) -> Vec<PathBuf> {
+        expand(self.root, self.recorded, pattern, place, problems)
+    }
+}
+
+fn expand(
     root: &Path,
+    recorded: Option<&BTreeMap<String, String>>,
     pattern: &str,
     place: &Place,
     problems: &mut Problems,
@@ -48,13 +99,16 @@ pub(super) fn expand(
             return Vec::new();
         }
     };
-    let depth = (!rest.contains(&"**")).then_some(rest.len());
-    let walk = WalkBuilder::new(&base).standard_filters(false).max_depth(depth).build();
-    let fits = |path: &Path| {
-        path.is_file() && path.strip_prefix(&base).is_ok_and(|inner| glob.is_match(inner))
+    let fits = |path: &Path| path.strip_prefix(&base).is_ok_and(|inner| glob.is_match(inner));
+    let mut found: Vec<PathBuf> = match recorded {
+        Some(files) => files.keys().map(|key| root.join(key)).filter(|path| fits(path)).collect(),
+        None => {
+            let depth = (!rest.contains(&"**")).then_some(rest.len());
+            let walk = WalkBuilder::new(&base).standard_filters(false).max_depth(depth).build();
+            let paths = walk.filter_map(Result::ok).map(ignore::DirEntry::into_path);
+            paths.filter(|path| fits(path) && path.is_file()).collect()
+        }
     };
-    let paths = walk.filter_map(Result::ok).map(ignore::DirEntry::into_path);
-    let mut found: Vec<PathBuf> = paths.filter(|path| fits(path)).collect();
     found.sort();
     if found.is_empty() {
         problems.warning("no_match", place, format!("no file fits `{pattern}`"), None);
@@ -66,10 +120,11 @@ pub(super) fn expand(
 /// may stand in one file only.
 pub(super) fn include(
     main: &mut Table,
-    root: &Path,
+    shelf: &Shelf<'_>,
     texts: &mut Vec<Text>,
     problems: &mut Problems,
 ) {
+    let root = shelf.root;
     let patterns: Vec<(String, Place)> = {
         let written = main.texts("include");
         written.into_iter().map(|(text, place)| (text.to_owned(), place.clone())).collect()
@@ -78,12 +133,12 @@ pub(super) fn include(
     let shown = Path::new(texts[0].name()).parent().unwrap_or(Path::new("")).to_path_buf();
     let own = root.join(Path::new(texts[0].name()).file_name().unwrap_or_default());
     for (pattern, place) in patterns {
-        for path in expand(root, &pattern, &place, problems) {
+        for path in shelf.expand(&pattern, &place, problems) {
             let name = shown.join(path.strip_prefix(root).unwrap_or(&path)).display().to_string();
             if path == own || texts.iter().any(|text| text.name() == name) {
                 continue;
             }
-            let Some(content) = read(&path, &place, problems) else { continue };
+            let Some(content) = shelf.read(&path, &place, problems) else { continue };
             let text: Text = Arc::new(NamedSource::new(name, content));
             texts.push(Arc::clone(&text));
             match raw::parse(&text) {
@@ -145,7 +200,8 @@ mod tests {
         let text: Text = Arc::new(NamedSource::new("t", String::new()));
         let mut problems = Problems::default();
         let mut names = |pattern: &str| -> Vec<String> {
-            let found = expand(dir.path(), pattern, &Place::start(&text), &mut problems);
+            let shelf = Shelf::new(dir.path(), None);
+            let found = shelf.expand(pattern, &Place::start(&text), &mut problems);
             let name = |p: &PathBuf| p.strip_prefix(dir.path()).map(|p| p.display().to_string());
             found.iter().map(|p| name(p).expect("inside")).collect()
         };

@@ -45,6 +45,7 @@ impl Sources {
             let lies_here = dir.canonicalize().is_ok_and(|dir| dir.starts_with(&here));
             self.file = if lies_here { here.join(name) } else { created.file.clone() };
         }
+        self.recorded = Some(created.files.clone());
         self.profile.clone_from(&created.profile);
         self.environment.retain(|variable, _| !is_recorded(variable));
         self.environment.extend(created.settings.clone());
@@ -108,6 +109,23 @@ pub fn changes(recorded: &str, now: &str) -> Vec<Change> {
         now: after.get(key).cloned(),
     };
     differs.map(change).collect()
+}
+
+/// The recorded files whose texts are others now, or that cannot be read. `file` is the
+/// configuration that names them.
+#[must_use]
+pub fn changed_files(recorded: &BTreeMap<String, String>, file: &Path) -> Vec<Change> {
+    let root = root(file);
+    let now = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+    let size = |text: &String| format!("{} bytes", text.len());
+    let all = recorded.iter().map(|(path, before)| (path, before, now(path)));
+    let changed = all.filter(|(_, before, now)| now.as_ref() != Some(before));
+    let change = |(path, before, now): (&String, &String, Option<String>)| Change {
+        key: path.clone(),
+        before: Some(size(before)),
+        now: now.as_ref().map(size),
+    };
+    changed.map(change).collect()
 }
 
 fn keys(text: &str) -> BTreeMap<String, String> {

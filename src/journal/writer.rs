@@ -17,6 +17,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::crash::{self, Point};
 use crate::event::{Draft, Record, SharedRecord};
 use crate::journal::line::{self, Batch, Framer, Position};
 use crate::journal::room::{self, Keeper, Room};
@@ -347,7 +348,9 @@ impl<S: Storage> Writer<S> {
                 pauses.next().into_iter().for_each(std::thread::sleep);
             }
         }
+        crash::pass(Point::AfterWrite);
         self.storage.sync().map_err(|error| JournalError::io("journal: sync", &error))?;
+        crash::pass(Point::AfterSync);
         Ok(next)
     }
 
@@ -360,6 +363,9 @@ impl<S: Storage> Writer<S> {
             Ok(Place::Replaced) => return lost("replaced by another"),
             Err(error) => return Err(JournalError::io("journal: look at the file", &error)),
         }
+        crash::pass(Point::BeforeWrite);
+        let half = &self.bytes[..self.bytes.len() / 2];
+        crash::after(Point::HalfWrite, || drop(self.storage.append(half)));
         let error = match self.storage.append(&self.bytes) {
             Ok(written) if written == self.bytes.len() => return Ok(()),
             Ok(_) => JournalError::Full,

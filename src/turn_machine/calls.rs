@@ -151,15 +151,15 @@ pub(super) fn command_outcome(finished: &ToolFinished) -> Outcome {
         _ => String::new(),
     };
     let output = Output { text, stored: finished.stored.clone() };
+    let failed = |message: String| Failure::new(FailureKind::CommandFailed, message);
     match finished.status {
         ToolStatus::Ok => Outcome::Completed { output },
         ToolStatus::Error | ToolStatus::Unknown => {
-            let message = match (finished.status, finished.exit_code) {
-                (ToolStatus::Unknown, _) => INTERRUPTED.to_owned(),
-                (_, Some(code)) => format!("the command ended with exit code {code}"),
-                (_, None) => output.text.lines().next().unwrap_or("no result").to_owned(),
+            let failure = match (finished.status, finished.exit_code) {
+                (ToolStatus::Unknown, _) => Failure::new(FailureKind::Interrupted, INTERRUPTED),
+                (_, Some(code)) => failed(format!("the command ended with exit code {code}")),
+                (_, None) => failed(output.text.lines().next().unwrap_or("no result").to_owned()),
             };
-            let failure = Failure::new(FailureKind::CommandFailed, message);
             Outcome::Failed { failure, partial: Some(output) }
         }
     }

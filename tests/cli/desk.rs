@@ -153,7 +153,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    fn of(mut child: Child) -> Self {
+    pub(super) fn of(mut child: Child) -> Self {
         fn drain(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();

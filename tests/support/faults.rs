@@ -123,6 +123,12 @@ impl Fake {
         self.asked.lock().iter().map(counted).sum()
     }
 
+    /// How many of the calls were to write a summary.
+    pub(crate) fn summaries(&self) -> usize {
+        let asked = self.asked.lock();
+        asked.iter().filter(|request| request.agent.as_str() == "compactor").count()
+    }
+
     /// The calls under way.
     pub(crate) fn under_way(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
@@ -555,6 +561,7 @@ impl Rig {
             program: "test".to_owned(),
             file: std::path::PathBuf::new(),
             config: String::new(),
+            files: BTreeMap::new(),
             config_hash: String::new(),
             profile: None,
             inputs: Json::encode(&config.inputs),

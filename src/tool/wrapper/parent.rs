@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::{CANCEL, GO, Job, Kept, Wrapper, arguments, spooled};
+use crate::crash::{self, Point};
 use crate::tool::bash::Order;
 use crate::tool::bash::group::{self, Group};
 use crate::tool::bash::process;
@@ -24,9 +25,11 @@ pub(in crate::tool) async fn call(
     let starting = |source| ToolError::Io { what: "start the command".to_owned(), source };
     let mut started = Started::new(wrapper, context).map_err(starting)?;
     started.tell(&job(wrapper, order, context)?).await.map_err(starting)?;
+    crash::pass(Point::AfterSpawn);
     context.announce.announce(Some(started.process)).await?;
     // One that is gone by now reports nothing, which says it all.
     let _ = started.tell(GO).await;
+    crash::pass(Point::AfterGo);
     let told = started.report(context).await;
     let Started { mut child, group, control, .. } = started;
     // Before the wait: after it, the number of the group might be another's.
@@ -75,6 +78,9 @@ impl Started {
     fn new(wrapper: &Wrapper, context: &ToolContext) -> io::Result<Self> {
         let mut command = Command::new(&wrapper.program);
         process::set_environment(&mut command, context);
+        if let Some((variable, value)) = crash::for_wrapper() {
+            command.env_remove(variable).envs(value.map(|value| (variable, value)));
+        }
         command.args(arguments(context.workspace.root_path(), &context.spool));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let (mut child, group) = process::spawn_leader(&mut command)?;

@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{GO, Job, Kept, Report, VERSION};
+use crate::crash::{self, Point};
 use crate::journal::room;
 use crate::redaction::Secrets;
 use crate::tool::bash;
@@ -60,6 +61,8 @@ async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
     }
     let began = Instant::now();
     let mut report = perform(&job, workspace, spool.clone(), &mut control).await;
+    crash::pass(Point::WrapperAfterEffect);
+    crash::pass_parent(Point::ParentAfterEffect);
     match &mut report {
         Report::Done(ToolOutput { text, .. }) | Report::Failed(text) => {
             Secrets::new(job.secrets).redact(text);
@@ -71,6 +74,8 @@ async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
     let bytes = serde_json::to_vec(&kept)?;
     // A result that cannot be kept is still a result: the parent may live to record it.
     let _unkept = spool.keep_result(&kept.key, &bytes);
+    crash::pass(Point::WrapperAfterSpool);
+    crash::pass_parent(Point::ParentAfterSpool);
     io::stdout().write_all(&bytes)?;
     io::stdout().flush()
 }
