@@ -4,6 +4,7 @@
 //! append is written whole, numbered and acknowledged once it is durable, or it fails for good. It
 //! waits while the disk is full.
 
+pub mod agent_records;
 pub mod file;
 pub mod filesystem;
 pub mod line;
@@ -13,7 +14,9 @@ pub mod projection;
 pub mod reader;
 pub mod recovery;
 pub mod room;
+pub mod snapshot;
 pub mod stamp;
+pub mod track;
 pub mod transcript;
 pub mod writer;
 
@@ -24,6 +27,7 @@ use tokio::sync::watch;
 
 use crate::event::{Draft, SharedRecord};
 use crate::id::AgentId;
+use crate::journal::line::Position;
 use crate::journal::memory::MemoryJournal;
 use crate::journal::room::Room;
 use crate::journal::writer::Mailbox;
@@ -101,6 +105,9 @@ impl JournalError {
 
 /// Hears of records once they are durable, in order, on the writer's thread: it must be quick.
 pub trait Observer: Send {
+    /// A commit batch is durable that stands between these places; its records follow.
+    fn batch(&mut self, _from: Position, _to: Position) {}
+
     /// A record is durable.
     fn committed(&mut self, record: &SharedRecord);
 

@@ -6,6 +6,7 @@ use crate::event::{RunCompleted, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
+use crate::journal::agent_records::AgentRecords;
 use crate::journal::room::Room;
 use crate::message::Usage;
 use crate::output::Output;
@@ -48,7 +49,7 @@ pub enum SupervisorMsg {
         /// The agent.
         agent: AgentId,
         /// Its records.
-        records: Result<Vec<SharedRecord>, JournalError>,
+        records: Result<AgentRecords, JournalError>,
     },
     /// Stop the run, a task or an agent with its children.
     Cancel {

@@ -14,7 +14,7 @@ mod settle;
 
 pub use settle::write_output_file;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ use crate::event::{Draft, Event, PauseCause, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::room::Room;
+use crate::journal::track;
 use crate::plan::Plan;
 use crate::policy::RestartWindow;
 use crate::run_state::RunState;
@@ -149,8 +150,8 @@ enum Service {
     Compactor,
 }
 
-/// The records of agents that have not ended.
-pub type Left = HashMap<AgentId, Vec<SharedRecord>>;
+/// The agents that have not ended.
+pub type Left = BTreeMap<AgentId, track::Left>;
 
 /// What the supervisor starts with.
 #[derive(Debug)]
@@ -320,7 +321,7 @@ impl Supervisor {
         }
         match (&record.agent, &record.event) {
             (Some(agent), Event::AgentSpawned(_)) => {
-                self.spawn(myself, state, agent, vec![record.clone()]).await;
+                self.spawn(myself, state, agent, vec![record.clone()].into()).await;
             }
             (Some(agent), Event::AgentRestarted(restarted)) => {
                 self.rebuild(myself, state, agent, restarted.restart);

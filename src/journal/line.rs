@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::event::{Draft, Event, Record};
@@ -22,7 +22,7 @@ pub const TAIL: usize = 19;
 const CRC_KEY: &[u8] = b",\"crc\":\"";
 
 /// A place between two lines, and all that is needed to go on writing or reading there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// The number of the next record.
     pub seq: u64,
@@ -271,6 +271,12 @@ fn split_tail(line: &[u8]) -> Result<(&[u8], u32), Fault> {
         _ => None,
     });
     crc.map(|crc| (front, crc)).ok_or(Fault::Checksum)
+}
+
+/// The checksum that the end of a line, its last [`TAIL`] bytes, carries.
+#[must_use]
+pub fn recorded_crc(tail: &[u8; TAIL]) -> Option<u32> {
+    split_tail(tail).ok().map(|(_, crc)| crc)
 }
 
 /// The format of a line that says it is newer than [`FORMAT`].

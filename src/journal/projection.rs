@@ -8,11 +8,13 @@
 
 mod mend;
 
-use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
@@ -37,6 +39,29 @@ pub struct Projection {
     fresh: Vec<AgentId>,
     /// How many agents' files are open.
     open: usize,
+    /// The files of agents that have ended since somebody asked.
+    ended: BTreeMap<AgentId, Option<Lengths>>,
+}
+
+/// The lengths of an agent's transcript and log, in bytes.
+pub type Lengths = [u64; 2];
+
+/// The agents' files as they stood at a place of the journal.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Files {
+    /// Those of agents that had not ended.
+    pub open: BTreeMap<AgentId, OpenFiles>,
+    /// Those of agents that had.
+    pub ended: BTreeMap<AgentId, Option<Lengths>>,
+}
+
+/// The files of an agent that has not ended, and how they go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenFiles {
+    /// How the transcript goes on.
+    transcript: Transcript,
+    /// How long they are; absent where they are not what the journal gives.
+    lengths: Option<Lengths>,
 }
 
 /// One agent's files as they are to be.
@@ -62,7 +87,24 @@ impl Projection {
     /// The projection of a run that starts with no records.
     #[must_use]
     pub fn new(dir: RunDir) -> Self {
-        Self { dir, agents: HashMap::new(), touched: Vec::new(), fresh: Vec::new(), open: 0 }
+        Self {
+            dir,
+            agents: HashMap::new(),
+            touched: Vec::new(),
+            fresh: Vec::new(),
+            open: 0,
+            ended: BTreeMap::new(),
+        }
+    }
+
+    /// The agents' files as they are after [`Observer::settle`]: of those that have ended the ones
+    /// that did since this was last asked.
+    pub fn files(&mut self) -> Files {
+        let open = self.agents.iter().map(|(id, view)| {
+            let transcript = view.transcript.clone();
+            (id.clone(), OpenFiles { transcript, lengths: view.lengths(&self.dir, id) })
+        });
+        Files { open: open.collect(), ended: std::mem::take(&mut self.ended) }
     }
 
     /// Has an agent's files written when it is time.
@@ -91,6 +133,7 @@ impl Projection {
         view.log.clear();
         if view.ended {
             self.open -= usize::from(view.files.is_some());
+            self.ended.insert(agent.clone(), view.lengths(&self.dir, agent));
             self.agents.remove(agent);
         }
     }
@@ -129,6 +172,19 @@ impl Observer for Projection {
 }
 
 impl View {
+    /// How long the files are, if they hold all that the journal gives.
+    fn lengths(&self, dir: &RunDir, agent: &AgentId) -> Option<Lengths> {
+        if self.stale || !self.log.is_empty() || !self.messages.is_empty() {
+            return None;
+        }
+        match &self.files {
+            Some(Pair { transcript, log }) => {
+                Some([transcript.metadata().ok()?.len(), log.metadata().ok()?.len()])
+            }
+            None => lengths_of(dir, agent),
+        }
+    }
+
     /// Appends what has come. Who comes when all places are taken opens its files each time: to
     /// close another's for it would, with a few too many busy agents, only make all of them open
     /// theirs each time.
@@ -154,6 +210,12 @@ impl View {
         }
         messages.and(log)
     }
+}
+
+/// How long an agent's files are.
+fn lengths_of(dir: &RunDir, agent: &AgentId) -> Option<Lengths> {
+    let length = |path| fs::metadata(path).ok().map(|found| found.len());
+    Some([length(dir.transcript(agent))?, length(dir.log(agent))?])
 }
 
 fn append_to(path: &Path) -> io::Result<File> {

@@ -409,13 +409,14 @@ impl<S: Storage> Writer<S> {
     }
 
     fn acknowledge(&mut self, next: Position) {
-        self.at = next;
+        let before = std::mem::replace(&mut self.at, next);
         self.committed.send_replace(next.seq - 1);
         for (reply, records) in self.waiting.drain(..) {
             // Whoever asked may be gone; the record stands.
             let _ = reply.send(Ok(records));
         }
         for observer in &mut self.observers {
+            observer.batch(before, next);
             for record in &self.observed {
                 observer.committed(record);
             }
