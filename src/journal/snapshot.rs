@@ -164,7 +164,10 @@ impl Snapshots {
         Self::every(LEAST_GROWTH, dir, at, tracker, projection)
     }
 
-    fn every(
+    /// As [`new`](Self::new), with a snapshot whenever the journal has grown by this many bytes, but
+    /// not so often that snapshots are much of what is written.
+    #[must_use]
+    pub fn every(
         growth: u64,
         dir: RunDir,
         at: Position,
