@@ -3,17 +3,16 @@
 //! Owns the way from a journal to what the actors start with. A new run and one that is taken up
 //! differ in nothing behind this.
 
-use std::collections::HashSet;
-
 use super::StartError;
 use crate::actor::supervisor::Left;
 use crate::event::{Draft, RunCompleted, RunCreated, RunOpened};
-use crate::id::{AgentId, RunId};
+use crate::id::RunId;
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
-use crate::journal::projection::Projection;
-use crate::journal::reader::records_of_agents;
-use crate::journal::recovery::{self, Cut, Kept, RecoveryError};
+use crate::journal::projection::{Files, Projection};
+use crate::journal::recovery::{self, Cut, Kept, Recovered, RecoveryError};
+use crate::journal::snapshot::{self, Snapshot};
+use crate::journal::track::Tracker;
 use crate::journal::{JournalError, JournalHandle};
 use crate::run_state::{IllegalRecord, RunState};
 
@@ -39,7 +38,9 @@ impl From<JournalError> for ReopenError {
 pub struct Reopened {
     owned: OwnedRun,
     at: Position,
-    state: RunState,
+    tracker: Tracker,
+    /// The agents' files where the fold began, if that was not at the first record.
+    base: Option<(Position, Files)>,
     kept: Option<Kept>,
 }
 
@@ -50,14 +51,45 @@ impl Reopened {
     /// When another process has the run, or the journal cannot be gone on with.
     pub fn open(dir: &RunDir, cut: Cut) -> Result<Self, ReopenError> {
         let owned = dir.own()?;
-        let mut state = RunState::default();
-        let recovered = recovery::recover(&owned, cut, |record| {
-            state.apply(record).map_err(ReopenError::from)
-        })?;
-        if state.created().is_none() {
+        let base = match cut {
+            Cut::Torn => snapshot::newest(dir),
+            // What is to be cut may stand before it.
+            Cut::From(_) => None,
+        };
+        let Some(base) = base else { return Self::whole(owned, cut) };
+        let Snapshot { at: from, tracker, files, .. } = base;
+        match Self::fold(&owned, from, tracker, cut) {
+            Ok((tracker, recovered)) => {
+                let (at, kept) = (recovered.at, recovered.kept);
+                Ok(Self { owned, at, tracker, base: Some((from, files)), kept })
+            }
+            // Whose fault it is only the whole journal can tell.
+            Err(_) => Self::whole(owned, cut),
+        }
+    }
+
+    /// Folds the journal from its first record on.
+    fn whole(owned: OwnedRun, cut: Cut) -> Result<Self, ReopenError> {
+        let (tracker, recovered) = Self::fold(&owned, Position::START, Tracker::default(), cut)?;
+        if let Cut::From(_) = cut {
+            snapshot::forget(owned.dir());
+        }
+        if tracker.state().created().is_none() {
             return Err(RecoveryError::Empty.into());
         }
-        Ok(Self { owned, at: recovered.at, state, kept: recovered.kept })
+        Ok(Self { owned, at: recovered.at, tracker, base: None, kept: recovered.kept })
+    }
+
+    fn fold(
+        owned: &OwnedRun,
+        from: Position,
+        mut tracker: Tracker,
+        cut: Cut,
+    ) -> Result<(Tracker, Recovered), ReopenError> {
+        let recovered = recovery::recover(owned, from, cut, |offset, records| {
+            tracker.apply(offset, records).map_err(ReopenError::from)
+        })?;
+        Ok((tracker, recovered))
     }
 
     /// The run directory.
@@ -69,7 +101,12 @@ impl Reopened {
     /// The run so far.
     #[must_use]
     pub fn state(&self) -> &RunState {
-        &self.state
+        self.tracker.state()
+    }
+
+    /// The agents that have not ended.
+    pub(super) fn left(&self) -> Left {
+        self.tracker.left(&self.dir().journal())
     }
 
     /// How it was created.
@@ -78,13 +115,13 @@ impl Reopened {
     /// Never: a journal without `run.created` is not taken up.
     #[must_use]
     pub fn created(&self) -> &RunCreated {
-        self.state.created().expect("what is taken up was created")
+        self.state().created().expect("what is taken up was created")
     }
 
     /// Its result, if it has come to its end.
     #[must_use]
     pub fn completed(&self) -> Option<&RunCompleted> {
-        self.state.completed()
+        self.state().completed()
     }
 
     /// What was cut from the journal's end, if anything.
@@ -96,10 +133,14 @@ impl Reopened {
     /// Repairs the agents' files, and makes it ready for the actors. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
-        let Self { owned, at, state, kept: _ } = self;
-        let projection = Projection::take_up(owned.dir().clone())?;
-        let opened = RunOpened { epoch: at.epoch, pid: std::process::id() };
-        Ok(Opening { id, owned, at, state, projection, drafts: vec![Draft::run(opened)] })
+        let left = self.left();
+        let Self { owned, at, tracker, base, kept: _ } = self;
+        let projection = match base {
+            Some((from, files)) => Projection::go_on(owned.dir().clone(), from, files)?,
+            None => Projection::take_up(owned.dir().clone())?,
+        };
+        let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), reason: None };
+        Ok(Opening { id, owned, at, tracker, left, projection, drafts: vec![Draft::run(opened)] })
     }
 }
 
@@ -111,7 +152,9 @@ pub(super) struct Opening {
     /// Where the journal goes on.
     pub(super) at: Position,
     /// The run so far.
-    pub(super) state: RunState,
+    pub(super) tracker: Tracker,
+    /// The agents that have not ended.
+    pub(super) left: Left,
     /// The agents' files, up to date.
     pub(super) projection: Projection,
     /// What is recorded first.
@@ -123,12 +166,14 @@ impl Opening {
     pub(super) fn create(dir: &RunDir, created: RunCreated) -> Result<Self, JournalError> {
         let id = created.run;
         let owned = dir.create()?;
-        let opened = RunOpened { epoch: Position::START.epoch, pid: std::process::id() };
+        let opened =
+            RunOpened { epoch: Position::START.epoch, pid: std::process::id(), reason: None };
         Ok(Self {
             id,
             owned,
             at: Position::START,
-            state: RunState::default(),
+            tracker: Tracker::default(),
+            left: Left::default(),
             projection: Projection::new(dir.clone()),
             drafts: vec![Draft::run(created), Draft::run(opened)],
         })
@@ -141,19 +186,8 @@ pub(super) async fn record(
     drafts: Vec<Draft>,
     mut state: RunState,
 ) -> Result<RunState, StartError> {
-    for record in journal.append(drafts).await? {
+    for record in journal.append_at_once(drafts).await? {
         state.apply(&record)?;
     }
     Ok(state)
-}
-
-/// The records of the agents that have not ended.
-pub(super) async fn left(dir: &RunDir, state: &RunState) -> Result<Left, JournalError> {
-    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-    let open: HashSet<AgentId> = open.map(|(id, _)| id.clone()).collect();
-    if open.is_empty() {
-        return Ok(Left::default());
-    }
-    let path = dir.journal();
-    super::blocking(move || records_of_agents(&path, &open)).await
 }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{GO, Job, Kept, Report, VERSION, Work};
 use crate::crash::{self, Point};
+use crate::journal::room;
 use crate::redaction::Secrets;
 use crate::tool::bash;
 use crate::tool::bash::group::Group;
@@ -38,7 +39,7 @@ pub(super) fn serve(arguments: Vec<PathBuf>) -> i32 {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let served = runtime.and_then(|runtime| {
-        runtime.block_on(answer(&root, Arc::new(Spool::new(scratch, results))))
+        runtime.block_on(answer(&root, Arc::new(Spool::new(scratch, results).waiting())))
     });
     Group::own().kill_all();
     // Not reached: the kill has ended this process.
@@ -69,6 +70,7 @@ type Control = Lines<BufReader<Receiver>>;
 async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
     // What is meant for the command goes to the whole group; this process has a result to see to.
     let _heard: Vec<_> = OF_THE_GROUP.into_iter().map(outlive).collect::<io::Result<_>>()?;
+    room::outlive_file_limits()?;
     let control = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     let mut control = BufReader::new(control).lines();
     let Some(job) = control.next_line().await? else { return Ok(()) };
