@@ -161,11 +161,26 @@ pub struct RunCreated {
     /// and processes are left out: they may hold keys.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
+    /// Keys of the configuration that were set over it, with their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub overrides: BTreeMap<String, String>,
+    /// The run that this one began as, if it is a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked: Option<Forked>,
     /// Whether a failure leaves tasks that do not need it alone, whatever the configuration says.
     #[serde(default)]
     pub keep_going: bool,
     /// The tasks of the plan with what each waits for, in the order of the configuration.
     pub tasks: Vec<PlannedTask>,
+}
+
+/// Where a run was forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forked {
+    /// The run.
+    pub run: RunId,
+    /// The last record that both share.
+    pub seq: u64,
 }
 
 /// A task as `run.created` lists it.

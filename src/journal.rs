@@ -3,6 +3,7 @@
 //! Owns the handle that callers hold and the errors. Decides nothing about what is recorded: an
 //! append is written whole, numbered and acknowledged once it is durable, or it fails for good.
 
+pub mod copy;
 pub mod file;
 pub mod line;
 pub mod log_line;

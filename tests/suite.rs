@@ -17,6 +17,7 @@ mod endless;
 mod examples;
 #[path = "support/faults.rs"]
 mod faults;
+mod fork;
 mod gateway;
 mod graph;
 mod measure;

@@ -49,6 +49,8 @@ impl Sources {
         self.profile.clone_from(&created.profile);
         self.environment.retain(|variable, _| !is_recorded(variable));
         self.environment.extend(created.settings.clone());
+        let overrides = created.overrides.iter();
+        self.overrides.extend(overrides.map(|(key, text)| (key.clone(), as_toml(text))));
         let inputs = created.inputs.to_value();
         let inputs = inputs.as_object().into_iter().flatten();
         self.inputs = inputs.map(|(name, value)| (name.clone(), as_given(value))).collect();
@@ -60,6 +62,14 @@ impl Sources {
 /// An input's value as it is given on the command line.
 fn as_given(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A value as it is written in TOML; what is none is a text.
+fn as_toml(text: &str) -> toml::Value {
+    let parsed = toml::from_str::<toml::Table>(&format!("value = {text}"));
+    // More than one key is a text that only looks like TOML.
+    let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
+    value.unwrap_or_else(|| text.into())
 }
 
 /// A key of the file that differs from the recorded one.

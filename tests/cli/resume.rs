@@ -363,3 +363,27 @@ fn transcripts_and_logs_can_be_made_again() {
     assert_eq!(desk.call(&["rebuild", "nosuch"]).code, 1);
     assert_eq!(desk.call(&["resume", "nosuch"]).code, 1);
 }
+
+#[test]
+fn a_run_is_forked_with_something_changed() {
+    let desk = Desk::offline(TEAM, &script(0));
+    desk.good(&["run"]);
+    let wanted = ends(&desk);
+    let event = desk.wait_for_event("task.completed", |event| event["task"] == "plan");
+    let at = format!("desk@{}", event["seq"]);
+    let old = desk.runs();
+    let done = desk.call(&["fork", &at, "--set", "tasks.last.prompt=other", "--json"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert_eq!(desk.runs().len(), old.len() + 1);
+    let now = ends(&desk);
+    assert_eq!((&now["plan"], &now["more"]), (&wanted["plan"], &wanted["more"]));
+    assert_eq!(now["last"]["output"], "did other");
+    let shown = desk.good(&["show"]);
+    let id = old[0].file_name().expect("a name").to_string_lossy().into_owned();
+    assert!(shown.contains(&format!("forked from {id}@{}", event["seq"])), "{shown}");
+    for (what, code) in [("desk", 2), ("desk@0", 2), ("desk@9999", 2), ("nosuch@3", 1)] {
+        assert_eq!(desk.call(&["fork", what]).code, code, "{what}");
+    }
+    assert_eq!(desk.call(&["fork", &at, "--set", "tasks.last.promt=x"]).code, 2);
+    assert_eq!(desk.runs().len(), old.len() + 1, "what is refused leaves nothing behind");
+}

@@ -557,6 +557,8 @@ impl Rig {
             inputs: Json::encode(&config.inputs),
             settings: BTreeMap::new(),
             keep_going: false,
+            overrides: BTreeMap::new(),
+            forked: None,
             tasks: planned.collect(),
         };
         let records = journal.append(vec![Draft::run(created)]).await.expect("durable");
