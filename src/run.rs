@@ -8,6 +8,7 @@ pub mod control;
 mod fork;
 mod launch;
 mod opening;
+pub mod outlook;
 mod resume;
 mod services;
 

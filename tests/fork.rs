@@ -109,7 +109,7 @@ async fn a_run_can_be_forked_at_every_record_before_its_end() {
     }
     let refused = |seq, keys| fork(&old.dir, seq, keys, setup.sources()).expect_err("refused");
     assert!(matches!(refused(last, set([])), ForkError::Ended(at) if at == last));
-    assert!(matches!(refused(0, set([])), ForkError::Outside { .. }));
+    assert!(matches!(refused(0, set([])), ForkError::Outside(0)));
     assert!(matches!(refused(last + 9, set([])), ForkError::Ended(_)));
     let wrong = refused(5, set([("tasks.second.promt", "x")]));
     assert!(matches!(wrong, ForkError::Config(_)), "{wrong}");

@@ -127,6 +127,13 @@ pub(super) struct Resume {
     /// Print the events that are recorded from now on as JSON, one a line
     #[arg(long)]
     pub json: bool,
+    /// Say for each task why it would be reused or run, and do nothing else
+    #[arg(long)]
+    pub explain: bool,
+    /// Go on with what the configuration says now: results stand that were made from the same
+    /// content, the rest is run again
+    #[arg(long)]
+    pub accept_changes: bool,
     /// Of a journal that is damaged there, cut this record and what follows; it is kept aside
     #[arg(long, value_name = "SEQ")]
     pub truncate_at: Option<u64>,

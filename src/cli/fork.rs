@@ -40,7 +40,7 @@ fn refused(place: &Place, error: ForkError) -> Exit {
             Ok(_) => Exit::Usage,
         },
         ForkError::Start(error) => drive::refused(&error),
-        ForkError::Outside { .. } | ForkError::Ended(_) => {
+        ForkError::Outside(_) | ForkError::Ended(_) => {
             complain(&format!("error: {error}"));
             Exit::Usage
         }

@@ -59,6 +59,34 @@ impl Sources {
     }
 }
 
+impl Sources {
+    /// The sources of a run that goes on with what the file says now: its profile, and of its
+    /// inputs those that were given and are still asked for.
+    #[must_use]
+    pub fn accepting(self, created: &RunCreated, dir: &Path) -> Self {
+        let environment = self.environment.clone();
+        let mut sources = self.of_run(created, dir);
+        sources.environment = environment;
+        sources.recorded = None;
+        sources.targets = Vec::new();
+        let now = std::fs::read_to_string(&sources.file).unwrap_or_default();
+        let (before, now) = (keys(&created.config), keys(&now));
+        let values = created.inputs.to_value();
+        sources.inputs.retain(|(name, _)| {
+            let default = before.get(&format!("inputs.{name}.default"));
+            let value = values[name].to_string();
+            let was_given = default.is_none_or(|default| *default != value);
+            let section = format!("inputs.{name}");
+            let is_asked_for = |key: &String| {
+                key.strip_prefix(&section)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            was_given && now.keys().any(is_asked_for)
+        });
+        sources
+    }
+}
+
 /// An input's value as it is given on the command line.
 fn as_given(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)

@@ -7,24 +7,20 @@ use std::io;
 use super::opening::{ReopenError, Reopened};
 use super::{Options, StartError, plan_of, planned};
 use crate::config::{self, Diagnostics, Sources};
-use crate::event::{Draft, Event, Forked, RunCreated};
+use crate::event::{Draft, Forked, RunCreated};
 use crate::id::RunId;
 use crate::journal::file::RunDir;
 use crate::journal::reader::Reader;
 use crate::journal::recovery::Cut;
 use crate::journal::{JournalError, copy};
+use crate::run_state::RunState;
 
 /// Why a run cannot be forked. Nothing was made then but, maybe, an empty run directory.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
     /// There is no such place in it.
-    #[error("the run has records 1 to {last}: it cannot be forked at {seq}")]
-    Outside {
-        /// The record that was named.
-        seq: u64,
-        /// The last one at which it can be forked.
-        last: u64,
-    },
+    #[error("the run has no record {0}")]
+    Outside(u64),
     /// The run had ended there.
     #[error("the run had ended by record {0}: name an earlier one")]
     Ended(u64),
@@ -54,15 +50,20 @@ pub fn fork(
     overrides: BTreeMap<String, String>,
     sources: Sources,
 ) -> Result<Reopened, ForkError> {
-    let mut created = look(from, seq)?;
+    let (mut created, state) = look(from, seq)?;
     let origin = Forked { run: created.run, seq };
     created.run = RunId::generate();
     created.forked = Some(origin);
     created.overrides.extend(overrides);
-    let config = config::load_text(&created.config, &sources.of_run(&created, from.path()))?;
-    let tasks = created.tasks.iter().map(|task| task.name.to_string()).collect();
+    // Another configuration may have been accepted since; what is set lies over that one.
+    let in_force = state.created().unwrap_or(&created);
+    let in_force = RunCreated { overrides: created.overrides.clone(), ..in_force.clone() };
+    let config = config::load_text(&in_force.config, &sources.of_run(&in_force, from.path()))?;
+    let tasks = in_force.tasks.iter().map(|task| task.name.to_string()).collect();
     let plan = plan_of(&config, &Options { tasks, ..Options::default() })?;
-    created.tasks = planned(&plan);
+    if in_force.config_hash == created.config_hash {
+        created.tasks = planned(&plan);
+    }
 
     let folder = from.path().parent().unwrap_or(from.path());
     let to = RunDir::at(folder.join(created.run.to_string()));
@@ -74,28 +75,25 @@ pub fn fork(
     Ok(Reopened::open(&to, Cut::Torn)?)
 }
 
-/// How the run was created, if it can be forked there.
-fn look(from: &RunDir, seq: u64) -> Result<RunCreated, ForkError> {
+/// How the run was created, and how it stood there, if it can be forked there.
+fn look(from: &RunDir, seq: u64) -> Result<(RunCreated, RunState), ForkError> {
     let mut reader = Reader::open(&from.journal())?;
-    let (mut created, mut ended, mut last) = (None, None, 0);
+    let (mut state, mut created, mut goes_on) = (RunState::default(), None, false);
     while let Some(records) = reader.next_batch()? {
-        last = reader.position().seq - 1;
-        for record in &records {
-            match &record.event {
-                Event::RunCreated(first) => created = Some(first.clone()),
-                Event::RunCompleted(_) => ended = Some(record.seq),
-                Event::RunOpened(_) => ended = None,
-                _ => {}
-            }
-        }
-        if last >= seq {
+        // The first batch is always shared.
+        goes_on = created.is_some() && reader.position().seq > seq + 1;
+        if goes_on {
             break;
         }
+        for record in &records {
+            state.apply(record).map_err(ReopenError::from)?;
+        }
+        created = created.or_else(|| state.created().cloned());
     }
-    match (created, ended) {
-        (Some(_), Some(end)) if end <= seq => Err(ForkError::Ended(end)),
-        (Some(created), _) if (1..=last).contains(&seq) => Ok(created),
-        _ => Err(ForkError::Outside { seq, last }),
+    match created {
+        _ if state.completed().is_some() => Err(ForkError::Ended(state.last_seq())),
+        Some(created) if seq > 0 && (goes_on || seq <= state.last_seq()) => Ok((created, state)),
+        _ => Err(ForkError::Outside(seq)),
     }
 }
 

@@ -3,18 +3,19 @@
 //! Owns the way from a journal to what the actors start with. A new run and one that is taken up
 //! differ in nothing behind this.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use super::StartError;
+use super::{StartError, cancel};
 use crate::actor::supervisor::Left;
-use crate::event::{Draft, RunCompleted, RunCreated, RunOpened};
+use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
 use crate::id::{AgentId, RunId};
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
 use crate::journal::projection::Projection;
 use crate::journal::reader::records_of_agents;
-use crate::journal::recovery::{self, Cut, Kept, RecoveryError};
+use crate::journal::recovery::{self, Cut, Kept, Recovered, RecoveryError};
 use crate::journal::{JournalError, JournalHandle};
+use crate::plan::TaskReused;
 use crate::run_state::{IllegalRecord, RunState};
 
 /// Why a run cannot be taken up again. Nothing was appended.
@@ -41,7 +42,11 @@ pub struct Reopened {
     at: Position,
     state: RunState,
     kept: Option<Kept>,
+    accepted: Option<Box<Accepted>>,
 }
+
+/// Why an agent ends whose task does not go on.
+const CHANGED: &str = "what its task is made from has changed";
 
 impl Reopened {
     /// Takes the lock of a run and folds its journal. Blocks while it reads.
@@ -57,7 +62,8 @@ impl Reopened {
         if state.created().is_none() {
             return Err(RecoveryError::Empty.into());
         }
-        Ok(Self { owned, at: recovered.at, state, kept: recovered.kept })
+        let Recovered { at, kept } = recovered;
+        Ok(Self { owned, at, state, kept, accepted: None })
     }
 
     /// The run directory.
@@ -93,13 +99,35 @@ impl Reopened {
         self.kept.as_ref()
     }
 
+    /// Lets the run go on with another configuration.
+    #[must_use]
+    pub(super) fn accepting(self, accepted: Accepted) -> Self {
+        Self { accepted: Some(Box::new(accepted)), ..self }
+    }
+
+    /// The tasks of the run.
+    pub(super) fn tasks(&self) -> Vec<String> {
+        let accepted = self.accepted.as_ref().map(|accepted| &accepted.tasks);
+        let tasks = accepted.unwrap_or(&self.created().tasks);
+        tasks.iter().map(|task| task.name.to_string()).collect()
+    }
+
     /// Repairs the agents' files, and makes it ready for the actors. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
-        let Self { owned, at, state, kept: _ } = self;
+        let Self { owned, at, state, kept: _, accepted } = self;
         let projection = Projection::take_up(owned.dir().clone())?;
-        let opened = RunOpened { epoch: at.epoch, pid: std::process::id() };
-        Ok(Opening { id, owned, at, state, projection, drafts: vec![Draft::run(opened)] })
+        let mut ends = Vec::new();
+        if let Some(accepted) = &accepted {
+            ends.extend(results_needed(&state, accepted));
+            let left = records_of_agents(&owned.dir().journal(), &open_agents(&state))?;
+            ends.extend(cancel::ends_of_agents(&state, &left, CHANGED, |_, agent| {
+                !accepted.going_on.contains(&agent.task)
+            }));
+        }
+        let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), accepted };
+        let drafts = std::iter::once(Draft::run(opened)).chain(ends).collect();
+        Ok(Opening { id, owned, at, state, projection, drafts })
     }
 }
 
@@ -123,7 +151,8 @@ impl Opening {
     pub(super) fn create(dir: &RunDir, created: RunCreated) -> Result<Self, JournalError> {
         let id = created.run;
         let owned = dir.create()?;
-        let opened = RunOpened { epoch: Position::START.epoch, pid: std::process::id() };
+        let (epoch, pid) = (Position::START.epoch, std::process::id());
+        let opened = RunOpened { epoch, pid, accepted: None };
         Ok(Self {
             id,
             owned,
@@ -149,11 +178,28 @@ pub(super) async fn record(
 
 /// The records of the agents that have not ended.
 pub(super) async fn left(dir: &RunDir, state: &RunState) -> Result<Left, JournalError> {
-    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-    let open: HashSet<AgentId> = open.map(|(id, _)| id.clone()).collect();
+    let open = open_agents(state);
     if open.is_empty() {
         return Ok(Left::default());
     }
     let path = dir.journal();
     super::blocking(move || records_of_agents(&path, &open)).await
+}
+
+/// The results on which tasks that go on rest: theirs are there from the beginning, those of
+/// others when it is their turn.
+fn results_needed(state: &RunState, accepted: &Accepted) -> Vec<Draft> {
+    let going_on = accepted.tasks.iter().filter(|task| accepted.going_on.contains(&task.name));
+    let needed: BTreeSet<_> = going_on.flat_map(|task| &task.depends_on).collect();
+    let reused = needed.into_iter().filter_map(|name| {
+        let (key, output) = state.task(name)?.result()?;
+        let (key, output) = (key.to_owned(), output.clone());
+        Some(Draft::task(name, TaskReused { key, output }))
+    });
+    reused.collect()
+}
+
+fn open_agents(state: &RunState) -> HashSet<AgentId> {
+    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
+    open.map(|(id, _)| id.clone()).collect()
 }

@@ -387,3 +387,45 @@ fn a_run_is_forked_with_something_changed() {
     assert_eq!(desk.call(&["fork", &at, "--set", "tasks.last.promt=x"]).code, 2);
     assert_eq!(desk.runs().len(), old.len() + 1, "what is refused leaves nothing behind");
 }
+
+#[test]
+fn changes_are_explained_and_accepted() {
+    let rest = "[inputs.who]\ndefault = 'all'\n[inputs.what]\ndefault = 'x'\n\
+                [tasks.one]\nrun = 'echo one $INPUT_WHAT >> ledger; echo one'\n\
+                [tasks.two]\nrun = 'echo two >> ledger; exit 3'\ndepends_on = ['one']\n\
+                [tasks.three]\nrun = 'echo three >> ledger'\ndepends_on = ['two']\n";
+    let desk = Desk::commands(rest);
+    assert_eq!(desk.call(&["run", "--input", "what=y"]).code, 1);
+    let before = journal(&desk);
+    let told = desk.good(&["resume", "--explain"]);
+    assert!(
+        told.contains("one    reused   attempt 1 completed\ntwo    stays    it failed"),
+        "{told}"
+    );
+    assert_eq!(desk.call(&["resume", "--accept-changes"]).code, 1, "nothing has changed");
+    assert_eq!(journal(&desk), before);
+
+    desk.write("agents.toml", &desk.read("agents.toml").replace("exit 3", "exit 0"));
+    let told = desk.json(&["resume", "--accept-changes", "--explain", "--json"]);
+    let verdicts: Vec<_> =
+        told.iter().map(|row| (row["task"].as_str(), row["verdict"].as_str())).collect();
+    assert_eq!(
+        verdicts,
+        [(Some("one"), Some("reused")), (Some("two"), Some("runs")), (Some("three"), Some("runs"))]
+    );
+    assert_eq!(journal(&desk), before, "nothing is done yet");
+    let done = desk.call(&["resume", "--accept-changes"]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert!(done.out.contains("one    reused"), "{}", done.out);
+    assert_eq!(desk.read("ledger"), "one y\ntwo\ntwo\nthree\n");
+
+    // A default that changed is a change; what was given stays.
+    desk.write("agents.toml", &desk.read("agents.toml").replace("'all'", "'some'"));
+    let told = desk.good(&["resume", "--accept-changes", "--explain"]);
+    assert!(told.contains("one    runs     changed: env.INPUT_WHO\n"), "{told}");
+    desk.good(&["resume", "--accept-changes"]);
+    assert!(desk.read("ledger").ends_with("three\none y\ntwo\nthree\n"), "{}", desk.read("ledger"));
+    let after = journal(&desk);
+    desk.good(&["resume", "--accept-changes"]);
+    assert_eq!(journal(&desk), after);
+}
