@@ -5,6 +5,7 @@ use std::sync::Arc;
 use callsheet::event::{Event, RunStatus, SharedRecord};
 use callsheet::journal::file::RunDir;
 use callsheet::journal::recovery::Cut;
+use callsheet::report;
 use callsheet::run::{Reopened, Run};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -182,7 +183,7 @@ async fn a_task_that_failed_or_is_gone_is_no_obstacle() {
              [tasks.second]\nagent = 'a'\nprompt = '{second}'\ndepends_on = ['first']\n{gone}"
         )
     };
-    let gone = "[tasks.gone]\nagent = 'a'\nprompt = 'gone'\ndepends_on = ['second']\n";
+    let gone = "[tasks.gone]\nagent = 'a'\nprompt = 'gone'\n";
     let old = setup.run(&text("bad", gone)).await;
     assert_eq!(old.completed().status, RunStatus::Failed);
     let said = prospects(&setup, &old.dir, &text("good", ""));
@@ -191,6 +192,9 @@ async fn a_task_that_failed_or_is_gone_is_no_obstacle() {
     assert_eq!(ended.completed().status, RunStatus::Completed);
     assert_eq!(states(&ended), ["reused", "completed"]);
     assert_eq!(ended.completed().tasks.len(), 2);
+    let rows = report::rows(&fold(&ended.records), false, 0);
+    let names: Vec<_> = rows[1..].iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(names, ["first", "first", "second", "second", "second~2"]);
 }
 
 #[tokio::test]

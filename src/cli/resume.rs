@@ -8,7 +8,7 @@ use super::drive::{self, Shown, refused};
 use super::locate::{Place, fold};
 use super::reopen::reopen;
 use super::{check, complain, say};
-use crate::config::{self, Config, Missing, Sources};
+use crate::config::{self, Change, Config, Missing, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
@@ -32,7 +32,7 @@ fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit>
     let mut reopened = reopen(place, &dir, verb.truncate_at.map_or(Cut::Torn, Cut::From))?;
     let (created, sources) = (reopened.created(), reopened.sources(place.sources()));
     let mut config = None;
-    if verb.accept_changes && is_changed(created, &sources) {
+    if verb.accept_changes && is_changed(place, created, &sources) {
         let (before, now) = both(place, created, &dir)?;
         let prospects = reopened.outlook(&before, &now).map_err(|error| refused(&error))?;
         let stands = |p: &Prospect| matches!(p.verdict, Verdict::Reused | Verdict::Stays);
@@ -47,7 +47,7 @@ fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit>
     let config = match config {
         Some(config) => config,
         None => {
-            note_changes(reopened.created(), &sources);
+            note_changes(place, reopened.created(), &sources);
             check::shown(reopened.config(place.sources()), &sources)?
         }
     };
@@ -65,11 +65,11 @@ fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exi
         return Err(Exit::Failed);
     };
     let sources = place.sources().of_run(created, dir.path());
-    let prospects = if verb.accept_changes && is_changed(created, &sources) {
+    let prospects = if verb.accept_changes && is_changed(place, created, &sources) {
         let (before, now) = both(place, created, dir)?;
         outlook::accepting(dir, &state, &before, &now).map_err(|error| refused(&error))?
     } else {
-        note_changes(created, &sources);
+        note_changes(place, created, &sources);
         outlook::as_recorded(&state)
     };
     if verb.json {
@@ -93,10 +93,18 @@ fn both(place: &Place, created: &RunCreated, dir: &RunDir) -> Result<(Config, Co
     Ok((before, Config { state_dir, ..now }))
 }
 
-/// Whether the file, or one that it names, is another than the recorded one.
-fn is_changed(created: &RunCreated, sources: &Sources) -> bool {
+/// Whether the file, one that it names, or a variable is another than the recorded one.
+fn is_changed(place: &Place, created: &RunCreated, sources: &Sources) -> bool {
     let now = std::fs::read_to_string(&sources.file).unwrap_or_default();
-    now != created.config || !config::changed_files(&created.files, &sources.file).is_empty()
+    now != created.config || !beside_the_file(place, created, sources).is_empty()
+}
+
+/// What has changed beside the file itself.
+fn beside_the_file(place: &Place, created: &RunCreated, sources: &Sources) -> Vec<Change> {
+    let mut changes = config::changed_files(&created.files, &sources.file);
+    let environment = place.sources().environment;
+    changes.extend(config::changed_settings(&created.settings, &environment));
+    changes
 }
 
 /// A run that has come to its end is left alone.
@@ -117,7 +125,7 @@ fn finished(place: &Place, dir: &RunDir, completed: &RunCompleted, verb: &args::
 }
 
 /// Says in which keys the file differs from the configuration that the run goes on with.
-fn note_changes(created: &RunCreated, sources: &Sources) {
+fn note_changes(place: &Place, created: &RunCreated, sources: &Sources) {
     let file = sources.file.display();
     let mut changes = match std::fs::read_to_string(&sources.file) {
         Ok(text) => config::changes(&created.config, &text),
@@ -126,12 +134,12 @@ fn note_changes(created: &RunCreated, sources: &Sources) {
             return;
         }
     };
-    changes.extend(config::changed_files(&created.files, &sources.file));
+    changes.extend(beside_the_file(place, created, sources));
     if changes.is_empty() {
         return;
     }
     complain(&format!(
-        "note: {file} has changed since the run began, which goes on with what it recorded:"
+        "note: {file} has changed since the run began; it goes on with what it recorded:"
     ));
     for change in changes.iter().take(LISTED) {
         complain(&format!("  {change}"));

@@ -136,7 +136,10 @@ fn cut(text: &str) -> String {
 /// not count. A text that is not TOML differs as a whole.
 #[must_use]
 pub fn changes(recorded: &str, now: &str) -> Vec<Change> {
-    let (before, after) = (keys(recorded), keys(now));
+    differences(&keys(recorded), &keys(now))
+}
+
+fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<Change> {
     let mut all: Vec<_> = before.keys().chain(after.keys()).collect();
     all.sort_unstable();
     all.dedup();
@@ -147,6 +150,15 @@ pub fn changes(recorded: &str, now: &str) -> Vec<Change> {
         now: after.get(key).cloned(),
     };
     differs.map(change).collect()
+}
+
+/// The variables that set keys and have other values in this environment than the recorded ones.
+#[must_use]
+pub fn changed_settings(
+    recorded: &BTreeMap<String, String>,
+    environment: &BTreeMap<String, String>,
+) -> Vec<Change> {
+    differences(recorded, &settings(environment))
 }
 
 /// The recorded files whose texts are others now, or that cannot be read. `file` is the

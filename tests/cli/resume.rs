@@ -429,3 +429,44 @@ fn changes_are_explained_and_accepted() {
     desk.good(&["resume", "--accept-changes"]);
     assert_eq!(journal(&desk), after);
 }
+
+#[test]
+fn a_run_is_resumed_where_it_belongs() {
+    let rest = "[limits]\nfail_fast = false\n[agents.a]\nmodel = 'default'\ninstructions = 'x'\n\
+                [tasks.one]\nagent = 'a'\nprompt = 'go'\n\
+                [tasks.two]\nrun = 'pwd > here'\ndepends_on = ['one']\n";
+    let slow = "[[rules]]\ndelay_ms = 60000\nsay = 'done'\n";
+    let stopped = |arguments: &[&str]| {
+        let desk = Desk::offline(rest, slow);
+        let mut command = desk.command(&[&["run"][..], arguments].concat());
+        command.env("CALLSHEET_LIMITS__MAX_CONCURRENCY", "1");
+        let live = Live::starting(&mut command);
+        let state = arguments.last().map(|folder| desk.path().join(folder));
+        let runs = state.unwrap_or_else(|| desk.path().join(".transcripts"));
+        wait("the call", || {
+            let run = std::fs::read_dir(&runs).ok()?.next()?.ok()?.path();
+            let journal = std::fs::read_to_string(run.join("journal.jsonl")).ok()?;
+            journal.contains("model.requested").then_some(())
+        });
+        live.signal("KILL");
+        live.end();
+        desk.write("script.toml", "[[rules]]\nsay = 'done'\n");
+        desk
+    };
+    // From elsewhere, by the folder of its runs.
+    let (desk, elsewhere) = (stopped(&["--state-dir", "runs"]), Desk::empty());
+    let runs = desk.path().join("runs").display().to_string();
+    let done = elsewhere.call(&["resume", "--state-dir", &runs]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(done.err.contains("  - CALLSHEET_LIMITS__MAX_CONCURRENCY: 1\n"), "{}", done.err);
+    let real = |desk: &Desk| desk.path().canonicalize().expect("there").display().to_string();
+    assert_eq!(desk.read("here").trim(), real(&desk));
+
+    // In a workspace that was moved, with its runs in it.
+    let (desk, moved) = (stopped(&[]), Desk::empty());
+    for name in ["agents.toml", "script.toml", ".transcripts"] {
+        std::fs::rename(desk.path().join(name), moved.path().join(name)).expect("moved");
+    }
+    moved.good(&["resume"]);
+    assert_eq!(moved.read("here").trim(), real(&moved));
+}
