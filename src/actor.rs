@@ -27,6 +27,7 @@ pub mod mail;
 pub mod model_call;
 mod panic;
 mod recall;
+mod recovery;
 pub mod slots;
 pub mod step;
 pub mod supervisor;
@@ -52,6 +53,7 @@ use crate::tool::Toolbox;
 use crate::tool::hook::Hooks;
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
+use crate::tool::wrapper::Wrapper;
 
 /// A model with everything that a call of it needs.
 pub struct ModelService {
@@ -132,6 +134,8 @@ pub struct Services {
     pub hidden_env: Arc<[String]>,
     /// Keys and secrets, which no record may hold.
     pub secrets: Secrets,
+    /// What runs commands; absent: this process does.
+    pub wrapper: Option<Arc<Wrapper>>,
     /// The ceilings.
     pub limits: Limits,
     /// How summaries are made.

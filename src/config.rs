@@ -392,7 +392,7 @@ fn build(
     let setting = providers::Setting { tree, root, sources, used: &used };
     let providers = providers::providers(setting, &mut models, problems);
     plan::prices(tree, &models.models, &used, problems);
-    abilities::check(tree, &models.models, &providers, problems);
+    providers::check_capabilities(tree, &models.models, &providers, problems);
     let env = env::variables(tree, &inputs.values, sources, problems);
     let secrets = env::secrets(tree, root, sources, problems);
     let directory = root.file_name().map(|name| name.to_string_lossy().into_owned());

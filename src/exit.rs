@@ -88,6 +88,7 @@ impl Exit {
             | FailureKind::OutputTruncated
             | FailureKind::OutputFormat
             | FailureKind::CommandFailed
+            | FailureKind::Interrupted
             | FailureKind::ToolError
             | FailureKind::Crashed
             | FailureKind::Template

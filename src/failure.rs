@@ -39,6 +39,9 @@ pub enum FailureKind {
     OutputFormat,
     /// A command ended with an exit code other than zero.
     CommandFailed,
+    /// A command was interrupted, and nobody knows what it did: it is only tried again where that is
+    /// asked for by name.
+    Interrupted,
     /// A tool failed in a way that no result can express.
     ToolError,
     /// A permission rule forbade the work.
@@ -87,6 +90,7 @@ impl FailureKind {
             Self::OutputTruncated => "output_truncated",
             Self::OutputFormat => "output_format",
             Self::CommandFailed => "command_failed",
+            Self::Interrupted => "interrupted",
             Self::ToolError => "tool_error",
             Self::PermissionDenied => "permission_denied",
             Self::MaxTurns => "max_turns",

@@ -10,7 +10,7 @@
 //! - words: [`id`], [`message`], [`output`], [`failure`];
 //! - decisions, pure and synchronous: [`policy`], [`permission`], [`redaction`], [`spec`], [`template`],
 //!   [`plan`], [`context`], [`turn`], [`event`], [`turn_machine`], [`run_state`];
-//! - ports and their implementations: [`journal`], [`conversation`], [`tool`], [`model`];
+//! - ports and their implementations: [`crash`], [`journal`], [`conversation`], [`tool`], [`model`];
 //! - [`actor`]: supervisor, agent, compactor, transcript writer, gateway;
 //! - application: [`config`], [`run`], [`report`];
 //! - the command line: [`cli`], [`exit`].
@@ -51,6 +51,8 @@ pub mod event;
 pub mod turn_machine;
 
 pub mod run_state;
+
+pub mod crash;
 
 pub mod conversation;
 pub mod journal;

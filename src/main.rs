@@ -8,5 +8,6 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    callsheet::tool::wrapper::serve_if_asked();
     callsheet::cli::main(std::env::args_os()).into()
 }

@@ -25,6 +25,12 @@ impl Secrets {
         Self(texts)
     }
 
+    /// The texts themselves, for the wrapper of a command, which redacts what it keeps.
+    #[must_use]
+    pub fn texts(&self) -> &[String] {
+        &self.0
+    }
+
     /// Replaces every secret in the text.
     pub fn redact(&self, text: &mut String) {
         for secret in &self.0 {

@@ -13,6 +13,7 @@ mod resume;
 mod services;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ use crate::plan::{Plan, PlanError};
 use crate::run_state::IllegalRecord;
 use crate::spec::Work;
 use crate::tool::Tool;
+use crate::tool::spool::Spool;
 
 pub use self::fork::{ForkError, fork};
 pub use self::launch::Launch;
@@ -61,6 +63,11 @@ pub struct Options {
     pub models: BTreeMap<Name, Arc<dyn Model>>,
     /// Who answers permission questions.
     pub asker: Option<Arc<dyn Asker>>,
+    /// A program that calls [`wrapper::serve_if_asked`](crate::tool::wrapper::serve_if_asked) first
+    /// in its `main`, and runs commands for this one; `None`: this program, if it called that.
+    /// Without either, commands run in this process: when it is killed, they may run on, and what
+    /// they gave is lost, so that a resumed run does not know what became of them.
+    pub wrapper: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Options {
@@ -229,6 +236,11 @@ impl Run {
         let (reply, closed) = oneshot::channel();
         if self.writer.send_message(TranscriptWriterMsg::Close(reply)).is_ok() {
             let _ = tokio::time::timeout(LAST_WORDS, closed).await;
+        }
+        if let RunEnd::Completed(_) = end {
+            // Every result is recorded by now.
+            let spool = Spool::new(self.dir.spool(), self.dir.results());
+            let _ = tokio::task::spawn_blocking(move || spool.clear()).await;
         }
         end
     }

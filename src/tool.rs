@@ -13,13 +13,14 @@ pub mod skills;
 pub mod spool;
 pub mod steps;
 pub mod workspace;
+pub mod wrapper;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::id::{CallKey, Name};
@@ -27,7 +28,8 @@ use crate::message::Json;
 use crate::output::Stored;
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
-use crate::turn::Effect;
+use crate::tool::wrapper::Wrapper;
+use crate::turn::{Change, Effect, Process};
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -74,18 +76,38 @@ pub struct ToolContext {
     pub grace_period: Duration,
     /// Fires when the call is to end.
     pub cancel: CancellationToken,
+    /// Told before the call has an effect, by tools that announce themselves.
+    pub announce: Arc<dyn Announce>,
+    /// The program that runs commands as a wrapper; absent: they are run by this one.
+    pub wrapper: Option<Arc<Wrapper>>,
+}
+
+/// Hears that a call begins.
+pub trait Announce: Send + Sync + std::fmt::Debug {
+    /// Records that the call begins, in this process group if it has one. When it returns, the
+    /// record is durable, and the call may have its effect.
+    fn announce(&self, process: Option<Process>) -> BoxFuture<'_, Result<(), ToolError>>;
+}
+
+/// Nobody has to know.
+impl Announce for () {
+    fn announce(&self, _process: Option<Process>) -> BoxFuture<'_, Result<(), ToolError>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// What a call gives back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutput {
     /// What the model reads: the whole output, or a preview that names where the whole is.
     pub text: String,
     /// Whether the model is told that the call failed.
     pub is_error: bool,
     /// The stored whole, when `text` is a preview.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<Stored>,
     /// The exit code of a process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
 }
 
@@ -126,6 +148,9 @@ pub enum ToolError {
     /// The call was cancelled.
     #[error("cancelled")]
     Cancelled,
+    /// What ran the call is gone, and what became of the call is not known.
+    #[error("the process that ran the call is gone")]
+    Lost,
     /// Anything else that the model can act on.
     #[error("{0}")]
     Failed(String),
@@ -147,6 +172,18 @@ pub trait Tool: Send + Sync {
     /// because it has something to clean up.
     fn time_limit(&self) -> Option<Duration> {
         Some(TIME_LIMIT)
+    }
+
+    /// Whether a call tells by [`ToolContext::announce`] when its effect begins; else that is told
+    /// for it before it is made.
+    fn announces_itself(&self) -> bool {
+        false
+    }
+
+    /// What a call of a [`Effect::Checked`] tool would change now, without changing it; `None` when
+    /// that cannot be told. After a crash it says whether the call has happened. Blocks.
+    fn foresee(&self, _input: &Json, _workspace: &Workspace) -> Option<Change> {
+        None
     }
 
     /// Does the work. The input is a JSON object but is not checked against the schema yet.

@@ -202,6 +202,46 @@ pub struct ToolIntended {
 pub struct ToolStarted {
     /// The call.
     pub key: CallKey,
+    /// The process group that it runs in, if it has one: the number of its leader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pgid: Option<i32>,
+    /// When that leader started, in clock ticks since the machine did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starttime: Option<u64>,
+    /// What it will change, if that can be told before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<Change>,
+}
+
+impl ToolStarted {
+    /// The process group that it runs in.
+    #[must_use]
+    pub fn process(&self) -> Option<Process> {
+        Some(Process { pgid: self.pgid?, starttime: self.starttime? })
+    }
+}
+
+/// A process group, told from a later one of the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// The number of the group and of its leader.
+    pub pgid: i32,
+    /// When the leader started, in clock ticks since the machine did.
+    pub starttime: u64,
+}
+
+/// What a call changes, by which one can see later whether it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The file, as the model named it.
+    pub path: String,
+    /// blake3 of its content before, in hexadecimal; absent when there is no such file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre: Option<String>,
+    /// blake3 of its content after.
+    pub post: String,
+    /// What the model is told when it is done.
+    pub answer: String,
 }
 
 /// How a tool call ended.

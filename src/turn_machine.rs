@@ -5,6 +5,7 @@
 
 mod calls;
 mod provider;
+pub mod recovery;
 pub mod reply;
 mod size;
 mod step;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
 pub use self::provider::ProviderWork;
+use self::recovery::Interrupted;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
 use self::summaries::Summaries;
@@ -207,11 +209,13 @@ impl Machine {
         match &self.phase {
             Phase::Ended => Step::Rest,
             Phase::Ending(outcome) => Step::Finish(outcome.clone()),
-            Phase::Working => Step::RunTools(self.open_calls()),
-            Phase::Ready | Phase::Calling => match &self.spawned.program {
-                Program::Command { .. } => Step::RunCommand,
-                Program::Model { .. } => self.next_model_step(),
-            },
+            Phase::Ready | Phase::Calling | Phase::Working => {
+                match (&self.spawned.program, &self.phase) {
+                    (Program::Command { .. }, _) => Step::RunCommand(self.open_calls().pop()),
+                    (_, Phase::Working) => Step::RunTools(self.open_calls()),
+                    _ => self.next_model_step(),
+                }
+            }
         }
     }
 
@@ -236,11 +240,11 @@ impl Machine {
         calls::open(&self.calls)
     }
 
-    /// The results that answer the calls which an interruption left open and which must not be
-    /// run again.
+    /// The open calls that had begun. In an agent that was rebuilt they were interrupted; those
+    /// that had not begun have had no effect and are run as if nothing had happened.
     #[must_use]
-    pub fn repairs(&self) -> Vec<ToolFinished> {
-        calls::repairs(self.turn, self.open_calls())
+    pub fn interrupted(&self) -> Vec<Interrupted> {
+        calls::interrupted(&self.calls)
     }
 
     /// The results that answer whatever is open when the agent is told to end, so that its
@@ -301,6 +305,7 @@ impl Machine {
                 self.model_failed(failed);
             }
             Event::ToolIntended(intended) => self.intended(intended, event)?,
+            Event::ToolStarted(started) => calls::note_start(&mut self.calls, started),
             Event::ToolFinished(finished) => self.finished(finished, event)?,
             Event::ContextEdited(edited) => {
                 let applied = self.view.apply(&edited.edit);
@@ -341,7 +346,7 @@ impl Machine {
     fn model_failed(&mut self, failed: &ModelFailed) {
         let failure = &failed.failure;
         self.measure.refused(failed.context_tokens, failed.window_tokens);
-        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused() {
+        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused(self.turn) {
             self.refused = Some(failure.clone());
             self.phase = Phase::Ready;
             return;
@@ -376,8 +381,7 @@ impl Machine {
         if !calls.is_empty() {
             // No step holds the set by now, so nothing is copied.
             Arc::make_mut(&mut self.call_ids).extend(calls.iter().map(|call| call.id.clone()));
-            let open = |call| CallState { call, intended: None, result: None };
-            self.calls = calls.into_iter().map(open).collect();
+            self.calls = calls.into_iter().map(CallState::asked).collect();
             self.continuations = 0;
             self.phase = Phase::Working;
             return Ok(());
@@ -496,7 +500,7 @@ mod tests {
     use super::*;
     use crate::id::{CallKey, Name};
     use crate::message::{Block, ResultContent, ToolCall, ToolResult};
-    use crate::turn::{Effect, ResultSource, TurnStarted};
+    use crate::turn::{Effect, ResultSource, ToolStarted, TurnStarted};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");
@@ -636,15 +640,32 @@ mod tests {
     fn interrupted_calls_are_answered_by_their_effect() {
         let mut machine = machine();
         reply(&mut machine, vec![call("c0", "bash"), call("c1", "grep")], StopReason::ToolUse);
-        intend(&mut machine, 0, "bash", Effect::Once);
+        let once = intend(&mut machine, 0, "bash", Effect::Once);
         let pure = intend(&mut machine, 1, "grep", Effect::Pure);
-        let repairs = machine.repairs();
-        assert_eq!(repairs.len(), 1);
-        assert_eq!(repairs[0].status, ToolStatus::Unknown);
-        machine.apply(&repairs[0].clone().into()).expect("legal");
-        assert!(machine.repairs().is_empty(), "repaired once");
+        assert!(machine.interrupted().is_empty(), "nothing had begun");
+        let started = ToolStarted { key: once, pgid: None, starttime: None, change: None };
+        machine.apply(&started.into()).expect("legal");
+        let interrupted = machine.interrupted();
+        assert_eq!(interrupted.len(), 1);
+        let known = recovery::Known::default();
+        let answer = recovery::answer(1, interrupted[0].clone(), &known).expect("no second run");
+        assert_eq!(answer.status, ToolStatus::Unknown);
+        machine.apply(&answer.into()).expect("legal");
+        assert!(machine.interrupted().is_empty(), "answered once");
         finish(&mut machine, &pure, 1).expect("legal");
         assert!(matches!(machine.next(), Step::CallModel { .. }));
+    }
+
+    #[test]
+    fn a_command_that_was_announced_is_not_announced_again() {
+        let program = Program::Command { run: "x".to_owned(), env: Default::default() };
+        let spawned = AgentSpawned { program, depth: 0, parent: None, call: None };
+        let mut machine = Machine::new(spawned, 1);
+        assert_eq!(machine.next(), Step::RunCommand(None));
+        let key = intend(&mut machine, 0, "run", Effect::Once);
+        assert!(matches!(machine.next(), Step::RunCommand(Some(call)) if call.key == key));
+        finish(&mut machine, &key, 0).expect("legal");
+        assert!(matches!(machine.next(), Step::Finish(Outcome::Completed { .. })));
     }
 
     #[test]

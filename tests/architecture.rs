@@ -25,7 +25,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "run_state",
         ],
     ),
-    ("ports", &["journal", "conversation", "tool", "model"]),
+    ("ports", &["crash", "journal", "conversation", "tool", "model"]),
     ("actors", &["actor"]),
     ("application", &["config", "report", "run"]),
     ("command line", &["exit", "cli"]),

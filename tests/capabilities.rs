@@ -203,7 +203,7 @@ fn busy() -> Arc<Fake> {
 }
 
 fn is_summary(request: &Request) -> bool {
-    request.messages()[0].text().starts_with("Summarize")
+    request.agent.as_str() == "compactor"
 }
 
 fn of_kind<'a>(ended: &'a Ended, kind: &'a str) -> impl Iterator<Item = &'a Event> {
@@ -548,6 +548,57 @@ prompt = "Work."
     }
     assert_eq!(count, ROUNDS, "{:#?}", ended.kinds());
     let last = main.sent_by("work").pop().expect("a request");
-    assert!(attached(&last).is_some_and(|back| back.ends_with(&known)));
+    assert!(attached(&last).is_some_and(|back| back.ends_with(&format!("{known}\nWork."))));
     assert_eq!(unsendable(&last), None);
+}
+
+#[tokio::test]
+async fn todos_and_children_stand_beside_the_newest_record() {
+    let todos = json!({"todos": [{"content": "all of \"it\"", "status": "in_progress"}]});
+    let list = todos.clone();
+    let main = Fake::new(move |request| match (request.agent_id.as_str(), request.turn) {
+        ("work/helper-1", _) => Act::say("helped"),
+        (_, 1) => Act::tool("todo_write", list.clone()),
+        (_, 2) => Act::tool("delegate", json!({"agent": "helper", "prompt": "Help with it."})),
+        (_, 3..=60) => Act::tool("dump", json!({"size": 1_500})),
+        _ => Act::say("done"),
+    });
+    let setup = Setup::new().model("main", &main).tool(&FakeTool::dump());
+    let text = r#"
+[models.main]
+context_window = 12_000
+max_output_tokens = 1_000
+[agents.helper]
+description = "Helps"
+model = "main"
+instructions = "Help."
+[agents.worker]
+model = "main"
+instructions = "Work."
+tools = ["todo_write", "dump"]
+sub_agents = ["helper"]
+max_turns = 100
+[tasks.work]
+agent = "worker"
+prompt = "Work."
+"#;
+    let ended = setup.run(text).await;
+    assert_eq!(ended.output("work"), "done");
+    let todo_line = format!("Your todo list: {}", Json::encode(&todos).as_str());
+    let mut with_records = 0;
+    for messages in main.sent_by("work") {
+        let texts: Vec<_> = messages.iter().map(Message::text).collect();
+        let records = texts.iter().filter(|text| text.starts_with("<record ")).count();
+        let states: Vec<_> = texts.iter().filter(|text| text.contains(&todo_line)).collect();
+        assert_eq!(states.len(), records.min(1), "{texts:#?}");
+        if let [state] = states[..] {
+            with_records += 1;
+            let child = state.lines().last().expect("a line");
+            let child: Value = serde_json::from_str(child).expect("a child");
+            assert_eq!(child["agent"], "work/helper-1");
+            assert_eq!(child["job"], "Help with it.");
+        }
+        assert_eq!(unsendable(&messages), None);
+    }
+    assert!(with_records > 20, "{with_records}");
 }

@@ -117,7 +117,7 @@ async fn old_results_are_cleared_as_documented_and_recorded_first() {
         "[providers.main]\nkind = \"anthropic\"\nbase_url = \"{}\"\napi_key = {{ env = \"TEST_KEY\" }}\n\
          [models.main]\nprovider = \"main\"\nmodel = \"m\"\n{}",
         provider.base_url(),
-        graph("preset = \"three-layer\""),
+        graph(""),
     );
     let setup = Setup::new().tool(&FakeTool::dump()).tool(&rest());
     let run_id = RunId::generate();

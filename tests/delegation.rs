@@ -250,7 +250,8 @@ async fn at_the_depth_limit_the_tool_is_absent_from_the_request() {
             assert_eq!(ended.agents().len(), levels, "{limit}");
             let first = |asked: &&Asked| asked.messages().len() == 1;
             let offered: Vec<_> = ended.requests.iter().filter(first).map(Asked::tools).collect();
-            let mut expected = vec![vec!["delegate".to_owned()]; levels - 1];
+            let offered_above = ["delegate", "recall"].map(str::to_owned).to_vec();
+            let mut expected = vec![offered_above; levels - 1];
             expected.push(Vec::new());
             assert_eq!(offered, expected, "{limit}");
             assert_eq!(ended.output("dig"), format!("bottom{}", "+".repeat(levels - 1)));

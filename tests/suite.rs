@@ -21,6 +21,7 @@ mod faults;
 mod fork;
 mod gateway;
 mod graph;
+mod interrupted;
 mod measure;
 mod presets;
 mod recall;
@@ -41,3 +42,4 @@ mod views;
 mod wire;
 #[path = "../benches/context/work.rs"]
 mod work;
+mod wrapper;

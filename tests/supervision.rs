@@ -470,7 +470,8 @@ async fn a_panic_in_the_compactor_is_contained() {
     });
     let summariser = Fake::new(|_| Act::Panic);
     let setup = team(&main).model("small", &summariser);
-    let compaction = "[compaction]\nmodel = \"small\"\nthreshold = 2_000\n";
+    let compaction =
+        "[compaction]\npreset = \"three-layer\"\nmodel = \"small\"\nthreshold = 2_000\n";
     let ended = setup.run(&format!("{compaction}{TEAM}")).await;
     assert_eq!(ended.output("work"), "done");
     assert!(summariser.count() >= 1);

@@ -458,7 +458,7 @@ async fn skills_are_told_of_and_loaded_when_asked_for() {
         .run()
         .await;
     let first = &ended.requests[0];
-    assert_eq!(first.tools(), ["load_skill"]);
+    assert_eq!(first.tools(), ["load_skill", "recall"]);
     let system = first.system();
     assert!(system.starts_with("You are worker."), "{system}");
     assert!(system.contains("review: Reads code") && system.contains("cook: Cooks soup"));
@@ -491,7 +491,7 @@ async fn an_agent_can_have_its_conversation_compacted() {
     let script = r#"
         [[rules]]
         agent = "compactor"
-        when = "'Pay special attention to preserving details about: the numbers.' in prompt"
+        when = "'Preserve details about: the numbers' in (messages | last).text"
         say = "The summary: 42."
         [[rules]]
         turn = 1

@@ -125,13 +125,8 @@ async fn fifty_agents_leave_whole_records() {
     assert_eq!(report::rows(&live, false, now), report::rows(&read, false, now));
     assert_eq!(report::rows(&read, false, now).len(), 1 + 5 + 50);
     let completed = ended.completed();
-    let calls = main.count() as u64;
-    let input = ended.records.iter().map(|record| match &record.event {
-        Event::ModelResponded(reply) => reply.usage.input,
-        _ => 0,
-    });
-    let usage = &completed.usage;
-    assert_eq!((usage.input, usage.output), (input.sum::<u64>(), 5 * calls));
+    let (input, output) = (main.counted(), 5 * main.count() as u64);
+    assert_eq!((completed.usage.input, completed.usage.output), (input, output));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -23,6 +23,7 @@ use super::compactor::SummaryError;
 use super::fit;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
+use super::recovery::{self, Lost};
 use super::step::{Past, StepContext, StepError};
 use crate::context::layer::Surroundings;
 use crate::context::pipeline::{self, Change};
@@ -108,6 +109,8 @@ pub struct State {
     looked_over: bool,
     /// When its last request was made, in milliseconds since the Unix epoch.
     requested_ms: Option<i64>,
+    /// The calls that had begun when it was lost and have no result: looked up before all else.
+    lost: Vec<Lost>,
 }
 
 /// How the agent was told to end.
@@ -222,6 +225,8 @@ impl Agent {
             machine.begin_with(&briefing.model.spec.name, briefing.head_tokens);
         }
         machine.forget_lost_summary();
+        let lost = machine.interrupted().into_iter();
+        let lost = lost.map(|interrupted| Lost::among(records, interrupted)).collect();
         Ok(State {
             machine,
             past,
@@ -238,6 +243,7 @@ impl Agent {
             ending: None,
             looked_over: false,
             requested_ms: records.iter().rev().find_map(requested_ms),
+            lost,
         })
     }
 
@@ -310,10 +316,10 @@ impl Agent {
             }
             None => {}
         }
-        let repairs = state.machine.repairs();
-        if state.step == 0 && !repairs.is_empty() {
+        if !state.lost.is_empty() {
+            let lost = std::mem::take(&mut state.lost);
             let context = self.context(state);
-            return self.start(myself, state, agent_steps::record(context, repairs));
+            return self.start(myself, state, recovery::recover(context, lost));
         }
         let next = state.machine.next();
         let sends = matches!(next, Step::CallModel { .. } | Step::Compact { .. });
@@ -344,10 +350,10 @@ impl Agent {
                 let context = self.context(state);
                 self.start(myself, state, agent_steps::run_tools(context, calls));
             }
-            Step::RunCommand => {
+            Step::RunCommand(announced) => {
                 let context = self.context(state);
                 let program = state.machine.spawned().program.clone();
-                self.start(myself, state, agent_steps::run_command(context, program));
+                self.start(myself, state, agent_steps::run_command(context, program, announced));
             }
             Step::Compact { trigger, focus } => {
                 self.compact_as_asked(myself, state, trigger, focus);

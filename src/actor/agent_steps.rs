@@ -13,16 +13,18 @@ use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepError, finished};
 use super::tool_run;
 use crate::context::pipeline::Change;
+use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::journal::JournalError;
-use crate::message::Json;
+use crate::message::{Json, ToolCall};
 use crate::model::Request;
 use crate::output::Output;
-use crate::tool::{ToolOutput, ToolSpec};
+use crate::tool::{ToolError, ToolOutput, ToolSpec};
 use crate::turn::{
     AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
 };
+use crate::turn_machine::recovery::{self, Known};
 use crate::turn_machine::{PendingCall, reply};
 
 /// The largest output that stands in a record; a larger one is stored beside the journal and named
@@ -149,6 +151,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         after.push(ToolIntended { key, turn, index, id, name, input, effect }.into());
     }
     records.extend(context.record(after).await?);
+    crash::pass(Point::AfterIntent);
     Ok(records)
 }
 
@@ -157,45 +160,72 @@ pub async fn run_tools(context: StepContext, calls: Vec<PendingCall>) -> StepRes
     tool_run::run(&context, calls).await
 }
 
-/// Announces and runs the command of a `run` task.
-pub async fn run_command(context: StepContext, program: Program) -> StepResult {
+/// Runs the command of a `run` task, announced now unless that was done before.
+pub async fn run_command(
+    context: StepContext,
+    program: Program,
+    announced: Option<PendingCall>,
+) -> StepResult {
     let Program::Command { run, env } = program else { return Ok(Vec::new()) };
-    let input = Json::encode(&serde_json::json!({ "command": run }));
-    let (turn, index, name) = (1, 0, "run".to_owned());
-    let key =
-        CallKey::derive(context.services.run, &context.agent, turn, index, &name, input.as_str());
-    let id = "run".to_owned();
-    let intended = ToolIntended {
-        key: key.clone(),
-        turn,
-        index,
-        id: id.clone(),
-        name: name.clone(),
-        input,
-        effect: Effect::Once,
+    let (mut records, call) = match announced {
+        Some(call) => (Vec::new(), call),
+        None => announce(&context, &run).await?,
     };
-    let mut records = context.record([intended]).await?;
     let began = Instant::now();
-    let mut tool_context = tool_run::tool_context(&context, key.clone());
+    let mut tool_context = tool_run::tool_context(&context, call.key.clone());
     let mut all = context.services.env.clone();
     all.extend(env);
     tool_context.env = Arc::new(all);
     // The limit of the tools that models call is not meant here: a task has its own.
     tool_context.timeout = Duration::MAX;
-    let result = crate::tool::bash::run_command(&run, &tool_context).await;
-    let mut output = result.unwrap_or_else(|error| ToolOutput::error(error.to_string()));
-    context.services.secrets.redact(&mut output.text);
-    let call = PendingCall {
-        key,
-        index,
-        call: crate::message::ToolCall { id, name, input: Json::encode(&serde_json::json!({})) },
-        effect: Effect::Once,
-        repeats: None,
-        answer: None,
+    let result = match crate::tool::bash::run_command(&run, &tool_context).await {
+        Err(ToolError::Lost) => recovery::unknown(COMMAND_TURN, call, &Known::default()),
+        Err(ToolError::Cancelled) => {
+            recovery::unknown(COMMAND_TURN, call, &tool_run::told_to_end())
+        }
+        result => {
+            let failed = |error: ToolError| ToolOutput::error(error.to_string());
+            let mut output = result.unwrap_or_else(failed);
+            context.services.secrets.redact(&mut output.text);
+            finished(COMMAND_TURN, &call, output, began.elapsed())
+        }
     };
-    let finished = finished(turn, &call, output, began.elapsed());
-    records.extend(context.record([finished]).await?);
+    records.extend(tool_run::settled(&context, [result]).await?);
     Ok(records)
+}
+
+/// The turn of a command: it has one.
+const COMMAND_TURN: u32 = 1;
+
+/// Announces the command of a `run` task as a call that nobody asked for.
+async fn announce(
+    context: &StepContext,
+    run: &str,
+) -> Result<(Vec<SharedRecord>, PendingCall), StepError> {
+    let input = Json::encode(&serde_json::json!({ "command": run }));
+    let (index, name) = (0, "run".to_owned());
+    let key = CallKey::derive(
+        context.services.run,
+        &context.agent,
+        COMMAND_TURN,
+        index,
+        &name,
+        input.as_str(),
+    );
+    let call = ToolCall { id: name.clone(), name: name.clone(), input: input.clone() };
+    let intended = ToolIntended {
+        key: key.clone(),
+        turn: COMMAND_TURN,
+        index,
+        id: name.clone(),
+        name,
+        input,
+        effect: Effect::Once,
+    };
+    let records = context.record([intended]).await?;
+    crash::pass(Point::AfterIntent);
+    let (effect, repeats, answer) = (Effect::Once, None, None);
+    Ok((records, PendingCall { key, index, call, effect, repeats, answer }))
 }
 
 /// Stores what the changes took out of the view, and gives their records: what a marker names is

@@ -41,8 +41,7 @@ pub(super) async fn add(
     let mut material =
         Material { from_hook: hooks::added_context(context).await?, ..Material::default() };
     if let Some(recovery) = recovery {
-        let children = inventory.children();
-        material.state = recovery::state_block(inventory.todos(), children);
+        material.state = inventory.state().map(|state| state.to_string());
         for path in inventory.files_out_of(&after, recovery.files) {
             let input = serde_json::json!({"path": path, "limit": ALL_LINES});
             material.files.push(reread(context, "read_file", path, &input).await);

@@ -41,7 +41,7 @@ pub(super) fn around<T>(
     let extent = machine.extent();
     let joining = extent.held - machine.view().extent().held;
     let room = measure.room(extent, window.tokens.saturating_sub(window.output));
-    let transcript = services.transcript(agent);
+    let (transcript, state) = (services.transcript(agent), machine.inventory().state());
     let around = Surroundings {
         transcript: &transcript.to_string_lossy(),
         results: &services.spool.results_dir().to_string_lossy(),
@@ -49,6 +49,7 @@ pub(super) fn around<T>(
         tokens_per_char: tokens_per_char(machine),
         measured_room: Some(room.saturating_sub(joining)),
         idle,
+        state: state.as_deref(),
         price: spec.price.and_then(|price| price.relative()).unwrap_or_default(),
     };
     work(machine.view_mut(), &around)

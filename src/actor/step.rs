@@ -85,6 +85,23 @@ impl StepContext {
     }
 }
 
+impl StepContext {
+    /// Removes the kept results of the calls that these records are of: they are durable now.
+    pub(super) fn forget_results(&self, records: &[SharedRecord]) {
+        let keys = records.iter().filter_map(|record| match &record.event {
+            Event::ToolFinished(finished) => Some(finished.key.clone()),
+            _ => None,
+        });
+        let (spool, keys): (_, Vec<_>) = (self.services.spool.clone(), keys.collect());
+        if self.services.wrapper.is_some() && !keys.is_empty() {
+            // Nobody waits for it: what stays is removed when the run ends.
+            tokio::task::spawn_blocking(move || {
+                keys.iter().for_each(|key| spool.forget_result(key));
+            });
+        }
+    }
+}
+
 /// The record of a call's end.
 pub(super) fn finished(
     turn: u32,

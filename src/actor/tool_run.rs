@@ -16,6 +16,7 @@ use super::panic::panic_text;
 use super::recall;
 use super::step::{StepContext, StepError, finished};
 use crate::context::recall::RECALL_TOOL;
+use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::Json;
@@ -23,9 +24,12 @@ use crate::output::Output;
 use crate::permission::{NonInteractive, Rule, Verdict};
 use crate::spec::AgentSpec;
 use crate::tool::steps::{CompactInput, DelegateInput, SnipInput, TodoInput};
-use crate::tool::{TIME_LIMIT, ToolContext, ToolError, ToolOutput, arguments};
-use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStarted};
+use crate::tool::{
+    Announce, BoxFuture, TIME_LIMIT, Tool, ToolContext, ToolError, ToolOutput, arguments,
+};
+use crate::turn::{Effect, Outcome, Process, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
+use crate::turn_machine::recovery::{self, Known};
 
 /// The most characters of a child's answer that its parent reads: the documented limit of
 /// sub-agent results. The whole stands in the child's transcript.
@@ -75,7 +79,7 @@ async fn run_group(
 ) -> Result<(), StepError> {
     if let [call] = group.as_slice() {
         if let Some(result) = run_one(context, call, Ticket::default()).await {
-            records.extend(context.record([result]).await?);
+            records.extend(settled(context, [result]).await?);
         }
         return Ok(());
     }
@@ -95,9 +99,21 @@ async fn run_group(
         while let Some(Some(next)) = running.join_next().now_or_never() {
             ready.extend(next.into_iter().flatten());
         }
-        records.extend(context.record(ready).await?);
+        records.extend(settled(context, ready).await?);
     }
     Ok(())
+}
+
+/// Records results, which then need not be kept elsewhere.
+pub(super) async fn settled(
+    context: &StepContext,
+    results: impl IntoIterator<Item = ToolFinished>,
+) -> Result<Vec<SharedRecord>, StepError> {
+    crash::pass(Point::AfterEffect);
+    let records = context.record(results).await?;
+    crash::pass(Point::AfterResult);
+    context.forget_results(&records);
+    Ok(records)
 }
 
 /// A call's place among those that must ask in call order: children are numbered as they are asked
@@ -138,6 +154,12 @@ async fn run_one(
         Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() && is_repeatable(call) => {
             return None;
         }
+        Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() => {
+            return Some(recovery::unknown(context.turn, call.clone(), &told_to_end()));
+        }
+        Ok(Err(ToolError::Lost)) => {
+            return Some(recovery::unknown(context.turn, call.clone(), &Known::default()));
+        }
         Ok(Err(error)) => ToolOutput::error(format!("Error: {error}")),
         Err(panic) => {
             ToolOutput::error(format!("Error: the tool crashed ({})", panic_text(panic.as_ref())))
@@ -149,6 +171,12 @@ async fn run_one(
     let source = if stub.is_some() { ResultSource::Unchanged } else { ResultSource::Live };
     output.text = stub.unwrap_or(output.text);
     Some(ToolFinished { source, ..finished(context.turn, call, output, began.elapsed()) })
+}
+
+/// What is known of a call that was ended with its agent.
+pub(super) fn told_to_end() -> Known {
+    let processes = Some("It was ended before it was done, because its agent was.".to_owned());
+    Known { processes, ..Known::default() }
 }
 
 fn is_repeatable(call: &PendingCall) -> bool {
@@ -193,11 +221,7 @@ async fn dispatch(
             let Some(tool) = context.services.tools.get(name).cloned() else {
                 return Ok(ToolOutput::error(format!("Unknown tool: {name}")));
             };
-            if call.effect == Effect::Once {
-                let started = ToolStarted { key: call.key.clone() };
-                let recorded = context.record([Event::from(started)]).await;
-                recorded.map_err(|error| ToolError::Failed(error.to_string()))?;
-            }
+            begin(context, call, &tool).await?;
             let work = tool.call(input.clone(), tool_context(context, call.key.clone()));
             let Some(limit) = tool.time_limit() else { return work.await };
             let mut work = std::pin::pin!(work);
@@ -214,13 +238,60 @@ async fn dispatch(
     }
 }
 
+/// Records that a call begins, unless a repetition does no harm or its tool tells that itself.
+async fn begin(
+    context: &StepContext,
+    call: &PendingCall,
+    tool: &Arc<dyn Tool>,
+) -> Result<(), ToolError> {
+    let change = match call.effect {
+        Effect::Pure | Effect::Keyed => return Ok(()),
+        Effect::Once if tool.announces_itself() => return Ok(()),
+        Effect::Once => None,
+        Effect::Checked => {
+            let (tool, input) = (tool.clone(), call.call.input.clone());
+            let workspace = context.services.workspace.clone();
+            let foreseen = move || tool.foresee(&input, &workspace);
+            let foreseen = tokio::task::spawn_blocking(foreseen).await;
+            foreseen.map_err(|error| ToolError::Failed(error.to_string()))?
+        }
+    };
+    let started = ToolStarted { key: call.key.clone(), pgid: None, starttime: None, change };
+    record_start(context, started).await
+}
+
+async fn record_start(context: &StepContext, started: ToolStarted) -> Result<(), ToolError> {
+    let recorded = context.record([Event::from(started)]).await;
+    recorded.map_err(|error| ToolError::Failed(error.to_string()))?;
+    crash::pass(Point::AfterStart);
+    Ok(())
+}
+
+/// Records the beginnings that tools tell themselves.
+#[derive(Debug)]
+struct Announcer {
+    context: StepContext,
+    key: CallKey,
+}
+
+impl Announce for Announcer {
+    fn announce(&self, process: Option<Process>) -> BoxFuture<'_, Result<(), ToolError>> {
+        let (pgid, starttime) = process.map(|p| (p.pgid, p.starttime)).unzip();
+        let started = ToolStarted { key: self.key.clone(), pgid, starttime, change: None };
+        Box::pin(record_start(&self.context, started))
+    }
+}
+
 /// What a tool may use in this call.
 pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
     let services = &context.services;
     let skills = context.spec.as_ref().map(|spec| spec.skills.as_slice());
+    let announcer = Announcer { context: context.clone(), key: key.clone() };
     ToolContext {
         workspace: services.workspace.clone(),
         spool: services.spool.clone(),
+        announce: Arc::new(announcer),
+        wrapper: services.wrapper.clone(),
         key,
         env: Arc::new(services.env.clone()),
         hidden_env: services.hidden_env.clone(),

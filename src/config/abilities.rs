@@ -1,13 +1,8 @@
 //! `capabilities` of a model: what its provider can do with a context by itself.
 
-use std::collections::BTreeMap;
-
 use super::diagnostic::{Place, Problems};
 use super::names;
-use super::providers::{ProviderKind, ProviderSpec};
 use super::raw::{Node, Raw, Table};
-use crate::id::Name;
-use crate::spec::ModelSpec;
 use crate::spec::capability::{Capability, Declared};
 
 /// The word that stands for asking the provider.
@@ -50,26 +45,8 @@ fn known() -> String {
     format!("use some of {}", names::list(&Capability::ALL.map(Capability::name)))
 }
 
-/// Refuses capabilities where the wire has no place for them.
-pub(super) fn check(
-    tree: &Table,
-    models: &BTreeMap<Name, ModelSpec>,
-    providers: &BTreeMap<Name, ProviderSpec>,
-    problems: &mut Problems,
-) {
-    for (entry, table) in tree.tables("models") {
-        let Some(at) = table.get("capabilities") else { continue };
-        let provider = models.get(entry.key.as_str()).and_then(|m| providers.get(&m.provider));
-        let kind = match provider.map(|provider| &provider.kind) {
-            Some(ProviderKind::OpenAi) => "openai",
-            Some(ProviderKind::Scripted { .. }) => "scripted",
-            Some(ProviderKind::Anthropic) | None => continue,
-        };
-        refuse(&entry.key, kind, &at.key_place, problems);
-    }
-}
-
-fn refuse(model: &str, kind: &str, place: &Place, problems: &mut Problems) {
+/// Refuses capabilities where the wire, that of `kind`, has no place for them.
+pub(super) fn refuse(model: &str, kind: &str, place: &Place, problems: &mut Problems) {
     let message = format!("the provider of model `{model}` is of kind `{kind}`, which has none");
     let help = Some("leave `capabilities` out".to_owned());
     problems.error_help("conflict", place, message, help);

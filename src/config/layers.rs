@@ -123,7 +123,7 @@ pub(super) fn built_in() -> Layer {
         // Silence for two minutes and 50 calls: above what a working agent needs, below what a
         // stuck one should cost.
         ("defaults", vec![entry("idle_timeout", word("2m")), entry("max_turns", count(50))]),
-        ("compaction", vec![entry("preset", word("three-layer"))]),
+        ("compaction", vec![entry("preset", word("adaptive"))]),
         ("state", vec![entry("dir", word(".transcripts"))]),
         ("logs", vec![entry("level", word("info"))]),
     ];

@@ -426,3 +426,22 @@ fn key(
     };
     keys::usual(setting.sources, variable, &entry.key_place).map(Some)
 }
+
+/// Refuses capabilities where the wire has no place for them.
+pub(super) fn check_capabilities(
+    tree: &Table,
+    models: &BTreeMap<Name, ModelSpec>,
+    providers: &BTreeMap<Name, ProviderSpec>,
+    problems: &mut Problems,
+) {
+    for (entry, table) in tree.tables("models") {
+        let Some(at) = table.get("capabilities") else { continue };
+        let provider = models.get(entry.key.as_str()).and_then(|m| providers.get(&m.provider));
+        let kind = match provider.map(|provider| &provider.kind) {
+            Some(ProviderKind::OpenAi) => "openai",
+            Some(ProviderKind::Scripted { .. }) => "scripted",
+            Some(ProviderKind::Anthropic) | None => continue,
+        };
+        abilities::refuse(&entry.key, kind, &at.key_place, problems);
+    }
+}

@@ -7,8 +7,9 @@
 
 use super::layer::Surroundings;
 use super::measure::estimate;
+use super::record::{self, Record};
 use super::view::{Slot, View};
-use super::{ClearedResult, ContextEdited, Edit, range, record, shorten};
+use super::{ClearedResult, ContextEdited, Edit, range, shorten};
 use crate::message::{Json, Message, ResultContent};
 
 /// The layer name under which the guard's edits are recorded.
@@ -77,7 +78,7 @@ pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<
     apply(view, read, unit, &mut edits);
     if unit.of_view(view) > room {
         let read = range::consumed(view);
-        let digest = read.map(|read| digest(view, read, target / 4, unit));
+        let digest = read.map(|read| digest(view, read, target / 4, unit, around.state));
         apply(view, digest, unit, &mut edits);
     }
     if unit.of_view(view) > room {
@@ -91,7 +92,7 @@ pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<
     }
     if unit.of_view(view) > room {
         let whole = (0, view.next_message());
-        let digest = Some(digest(view, whole, target / 4, unit));
+        let digest = Some(digest(view, whole, target / 4, unit, around.state));
         apply(view, digest, unit, &mut edits);
     }
     edits
@@ -173,7 +174,7 @@ fn cut_unread(view: &View, target: usize, transcript: &str) -> Vec<Edit> {
 }
 
 /// Replaces a range by a record of it, of at most so many units if it can be.
-fn digest(view: &View, (from, to): (u64, u64), most: u64, unit: Unit) -> Edit {
+fn digest(view: &View, (from, to): (u64, u64), most: u64, unit: Unit, state: Option<&str>) -> Edit {
     let most_chars = usize::try_from(most).unwrap_or(usize::MAX);
     let mut most_chars = match unit {
         Unit::Char => most_chars,
@@ -181,8 +182,11 @@ fn digest(view: &View, (from, to): (u64, u64), most: u64, unit: Unit) -> Edit {
     };
     loop {
         let record = record::digest(view, from, to, most_chars);
-        if most_chars == 0 || unit.of_text(&record.render()) <= most {
-            return Edit::Record(record);
+        let size = unit.of_text(&record.render());
+        if most_chars == 0 || size <= most {
+            let fits = |state: &&str| size + unit.of_text(state) <= most;
+            let state = state.filter(fits).map(str::to_owned);
+            return Edit::Record(Record { state, ..record });
         }
         most_chars /= 2;
     }
@@ -309,7 +313,7 @@ mod tests {
         }
         let (from, to) = range::consumed(&view).expect("a range");
         let read = range::consumed(&view).expect("a range");
-        let Edit::Record(record) = digest(&view, read, 500, Unit::Token) else { panic!() };
+        let Edit::Record(record) = digest(&view, read, 500, Unit::Token, None) else { panic!() };
         assert_eq!((record.from, record.to), (from, to));
         assert!(estimate(&record.render()) <= 500);
     }

@@ -4,6 +4,7 @@
 //! that comes back is the business of `recovery`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,7 @@ pub struct Inventory {
     skills: Recent,
     children: Vec<Child>,
     todos: Option<Json>,
+    state: Option<Arc<str>>,
 }
 
 #[derive(Deserialize)]
@@ -98,7 +100,10 @@ impl Inventory {
     pub fn note(&mut self, message: u64, call: &ToolCall, result: &ToolResult) {
         match (call.name.as_str(), result.is_error) {
             // A child that failed is one too.
-            ("delegate", _) => self.children.extend(child(call, result)),
+            ("delegate", _) => {
+                self.children.extend(child(call, result));
+                self.state = state_block(self.todos.as_ref(), &self.children);
+            }
             (_, true) => {}
             ("read_file", false) => {
                 if let Ok(PathInput { path }) = call.input.decode() {
@@ -118,7 +123,10 @@ impl Inventory {
                     self.skills.touch(name);
                 }
             }
-            ("todo_write", false) => self.todos = Some(call.input.clone()),
+            ("todo_write", false) => {
+                self.todos = Some(call.input.clone());
+                self.state = state_block(self.todos.as_ref(), &self.children);
+            }
             (_, false) => {}
         }
     }
@@ -156,11 +164,23 @@ impl Inventory {
         &self.children
     }
 
-    /// The todo list as it was last written.
+    /// The todo list as it was last written, and the agents that were started, as text: what no
+    /// edit may leave to anybody's own words. The same state gives the same bytes; `None` when there
+    /// is neither.
     #[must_use]
-    pub fn todos(&self) -> Option<&Json> {
-        self.todos.as_ref()
+    pub fn state(&self) -> Option<Arc<str>> {
+        self.state.clone()
     }
+}
+
+fn state_block(todos: Option<&Json>, children: &[Child]) -> Option<Arc<str>> {
+    let mut lines = Vec::new();
+    lines.extend(todos.map(|todos| format!("Your todo list: {}", todos.as_str())));
+    if !children.is_empty() {
+        lines.push("The agents that you started, one a line:".to_owned());
+        lines.extend(children.iter().map(|child| Json::encode(child).as_str().to_owned()));
+    }
+    (!lines.is_empty()).then(|| lines.join("\n").into())
 }
 
 /// The child that a `delegate` call started; `None` when it was refused.
@@ -218,6 +238,30 @@ mod tests {
             let todos = json!({"todos": [{"content": text, "status": "pending"}]});
             note(&mut inventory, "todo_write", &todos, text);
         }
-        assert!(inventory.todos().is_some_and(|todos| todos.as_str().contains("1 pending")));
+        assert!(inventory.state().is_some_and(|state| state.contains("1 pending")));
+    }
+
+    fn children(count: usize) -> Vec<Child> {
+        let child = |n| Child {
+            agent: format!("work/helper-{n}"),
+            definition: "helper".to_owned(),
+            status: "completed".to_owned(),
+            call: format!("toolu_{n}"),
+            job: "say \"hi\"\nand go".to_owned(),
+        };
+        (1..=count).map(child).collect()
+    }
+
+    #[test]
+    fn the_same_state_gives_the_same_bytes() {
+        let todos = Json::encode(&serde_json::json!({"todos": [{"content": "a", "status": "x"}]}));
+        let block = state_block(Some(&todos), &children(2));
+        assert_eq!(block, state_block(Some(&todos.clone()), &children(2)));
+        let block = block.expect("a block");
+        let lines: Vec<_> = block.lines().collect();
+        assert_eq!(lines.len(), 4, "a name with a line break is still one line: {block}");
+        assert_eq!(lines[0], format!("Your todo list: {}", todos.as_str()));
+        // One child more changes no line before it.
+        assert!(state_block(Some(&todos), &children(3)).expect("a block").starts_with(&*block));
     }
 }

@@ -156,6 +156,9 @@ pub struct Surroundings<'a> {
     pub price: RelativePrice,
     /// How long ago the last request was made.
     pub idle: Duration,
+    /// What stands beside a record whatever it covers: the todo list and the agents that were
+    /// started, from the agent's own records.
+    pub state: Option<&'a str>,
 }
 
 /// The window of a model, in tokens.
@@ -188,8 +191,8 @@ impl<'a> Surroundings<'a> {
     #[must_use]
     pub fn new(transcript: &'a str, results: &'a str, window: Window) -> Self {
         let price = RelativePrice::default();
-        let (tokens_per_char, measured_room, idle) = (0.25, None, Duration::ZERO);
-        Self { transcript, results, window, tokens_per_char, measured_room, price, idle }
+        let (tokens_per_char, measured_room, idle, state) = (0.25, None, Duration::ZERO, None);
+        Self { transcript, results, window, tokens_per_char, measured_room, price, idle, state }
     }
 
     /// How many characters of the view this many tokens have.

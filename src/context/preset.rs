@@ -3,6 +3,7 @@
 //! A reader sees on one screen how two presets differ. The constants of the teaching presets are
 //! those of the designs that they reproduce; each can be overridden in `[compaction]` by its name.
 
+mod adaptive;
 mod four_layer;
 mod production;
 #[cfg(test)]
@@ -16,9 +17,8 @@ use serde_json::{Map, Value};
 
 pub use self::three_layer::Variant;
 use super::layer::reactive::Reactive;
-use super::layer::{Digest, Layer, Snip};
+use super::layer::{Layer, Snip};
 use super::recovery::Recovery;
-use super::strategy::Preference;
 
 /// The `compact` tool as a preset words it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,17 @@ pub struct SnipTool {
     pub snip_description: String,
     /// What it is told of `keep`.
     pub snip_keep: String,
+}
+
+/// Who clears where the file leaves it to the preset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preference {
+    /// The client.
+    #[default]
+    Client,
+    /// The provider: its cached prefix stays as it is until a clearing pays.
+    ContextEditing,
 }
 
 /// A preset: its layers in the order in which they run, cheap first.
@@ -83,19 +94,6 @@ impl Preset {
     /// The presets of this version.
     pub const NAMES: [&str; 6] =
         ["adaptive", "production", "four-layer", "turn-window", "three-layer", "off"];
-
-    /// A chain of records that follows from prices, with nothing to wait for.
-    #[must_use]
-    pub fn adaptive() -> Self {
-        let digest = Digest {
-            whole: 45_000,
-            trigger: 0.9,
-            target: 0.6,
-            keep_tokens: 2_500,
-            merge_share: 0.715,
-        };
-        Self { unchanged_stub: true, ..Self::guarded("adaptive", vec![Layer::Digest(digest)]) }
-    }
 
     /// Nothing: the conversation is sent as it is.
     #[must_use]

@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::inventory::Child;
-use super::{Edit, range};
+use super::Edit;
+use super::view::ASSISTANT_FILLER;
 use crate::message::{Block, Json, Message, Role};
 
 /// How much comes back. The numbers are those of the preset `production`.
@@ -66,7 +66,8 @@ pub struct Reread {
 /// What may come back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Material {
-    /// What [`state_block`] says: it comes back whatever the room.
+    /// The state from the records ([`super::inventory::Inventory::state`]): it comes back whatever
+    /// the room.
     pub state: Option<String>,
     /// What a hook has to say after the compaction: its beginning comes back whatever the room.
     pub from_hook: Option<String>,
@@ -184,19 +185,6 @@ fn quoted(what: &str, text: &str) -> String {
     format!("{what}, between the marks {mark}:\n{mark}\n{text}{line_end}{mark}")
 }
 
-/// The todo list and the agents that were started, from the records and never from prose: the same
-/// state gives the same bytes. `None` when there is neither.
-#[must_use]
-pub fn state_block(todos: Option<&Json>, children: &[Child]) -> Option<String> {
-    let mut lines = Vec::new();
-    lines.extend(todos.map(|todos| format!("Your todo list: {}", todos.as_str())));
-    if !children.is_empty() {
-        lines.push("The agents that you started, one a line:".to_owned());
-        lines.extend(children.iter().map(|child| Json::encode(child).as_str().to_owned()));
-    }
-    (!lines.is_empty()).then(|| lines.join("\n"))
-}
-
 /// Adds a text to the replacement that stands for the range: to its first user message, or behind
 /// a summary that the provider wrote, where the first such message is the request itself.
 #[must_use]
@@ -204,7 +192,7 @@ pub fn attach(edit: Edit, text: String) -> Edit {
     let Edit::Replace { from, to, mut with } = edit else { return edit };
     let opens = with.first().and_then(|first| first.decode::<Message>().ok());
     if opens.is_some_and(|message| message.role == Role::Assistant) {
-        let attached = [Message::user(text), Message::assistant(range::ASSISTANT_FILLER)];
+        let attached = [Message::user(text), Message::assistant(ASSISTANT_FILLER)];
         with.splice(1..1, attached.iter().map(Json::encode));
         return Edit::Replace { from, to, with };
     }
@@ -227,17 +215,6 @@ mod tests {
         Reread { name: name.to_owned(), text: Ok("x".repeat(chars)) }
     }
 
-    fn children(count: usize) -> Vec<Child> {
-        let child = |n| Child {
-            agent: format!("work/helper-{n}"),
-            definition: "helper".to_owned(),
-            status: "completed".to_owned(),
-            call: format!("toolu_{n}"),
-            job: "say \"hi\"\nand go".to_owned(),
-        };
-        (1..=count).map(child).collect()
-    }
-
     #[test]
     fn behind_a_summary_of_the_provider_it_is_a_message_of_its_own() {
         let summary = r#"{"role":"assistant","content":[{"type":"compaction","content":"s"}]}"#;
@@ -256,7 +233,6 @@ mod tests {
     #[test]
     fn nothing_at_hand_gives_nothing() {
         assert_eq!(Recovery::default().render(&Material::default(), 1_000), None);
-        assert_eq!(state_block(None, &[]), None);
     }
 
     #[test]
@@ -285,7 +261,7 @@ mod tests {
     #[test]
     fn what_comes_back_keeps_to_its_room() {
         let material = Material {
-            state: state_block(None, &children(3)),
+            state: Some("the state".repeat(30)),
             from_hook: Some("h".repeat(400)),
             files: (0..5).map(|n| found(&format!("f{n}"), 3_000)).collect(),
             skills: vec![found("s", 3_000)],
@@ -309,19 +285,6 @@ mod tests {
         let own = forged.lines().last().expect("a mark");
         assert_ne!(own, mark);
         assert_eq!(forged.matches(own).count(), 3, "named, opened, closed");
-    }
-
-    #[test]
-    fn the_same_state_gives_the_same_bytes() {
-        let todos = Json::encode(&serde_json::json!({"todos": [{"content": "a", "status": "x"}]}));
-        let block = state_block(Some(&todos), &children(2));
-        assert_eq!(block, state_block(Some(&todos.clone()), &children(2)));
-        let block = block.expect("a block");
-        let lines: Vec<_> = block.lines().collect();
-        assert_eq!(lines.len(), 4, "a name with a line break is still one line: {block}");
-        assert_eq!(lines[0], format!("Your todo list: {}", todos.as_str()));
-        // One child more changes no line before it.
-        assert!(state_block(Some(&todos), &children(3)).expect("a block").starts_with(&block));
     }
 
     #[test]

@@ -117,6 +117,7 @@ mod tests {
         measured_room: None,
         price: crate::spec::RelativePrice { write: 1.25, read: 0.1, output: 5.0 },
         idle: std::time::Duration::ZERO,
+        state: None,
     };
 
     /// A request, then calls, after so many words, whose results have these many characters.

@@ -18,7 +18,7 @@ const LEFT_OUT: &str = "[content left out]";
 pub(super) fn message(message: &mut Message, most: usize, place: &str) {
     // A block that is no text of ours cannot be cut: it stays or goes as a whole.
     message.content.retain(|block| match block {
-        Block::Other(json) => json.as_str().len() <= most,
+        Block::Other(json) => json.as_str().len() <= most || is_of_call(json),
         Block::Text(_) | Block::ToolUse(_) | Block::ToolResult(_) => true,
     });
     if message.content.is_empty() {
@@ -37,6 +37,12 @@ pub(super) fn message(message: &mut Message, most: usize, place: &str) {
             Block::Other(_) => {}
         }
     }
+}
+
+/// Whether a block is a call or a result in a form of its own: without it others are left over.
+fn is_of_call(block: &Json) -> bool {
+    let block = block.to_value();
+    block.get("id").is_some() || block.get("tool_use_id").is_some()
 }
 
 fn result(result: &mut ToolResult, most: usize, place: &str) {
@@ -72,4 +78,24 @@ fn text(text: &str, most: usize, place: &str) -> String {
     let start: String = text.chars().take(head).collect();
     let end: String = text.chars().skip(total - tail).collect();
     format!("{start}\n[... {} characters left out{place} ...]\n{end}", total - head - tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_call_loses_its_result() {
+        // A result in a form that only its provider knows.
+        let bare = r#"{"type":"web_search_tool_result","tool_use_id":"a","content":[]}"#;
+        let image = r#"{"type":"image","source":{"type":"base64","data":"iVBORw0KGgo="}}"#;
+        let read = |text: &str| Json::parse(text.to_owned()).expect("JSON");
+        let message = format!(r#"{{"role":"user","content":[{bare},{image}]}}"#);
+        let mut message: Message = read(&message).decode().expect("a message");
+        super::message(&mut message, 0, "");
+        assert_eq!(
+            Json::encode(&message).as_str(),
+            format!(r#"{{"role":"user","content":[{bare}]}}"#)
+        );
+    }
 }

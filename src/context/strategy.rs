@@ -8,11 +8,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use super::layer::Layer;
 use super::layer::limit::Limit;
-use super::preset::Preset;
+use super::layer::{Layer, Summary};
+use super::preset::{Preference, Preset};
 use super::server::{
     AfterSummary, ClearInputs, ClearToolUses, Compact, ContextWork, KeepThinking, ServerEdit,
 };
@@ -67,17 +65,6 @@ impl Wanted {
             Self::ServerOnDemand => "server_on_demand",
         }
     }
-}
-
-/// Who clears where the file leaves it to the preset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Preference {
-    /// The client.
-    #[default]
-    Client,
-    /// The provider: its cached prefix stays as it is until a clearing pays.
-    ContextEditing,
 }
 
 /// What is asked of providers, and how.
@@ -175,14 +162,15 @@ impl ClientLayers {
         });
         match self {
             Self::OnRequest => {
-                own.layers.iter_mut().for_each(|layer| set_threshold(layer, u64::MAX));
+                own.layers.iter_mut().filter_map(summary_of).for_each(on_request);
             }
-            Self::SummaryAt(tokens) if !own.layers.iter().any(is_summary) => {
-                let usual = Preset::three_layer().layers.into_iter().filter(is_summary);
-                own.layers.extend(usual);
-                own.layers.iter_mut().for_each(|layer| set_threshold(layer, tokens));
+            Self::SummaryAt(tokens) => {
+                if !own.layers.iter().any(is_summary) {
+                    own.layers.extend(Preset::adaptive().layers.into_iter().filter(is_summary));
+                }
+                own.layers.iter_mut().filter_map(summary_of).for_each(|s| due_at(s, tokens));
             }
-            Self::All | Self::NoClearing | Self::SummaryAt(_) => {}
+            Self::All | Self::NoClearing => {}
         }
         Cow::Owned(own)
     }
@@ -192,8 +180,23 @@ fn is_summary(layer: &Layer) -> bool {
     Does::of(layer) == Does::Summarise
 }
 
-fn set_threshold(layer: &mut Layer, tokens: u64) {
-    if let Layer::Summary(summary) = layer {
+fn summary_of(layer: &mut Layer) -> Option<&mut Summary> {
+    match layer {
+        Layer::Summary(summary) => Some(summary),
+        _ => None,
+    }
+}
+
+fn on_request(summary: &mut Summary) {
+    summary.summary_auto = false;
+    summary.pace.soft_trigger = None;
+}
+
+/// Makes a summary due by itself that is not: when the view has more tokens than this.
+fn due_at(summary: &mut Summary, tokens: u64) {
+    if !summary.summary_auto {
+        summary.summary_auto = true;
+        summary.pace.trigger = None;
         summary.limit = Limit::Tokens { threshold: tokens };
     }
 }
@@ -398,7 +401,6 @@ fn wanted(settings: &StrategySettings, preference: Preference, room: u64) -> Box
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::layer::Summary;
 
     fn all() -> Capabilities {
         Capability::ALL.into_iter().collect()
@@ -436,6 +438,7 @@ mod tests {
         let layers = |layers: ClientLayers, preset: &Preset| {
             let left = layers.of(preset);
             let shown = left.layers.iter().map(|layer| match layer {
+                Layer::Summary(Summary { summary_auto: false, .. }) => "on request".to_owned(),
                 Layer::Summary(Summary { limit: Limit::Tokens { threshold }, .. }) => {
                     format!("summary {threshold}")
                 }
@@ -446,11 +449,11 @@ mod tests {
         let three = |which| layers(which, &Preset::three_layer());
         assert_eq!(three(ClientLayers::All), "micro, summary 50000");
         assert_eq!(three(ClientLayers::NoClearing), "summary 50000");
-        assert_eq!(three(ClientLayers::OnRequest), format!("summary {}", u64::MAX));
+        assert_eq!(three(ClientLayers::OnRequest), "on request");
         assert_eq!(three(ClientLayers::SummaryAt(9)), "summary 50000");
         let adaptive = |which| layers(which, &Preset::adaptive());
         assert_eq!(adaptive(ClientLayers::NoClearing), adaptive(ClientLayers::All));
-        assert_eq!(adaptive(ClientLayers::OnRequest), "");
+        assert_eq!(adaptive(ClientLayers::OnRequest), "on request");
         assert_eq!(adaptive(ClientLayers::SummaryAt(9)), "summary 9");
     }
 

@@ -3,6 +3,7 @@
 //! A pure fold: the same messages and edits give the same view. Sizes are kept as things change,
 //! so nothing here costs more as the conversation grows.
 
+mod instead;
 mod join;
 mod results;
 mod turns;
@@ -12,6 +13,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(super) use self::instead::{ASSISTANT_FILLER, instead, lost_request, without_results};
 pub(super) use self::join::joined;
 pub use self::results::Clearable;
 pub use self::turns::{Speaker, Turn};
@@ -19,7 +21,7 @@ use super::measure::{self, Extent};
 use super::record::Record;
 use super::rules::{Kind, Nature};
 use super::words::{Uses, strings_of};
-use super::{ClearedResult, Edit, range};
+use super::{ClearedResult, Edit};
 use crate::message::{Block, Json, Message, ResultContent, Role};
 
 /// One message of the view: encoded once, with what the layers need to know of it.
@@ -186,7 +188,10 @@ impl View {
                 self.replace(*from, *to, with)
             }
             Edit::Record(record) => {
-                let (with, place) = range::of_record(self, record);
+                if record.state.is_some() {
+                    self.forget_state();
+                }
+                let (with, place) = instead::of_record(self, record);
                 let with: Vec<Json> = with.iter().map(Json::encode).collect();
                 let first = self.places(record.from, record.to).start;
                 self.replace(record.from, record.to, &with)?;
@@ -361,6 +366,17 @@ impl View {
         self.rewrite(place, &message);
         self.join_touching(cleared.message, cleared.message);
         Ok(())
+    }
+
+    /// Takes the state out of the records: a newer one shows it.
+    fn forget_state(&mut self) {
+        let shows = |slot: &Slot| slot.record.as_ref().is_some_and(|record| record.state.is_some());
+        while let Some(place) = self.slots.iter().position(shows) {
+            let Some(record) = self.slots[place].record.take() else { break };
+            let record = Record { state: None, ..Record::clone(&record) };
+            self.rewrite(place, &record.message());
+            self.slots[place].record = Some(Arc::new(record));
+        }
     }
 
     /// Puts a changed message in a slot.

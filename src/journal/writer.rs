@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::crash::{self, Point};
 use crate::event::{Draft, Record, SharedRecord};
 use crate::journal::line::{self, Batch, Framer, Position};
 use crate::journal::{JournalError, JournalHandle, Observer, stamp};
@@ -277,6 +278,9 @@ impl<S: Storage> Writer<S> {
             Ok(false) => return Err(JournalError::Io("journal: the file was removed".to_owned())),
             Err(error) => return Err(JournalError::io("journal: look at the file", &error)),
         }
+        crash::pass(Point::BeforeWrite);
+        let half = &self.bytes[..self.bytes.len() / 2];
+        crash::after(Point::HalfWrite, || drop(self.storage.append(half)));
         let written = match self.storage.append(&self.bytes) {
             Ok(written) if written == self.bytes.len() => Ok(()),
             Ok(_) => Err(JournalError::Full),
@@ -291,7 +295,9 @@ impl<S: Storage> Writer<S> {
             }
             return Err(error);
         }
+        crash::pass(Point::AfterWrite);
         self.storage.sync().map_err(|error| JournalError::io("journal: sync", &error))?;
+        crash::pass(Point::AfterSync);
         Ok(next)
     }
 

@@ -56,7 +56,7 @@ pub fn next_request(records: &[SharedRecord]) -> Result<Option<NextRequest>, Ill
         }
         Step::RunTools(calls) => open_calls = calls.len(),
         Step::CallModel { .. }
-        | Step::RunCommand
+        | Step::RunCommand(_)
         | Step::Compact { .. }
         | Step::Finish(_)
         | Step::Rest => {}

@@ -102,6 +102,13 @@ impl Launch {
         self
     }
 
+    /// Has commands run by this program; see [`Options::wrapper`].
+    #[must_use]
+    pub fn wrapper(mut self, program: impl Into<PathBuf>) -> Self {
+        self.options.wrapper = Some(program.into());
+        self
+    }
+
     /// Goes on with a run of this configuration that was stopped; see [`Run::resume`]. What counts
     /// is the configuration that the run recorded.
     ///

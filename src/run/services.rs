@@ -11,7 +11,8 @@ use crate::actor::supervisor::GatewaySettings;
 use crate::actor::transcript_writer::SupervisorAddress;
 use crate::actor::{Addresses, Compaction, ModelService, Services};
 use crate::config::{CompactionSpec, Config, ProviderKind, ProviderSpec};
-use crate::context::strategy::{self, Preference, StrategySettings, Wanted};
+use crate::context::preset::Preference;
+use crate::context::strategy::{self, StrategySettings, Wanted};
 use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
 use crate::journal::file::RunDir;
@@ -28,6 +29,7 @@ use crate::spec::capability::ModelFacts;
 use crate::tool::Toolbox;
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
+use crate::tool::wrapper::Wrapper;
 
 /// Calls at once of a model of one's own: nothing is known of what it can bear.
 const CUSTOM_CONCURRENCY: usize = 64;
@@ -110,6 +112,9 @@ impl Parts {
         // Agents read the full outputs that previews name.
         let workspace = self.workspace.with_read_only_root(&results);
         let workspace = workspace.map_err(|source| opening(&results, source))?;
+        let secrets = Secrets::new(secrets(config).into_iter().map(str::to_owned));
+        let program = options.wrapper.clone().or_else(Wrapper::this_program);
+        let wrapper = program.map(|program| Wrapper { program, secrets: secrets.clone() });
         Ok(Services {
             run,
             workflow: config.name.clone(),
@@ -126,7 +131,8 @@ impl Parts {
             spool: Arc::new(Spool::new(dir.spool(), results)),
             env: config.env.clone(),
             hidden_env: key_variables(config),
-            secrets: Secrets::new(secrets(config).into_iter().map(str::to_owned)),
+            secrets,
+            wrapper: wrapper.map(Arc::new),
             limits,
             compaction: compaction(&config.compaction),
             journal,

@@ -3,19 +3,20 @@
 //! Owns the wording of what a command gave. Processes are not confined to the workspace: what
 //! they may do is for permissions and, later, a sandbox to say.
 
-mod group;
+pub(super) mod group;
 mod parts;
 pub(super) mod process;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-pub use group::kill_all_groups;
-use process::{Ending, Finished};
+pub use group::{Remains, end_remains, kill_all_groups};
+use process::{Ending, Finished, Place};
 
 use super::workspace::Workspace;
+use super::wrapper;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
 use crate::id::Name;
 use crate::message::Json;
@@ -28,7 +29,28 @@ pub fn tools() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(Bash { spec: spec() })]
 }
 
-/// Runs `sh -c command` in the workspace root for at most the context's time.
+/// A command that is to be run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Order {
+    /// The command line for `sh -c`.
+    command: String,
+    /// The longest it may take.
+    timeout: Duration,
+    reader: Reader,
+}
+
+/// Who reads what a command gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Reader {
+    /// A model.
+    Model,
+    /// Other tasks: they want its output and nothing else.
+    Tasks,
+}
+
+/// Runs `sh -c command` in the workspace root for at most the context's time, in a wrapper process
+/// where the context has one.
 ///
 /// The text is exactly what the command printed, stdout and stderr as they came, or a preview of
 /// it; only a failure adds words of its own. An exit code other than 0 and a timeout are outputs
@@ -39,8 +61,38 @@ pub fn tools() -> Vec<Arc<dyn Tool>> {
 /// # Errors
 /// When the command could not be started, its output not be stored, or the call was cancelled.
 pub async fn run_command(command: &str, context: &ToolContext) -> Result<ToolOutput, ToolError> {
-    let finished = process::run(command, context.timeout, context).await?;
-    Ok(told(finished, context.timeout))
+    let (command, timeout) = (command.to_owned(), context.timeout);
+    perform(Order { command, timeout, reader: Reader::Tasks }, context).await
+}
+
+/// Announces the call and runs the command, in a wrapper process where there is one.
+async fn perform(order: Order, context: &ToolContext) -> Result<ToolOutput, ToolError> {
+    match &context.wrapper {
+        Some(program) => wrapper::call(program, &order, context).await,
+        None => {
+            context.announce.announce(None).await?;
+            run(&order, Place::OwnGroup, context).await
+        }
+    }
+}
+
+/// Runs the command in this process.
+pub(super) async fn run(
+    order: &Order,
+    place: Place,
+    context: &ToolContext,
+) -> Result<ToolOutput, ToolError> {
+    let mut finished = process::run(&order.command, order.timeout, place, context).await?;
+    if order.reader == Reader::Model {
+        if finished.output.text.is_empty() {
+            finished.output.text.push_str("(no output)");
+        }
+        if finished.left_behind {
+            let note = "(background processes were left; those of the command's own process group have been ended)";
+            finished.output.text = with_line(finished.output.text, note);
+        }
+    }
+    Ok(told(finished, order.timeout))
 }
 
 fn told(finished: Finished, timeout: Duration) -> ToolOutput {
@@ -120,6 +172,11 @@ impl Tool for Bash {
         None
     }
 
+    /// It has a process to tell of.
+    fn announces_itself(&self) -> bool {
+        true
+    }
+
     fn permission_arguments(&self, input: &Json, _workspace: &Workspace) -> Vec<String> {
         let input = input.to_value();
         input["command"].as_str().map(parts::parts).unwrap_or_default()
@@ -133,15 +190,8 @@ impl Tool for Bash {
         Box::pin(async move {
             let asked: BashArguments = arguments(&input)?;
             let timeout = asked.timeout(context.timeout)?;
-            let mut finished = process::run(&asked.command, timeout, &context).await?;
-            if finished.output.text.is_empty() {
-                finished.output.text.push_str("(no output)");
-            }
-            if finished.left_behind {
-                let note = "(background processes were left; those of the command's own process group have been ended)";
-                finished.output.text = with_line(finished.output.text, note);
-            }
-            Ok(told(finished, timeout))
+            perform(Order { command: asked.command, timeout, reader: Reader::Model }, &context)
+                .await
         })
     }
 }

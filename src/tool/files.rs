@@ -14,7 +14,7 @@ use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, block
 use crate::id::Name;
 use crate::message::Json;
 use crate::tool::BoxFuture;
-use crate::turn::Effect;
+use crate::turn::{Change, Effect};
 
 /// The largest file that `edit_file` takes, in bytes: it is held in memory three times.
 const MAX_EDIT_BYTES: u64 = 64 << 20;
@@ -161,9 +161,23 @@ struct WriteArguments {
     content: String,
 }
 
+impl WriteArguments {
+    fn answer(&self) -> String {
+        let (bytes, lines) = (self.content.len(), self.content.lines().count());
+        format!("wrote {bytes} bytes, {lines} lines to {}", self.path)
+    }
+}
+
 impl Tool for WriteFile {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn foresee(&self, input: &Json, workspace: &Workspace) -> Option<Change> {
+        let asked: WriteArguments = arguments(input).ok()?;
+        let pre = workspace.fingerprint(&asked.path).ok()?;
+        let post = blake3::hash(asked.content.as_bytes()).to_hex().to_string();
+        Some(Change { pre, post, answer: asked.answer(), path: asked.path })
     }
 
     fn permission_arguments(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
@@ -176,12 +190,11 @@ impl Tool for WriteFile {
         context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let WriteArguments { path, content } = arguments(&input)?;
+            let asked: WriteArguments = arguments(&input)?;
             let workspace = context.workspace.clone();
             let write = move |_: &_| {
-                workspace.write(&path, content.as_bytes())?;
-                let (bytes, lines) = (content.len(), content.lines().count());
-                Ok(ToolOutput::ok(format!("wrote {bytes} bytes, {lines} lines to {path}")))
+                workspace.write(&asked.path, asked.content.as_bytes())?;
+                Ok(ToolOutput::ok(asked.answer()))
             };
             blocking::run(&context, write).await
         })
@@ -202,9 +215,25 @@ struct EditArguments {
     replace_all: bool,
 }
 
+impl EditArguments {
+    fn answer(&self, count: usize) -> String {
+        let what = if count == 1 { "occurrence" } else { "occurrences" };
+        format!("replaced {count} {what} in {}", self.path)
+    }
+}
+
 impl Tool for EditFile {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn foresee(&self, input: &Json, workspace: &Workspace) -> Option<Change> {
+        let asked: EditArguments = arguments(input).ok()?;
+        let content = workspace.read(&asked.path, MAX_EDIT_BYTES).ok()?;
+        let hash = |content: &[u8]| blake3::hash(content).to_hex().to_string();
+        let pre = Some(hash(&content));
+        let (content, count) = replaced(&asked, content).ok()?;
+        Some(Change { pre, post: hash(&content), answer: asked.answer(count), path: asked.path })
     }
 
     fn permission_arguments(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
@@ -230,8 +259,7 @@ impl Tool for EditFile {
             let edit = move |_: &_| {
                 let change = |content| replaced(&asked, content);
                 let count = workspace.edit(&asked.path, MAX_EDIT_BYTES, change)?;
-                let what = if count == 1 { "occurrence" } else { "occurrences" };
-                Ok(ToolOutput::ok(format!("replaced {count} {what} in {}", asked.path)))
+                Ok(ToolOutput::ok(asked.answer(count)))
             };
             blocking::run(&context, edit).await
         })
@@ -312,6 +340,8 @@ pub(super) mod tests {
                 timeout: Duration::from_secs(60),
                 grace_period: Duration::from_secs(60),
                 cancel: CancellationToken::new(),
+                announce: Arc::new(()),
+                wrapper: None,
             }
         }
 

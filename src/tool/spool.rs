@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::id::CallKey;
 use crate::output::{Output, Stored};
 
 /// The longest output given whole after a success, in characters: what Claude Code gives of a
@@ -55,6 +56,52 @@ impl Spool {
     #[must_use]
     pub fn path_of(&self, stored: &Stored) -> PathBuf {
         self.results.join(&stored.hash)
+    }
+
+    /// Where unfinished outputs and results that are not recorded yet are.
+    #[must_use]
+    pub fn scratch_dir(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// Keeps the result of a call durably until it is recorded.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn keep_result(&self, key: &CallKey, bytes: &[u8]) -> io::Result<()> {
+        let mut scratch = Scratch::create(&self.scratch)?;
+        scratch.file.write_all(bytes)?;
+        scratch.keep_as(&self.scratch, &Self::result_name(key))
+    }
+
+    /// The result of a call, if one was kept.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn kept_result(&self, key: &CallKey) -> io::Result<Option<Vec<u8>>> {
+        match std::fs::read(self.scratch.join(Self::result_name(key))) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the result of a call, if one was kept: it is recorded.
+    pub fn forget_result(&self, key: &CallKey) {
+        // What stays is removed with the rest when the run ends.
+        let _gone = std::fs::remove_file(self.scratch.join(Self::result_name(key)));
+    }
+
+    /// Removes what is kept and what was never finished: the run has ended.
+    pub fn clear(&self) {
+        for entry in std::fs::read_dir(&self.scratch).into_iter().flatten().filter_map(Result::ok) {
+            // Nobody reads it any more; what cannot be removed only takes room.
+            let _gone = std::fs::remove_file(entry.path());
+        }
+    }
+
+    fn result_name(key: &CallKey) -> String {
+        format!("{key}.json")
     }
 
     /// Begins an output.

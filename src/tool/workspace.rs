@@ -172,6 +172,24 @@ impl Workspace {
         self.place(text)?.replace(self, content)
     }
 
+    /// blake3 of a file's content in hexadecimal; `None` when there is no such file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn fingerprint(&self, text: &str) -> Result<Option<String>, ToolError> {
+        let place = self.place(text)?;
+        let (mut file, _) = match place.open() {
+            Ok(opened) => opened,
+            Err(ToolError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let mut hash = blake3::Hasher::new();
+        io::copy(&mut file, &mut hash).map_err(|error| place.refused("read", error))?;
+        Ok(Some(hash.finalize().to_hex().to_string()))
+    }
+
     /// Changes a file as a whole; `change` gets its content and gives the new one. No other call
     /// of this workspace writes in between.
     ///
@@ -185,6 +203,16 @@ impl Workspace {
         change: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, T), ToolError>,
     ) -> Result<T, ToolError> {
         let _alone = self.writing.lock();
+        let (content, answer) = change(self.read(text, most)?)?;
+        self.place(text)?.replace(self, &content)?;
+        Ok(answer)
+    }
+
+    /// Reads a file as a whole.
+    ///
+    /// # Errors
+    /// When it cannot be read or has more than `most` bytes.
+    pub fn read(&self, text: &str, most: u64) -> Result<Vec<u8>, ToolError> {
         let place = self.place(text)?;
         let (file, size) = place.open()?;
         if size > most {
@@ -193,9 +221,7 @@ impl Workspace {
         let mut content = Vec::new();
         let read = io::copy(&mut io::Read::take(file, most), &mut content);
         read.map_err(|error| place.refused("read", error))?;
-        let (content, answer) = change(content)?;
-        place.replace(self, &content)?;
-        Ok(answer)
+        Ok(content)
     }
 }
 

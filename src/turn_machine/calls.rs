@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::recovery::Interrupted;
 use crate::context::inventory::Inventory;
 use crate::context::read_state::Read;
 use crate::context::view::View;
@@ -9,14 +10,16 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::CallKey;
 use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
 use crate::output::Output;
-use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolIntended, ToolStatus};
-
-/// What a model is told of a call that was interrupted and may have taken effect.
-const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
-    effect; it was not run again. Inspect the state before you repeat it.";
+use crate::turn::{
+    Effect, Outcome, ResultSource, ToolFinished, ToolIntended, ToolStarted, ToolStatus,
+};
 
 /// What answers a call that was under way, or had not begun, when its agent was told to end.
 const CUT_SHORT: &str = "no result: the agent was told to end before the call had one";
+
+/// How an attempt fails whose command was interrupted.
+const INTERRUPTED: &str = "the command was interrupted and may have taken effect; it was not run \
+    again. Inspect the state before you repeat the task";
 
 /// A tool call of the current turn.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,53 +43,82 @@ pub struct PendingCall {
 pub(super) struct CallState {
     pub(super) call: ToolCall,
     pub(super) intended: Option<(CallKey, Effect)>,
+    /// The latest of its beginnings.
+    pub(super) started: Option<ToolStarted>,
     pub(super) result: Option<Json>,
+}
+
+impl CallState {
+    /// A call that was only asked for.
+    pub(super) fn asked(call: ToolCall) -> Self {
+        Self { call, intended: None, started: None, result: None }
+    }
 }
 
 /// The call of an agent that no model asked.
 pub(super) fn announced(intended: &ToolIntended) -> CallState {
     let (id, name) = (intended.id.clone(), intended.name.clone());
     let call = ToolCall { id, name, input: intended.input.clone() };
-    CallState { call, intended: None, result: None }
+    CallState::asked(call)
+}
+
+/// Takes in that a call began.
+pub(super) fn note_start(calls: &mut [CallState], started: &ToolStarted) {
+    let is_it = |state: &&mut CallState| {
+        state.intended.as_ref().is_some_and(|(key, _)| *key == started.key)
+    };
+    if let Some(state) = calls.iter_mut().find(is_it) {
+        state.started = Some(started.clone());
+    }
 }
 
 /// The calls that were announced and have no result yet, in call order.
 pub(super) fn open(calls: &[CallState]) -> Vec<PendingCall> {
-    let open = calls.iter().enumerate().filter(|(_, call)| call.result.is_none());
-    let pending = open.filter_map(|(index, state)| {
-        let (key, effect) = state.intended.clone()?;
-        let index = u32::try_from(index).ok()?;
-        let (call, repeats, answer) = (state.call.clone(), None, None);
-        Some(PendingCall { key, index, call, effect, repeats, answer })
-    });
-    pending.collect()
+    calls.iter().enumerate().filter_map(pending).collect()
 }
 
-/// The results of the interrupted calls that must not be run again.
-pub(super) fn repairs(turn: u32, open: Vec<PendingCall>) -> Vec<ToolFinished> {
-    let again = |effect| matches!(effect, Effect::Pure | Effect::Keyed);
-    let lost = open.into_iter().filter(|call| !again(call.effect));
-    lost.map(|call| answer(turn, call, OUTCOME_UNKNOWN)).collect()
+/// Those of them that had begun.
+pub(super) fn interrupted(calls: &[CallState]) -> Vec<Interrupted> {
+    let begun = calls.iter().enumerate().filter_map(|(index, state)| {
+        Some(Interrupted { call: pending((index, state))?, started: state.started.clone()? })
+    });
+    begun.collect()
+}
+
+fn pending((index, state): (usize, &CallState)) -> Option<PendingCall> {
+    if state.result.is_some() {
+        return None;
+    }
+    let (key, effect) = state.intended.clone()?;
+    let index = u32::try_from(index).ok()?;
+    let (call, repeats, answer) = (state.call.clone(), None, None);
+    Some(PendingCall { key, index, call, effect, repeats, answer })
 }
 
 /// The results of the calls that an agent leaves open when it is told to end.
 pub(super) fn closings(turn: u32, open: Vec<PendingCall>) -> Vec<ToolFinished> {
-    open.into_iter().map(|call| answer(turn, call, CUT_SHORT)).collect()
+    let answer = |call| answer(turn, call, ToolStatus::Unknown, CUT_SHORT.to_owned());
+    open.into_iter().map(answer).collect()
 }
 
 /// A result that was made up, because the call has none of its own.
-fn answer(turn: u32, call: PendingCall, text: &str) -> ToolFinished {
+pub(super) fn answer(
+    turn: u32,
+    call: PendingCall,
+    status: ToolStatus,
+    text: String,
+) -> ToolFinished {
     let result = ToolResult {
         tool_use_id: call.call.id,
-        content: ResultContent::Text(text.to_owned()),
-        is_error: true,
+        content: ResultContent::Text(text),
+        is_error: status != ToolStatus::Ok,
     };
     ToolFinished {
         key: call.key,
         turn,
         index: call.index,
         name: call.call.name,
-        status: ToolStatus::Unknown,
+        status,
         source: ResultSource::Recovered,
         block: Json::encode(&Block::ToolResult(result)),
         stored: None,
@@ -119,15 +151,15 @@ pub(super) fn command_outcome(finished: &ToolFinished) -> Outcome {
         _ => String::new(),
     };
     let output = Output { text, stored: finished.stored.clone() };
+    let failed = |message: String| Failure::new(FailureKind::CommandFailed, message);
     match finished.status {
         ToolStatus::Ok => Outcome::Completed { output },
         ToolStatus::Error | ToolStatus::Unknown => {
-            let message = match (finished.status, finished.exit_code) {
-                (ToolStatus::Unknown, _) => "the command was interrupted".to_owned(),
-                (_, Some(code)) => format!("the command ended with exit code {code}"),
-                (_, None) => output.text.lines().next().unwrap_or("no result").to_owned(),
+            let failure = match (finished.status, finished.exit_code) {
+                (ToolStatus::Unknown, _) => Failure::new(FailureKind::Interrupted, INTERRUPTED),
+                (_, Some(code)) => failed(format!("the command ended with exit code {code}")),
+                (_, None) => failed(output.text.lines().next().unwrap_or("no result").to_owned()),
             };
-            let failure = Failure::new(FailureKind::CommandFailed, message);
             Outcome::Failed { failure, partial: Some(output) }
         }
     }

@@ -18,8 +18,8 @@ pub enum Step {
     },
     /// Run these calls, which have no result yet.
     RunTools(Vec<PendingCall>),
-    /// Run the agent's command.
-    RunCommand,
+    /// Run the agent's command: the call, if it was announced before.
+    RunCommand(Option<PendingCall>),
     /// Replace the older part of the view by a summary.
     Compact {
         /// Why.

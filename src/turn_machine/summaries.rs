@@ -18,6 +18,8 @@ pub(super) struct Summaries {
     open: Vec<CompactionTrigger>,
     /// The turn in which one was last begun.
     tried: Option<u32>,
+    /// The turn in which one was last begun because a request was refused.
+    relieved: Option<u32>,
     /// The turn in which one last came to an end, good or bad.
     settled: Option<u32>,
     /// The turn in which the view was last made smaller because it was full.
@@ -112,6 +114,11 @@ impl Summaries {
         }
     }
 
+    /// Whether a refused request had a summary written a short while ago.
+    fn was_relieved(&self, turn: u32) -> bool {
+        self.relieved.is_some_and(|relieved| turn < relieved + self.pace.summary_spacing)
+    }
+
     /// Whether a view that is full now is so soon after it was made smaller.
     fn is_refill(&self, turn: u32) -> bool {
         self.freed.is_some_and(|freed| turn <= freed + self.pace.summary_spacing)
@@ -141,6 +148,9 @@ impl Summaries {
     pub(super) fn requested(&mut self, turn: u32, trigger: CompactionTrigger) {
         if trigger == CompactionTrigger::Auto {
             self.count_refill(turn);
+        }
+        if trigger == CompactionTrigger::Reactive {
+            self.relieved = Some(turn);
         }
         self.open.push(trigger);
         self.tried = Some(turn);
@@ -176,12 +186,12 @@ impl Summaries {
     }
 
     /// A request was refused as too long. Whether it is made smaller and sent again: by a summary
-    /// the first time, then without a model.
-    pub(super) fn refused(&mut self) -> bool {
+    /// the first time, then without a model, as also where the last summary did not help for long.
+    pub(super) fn refused(&mut self, turn: u32) -> bool {
         self.refusals += 1;
         match self.refusals {
             refusals if refusals > self.pace.reactive_retries => return false,
-            1 => self.ask(CompactionTrigger::Reactive, None),
+            1 if !self.was_relieved(turn) => self.ask(CompactionTrigger::Reactive, None),
             _ => self.must_shrink = true,
         }
         true
@@ -277,7 +287,7 @@ mod tests {
     #[test]
     fn a_refused_request_is_answered_by_rung_after_rung() {
         let mut summaries = Summaries::paced(Pace::ahead());
-        assert!(summaries.refused());
+        assert!(summaries.refused(1));
         assert!(matches!(summaries.asked(), Some((CompactionTrigger::Reactive, None))));
         summaries.requested(1, CompactionTrigger::Reactive);
         summaries.failed(1);
@@ -286,13 +296,16 @@ mod tests {
         summaries.turn_started();
         assert_eq!(summaries.relief(2, None, false), Nothing);
         for _ in 0..3 {
-            assert!(summaries.refused());
+            assert!(summaries.refused(2));
             assert_eq!(summaries.relief(2, None, false), Halve);
             summaries.turn_started();
         }
-        assert!(!summaries.refused(), "there is an end");
+        assert!(!summaries.refused(2), "there is an end");
         summaries.replied();
-        assert!(summaries.refused(), "it counts in a row only");
+        assert!(summaries.refused(3), "it counts in a row only");
+        assert!(summaries.asked().is_none(), "too early for another summary");
+        summaries.replied();
+        assert!(summaries.refused(4) && summaries.asked().is_some());
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl Live {
         Self::of(command.spawn().expect("started"))
     }
 
-    fn of(mut child: Child) -> Self {
+    pub(super) fn of(mut child: Child) -> Self {
         fn drain(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();

@@ -1,5 +1,7 @@
 //! Ending a run before its time: signals, and `cancel` from another process.
 
+use std::time::{Duration, Instant};
+
 use super::desk::{Desk, Live, is_alive, wait};
 
 const BASH: &str = r#"
@@ -71,6 +73,27 @@ fn hangup_is_ignored() -> bool {
     u64::from_str_radix(mask.trim(), 16).expect("a number") & 1 == 1
 }
 
+/// The process group of the call that is at work.
+fn group(desk: &Desk) -> i64 {
+    let started = desk.wait_for_event("tool.started", |_| true);
+    assert!(started["data"]["starttime"].is_u64());
+    started["data"]["pgid"].as_i64().expect("a group")
+}
+
+/// The processes of a group that are at work.
+fn members(group: i64) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").expect("the processes").filter_map(Result::ok);
+    let stat = |process: std::fs::DirEntry| {
+        let number: u32 = process.file_name().to_str()?.parse().ok()?;
+        std::fs::read_to_string(format!("/proc/{number}/stat")).ok()
+    };
+    let is_member = |stat: &String| {
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();
+        fields[3] == group.to_string() && !["Z", "X"].contains(&fields[1])
+    };
+    processes.filter_map(stat).filter(is_member).collect()
+}
+
 fn last_event(desk: &Desk) -> serde_json::Value {
     desk.json(&["tail", "--json"]).pop().expect("an event")
 }
@@ -85,11 +108,13 @@ fn ctrl_c_pauses_and_leaves_no_process_behind() {
             continue;
         }
         let (desk, run, pid) = asleep(SLEEP);
+        let group = group(&desk);
         run.signal(signal);
         let done = run.end();
         assert_eq!(done.code, code, "{}", done.err);
         assert!(done.err.contains("stopping"), "{}", done.err);
         assert!(!is_alive(&pid));
+        assert_eq!(members(group), [""; 0]);
         let last = last_event(&desk);
         assert_eq!(
             (&last["type"], &last["data"]["reason"]),
@@ -107,6 +132,7 @@ fn a_second_ctrl_c_ends_at_once() {
     let desk = Desk::offline(&format!("{BASH}[limits]\ngrace_period = '60s'\n"), &stubborn);
     let run = desk.start(&["run"]);
     let pid = sleeper(&desk);
+    let group = group(&desk);
     run.signal("INT");
     // The same signal twice before it is taken counts once, so it is sent until it has had effect.
     let mut run = Some(run);
@@ -115,7 +141,58 @@ fn a_second_ctrl_c_ends_at_once() {
         run.as_mut().unwrap().has_ended().then(|| run.take().unwrap().end())
     });
     assert_eq!(done.code, 130);
-    wait("the tool's end", || (!is_alive(&pid)).then_some(()));
+    wait_for_no_orphans(group);
+    assert!(!is_alive(&pid));
+}
+
+#[test]
+fn a_command_that_was_stopped_is_not_repeated() {
+    let task = "[tasks.only]\nretry = { max_attempts = 3 }\n\
+                run = 'echo >> begun; echo $$ > pid.new; mv pid.new pid; sleep 60'\n";
+    let desk = Desk::commands(task);
+    let run = desk.start(&["run"]);
+    sleeper(&desk);
+    run.signal("INT");
+    assert_eq!(run.end().code, 130);
+    let done = desk.call(&["resume"]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    assert!(done.out.contains("interrupted: the command was interrupted"), "{}", done.out);
+    assert_eq!(desk.read("begun"), "\n");
+}
+
+/// How long what a program had at work may live on after it.
+const ORPHANS: Duration = Duration::from_secs(1);
+
+fn wait_for_no_orphans(group: i64) {
+    let ended = Instant::now();
+    wait("the end of the group", || members(group).is_empty().then_some(()));
+    assert!(ended.elapsed() < ORPHANS, "{:?}", ended.elapsed());
+}
+
+#[test]
+fn nothing_outlives_a_program_that_is_killed() {
+    // The command does not care about polite signals, and has a child.
+    let stubborn = SLEEP.replace("sleep 60 &", "trap '' TERM HUP INT; sleep 60 &");
+    let task = "[tasks.only]\nrun = 'sleep 60 & echo $! > pid.new; mv pid.new pid; wait'\n";
+    for desk in
+        [Desk::offline(BASH, &stubborn), Desk::offline(BASH, CHILD_SLEEPS), Desk::commands(task)]
+    {
+        let run = desk.start(&["run"]);
+        let pid = sleeper(&desk);
+        let group = group(&desk);
+        assert!(members(group).len() >= 3, "the wrapper, the shell and its child");
+        run.signal("KILL");
+        wait_for_no_orphans(group);
+        assert!(!is_alive(&pid));
+        assert_eq!(run.end().code, -1);
+        let done = desk.call(&["resume"]);
+        let of_task = desk.read("agents.toml").contains("tasks.only");
+        assert_eq!(done.code, i32::from(of_task), "{}", done.err);
+        let finished = desk.wait_for_event("tool.finished", |_| true);
+        assert_eq!(finished["data"]["status"], "unknown");
+        let told = finished["data"]["block"]["content"].as_str().expect("a text").to_owned();
+        assert!(told.starts_with("outcome unknown: ") && told.contains("It began at"), "{told}");
+    }
 }
 
 #[test]

@@ -36,6 +36,7 @@ use callsheet::run_state::RunState;
 use callsheet::tool::hook::Hooks;
 use callsheet::tool::spool::Spool;
 use callsheet::tool::workspace::Workspace;
+use callsheet::tool::wrapper::Wrapper;
 use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, Toolbox};
 use callsheet::turn::{Effect, Outcome};
 use parking_lot::Mutex;
@@ -116,6 +117,11 @@ impl Fake {
         self.asked.lock().len()
     }
 
+    /// What it counted of all that it was asked.
+    pub(crate) fn counted(&self) -> u64 {
+        self.asked.lock().iter().map(counted).sum()
+    }
+
     /// How many of the calls were to write a summary.
     pub(crate) fn summaries(&self) -> usize {
         let asked = self.asked.lock();
@@ -155,9 +161,6 @@ impl Drop for UnderWay {
     }
 }
 
-/// How many bytes of a request the fake counts as one token.
-const BYTES_PER_TOKEN: usize = 3;
-
 impl Model for Fake {
     fn call<'a>(
         &'a self,
@@ -165,22 +168,30 @@ impl Model for Fake {
         _deltas: DeltaSink<'a>,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let act = (self.answers)(&request);
-        let (agent, turn) = (request.agent_id.clone(), request.turn);
-        let pieces: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
-        let input = ((request.head.0.len() + pieces) / BYTES_PER_TOKEN) as u64;
+        let (agent, turn, input) = (request.agent_id.clone(), request.turn, counted(&request));
         self.asked.lock().push(request);
         let under_way = UnderWay::new(&self.waiting);
         Box::pin(async move {
             let _under_way = under_way;
-            let mut reply = perform(act, &agent, turn).await?;
-            reply.usage = Usage { input, output: 5, ..Usage::default() };
-            Ok(reply)
+            let (message, stop) = perform(act, &agent, turn).await?;
+            let usage = Usage { input, output: 5, ..Usage::default() };
+            Ok(Reply { message, stop, usage, context: ContextReport::default() })
         })
     }
 }
 
-async fn perform(act: Act, agent: &AgentId, turn: u32) -> Result<Reply, ModelError> {
-    let (message, stop) = match act {
+/// What the model counts of a request: a token for each four bytes.
+pub(crate) fn counted(request: &Request) -> u64 {
+    let pieces: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
+    ((request.head.0.len() + pieces) / 4) as u64
+}
+
+async fn perform(
+    act: Act,
+    agent: &AgentId,
+    turn: u32,
+) -> Result<(Message, StopReason), ModelError> {
+    Ok(match act {
         Act::Say(text) => (Message::assistant(text), StopReason::EndTurn),
         Act::Call(calls) => {
             let block = |(at, (tool, input)): (usize, (&str, Value))| {
@@ -199,9 +210,7 @@ async fn perform(act: Act, agent: &AgentId, turn: u32) -> Result<Reply, ModelErr
             gate.acquire().await.expect("an open semaphore").forget();
             return Box::pin(perform(*act, agent, turn)).await;
         }
-    };
-    let (usage, context) = (Usage::default(), ContextReport::default());
-    Ok(Reply { message, stop, usage, context })
+    })
 }
 
 /// Whether the last message carries tool results: a turn that follows tools.
@@ -680,5 +689,9 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         transcripts: root.join("agents"),
         asker: None,
         addresses: Addresses::default(),
+        wrapper: Some(Arc::new(Wrapper {
+            program: env!("CARGO_BIN_EXE_callsheet").into(),
+            secrets: callsheet::redaction::Secrets::default(),
+        })),
     }
 }

@@ -13,9 +13,11 @@ use crate::actor::compaction_step::{self, Announcement, Answer, Compaction, Cove
 use crate::actor::compactor::{self, NoSummary, Source, SummaryError};
 use crate::actor::panic::panic_text;
 use crate::actor::{ModelService, agent_steps};
+use crate::context::layer::summary::SummaryInput::SamePrefix;
 use crate::context::layer::summary::writer::{CallSize, own_is_cheaper};
-use crate::context::layer::summary::{self, Summary, SummaryInput, SummaryRequest};
+use crate::context::layer::summary::{self, Summary, SummaryRequest, Urgency};
 use crate::context::pipeline::{self, Change};
+use crate::context::view::View;
 use crate::context::{CompactionRequested, CompactionTrigger, Spent};
 use crate::failure::FailureKind;
 use crate::message::Json;
@@ -37,6 +39,14 @@ pub(super) struct Ahead {
     answer: Option<Answer>,
 }
 
+/// A summary that is due.
+struct Due {
+    layer: Summary,
+    request: SummaryRequest,
+    /// The view as it was sent last, where layers have changed it since.
+    as_sent: Option<View>,
+}
+
 /// What comes of an agent's view before a turn.
 pub(super) enum Before {
     /// It can be sent, with these changes; a summary may be announced beside it.
@@ -54,12 +64,16 @@ impl Agent {
         // What is being summarised is left alone: an edit would make the summary stale, and what it
         // edits is about to go.
         let is_written = state.ahead.is_some();
+        // What was sent last is in the provider's cache: a summary reads that, whatever the layers
+        // change now.
+        let as_sent = self.wanted(state).map(|_| state.machine.view().clone());
         let mut changes: Vec<Change> = self.run_snip(state).into_iter().collect();
         if !is_written {
             changes.extend(self.run_cheap_layers(state));
         }
         let mut announcement = None;
-        let relief = self.relief(state, is_written);
+        let wanted = self.wanted(state);
+        let relief = state.machine.relief(wanted, is_written);
         match relief {
             Relief::Nothing | Relief::Prepare => {}
             Relief::Wait => {
@@ -67,8 +81,8 @@ impl Agent {
                 return Before::Other;
             }
             Relief::Summarise => {
-                if let Some((layer, due)) = self.due(state, None) {
-                    self.compact(myself, state, changes, layer, due);
+                if let Some(due) = self.due(state, None, as_sent.clone()) {
+                    self.compact(myself, state, changes, due);
                     return Before::Other;
                 }
             }
@@ -83,7 +97,7 @@ impl Agent {
         }
         changes.extend(self.run_guard(state));
         if relief == Relief::Prepare {
-            announcement = self.prepare(myself, state);
+            announcement = self.prepare(myself, state, as_sent);
         }
         Before::Turn(changes, announcement)
     }
@@ -105,10 +119,10 @@ impl Agent {
         }
     }
 
-    fn relief(&self, state: &mut State, is_written: bool) -> Relief {
+    /// How soon a summary is wanted that nobody asked for.
+    fn wanted(&self, state: &mut State) -> Option<Urgency> {
         let preset = self.preset_for(state);
-        let wanted = self.around(state, |view, around| pipeline::pressure(view, &preset, around));
-        state.machine.relief(wanted.flatten(), is_written)
+        self.around(state, |view, around| pipeline::pressure(view, &preset, around)).flatten()
     }
 
     /// Makes the view as small as an edit is to make it, without a model.
@@ -147,8 +161,13 @@ impl Agent {
     }
 
     /// Has a summary written while the agent goes on, once the turn that announces it is recorded.
-    fn prepare(&self, myself: &ActorRef<AgentMsg>, state: &mut State) -> Option<Announcement> {
-        let (layer, due) = self.due(state, None)?;
+    fn prepare(
+        &self,
+        myself: &ActorRef<AgentMsg>,
+        state: &mut State,
+        as_sent: Option<View>,
+    ) -> Option<Announcement> {
+        let Due { layer, request: due, .. } = self.due(state, None, as_sent)?;
         let source = self.source(state, &due)?;
         let requested = compaction_step::announced(&due);
         state.aheads += 1;
@@ -221,12 +240,12 @@ impl Agent {
             state.machine.defer_summary();
             return self.advance(myself, state);
         }
-        if let Some((layer, due)) = self.due(state, Some((trigger, focus.clone()))) {
+        if let Some(due) = self.due(state, Some((trigger, focus.clone())), None) {
             let changes = match trigger {
-                CompactionTrigger::Reactive => self.shed(state, due.to),
+                CompactionTrigger::Reactive => self.shed(state, due.request.to),
                 CompactionTrigger::Auto | CompactionTrigger::Manual => Vec::new(),
             };
-            return self.compact(myself, state, changes, layer, due);
+            return self.compact(myself, state, changes, due);
         }
         let end = state.machine.view().next_message();
         let requested = CompactionRequested { trigger, from: end, to: end, focus };
@@ -249,13 +268,13 @@ impl Agent {
         myself: &ActorRef<AgentMsg>,
         state: &mut State,
         mut changes: Vec<Change>,
-        layer: Summary,
-        due: SummaryRequest,
+        due: Due,
     ) {
+        let Due { layer, request: due, as_sent } = due;
         let Some(mut source) = self.source(state, &due) else {
             return self.give_up(myself, state, "an agent without a model cannot compact");
         };
-        if let Some((request, change)) = self.summary_request(state, &due) {
+        if let Some((request, change)) = self.summary_request(state, &due, as_sent.as_ref()) {
             changes.extend(change);
             source.by_provider = Some(request);
             // A provider's summary is one of this very conversation, so its own model writes it.
@@ -273,10 +292,16 @@ impl Agent {
         &self,
         state: &mut State,
         asked: Option<(CompactionTrigger, Option<String>)>,
-    ) -> Option<(Summary, SummaryRequest)> {
+        as_sent: Option<View>,
+    ) -> Option<Due> {
         let preset = self.preset_for(state);
-        self.around(state, |view, around| pipeline::summary_due(view, &preset, around, asked))
-            .flatten()
+        let due =
+            self.around(state, |view, around| pipeline::summary_due(view, &preset, around, asked));
+        let (layer, mut request) = due.flatten()?;
+        if let Some(as_sent) = as_sent.as_ref().filter(|_| request.input == SamePrefix) {
+            request.read_in(as_sent);
+        }
+        Some(Due { layer, request, as_sent })
     }
 
     /// Who writes the summary, and from what: the agent's own model reads its warm prefix, unless
@@ -287,9 +312,8 @@ impl Agent {
         let configured = self.services.compaction.model.as_ref();
         let configured = configured.and_then(|name| self.services.models.get(name)).unwrap_or(own);
         let is_own = configured.spec.name == own.spec.name;
-        let head = briefing.head.0.len();
-        let rides = || is_own || is_cheaper_warm(due, head, own, configured);
-        if due.input == SummaryInput::SamePrefix && rides() {
+        let rides = || is_own || is_cheaper_warm(due, own, configured);
+        if due.input == SamePrefix && rides() {
             return Some(Source {
                 service: own.clone(),
                 prefix: Some(briefing.clone()),
@@ -300,16 +324,10 @@ impl Agent {
     }
 }
 
-fn is_cheaper_warm(
-    due: &SummaryRequest,
-    head: usize,
-    own: &ModelService,
-    other: &ModelService,
-) -> bool {
-    let tokens = |chars: usize| (chars / CHARS_PER_TOKEN) as u64;
+fn is_cheaper_warm(due: &SummaryRequest, own: &ModelService, other: &ModelService) -> bool {
     let size = CallSize {
-        prefix: tokens(head + due.material.chars()),
-        instruction: tokens(due.told().len()),
+        prefix: due.prefix_tokens,
+        instruction: (due.told().len() / CHARS_PER_TOKEN) as u64,
         output: due.max_tokens,
     };
     own_is_cheaper(own.spec.price.as_ref(), other.spec.price.as_ref(), &size)

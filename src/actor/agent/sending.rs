@@ -13,6 +13,7 @@ use crate::context::rules::Rule;
 use crate::context::server::ContextWork;
 use crate::context::strategy::{self, ClientLayers, Strategy};
 use crate::context::validity::{self, Last, Rules};
+use crate::context::view::View;
 use crate::context::{CompactionTrigger, thinking};
 use crate::failure::FailureKind;
 use crate::message::Json;
@@ -100,15 +101,20 @@ impl Agent {
         &self,
         state: &mut State,
         due: &SummaryRequest,
+        as_sent: Option<&View>,
     ) -> Option<(Request, Option<Change>)> {
         // What was refused as too long is too long for this as well.
         if due.trigger == CompactionTrigger::Reactive {
             return None;
         }
         let context = self.strategy(state)?.summary(due.focus.as_deref())?;
-        let change = self.leave_out_stale_thinking(state);
+        let change = match as_sent {
+            Some(_) => None,
+            None => self.leave_out_stale_thinking(state),
+        };
         let machine = &state.machine;
-        let covered = machine.view().slots().take_while(|slot| slot.to <= due.to).count();
+        let view = as_sent.unwrap_or(machine.view());
+        let covered = view.slots().take_while(|slot| slot.to <= due.to).count();
         let Talk { briefing, rendering, .. } = state.talk.as_mut()?;
         let spec = &briefing.model.spec;
         let rules = Rules {
@@ -117,7 +123,7 @@ impl Agent {
             thinking: spec.thinking,
             room: None,
         };
-        let sendable = validity::check(machine.view(), None, &rules).ok()?;
+        let sendable = validity::check(view, None, &rules).ok()?;
         let pieces = rendering.render(&sendable, &*briefing.model.model);
         let request = Request {
             agent: briefing.spec.name.clone(),

@@ -141,7 +141,7 @@ impl<'a> Writing<'a> {
             Err(Failed::Unsupported) => return Ok(None),
             Err(failed) => return Err(failed.into()),
         };
-        self.usage += reply.usage.or_expected(due.covers_chars as u64 / CHARS_PER_TOKEN).0;
+        self.usage += reply.usage.or_expected(tokens(due.covers_chars)).0;
         usable_block(&reply, due.covers_chars.saturating_sub(due.least_gain)).map(Some)
     }
 
@@ -154,10 +154,11 @@ impl<'a> Writing<'a> {
     ) -> Result<String, SummaryError> {
         let mut material = due.material.clone();
         let told = due.told();
-        let beside = prefix.head.0.len() + told.len();
-        let room = self.room(self.output(due)).saturating_sub(beside);
-        if material.chars() > room {
-            material.shed(material.chars() - room);
+        // The agent itself sent as much a moment ago, but not to a smaller window.
+        let beside = self.output(due) + tokens(told.len());
+        let over = (due.prefix_tokens + beside).saturating_sub(self.service.spec.context_window);
+        if over > 0 {
+            material.shed(scaled(material.chars(), over, due.prefix_tokens));
         }
         for _ in 0..=MOST_CUTS {
             let messages = material.conversation(&told);
@@ -313,6 +314,11 @@ fn excess(material: &Material, by: Option<(u64, u64)>) -> usize {
         Some((have, over)) => scaled(chars, over, have) + chars / 10,
         None => chars / 3,
     }
+}
+
+/// The tokens of so many characters, rather too many than too few.
+fn tokens(chars: usize) -> u64 {
+    chars as u64 / CHARS_PER_TOKEN
 }
 
 /// The part of `chars` that `part` is of `all`.

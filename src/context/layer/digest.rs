@@ -58,7 +58,7 @@ impl Digest {
         }
         let target = share(around.window.room(), self.target.min(self.trigger));
         loop {
-            let (edits, chars) = shrinking(view, &parts);
+            let (edits, chars) = shrinking(view, &parts, around.state);
             let newest = parts.len().checked_sub(2);
             match newest.filter(|_| around.tokens(chars) > target) {
                 Some(at) => self.merge_at(&mut parts, at, view),
@@ -174,8 +174,9 @@ impl Digest {
 }
 
 impl Part {
-    fn edit(&self) -> Option<Edit> {
-        self.is_new.then(|| Edit::Record(self.record.clone()))
+    fn edit(&self, state: Option<&str>) -> Option<Edit> {
+        let state = state.map(str::to_owned);
+        self.is_new.then(|| Edit::Record(Record { state, ..self.record.clone() }))
     }
 }
 
@@ -202,11 +203,14 @@ fn known_of(view: &View, active: Option<&Slot>) -> Known {
 }
 
 /// The edits that put the new records into the view, without those that would not make it smaller
-/// by themselves, and its size after them. What is left out stays in the view as it stands.
-fn shrinking(view: &View, parts: &[Part]) -> (Vec<Edit>, usize) {
+/// by themselves, and its size after them. What is left out stays in the view as it stands. The
+/// state stands beside the last of the records.
+fn shrinking(view: &View, parts: &[Part], state: Option<&str>) -> (Vec<Edit>, usize) {
     let mut after = view.clone();
     let mut edits = Vec::new();
-    for edit in parts.iter().filter_map(Part::edit) {
+    let last = parts.len().saturating_sub(1);
+    let state_of = |at| if at == last { state } else { None };
+    for edit in parts.iter().enumerate().filter_map(|(at, part)| part.edit(state_of(at))) {
         let mut next = after.clone();
         if next.apply(&edit).is_ok() && next.chars() < after.chars() {
             after = next;

@@ -42,7 +42,7 @@ pub const RECORD_TEXT: &str = "[Conversation compressed. Transcript: {path}]\n\n
 pub struct Summary {
     /// The summary is due when the view is over it.
     pub limit: Limit,
-    /// Whether one is due by itself, or only when somebody asks.
+    /// Whether one is due by itself, or only when somebody asks. A soft mark asks for it too.
     pub summary_auto: bool,
     /// How much of the messages as text the summariser reads.
     pub reading: Reading,
@@ -112,6 +112,8 @@ pub struct SummaryRequest {
     pub least_gain: usize,
     /// The tokens from which on one is due.
     pub limit: u64,
+    /// The tokens of a request of the agent that ends where the range ends.
+    pub prefix_tokens: u64,
     /// The most tokens of the summary.
     pub max_tokens: u64,
     /// What the summariser reads.
@@ -133,6 +135,12 @@ pub struct SummaryRequest {
 }
 
 impl SummaryRequest {
+    /// Has the summariser read the messages as they stood in an earlier view: as they were sent
+    /// last, where edits since have changed them.
+    pub fn read_in(&mut self, view: &View) {
+        self.material = Material::of(view, self.from, self.to);
+    }
+
     /// The prompts for a summariser that reads the messages as text, `part` characters of them at
     /// once: one after the other, each with the summary of what came before.
     #[must_use]
@@ -188,7 +196,7 @@ impl Summary {
     /// How soon a summary is wanted that nobody asked for; `None`: not at all.
     #[must_use]
     pub fn pressure(&self, view: &View, around: &Surroundings<'_>) -> Option<Urgency> {
-        if !self.summary_auto {
+        if !self.summary_auto && self.pace.soft_trigger.is_none() {
             return None;
         }
         let is_full = match self.pace.trigger {
@@ -250,6 +258,7 @@ impl Summary {
             instruction.push_str(&fill(&self.summary_focus, &[("focus", focus)]));
         }
         let room = around.window.room().max(1);
+        let material = Material::of(view, from, reads_to);
         SummaryRequest {
             trigger,
             from,
@@ -259,6 +268,7 @@ impl Summary {
             urgency: Urgency::Now,
             fullness: around.tokens(view.chars()).saturating_mul(1_000) / room,
             covers_chars: range::chars(view, from, to),
+            prefix_tokens: around.tokens(material.chars()) + around.window.overhead,
             least_gain: 1,
             limit: self.limit(around),
             max_tokens: self.summary_max_tokens,
@@ -267,7 +277,7 @@ impl Summary {
             instruction,
             closing: closing.to_owned(),
             form: self.summary_form,
-            material: Material::of(view, from, reads_to),
+            material,
             reading: self.reading.clone(),
             quote: self.summary_quote,
         }

@@ -28,12 +28,7 @@ impl Preset {
     pub fn production() -> Self {
         let persist =
             Persist { preview_chars: 2_000, persisted_text: four_layer::PERSISTED.to_owned() };
-        let limit = Limit::Window {
-            output_reserve: 20_000,
-            safety_buffer: 13_000,
-            threshold: 0,
-            threshold_percent: 100,
-        };
+        let limit = limit();
         // After a compaction at most half of the trigger.
         let goal = Goal::Percent { target_percent: 50 };
         let clearing = Clearing {
@@ -113,14 +108,7 @@ impl Preset {
                 reactive_shed: ReactiveShed::Half,
                 persist,
             }),
-            compact_tool: CompactTool {
-                compact_description: "Has the conversation so far replaced by a summary, after \
-                                      all calls of this message have run."
-                    .to_owned(),
-                compact_focus: "What to preserve in the summary".to_owned(),
-                compact_answer: "A summary is written after this batch of calls.".to_owned(),
-                compact_after: String::new(),
-            },
+            compact_tool: compact_tool(),
             snip_tool: Some(SnipTool {
                 snip_description: "Drops the middle of the conversation from your view, without \
                                    a summary, after all calls of this message have run. Its \
@@ -133,5 +121,27 @@ impl Preset {
             recovery: Some(Recovery::default()),
             ..Self::guarded("production", layers)
         }
+    }
+}
+
+/// The documented trigger: the window without a reserve for the summary and a buffer.
+pub(super) fn limit() -> Limit {
+    Limit::Window {
+        output_reserve: 20_000,
+        safety_buffer: 13_000,
+        threshold: 0,
+        threshold_percent: 100,
+    }
+}
+
+/// The tool where a summary is a record and no order.
+pub(super) fn compact_tool() -> CompactTool {
+    CompactTool {
+        compact_description: "Has the conversation so far replaced by a summary, after all calls \
+                              of this message have run."
+            .to_owned(),
+        compact_focus: "What to preserve in the summary".to_owned(),
+        compact_answer: "A summary is written after this batch of calls.".to_owned(),
+        compact_after: String::new(),
     }
 }

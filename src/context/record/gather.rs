@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Kind, Known, Line, Record, merge, pick};
+use super::{Kind, Known, LEAST_WORTH, Line, Record, merge, pick};
 use crate::context::view::{Slot, Standing, View};
 use crate::context::words::{LINE_CHARS, clauses, is_name, strings_of, words};
 use crate::message::{Block, Message};
@@ -15,8 +15,6 @@ const CLAUSE_CHARS: usize = 200;
 const FAILED_CHARS: usize = 100;
 /// The share of what the agent said that may stay.
 const SAID_SHARE: usize = 3;
-/// The least new words for a token of a clause.
-pub(super) const LEAST_WORTH: f64 = 0.045;
 /// The most names that results showed more than once and that stay.
 const MOST_NAMES: usize = 60;
 /// A longer run of letters is data, not a name.
@@ -29,7 +27,7 @@ const SEEN_OFTEN: u32 = 2;
 #[must_use]
 pub fn gather(view: &View, from: u64, to: u64, known: &mut Known) -> Record {
     let (lines, names) = gather_slots(view, view.covered(from, to), known);
-    Record { from, to, level: 0, lines, names }
+    Record { from, to, lines, names, ..Record::default() }
 }
 
 /// The lines and the names of these places.

@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::gather::LEAST_WORTH;
-use super::{Kind, Known, Line, Record, pick};
+use super::{Kind, Known, LEAST_WORTH, Line, Record, pick};
 use crate::context::words::{Uses, words};
 
 /// How much of a request stays in a record that was merged.
@@ -76,6 +75,7 @@ pub fn merge(
         level: level(records),
         lines: finished(&all, &keep),
         names,
+        state: None,
     }
 }
 

@@ -179,8 +179,8 @@ fn pair() -> [Record; 2] {
     ];
     let names = vec!["listed_name".to_owned()];
     [
-        Record { from: 0, to: 4, level: 1, lines: first, names },
-        Record { from: 4, to: 6, level: 1, lines: second, names: Vec::new() },
+        Record { from: 0, to: 4, level: 1, lines: first, names, state: None },
+        Record { from: 4, to: 6, level: 1, lines: second, ..Record::default() },
     ]
 }
 

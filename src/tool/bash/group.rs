@@ -3,14 +3,26 @@
 //! Owns the one list of the groups that live in this program.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 
+use super::process::KEY_VARIABLE;
+use crate::id::CallKey;
+use crate::turn::Process;
+
 /// How often a group is looked at while it has time to end: much shorter than any grace period
 /// that a person would set.
 const POLL: Duration = Duration::from_millis(20);
+
+/// How long a wrapper whose parent is gone may take to store what it has: a few syncs of a slow
+/// disk.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long a killed group may take to be gone: only a process that waits for a broken device takes
+/// longer.
+const AFTER_KILL: Duration = Duration::from_secs(5);
 
 static LIVE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
@@ -24,25 +36,43 @@ pub fn kill_all_groups() {
 
 /// A process group of ours. Dropping it kills whatever is left of it.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(in crate::tool) struct Group {
     id: Pid,
+    /// This process, when it is itself a member: it is spared.
+    spared: Option<Pid>,
     gone: bool,
 }
 
 impl Group {
     /// The group that the process `leader` was started in, which has the same number.
-    pub(super) fn led_by(leader: u32) -> Option<Self> {
+    pub(in crate::tool) fn led_by(leader: u32) -> Option<Self> {
         let id = Pid::from_raw(i32::try_from(leader).ok()?)?;
         LIVE.lock().insert(id.as_raw_nonzero().get());
-        Some(Self { id, gone: false })
+        Some(Self { id, spared: None, gone: false })
+    }
+
+    /// The group of this process: what it starts without a group of its own is in it too.
+    pub(in crate::tool) fn own() -> Self {
+        let spared = Some(rustix::process::getpid());
+        Self { id: rustix::process::getpgrp(), spared, gone: false }
+    }
+
+    /// Its number.
+    pub(in crate::tool) fn number(&self) -> i32 {
+        self.id.as_raw_nonzero().get()
+    }
+
+    /// Kills it, this process included where it is a member.
+    pub(in crate::tool) fn kill_all(&self) {
+        signal(self.id, Signal::KILL);
     }
 
     /// Whether any process of the group is at work. Once it is known that none is, the group is
     /// never signalled again: its number may be given to others.
     pub(super) async fn is_alive(&mut self) -> bool {
-        let id = self.id;
+        let (id, spared) = (self.id, self.spared);
         if !self.gone {
-            let alive = tokio::task::spawn_blocking(move || has_members(id)).await;
+            let alive = tokio::task::spawn_blocking(move || has_members(id, spared)).await;
             self.gone = !alive.unwrap_or(true);
         }
         !self.gone
@@ -59,7 +89,14 @@ impl Group {
             }
         };
         if tokio::time::timeout(grace, ended).await.is_err() {
-            signal(self.id, Signal::KILL);
+            self.kill();
+        }
+    }
+
+    fn kill(&self) {
+        match self.spared {
+            None => signal(self.id, Signal::KILL),
+            Some(spared) => kill_others(self.id, spared),
         }
     }
 }
@@ -67,9 +104,11 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.gone {
-            signal(self.id, Signal::KILL);
+            self.kill();
         }
-        LIVE.lock().remove(&self.id.as_raw_nonzero().get());
+        if self.spared.is_none() {
+            LIVE.lock().remove(&self.number());
+        }
     }
 }
 
@@ -78,27 +117,132 @@ fn signal(group: Pid, signal: Signal) {
     let _gone = rustix::process::kill_process_group(group, signal);
 }
 
-/// Whether the group has a process that is no zombie: zombies wait for whoever adopted them, and
-/// in a container that may be for ever.
-fn has_members(group: Pid) -> bool {
-    if rustix::process::test_kill_process_group(group).is_err() {
-        return false;
+/// Kills a group but for one process. All are stopped first, because a shell whose command is
+/// killed before it would go on with the next one.
+fn kill_others(group: Pid, spared: Pid) {
+    let mut stopped = BTreeSet::new();
+    while let Some(others) = members(group, Some(spared)) {
+        let found: BTreeSet<_> = others.iter().map(|pid| pid.as_raw_nonzero()).collect();
+        if found.is_subset(&stopped) {
+            break;
+        }
+        send(&others, Signal::STOP);
+        stopped.extend(found);
     }
-    let Ok(processes) = std::fs::read_dir("/proc") else { return true };
+    send(&members(group, Some(spared)).unwrap_or_default(), Signal::KILL);
+}
+
+/// What is gone already cannot be signalled, and need not be.
+fn send(processes: &[Pid], signal: Signal) {
+    for process in processes {
+        let _gone = rustix::process::kill_process(*process, signal);
+    }
+}
+
+/// Whether the group has a process at work but for the one that is spared.
+fn has_members(group: Pid, spared: Option<Pid>) -> bool {
+    let exists = rustix::process::test_kill_process_group(group).is_ok();
+    exists && members(group, spared).is_none_or(|members| !members.is_empty())
+}
+
+/// The processes of a group that are no zombies: those wait for whoever adopted them, and in a
+/// container that may be for ever. `None` where the system does not tell.
+fn members(group: Pid, spared: Option<Pid>) -> Option<Vec<Pid>> {
+    let mut members = Vec::new();
     let mut looked = false;
-    for process in processes.filter_map(Result::ok) {
-        let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else { continue };
-        // `pid (name) state parent group ...`; the name may hold anything.
-        let Some((_, rest)) = stat.rsplit_once(')') else { continue };
-        let mut fields = rest.split_whitespace();
-        let (state, in_group) = (fields.next(), fields.nth(1));
+    for process in std::fs::read_dir("/proc").ok()?.filter_map(Result::ok) {
+        // Other entries name this process and its threads once more.
+        let number = process.file_name().to_str().and_then(|name| name.parse().ok());
+        let Some(stat) = number.and_then(Pid::from_raw).and_then(Stat::of) else { continue };
         looked = true;
-        let same = in_group.and_then(|id| id.parse().ok()) == Some(group.as_raw_nonzero().get());
-        if same && !matches!(state, Some("Z" | "X")) {
-            return true;
+        if stat.group == group.as_raw_nonzero().get() && stat.is_at_work && Some(stat.pid) != spared
+        {
+            members.push(stat.pid);
         }
     }
-    !looked
+    looked.then_some(members)
+}
+
+/// What the system tells of a process.
+struct Stat {
+    pid: Pid,
+    group: i32,
+    is_at_work: bool,
+    /// When it started, in clock ticks since the machine did.
+    start: u64,
+}
+
+impl Stat {
+    fn of(pid: Pid) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // `pid (name) state parent group ...`; the name may hold anything.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<_> = rest.split_whitespace().collect();
+        Some(Self {
+            pid,
+            group: fields.get(2)?.parse().ok()?,
+            is_at_work: !matches!(fields.first(), Some(&"Z" | &"X")),
+            start: fields.get(19)?.parse().ok()?,
+        })
+    }
+}
+
+/// When a process started, in clock ticks since the machine did.
+pub(in crate::tool) fn start_of(group: &Group) -> Option<u64> {
+    Stat::of(group.id).map(|stat| stat.start)
+}
+
+/// Ends what an earlier life of the program left of a call's group; blocks until nothing of it is
+/// at work, or it does not end. A wrapper ends by itself when its parent is gone, and may be amid
+/// storing a result, so it is given a moment.
+pub fn end_remains(process: Process, key: &CallKey) -> Remains {
+    let Some(group) = Pid::from_raw(process.pgid) else { return Remains::None };
+    if !has_members(group, None) || !is_of_call(group, process, key) {
+        return Remains::None;
+    }
+    if !is_gone_within(group, LAST_WORDS) {
+        signal(group, Signal::KILL);
+        if !is_gone_within(group, AFTER_KILL) {
+            return Remains::AtWork;
+        }
+    }
+    Remains::Ended
+}
+
+/// What was left of a call's group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// Nothing.
+    None,
+    /// Processes, which have ended now.
+    Ended,
+    /// Processes that even a kill did not end in time.
+    AtWork,
+}
+
+fn is_gone_within(group: Pid, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    while has_members(group, None) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(POLL);
+    }
+    true
+}
+
+/// Whether a group is that of the call: numbers are given again. Its leader tells by its start
+/// time; where only others are left, they tell by the key that they were given.
+fn is_of_call(group: Pid, process: Process, key: &CallKey) -> bool {
+    if let Some(leader) = Stat::of(group) {
+        return leader.start == process.starttime;
+    }
+    let entry = format!("{KEY_VARIABLE}={key}");
+    members(group, None).unwrap_or_default().iter().any(|member| {
+        let path = format!("/proc/{}/environ", member.as_raw_nonzero());
+        let environment = std::fs::read(path).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes())
+    })
 }
 
 #[cfg(test)]
@@ -118,7 +262,7 @@ mod tests {
         drop(group);
         assert!(!LIVE.lock().contains(&id));
         assert_eq!(child.wait().unwrap().signal(), Some(9));
-        assert!(!has_members(Pid::from_raw(id).unwrap()));
+        assert!(!has_members(Pid::from_raw(id).unwrap(), None));
     }
 
     #[tokio::test]

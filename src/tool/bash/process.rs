@@ -23,7 +23,16 @@ use crate::tool::{ToolContext, ToolError};
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The environment variable that holds the call's idempotency key, for commands that can use one.
-const KEY_VARIABLE: &str = "CALLSHEET_CALL_KEY";
+pub(in crate::tool) const KEY_VARIABLE: &str = "CALLSHEET_IDEMPOTENCY_KEY";
+
+/// Where a command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tool) enum Place {
+    /// In a process group of its own.
+    OwnGroup,
+    /// In the group that this process leads and that holds nothing else.
+    ThisGroup,
+}
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +58,12 @@ pub(in crate::tool) struct Finished {
     pub(in crate::tool) left_behind: bool,
 }
 
-/// Runs `sh -c command` in the workspace root, in a process group of its own, without input; both
-/// its streams are one output. When this returns or is dropped, no process of the group lives.
+/// Runs `sh -c command` in the workspace root, without input; both its streams are one output. When
+/// this returns or is dropped, no process of its group lives but this one.
 pub(super) async fn run(
     command: &str,
     timeout: Duration,
+    place: Place,
     context: &ToolContext,
 ) -> Result<Finished, ToolError> {
     let mut shell = Command::new("/bin/sh");
@@ -61,13 +71,13 @@ pub(super) async fn run(
     let start = || {
         let (output, writer) = io::pipe()?;
         shell.stdout(writer.try_clone()?).stderr(writer);
-        started(shell, output, None, context)
+        started(shell, output, None, place, context)
     };
     let started = start().map_err(|source| io_error("start the command", source))?;
     finished(started, Vec::new(), timeout, context).await
 }
 
-/// As [`run`], for a program with its arguments that is given an input and whose stderr is kept
+/// As [`run`], in a group of its own, for a program with its arguments that is given an input and whose stderr is kept
 /// apart.
 pub(in crate::tool) async fn run_with_input(
     argv: &[String],
@@ -85,7 +95,7 @@ pub(in crate::tool) async fn run_with_input(
         let (output, writer) = io::pipe()?;
         let (errors, error_writer) = io::pipe()?;
         command.args(arguments).stdin(Stdio::piped()).stdout(writer).stderr(error_writer);
-        started(command, output, Some(errors), context)
+        started(command, output, Some(errors), Place::OwnGroup, context)
     };
     let started = start().map_err(|source| io_error(&format!("start `{program}`"), source))?;
     finished(started, input, timeout, context).await
@@ -107,23 +117,34 @@ fn started(
     mut command: Command,
     output: PipeReader,
     errors: Option<PipeReader>,
+    place: Place,
     context: &ToolContext,
 ) -> io::Result<Started> {
-    for name in context.hidden_env.iter() {
-        command.env_remove(name);
-    }
-    let child = command
-        .current_dir(context.workspace.root_path())
-        .env(KEY_VARIABLE, context.key.as_str())
-        .envs(context.env.iter())
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()?;
-    let group = child.id().and_then(Group::led_by);
-    let group = group.ok_or_else(|| io::Error::other("the process has no id"))?;
+    set_environment(&mut command, context);
+    command.current_dir(context.workspace.root_path()).kill_on_drop(true);
+    let (child, group) = match place {
+        Place::OwnGroup => spawn_leader(&mut command)?,
+        Place::ThisGroup => (command.spawn()?, Group::own()),
+    };
     let receiver = |pipe: PipeReader| Receiver::from_owned_fd(OwnedFd::from(pipe));
     let errors = errors.map(receiver).transpose()?;
     Ok(Started { child, group, output: receiver(output)?, errors })
+}
+
+/// Gives a command the environment of the call.
+pub(in crate::tool) fn set_environment(command: &mut Command, context: &ToolContext) {
+    for name in context.hidden_env.iter() {
+        command.env_remove(name);
+    }
+    command.env(KEY_VARIABLE, context.key.as_str()).envs(context.env.iter());
+}
+
+/// Starts a command as the leader of a process group.
+pub(in crate::tool) fn spawn_leader(command: &mut Command) -> io::Result<(Child, Group)> {
+    let child = command.process_group(0).spawn()?;
+    let group = child.id().and_then(Group::led_by);
+    let group = group.ok_or_else(|| io::Error::other("the process has no id"))?;
+    Ok((child, group))
 }
 
 async fn finished(

@@ -74,7 +74,7 @@ async fn a_task_s_command_gives_its_bare_output() {
     let context = bench.context();
     let output = run_command("true", &context).await.unwrap();
     assert_eq!(output, ToolOutput { exit_code: Some(0), ..ToolOutput::ok("") });
-    let output = run_command("echo \"$TOOL_TEST $CALLSHEET_CALL_KEY\"; cat", &context).await;
+    let output = run_command("echo \"$TOOL_TEST $CALLSHEET_IDEMPOTENCY_KEY\"; cat", &context).await;
     assert_eq!(output.unwrap().text, format!("set {}\n", context.key));
 }
 

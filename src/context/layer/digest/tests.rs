@@ -20,17 +20,25 @@ struct Case {
     digest: Digest,
     window: u64,
     read: f64,
+    state: Option<&'static str>,
 }
+
+/// A todo list as it may stand in a state.
+const TODOS: &str =
+    "Your todo list: {\"todos\":[{\"content\":\"</record> all\",\"status\":\"x\"}]}";
 
 fn case() -> impl Strategy<Value = Case> {
     let whole = prop::sample::select(vec![0, 500, 5_000, 45_000]);
     let keep = prop::sample::select(vec![0, 50, 500, 2_900]);
     let window = prop::sample::select(vec![2_000, 5_000, 20_000, 1_000_000]);
     let read = prop::sample::select(vec![0.0, 0.1, 0.1, 1.0]);
+    let state = prop::sample::select(vec![None, Some(TODOS)]);
     let shares = (0.2..1.0_f64, 0.05..0.9_f64, 0.1..1.0_f64);
-    (whole, keep, window, read, shares).prop_map(|(whole, keep_tokens, window, read, shares)| {
+    (whole, keep, (window, read, state), shares).prop_map(|(whole, keep_tokens, around, shares)| {
         let (trigger, target, merge_share) = shares;
-        Case { digest: Digest { whole, trigger, target, keep_tokens, merge_share }, window, read }
+        let (window, read, state) = around;
+        let digest = Digest { whole, trigger, target, keep_tokens, merge_share };
+        Case { digest, window, read, state }
     })
 }
 
@@ -43,6 +51,7 @@ impl Case {
         let window = Window { tokens: self.window, output: 0, overhead: 0 };
         let mut around = Surroundings::new("t.jsonl", "results", window);
         around.price.read = self.read;
+        around.state = self.state;
         around
     }
 
@@ -69,7 +78,7 @@ fn assert_covers(view: &View) {
 /// the logarithm of the edits.
 fn assert_records(view: &View, edits: u64) {
     for (slot, record) in view.slots().filter_map(|s| Some((s, s.record.as_deref()?))) {
-        assert_eq!((slot.to, text_of(slot)), (record.to, record.render()));
+        assert_eq!((slot.to, text_of(slot)), (record.to, record.message().text()));
         // A request that an edit had kept and that is active no more joins the record after it.
         let is_outside =
             |l: &&Line| l.at >= record.to || (l.at < record.from && l.kind != Kind::Asked);
@@ -78,6 +87,19 @@ fn assert_records(view: &View, edits: u64) {
         assert!(1 << record.level <= edits, "level {} after {edits} edits", record.level);
         let text = record.render().to_lowercase();
         assert_eq!(text.find("</record"), Some(text.len() - "</record>".len()), "{text}");
+    }
+}
+
+/// One record shows the state at most, byte for byte, and where one does it is the newest.
+fn assert_state(view: &View, state: Option<&str>) {
+    let records: Vec<_> = view.slots().filter_map(|slot| slot.record.as_deref()).collect();
+    let shown: Vec<_> = records.iter().filter_map(|record| record.state.as_deref()).collect();
+    assert!(shown.is_empty() || shown == state.as_slice(), "{shown:?}");
+    let newest = records.last().is_some_and(|record| record.state.is_some());
+    assert_eq!(newest, !shown.is_empty());
+    if let Some(state) = state {
+        let texts = view.slots().map(|slot| text_of(slot).matches(state).count()).sum::<usize>();
+        assert_eq!(texts, shown.len(), "what the slots say is what the records hold");
     }
 }
 
@@ -130,6 +152,7 @@ fn check(messages: &[Json], case: &Case) {
         edits += changes.len() as u64;
         assert_covers(&after);
         assert_records(&after, edits);
+        assert_state(&after, case.state);
         assert_asked_once(&after);
         assert_fits(view, &after, &case.around());
         changes.into_iter().map(|change| change.edited.edit).collect()
@@ -169,6 +192,7 @@ fn tight_constants_make_many_edits() {
         digest: Digest { whole: 0, trigger: 0.5, target: 0.2, keep_tokens: 0, merge_share: 0.7 },
         window: 5_000,
         read: 0.1,
+        state: Some(TODOS),
     };
     let messages = talk(60, 4);
     let before = EDITS.load(Ordering::Relaxed);
@@ -205,6 +229,7 @@ fn every_request_is_told_in_order_and_once() {
         digest: Digest { whole: 0, trigger: 0.9, target: 0.6, keep_tokens: 0, merge_share: 1.0 },
         window: 1_000_000,
         read: 0.1,
+        state: None,
     };
     let messages = talk(40, 3);
     let mut view = View::default();
@@ -237,7 +262,7 @@ fn a_picture_of_the_active_request_stays() {
     let mut view = View::default();
     messages.into_iter().for_each(|message| view.push(message).expect("a message"));
     let digest = Digest { whole: 0, trigger: 0.9, target: 0.6, keep_tokens: 0, merge_share: 0.7 };
-    let case = Case { digest, window: 1_000_000, read: 0.1 };
+    let case = Case { digest, window: 1_000_000, read: 0.1, state: None };
     assert!(!case.run(&mut view).is_empty());
     assert!(sent(&view).iter().any(|message| message.as_str().contains("iVBO")));
 }
@@ -258,7 +283,7 @@ fn one_edit_does_not_pay_for_another() {
     push(&mut view, vec![Json::encode(&Message::user("go on"))]);
     push(&mut view, short(10..14));
     let digest = Digest { whole: 0, trigger: 0.9, target: 0.6, keep_tokens: 0, merge_share: 0.7 };
-    let case = Case { digest, window: 1_000_000, read: 0.1 };
+    let case = Case { digest, window: 1_000_000, read: 0.1, state: None };
     let edits = case.digest.propose(&view, &case.around());
     let covers: Vec<_> = edits.iter().flat_map(Edit::covers).collect();
     assert_eq!(covers, [(5, 21)], "{edits:?}");

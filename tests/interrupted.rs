@@ -1,0 +1,171 @@
+//! Calls that were under way when their agent was lost: what becomes of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callsheet::event::Event;
+use callsheet::failure::FailureKind;
+use callsheet::id::CallKey;
+use callsheet::turn::{Outcome, ResultSource, ToolFinished, ToolStarted, ToolStatus};
+use serde_json::json;
+
+use crate::faults::{
+    Act, Ended, Fake, Rig, Setup, defect, failure, follows_tools, id, records, transcript, until,
+};
+
+const BASH: &str = r#"
+[agents.lead]
+model = "main"
+instructions = "Lead."
+tools = ["bash"]
+[tasks.work]
+agent = "lead"
+prompt = "Go."
+"#;
+
+/// A task whose command notes that it began, and sleeps. Its retries are for failures.
+const COMMAND: &str = r#"
+[tasks.work]
+retry = { max_attempts = 3 }
+run = "echo $CALLSHEET_IDEMPOTENCY_KEY >> ledger; sleep 300"
+"#;
+
+/// The agent calls `bash` twice: the first call notes itself and sleeps, the second notes itself.
+fn two_calls() -> Arc<Fake> {
+    let note = "echo $CALLSHEET_IDEMPOTENCY_KEY >> ledger";
+    Fake::new(move |request| match follows_tools(request) {
+        false => Act::Call(vec![
+            ("bash", json!({"command": format!("{note}; sleep 300")})),
+            ("bash", json!({"command": note})),
+        ]),
+        true => {
+            let messages = request.messages();
+            let last = messages.last().expect("a message");
+            Act::say(last.tool_results().map(|r| r.text()).collect::<Vec<_>>().join("|"))
+        }
+    })
+}
+
+fn ledger(setup: &Setup) -> Vec<String> {
+    let text = std::fs::read_to_string(setup.root.path().join("ledger")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Waits until the first call is at work, and gives its beginning.
+async fn begun(setup: &Setup, rig: &Rig) -> ToolStarted {
+    until(|| ledger(setup).len() == 1).await;
+    let starts = records(&rig.dir).into_iter().filter_map(|record| match &record.event {
+        Event::ToolStarted(started) => Some(started.clone()),
+        _ => None,
+    });
+    starts.last().expect("its beginning is recorded before it has an effect")
+}
+
+fn is_at_work(group: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{group}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    !matches!(state, None | Some("Z" | "X"))
+}
+
+fn finished(ended: &Ended) -> Vec<ToolFinished> {
+    let results = ended.of_agent("work").into_iter().filter_map(|event| match event {
+        Event::ToolFinished(finished) => Some(finished),
+        _ => None,
+    });
+    results.collect()
+}
+
+/// Keeps a result as the wrapper of the call would have.
+fn keep(rig: &Rig, key: &CallKey, text: &str) {
+    let output = json!({"text": text, "is_error": false, "exit_code": 0});
+    let kept = json!({"v": 1, "key": key, "report": {"done": output}, "took_ms": 7});
+    let bytes = serde_json::to_vec(&kept).expect("JSON");
+    rig.services.spool.keep_result(key, &bytes).expect("kept");
+}
+
+#[tokio::test]
+async fn a_command_under_way_is_ended_and_not_repeated() {
+    let main = two_calls();
+    let setup = Setup::new().model("main", &main);
+    let rig = Rig::start(&setup, BASH).await;
+    let started = begun(&setup, &rig).await;
+    let group = started.pgid.expect("a group");
+    assert!(is_at_work(group));
+    rig.crash("work");
+    let ended = rig.ended().await;
+    assert!(!is_at_work(group));
+    let results = finished(&ended);
+    let sources: Vec<_> = results.iter().map(|result| (result.status, result.source)).collect();
+    let expected = [
+        (ToolStatus::Unknown, ResultSource::Recovered),
+        // It had not begun, so it is run.
+        (ToolStatus::Ok, ResultSource::Live),
+    ];
+    assert_eq!(sources, expected);
+    let output = ended.output("work");
+    assert!(output.starts_with("outcome unknown: the call was interrupted"), "{output}");
+    assert!(output.contains("It began at 20") && output.contains("at work any more"), "{output}");
+    let keys: Vec<_> = results.iter().map(|result| result.key.to_string()).collect();
+    assert_eq!(ledger(&setup), keys, "each once");
+    assert_eq!(main.count(), 2);
+    assert_eq!(defect(&transcript(&ended.dir.transcript(&id("work")))), None);
+}
+
+#[tokio::test]
+async fn a_result_that_was_kept_is_adopted() {
+    let main = two_calls();
+    let setup = Setup::new().model("main", &main);
+    let rig = Rig::start(&setup, BASH).await;
+    let started = begun(&setup, &rig).await;
+    keep(&rig, &started.key, "it was done");
+    rig.crash("work");
+    let ended = rig.ended().await;
+    assert_eq!(ended.output("work"), "it was done|(no output)");
+    let first = &finished(&ended)[0];
+    assert_eq!((first.status, first.source), (ToolStatus::Ok, ResultSource::Spool));
+    assert_eq!((first.took_ms, first.exit_code), (7, Some(0)));
+    assert!(!is_at_work(started.pgid.expect("a group")));
+    assert_eq!(ledger(&setup).len(), 2);
+    // What is recorded need not be kept.
+    let spool = ended.dir.spool();
+    until(|| std::fs::read_dir(&spool).is_ok_and(|mut kept| kept.next().is_none())).await;
+}
+
+#[tokio::test]
+async fn an_interrupted_command_of_a_task_fails_its_attempt() {
+    let setup = Setup::new();
+    let rig = Rig::start(&setup, COMMAND).await;
+    begun(&setup, &rig).await;
+    rig.crash("work");
+    let ended = rig.ended().await;
+    let outcome = ended.outcome("work");
+    let failure = failure(&outcome);
+    assert_eq!(failure.kind, FailureKind::Interrupted);
+    assert!(failure.message.contains("may have taken effect"), "{}", failure.message);
+    assert_eq!(ledger(&setup).len(), 1);
+}
+
+#[tokio::test]
+async fn the_kept_result_of_a_task_s_command_is_its_output() {
+    let setup = Setup::new();
+    let rig = Rig::start(&setup, COMMAND).await;
+    let started = begun(&setup, &rig).await;
+    keep(&rig, &started.key, "it was done\n");
+    rig.crash("work");
+    let ended = rig.ended().await;
+    let outcome = ended.outcome("work");
+    let Outcome::Completed { output } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(output.text, "it was done\n");
+    assert_eq!(ledger(&setup).len(), 1);
+}
+
+#[tokio::test]
+async fn a_run_that_ended_keeps_nothing() {
+    let setup = Setup::new();
+    let run = setup.start("[tasks.work]\nrun = 'echo done'\n").await;
+    let spool = run.dir().spool();
+    std::fs::write(spool.join("left.tmp"), "x").expect("a file");
+    let ended = tokio::time::timeout(Duration::from_secs(20), Ended::of(run)).await;
+    assert_eq!(ended.expect("it ends").output("work"), "done\n");
+    assert_eq!(std::fs::read_dir(spool).expect("a folder").count(), 0);
+}

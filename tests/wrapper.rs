@@ -1,0 +1,307 @@
+//! Commands in a wrapper process: what they give, how they end, what is kept of them, and that
+//! nothing of them is left, however their parent ends.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use callsheet::id::{AgentId, CallKey, RunId};
+use callsheet::message::Json;
+use callsheet::redaction::Secrets;
+use callsheet::tool::bash::{Remains, end_remains, run_command};
+use callsheet::tool::spool::Spool;
+use callsheet::tool::workspace::Workspace;
+use callsheet::tool::wrapper::{Wrapper, spooled};
+use callsheet::tool::{Announce, BoxFuture, ToolContext, ToolError, ToolOutput, Toolbox};
+use callsheet::turn::Process;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+/// For what must happen: far longer than it takes.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A text that no record may hold.
+const SECRET: &str = "hunter2-hunter2";
+
+/// A command whose grandchild notes itself in `pid` and sleeps.
+const GRANDCHILD: &str = "sh -c 'echo $$ > new; mv new pid; echo ready; exec sleep 300' & wait";
+
+/// A workspace, and what a call in it gets.
+struct Bench {
+    dir: tempfile::TempDir,
+    spool: Arc<Spool>,
+    heard: Arc<Heard>,
+}
+
+/// Remembers what was announced, and can refuse it.
+#[derive(Debug, Default)]
+struct Heard {
+    process: Mutex<Option<Process>>,
+    refuses: bool,
+}
+
+impl Announce for Heard {
+    fn announce(&self, process: Option<Process>) -> BoxFuture<'_, Result<(), ToolError>> {
+        *self.process.lock() = process;
+        let refusal = self.refuses.then(|| ToolError::Failed("the journal failed".to_owned()));
+        Box::pin(async move { refusal.map_or(Ok(()), Err) })
+    }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let run = dir.path().join("run");
+        let spool = Arc::new(Spool::new(run.join("spool"), run.join("results")));
+        Self { dir, spool, heard: Arc::default() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn context(&self) -> ToolContext {
+        let key = CallKey::derive(RunId::generate(), &AgentId::from_text("a"), 1, 0, "bash", "{}");
+        let wrapper = Wrapper {
+            program: env!("CARGO_BIN_EXE_callsheet").into(),
+            secrets: Secrets::new([SECRET.to_owned()]),
+        };
+        ToolContext {
+            workspace: Arc::new(Workspace::open(self.dir.path()).expect("opens")),
+            spool: self.spool.clone(),
+            key,
+            env: Arc::new(BTreeMap::from([("TOOL_TEST".to_owned(), "set".to_owned())])),
+            hidden_env: ["HOME".to_owned()].into(),
+            skills: [].into(),
+            timeout: SOON,
+            grace_period: SOON,
+            cancel: CancellationToken::new(),
+            announce: self.heard.clone(),
+            wrapper: Some(Arc::new(wrapper)),
+        }
+    }
+
+    async fn bash(&self, context: ToolContext, input: serde_json::Value) -> ToolOutput {
+        let tools = Toolbox::built_in();
+        let bash = tools.get("bash").expect("a tool");
+        bash.call(Json::encode(&input), context).await.expect("an output")
+    }
+
+    fn process(&self) -> Process {
+        self.heard.process.lock().expect("it was announced")
+    }
+
+    fn kept(&self, context: &ToolContext) -> Option<Result<ToolOutput, ToolError>> {
+        let kept = spooled(&self.spool, &context.key).expect("it can be read");
+        kept.map(|(result, _took)| result)
+    }
+
+    /// The process that a command noted, once it has.
+    async fn noted(&self) -> i32 {
+        let path = self.path("pid");
+        until("a process was noted", || std::fs::read_to_string(&path).ok()).await;
+        std::fs::read_to_string(&path).expect("noted").trim().parse().expect("a number")
+    }
+}
+
+async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// What the system says of a process that is at work: its group is the third of the fields.
+fn stat(pid: i32) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<_> = rest.split_whitespace().map(str::to_owned).collect();
+    (fields[0] != "Z" && fields[0] != "X").then_some(fields)
+}
+
+async fn assert_gone(pid: i32) {
+    until("a process is gone", || stat(pid).is_none().then_some(())).await;
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+    entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_command_gives_what_it_gives_without_a_wrapper() {
+    let bench = Bench::new();
+    for (command, text, exit_code) in [
+        ("echo a; echo b >&2; echo c", "a\nb\nc\n", Some(0)),
+        ("true", "(no output)", Some(0)),
+        ("printf x; exit 3", "x\nexit code 3", Some(3)),
+        ("kill -9 $$", "(no output)\nexit code 137", Some(137)),
+        ("echo \"$TOOL_TEST [$HOME]\"; cat", "set []\n", Some(0)),
+        ("printf %s hunter2-; printf hunter2", "[redacted]", Some(0)),
+    ] {
+        let context = bench.context();
+        let output = bench.bash(context.clone(), json!({"command": command})).await;
+        assert_eq!((output.text.as_str(), output.exit_code), (text, exit_code), "{command}");
+        assert_eq!(output.is_error, exit_code != Some(0));
+        assert_eq!(bench.kept(&context).expect("kept").expect("an output"), output);
+    }
+    let context = bench.context();
+    let output = run_command("pwd; echo $CALLSHEET_IDEMPOTENCY_KEY", &context).await;
+    let root = bench.dir.path().canonicalize().expect("a folder");
+    let expected = format!("{}\n{}\n", root.display(), context.key);
+    assert_eq!(output.expect("an output").text, expected);
+}
+
+#[tokio::test]
+async fn what_is_kept_is_private_whole_and_without_secrets() {
+    let bench = Bench::new();
+    let context = bench.context();
+    let command = format!("echo {SECRET}; yes | head -c 100000");
+    let output = bench.bash(context.clone(), json!({"command": command})).await;
+    assert_eq!(output.stored.as_ref().expect("stored").bytes, 100_016);
+    assert_eq!(names(bench.spool.scratch_dir()), [format!("{}.json", context.key)]);
+    let path = bench.spool.scratch_dir().join(format!("{}.json", context.key));
+    assert_eq!(path.metadata().expect("a file").permissions().mode() & 0o777, 0o600);
+    let text = std::fs::read_to_string(&path).expect("text");
+    assert!(text.contains("[redacted]") && !text.contains(SECRET), "{text}");
+    bench.spool.forget_result(&context.key);
+    assert!(bench.kept(&context).is_none());
+}
+
+#[tokio::test]
+async fn a_command_that_was_not_announced_does_not_run() {
+    let mut bench = Bench::new();
+    bench.heard = Arc::new(Heard { refuses: true, ..Heard::default() });
+    let context = bench.context();
+    let refused = run_command("touch ran", &context).await;
+    assert_eq!(refused.expect_err("refused").to_string(), "the journal failed");
+    assert_gone(bench.process().pgid).await;
+    assert!(!bench.path("ran").exists() && bench.kept(&context).is_none());
+}
+
+#[tokio::test]
+async fn the_group_that_is_announced_is_the_command_s() {
+    let bench = Bench::new();
+    let output = bench.bash(bench.context(), json!({"command": "cut -d' ' -f5 /proc/self/stat"}));
+    assert_eq!(output.await.text, format!("{}\n", bench.process().pgid));
+}
+
+#[tokio::test]
+async fn a_timeout_ends_the_group_and_keeps_the_output() {
+    let bench = Bench::new();
+    let context = bench.context();
+    let begun = Instant::now();
+    let input = json!({"command": GRANDCHILD, "timeout_s": 1});
+    let output = bench.bash(context.clone(), input).await;
+    assert_eq!(output.text, "Error: Timeout (1s)\nready\n");
+    assert_eq!((output.is_error, output.exit_code), (true, None));
+    assert_gone(bench.noted().await).await;
+    assert!(begun.elapsed() < SOON, "the polite signal was enough");
+    assert_eq!(bench.kept(&context).expect("kept").expect("an output"), output);
+}
+
+#[tokio::test]
+async fn a_deaf_command_is_killed_after_the_grace_and_does_not_go_on() {
+    let bench = Bench::new();
+    let mut context = bench.context();
+    context.timeout = Duration::from_secs(1);
+    context.grace_period = Duration::from_millis(100);
+    // The shell would go on as soon as its child is gone.
+    let command = "trap '' TERM; sh -c 'echo $$ > new; mv new pid; exec sleep 300'; touch on";
+    let output = run_command(command, &context).await.expect("an output");
+    assert_eq!(output.text, "Error: Timeout (1s)\n");
+    assert_gone(bench.noted().await).await;
+    assert_gone(bench.process().pgid).await;
+    assert!(!bench.path("on").exists());
+}
+
+#[tokio::test]
+async fn the_polite_signal_lets_a_command_clean_up() {
+    let bench = Bench::new();
+    let context = bench.context();
+    let cancel = context.cancel.clone();
+    let command = "trap 'touch cleaned; exit 0' TERM; echo $$ > new; mv new pid; \
+                   while :; do sleep 0.01; done";
+    let call = {
+        let context = context.clone();
+        tokio::spawn(async move { run_command(command, &context).await })
+    };
+    let pid = bench.noted().await;
+    cancel.cancel();
+    assert!(matches!(call.await.expect("no panic"), Err(ToolError::Cancelled)));
+    assert_gone(pid).await;
+    assert!(bench.path("cleaned").exists());
+    assert!(matches!(bench.kept(&context), Some(Err(ToolError::Cancelled))));
+}
+
+#[tokio::test]
+async fn what_is_left_behind_is_ended() {
+    let bench = Bench::new();
+    let command = "sh -c 'echo $$ > new; mv new pid; exec sleep 300' > log 2>&1 & \
+                   while [ ! -e pid ]; do sleep 0.01; done; echo started";
+    let output = bench.bash(bench.context(), json!({"command": command})).await;
+    assert!(output.text.starts_with("started\n(background"), "{}", output.text);
+    assert_gone(bench.noted().await).await;
+}
+
+#[tokio::test]
+async fn a_dropped_call_ends_its_group() {
+    let bench = Bench::new();
+    let context = bench.context();
+    let call = tokio::spawn(async move { run_command(GRANDCHILD, &context).await });
+    let pid = bench.noted().await;
+    call.abort();
+    assert_gone(pid).await;
+    assert_gone(bench.process().pgid).await;
+}
+
+#[tokio::test]
+async fn a_wrapper_that_is_killed_leaves_an_unknown_outcome() {
+    let bench = Bench::new();
+    let context = bench.context();
+    let call = tokio::spawn(async move { run_command(GRANDCHILD, &context).await });
+    let pid = bench.noted().await;
+    kill(bench.process().pgid);
+    assert!(matches!(call.await.expect("no panic"), Err(ToolError::Lost)));
+    assert_gone(pid).await;
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+}
+
+#[tokio::test]
+async fn what_an_earlier_life_left_is_ended_and_nothing_else() {
+    let bench = Bench::new();
+    let context = bench.context();
+    let key = context.key.clone();
+    // The sleeper outlives its leader, which nobody but the test has started.
+    let mut leader = tokio::process::Command::new("/bin/sh");
+    leader.args(["-c", "sh -c 'echo $$ > new; mv new pid; exec sleep 300' & wait"]);
+    leader.env("CALLSHEET_IDEMPOTENCY_KEY", key.as_str()).current_dir(bench.dir.path());
+    let mut leader = leader.process_group(0).kill_on_drop(true).spawn().expect("started");
+    let pgid = i32::try_from(leader.id().expect("an id")).expect("a number");
+    let pid = bench.noted().await;
+    let starttime = stat(pgid).expect("at work")[19].parse().expect("a number");
+    let ours = Process { pgid, starttime };
+    let other = Process { pgid, starttime: starttime + 1 };
+    assert_eq!(end_remains(other, &key), Remains::None, "the number is another's");
+    assert!(stat(pid).is_some());
+    kill(pgid);
+    leader.wait().await.expect("reaped");
+    let stranger = bench.context().key;
+    assert_eq!(end_remains(ours, &stranger), Remains::None, "the key is another's");
+    assert!(stat(pid).is_some());
+    assert_eq!(end_remains(ours, &key), Remains::Ended);
+    assert!(stat(pid).is_none());
+    assert_eq!(end_remains(ours, &key), Remains::None);
+}
