@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::{StartError, cancel};
 use crate::actor::supervisor::Left;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
-use crate::id::{AgentId, RunId};
+use crate::id::{AgentId, Name, RunId};
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
 use crate::journal::projection::Projection;
@@ -112,6 +112,11 @@ impl Reopened {
         tasks.iter().map(|task| task.name.to_string()).collect()
     }
 
+    /// Whether a task at work goes on as it is.
+    pub(super) fn goes_on(&self, task: &Name) -> bool {
+        self.accepted.as_ref().is_none_or(|accepted| accepted.going_on.contains(task))
+    }
+
     /// Repairs the agents' files, and makes it ready for the actors. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
@@ -199,7 +204,8 @@ fn results_needed(state: &RunState, accepted: &Accepted) -> Vec<Draft> {
     reused.collect()
 }
 
-fn open_agents(state: &RunState) -> HashSet<AgentId> {
+/// The agents that have not ended.
+pub(super) fn open_agents(state: &RunState) -> HashSet<AgentId> {
     let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
     open.map(|(id, _)| id.clone()).collect()
 }
