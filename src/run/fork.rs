@@ -1,19 +1,25 @@
 //! A new run that begins as another one did and goes on with something changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 
 use super::opening::{ReopenError, Reopened};
 use super::{Options, StartError, plan_of, planned};
 use crate::config::{self, Diagnostics, Sources};
-use crate::event::{Draft, Forked, RunCreated};
+use crate::event::{Draft, Event, Forked, RunCreated};
 use crate::id::RunId;
 use crate::journal::file::RunDir;
 use crate::journal::reader::Reader;
 use crate::journal::recovery::Cut;
 use crate::journal::{JournalError, copy};
 use crate::run_state::RunState;
+use crate::turn::ToolStarted;
+use crate::turn_machine::Machine;
+use crate::turn_machine::recovery::{self, Known};
+
+/// What a model is told of a call that another run has under way.
+const THEIRS: &str = "It belongs to the run from which this one was forked.";
 
 /// Why a run cannot be forked. Nothing was made then but, maybe, an empty run directory.
 #[derive(Debug, thiserror::Error)]
@@ -97,10 +103,54 @@ fn look(from: &RunDir, seq: u64) -> Result<(RunCreated, RunState), ForkError> {
     }
 }
 
+/// What answers the calls that are under way in the run from which this one was forked: their
+/// processes belong to that one, and nobody here may end them.
+pub(super) fn answers(run: &Reopened) -> Result<Vec<Draft>, JournalError> {
+    let Some(origin) = run.created().forked else { return Ok(Vec::new()) };
+    let mut answers = Vec::new();
+    for (id, left) in run.left() {
+        let Some(status) = run.state().agents().get(&id).filter(|a| run.goes_on(&a.task)) else {
+            continue;
+        };
+        let (mut machine, mut begun) = (None, HashSet::new());
+        left.records.for_each(|record| -> Result<(), JournalError> {
+            match (&mut machine, &record.event) {
+                (None, Event::AgentSpawned(spawned)) => {
+                    machine = Some(Machine::new(spawned.clone(), u32::MAX));
+                }
+                (None, _) => {}
+                // An agent whose records stop to make sense fails when it gets its actor.
+                (Some(machine), event) => drop(machine.apply(event)),
+            }
+            if let Event::ToolStarted(started) = &record.event {
+                match record.seq <= origin.seq {
+                    true => begun.insert(started.key.clone()),
+                    false => begun.remove(&started.key),
+                };
+            }
+            Ok(())
+        })?;
+        let Some(machine) = machine else { continue };
+        let began = |started: &ToolStarted| begun.contains(&started.key);
+        let theirs = machine.interrupted().into_iter();
+        let theirs = theirs.filter(|call| call.started.process().is_some() && began(&call.started));
+        let known = Known { processes: Some(THEIRS.to_owned()), ..Known::default() };
+        answers.extend(theirs.map(|call| {
+            let unknown = recovery::unknown(machine.turn(), call.call, &known);
+            Draft::agent(&status.task, &id, unknown)
+        }));
+    }
+    Ok(answers)
+}
+
 /// Stored results are named by their content and never change: the runs share them.
 fn share_results(from: &RunDir, to: &RunDir) -> io::Result<()> {
     for entry in fs::read_dir(from.results())? {
         let entry = entry?;
+        // What has another name is still being written.
+        if !entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_hexdigit) {
+            continue;
+        }
         let new = to.results().join(entry.file_name());
         // Where links are not possible there is a copy.
         if fs::hard_link(entry.path(), &new).is_err() {

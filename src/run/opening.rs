@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::{StartError, cancel};
 use crate::actor::supervisor::Left;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
-use crate::id::RunId;
+use crate::id::{Name, RunId};
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
 use crate::journal::projection::{Files, Projection};
@@ -152,6 +152,11 @@ impl Reopened {
         tasks.iter().map(|task| task.name.to_string()).collect()
     }
 
+    /// Whether a task at work goes on as it is.
+    pub(super) fn goes_on(&self, task: &Name) -> bool {
+        self.accepted.as_ref().is_none_or(|accepted| accepted.going_on.contains(task))
+    }
+
     /// Repairs the agents' files, and makes it ready for the actors. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
@@ -211,16 +216,16 @@ impl Opening {
     }
 }
 
-/// Records the first drafts of this opening and folds them.
+/// Records the first drafts of this opening, as the batch that begins at `at`, and folds them.
 pub(super) async fn record(
     journal: &JournalHandle,
     drafts: Vec<Draft>,
-    mut state: RunState,
-) -> Result<RunState, StartError> {
-    for record in journal.append_at_once(drafts).await? {
-        state.apply(&record)?;
-    }
-    Ok(state)
+    at: Position,
+    mut tracker: Tracker,
+) -> Result<Tracker, StartError> {
+    let records = journal.append_at_once(drafts).await?;
+    tracker.apply(at.offset, &records)?;
+    Ok(tracker)
 }
 
 /// The results on which tasks that go on rest: theirs are there from the beginning, those of

@@ -2,7 +2,7 @@
 
 use super::opening::Reopened;
 use super::outlook::{self, Prospect, Verdict};
-use super::{Options, Run, StartError, blocking, plan_of, planned, services};
+use super::{Options, Run, StartError, blocking, fork, plan_of, planned, services};
 use crate::config::{self, Config, Diagnostics, Sources};
 use crate::event::{Accepted, RunCreated};
 use crate::message::Json;
@@ -78,7 +78,13 @@ impl Run {
         let options = Options { tasks, keep_going, ..options };
         let plan = plan_of(&config, &options)?;
         let parts = services::Parts::prepare(&config, &options).await?;
-        let opening = blocking(move || reopened.into_opening()).await?;
+        let opening = blocking(move || {
+            let answers = fork::answers(&reopened)?;
+            let mut opening = reopened.into_opening()?;
+            opening.drafts.extend(answers);
+            Ok(opening)
+        });
+        let opening = opening.await?;
         Self::launch(config, options, plan, parts, opening).await
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::desk::{Desk, Done, Live, wait};
+use super::desk::{Desk, Done, Live, is_alive, wait};
 
 /// A lead with two helpers, then two tasks that use what it gave.
 const TEAM: &str = r#"
@@ -469,4 +469,34 @@ fn a_run_is_resumed_where_it_belongs() {
     }
     moved.good(&["resume"]);
     assert_eq!(moved.read("here").trim(), real(&moved));
+}
+
+#[test]
+fn a_fork_leaves_the_processes_of_its_origin_alone() {
+    let script = r#"
+[[rules]]
+turn = 1
+[[rules.calls]]
+tool = "bash"
+input = { command = "echo begun >> ledger; sleep 60 & echo $! > pid; wait" }
+[[rules]]
+say = "{{ last[0].text }}"
+"#;
+    let rest = "[agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['bash']\n\
+                [tasks.one]\nagent = 'a'\nprompt = 'go'\n";
+    let desk = Desk::offline(rest, script);
+    let run = desk.start(&["run"]);
+    let started = desk.wait_for_event("tool.started", |event| event["data"]["pgid"].is_number());
+    let pid = wait("the command", || {
+        let pid = std::fs::read_to_string(desk.path().join("pid")).ok()?;
+        pid.ends_with('\n').then(|| pid.trim().to_owned())
+    });
+    let done = desk.call(&["fork", &format!("desk@{}", started["seq"])]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert!(is_alive(&pid), "it is the other run's");
+    let last = ends(&desk)["one"]["output"].to_string();
+    assert!(last.contains("outcome unknown") && last.contains("was forked"), "{last}");
+    assert_eq!(desk.read("ledger"), "begun\n");
+    run.signal("INT");
+    assert_eq!(run.end().code, 130);
 }
