@@ -307,7 +307,7 @@ impl Agent {
                     state.requested_ms = requested_ms(record).or(state.requested_ms);
                     match &record.event {
                         // It was applied when it was proposed; the record made it durable.
-                        Event::ContextEdited(edited) => state.machine.edit_recorded(edited),
+                        Event::ContextEdited(_) => {}
                         event => state.machine.apply(event)?,
                     }
                 }
