@@ -56,12 +56,11 @@ run = "echo done"
 depends_on = ["fill"]
 "#;
 
-/// Runs a script with a small file system of its own in `small`; nothing where the system does not
+/// Runs a script with a small file system of its own in `small`, or says why the system does not
 /// give it one.
-fn in_a_small_place(script: &str) -> Option<(Desk, Done)> {
+fn in_a_small_place(script: &str) -> Result<(Desk, Done), String> {
     if !Command::new("unshare").args(["-r", "-m", "true"]).status().is_ok_and(|s| s.success()) {
-        println!("skipped: this system gives no mount namespace");
-        return None;
+        return Err("this system gives no mount namespace".to_owned());
     }
     let desk = Desk::commands(FILL);
     std::fs::create_dir(desk.path().join("small")).expect("a folder");
@@ -71,15 +70,17 @@ fn in_a_small_place(script: &str) -> Option<(Desk, Done)> {
     desk.bare(&mut unshare);
     let done = Done::of(&mut unshare);
     if done.code == 99 {
-        println!("skipped: this system mounts no tmpfs: {}", done.err);
-        return None;
+        return Err(format!("this system mounts no tmpfs: {}", done.err));
     }
-    Some((desk, done))
+    Ok((desk, done))
 }
 
 #[test]
 fn a_full_disk_pauses_the_run_and_room_lets_it_go_on() {
-    let Some((desk, done)) = in_a_small_place(GO_ON) else { return };
+    let (desk, done) = match in_a_small_place(GO_ON) {
+        Ok(done) => done,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
     let said = desk.read("said");
     assert_eq!(done.code, 0, "{said}{}", done.err);
     let events = lines(&desk.read("events"));
@@ -103,7 +104,10 @@ fn a_full_disk_pauses_the_run_and_room_lets_it_go_on() {
 
 #[test]
 fn a_run_that_was_killed_while_it_waited_is_taken_up_when_there_is_room() {
-    let Some((desk, done)) = in_a_small_place(KILL) else { return };
+    let (desk, done) = match in_a_small_place(KILL) {
+        Ok(done) => done,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
     assert_eq!(done.code, 0, "{}{}", desk.read("said"), done.err);
     let events = lines(&desk.read("events"));
     assert_eq!(events.last().expect("events")["data"]["status"], "completed");
