@@ -139,7 +139,7 @@ async fn write(dir: &RunDir, bytes: u64) {
     let snapshots = Snapshots::new(dir.clone(), Position::START, tracker, files);
     let journal = owned.start_writer(Position::START, vec![Box::new(snapshots)]);
     let journal = journal.expect("a writer");
-    let opened = RunOpened { epoch: 1, pid: 1, reason: None };
+    let opened = RunOpened { epoch: 1, pid: 1, reason: None, accepted: None };
     record(&journal, vec![Draft::run(created(run, dir)), Draft::run(opened)]).await;
     begin(&journal, &past).await;
     let each = bytes / u64::from(AGENTS);
@@ -188,6 +188,8 @@ fn created(run: RunId, dir: &RunDir) -> RunCreated {
         inputs: Json::encode(&json!({})),
         settings: BTreeMap::new(),
         keep_going: false,
+        forked: None,
+        overrides: Default::default(),
         tasks: vec![task("past"), task("now")],
     }
 }
@@ -195,7 +197,7 @@ fn created(run: RunId, dir: &RunDir) -> RunCreated {
 /// Begins a task and the agent that works for it.
 async fn begin(journal: &JournalHandle, task: &Name) {
     let agent = AgentId::main(task, 1);
-    let started = TaskStarted { attempt: 1, agent: agent.clone() };
+    let started = TaskStarted { attempt: 1, agent: agent.clone(), key: None };
     record(journal, vec![Draft::task(task, TaskReady {})]).await;
     let drafts = vec![Draft::task(task, started), Draft::agent(task, &agent, spawned(None))];
     record(journal, drafts).await;

@@ -8,6 +8,7 @@ mod compact;
 mod context;
 mod cost;
 mod drive;
+mod fork;
 mod graph;
 mod locate;
 mod mistakes;
@@ -52,6 +53,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Cost(verb) => cost::run(&place, &verb),
         Verb::Cancel(verb) => cancel::run(&place, &verb),
         Verb::Compact(verb) => compact::run(&place, &verb),
+        Verb::Fork(verb) => fork::run(&place, &verb, arguments.verbose),
         Verb::Rebuild(verb) => rebuild::run(&place, &verb),
         Verb::Context(verb) => context::run(&place, &verb),
         Verb::Completions { shell } => {

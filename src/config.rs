@@ -43,7 +43,7 @@ pub use self::compaction::CompactionSpec;
 pub use self::diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use self::keys::Secret;
 pub use self::providers::{ProviderKind, ProviderSpec};
-pub use self::recorded::{Change, changed_files, changes};
+pub use self::recorded::{Change, changed_files, changed_settings, changes};
 pub use self::templates::{RUN_FIELDS, TASK_FIELDS};
 
 use self::diagnostic::{Place, Problems, Text};

@@ -15,8 +15,8 @@ use crate::failure::Failure;
 use crate::id::{AgentId, Name, RunId};
 use crate::message::{Json, Usage};
 use crate::plan::{
-    TaskCancelled, TaskCompleted, TaskFailed, TaskReady, TaskRetrying, TaskSkipped, TaskStarted,
-    TaskState,
+    TaskCancelled, TaskCompleted, TaskFailed, TaskReady, TaskRetrying, TaskReused, TaskSkipped,
+    TaskStarted, TaskState,
 };
 use crate::policy::BreakerState;
 use crate::turn::{
@@ -95,6 +95,8 @@ events! {
     TaskSkipped = "task.skipped",
     /// A task was cancelled.
     TaskCancelled = "task.cancelled",
+    /// A task has the output that was made before from the same content.
+    TaskReused = "task.reused",
     /// An agent exists.
     AgentSpawned = "agent.spawned",
     /// An agent crashed and was rebuilt from its records.
@@ -161,11 +163,26 @@ pub struct RunCreated {
     /// and processes are left out: they may hold keys.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
+    /// Keys of the configuration that were set over it, with their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub overrides: BTreeMap<String, String>,
+    /// The run that this one began as, if it is a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked: Option<Forked>,
     /// Whether a failure leaves tasks that do not need it alone, whatever the configuration says.
     #[serde(default)]
     pub keep_going: bool,
     /// The tasks of the plan with what each waits for, in the order of the configuration.
     pub tasks: Vec<PlannedTask>,
+}
+
+/// Where a run was forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forked {
+    /// The run.
+    pub run: RunId,
+    /// The last record that both share.
+    pub seq: u64,
 }
 
 /// A task as `run.created` lists it.
@@ -182,7 +199,7 @@ pub struct PlannedTask {
 }
 
 /// `run.opened`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunOpened {
     /// How often the run was opened, from 1.
     pub epoch: u64,
@@ -191,6 +208,31 @@ pub struct RunOpened {
     /// Why, if it is the same process that goes on after a pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The configuration that the run goes on with, if it is another from here on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<Box<Accepted>>,
+}
+
+/// A configuration that takes the place of the recorded one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// The configuration file's text.
+    pub config: String,
+    /// The texts of the files that it names, by their path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+    /// blake3 of `config` in hexadecimal.
+    pub config_hash: String,
+    /// The inputs, checked and with their defaults.
+    pub inputs: Json,
+    /// The `CALLSHEET_*` variables that set keys, as in `run.created`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+    /// The tasks of the plan.
+    pub tasks: Vec<PlannedTask>,
+    /// The tasks at work that go on: nothing that they are made from is another. All others start
+    /// anew, and take the result that was made before from the same content, if there is one.
+    pub going_on: Vec<Name>,
 }
 
 /// `run.paused`.

@@ -5,6 +5,7 @@
 //! waits while the disk is full.
 
 pub mod agent_records;
+pub mod copy;
 pub mod file;
 pub mod filesystem;
 pub mod line;

@@ -215,7 +215,7 @@ pub enum TaskState {
     Skipped,
     /// It was cancelled.
     Cancelled,
-    /// Its output was taken from an earlier run.
+    /// Its output was made before, from the same content.
     Reused,
 }
 
@@ -257,6 +257,9 @@ pub struct TaskStarted {
     pub attempt: u32,
     /// The agent that does it.
     pub agent: AgentId,
+    /// The key of what its result is made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// `task.retrying`.
@@ -275,6 +278,15 @@ pub struct TaskRetrying {
 pub struct TaskCompleted {
     /// The attempt that did it.
     pub attempt: u32,
+    /// What it gave.
+    pub output: Output,
+}
+
+/// `task.reused`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskReused {
+    /// The key of what the result was made from, then and now.
+    pub key: String,
     /// What it gave.
     pub output: Output,
 }

@@ -176,7 +176,9 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         waiting_for: state.paused_reason().filter(|_| live).map(str::to_owned),
         depth: 0,
     }];
-    let agents = agents_in_order(state);
+    let mut agents = agents_in_order(state);
+    // Those of a task that a changed configuration no longer has belong to none of the rows.
+    agents.retain(|(_, agent)| state.task(&agent.task).is_some());
     let mut left = agents.as_slice();
     for (name, task) in state.tasks() {
         let (own, rest) =

@@ -5,8 +5,10 @@
 
 mod cancel;
 pub mod control;
+mod fork;
 mod launch;
 mod opening;
+pub mod outlook;
 mod resume;
 mod services;
 
@@ -39,6 +41,7 @@ use crate::spec::Work;
 use crate::tool::Tool;
 use crate::tool::spool::Spool;
 
+pub use self::fork::{ForkError, fork};
 pub use self::launch::Launch;
 pub use self::opening::{ReopenError, Reopened};
 pub use self::services::front;
@@ -289,14 +292,6 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCreated {
-    let tasks = plan.tasks().iter().map(|task| PlannedTask {
-        name: task.name.clone(),
-        agent: match &task.work {
-            Work::Agent { agent, .. } => Some(agent.clone()),
-            Work::Command { .. } => None,
-        },
-        depends_on: task.depends_on.clone(),
-    });
     RunCreated {
         run,
         workflow: config.name.clone(),
@@ -309,6 +304,21 @@ fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCr
         inputs: Json::encode(&config.inputs),
         settings: config.settings.clone(),
         keep_going: options.keep_going,
-        tasks: tasks.collect(),
+        overrides: BTreeMap::new(),
+        forked: None,
+        tasks: planned(plan),
     }
+}
+
+/// The tasks of a plan as they are recorded.
+fn planned(plan: &Plan) -> Vec<PlannedTask> {
+    let tasks = plan.tasks().iter().map(|task| PlannedTask {
+        name: task.name.clone(),
+        agent: match &task.work {
+            Work::Agent { agent, .. } => Some(agent.clone()),
+            Work::Command { .. } => None,
+        },
+        depends_on: task.depends_on.clone(),
+    });
+    tasks.collect()
 }

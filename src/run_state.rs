@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 pub use self::agent::{AgentStatus, Doing};
-use crate::event::{Event, Record, RunCompleted, RunCreated, RunStatus, TaskEnd};
+use crate::event::{
+    Accepted, Event, PlannedTask, Record, RunCompleted, RunCreated, RunStatus, TaskEnd,
+};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
@@ -25,8 +27,12 @@ pub struct TaskStatus {
     pub state: TaskState,
     /// Its attempts so far.
     pub attempt: u32,
+    /// How many of them were made under an earlier configuration.
+    pub earlier: u32,
     /// The agent of the latest attempt.
     pub agent: Option<AgentId>,
+    /// The key of what its latest attempt is made from, or its result was.
+    pub key: Option<String>,
     /// Its output, once it completed.
     pub output: Option<Output>,
     /// Why it failed, or why its latest attempt did.
@@ -43,6 +49,15 @@ pub struct TaskStatus {
     pub retry_ms: Option<i64>,
     /// When it ended.
     pub ended_ms: Option<i64>,
+}
+
+impl TaskStatus {
+    /// Its result and the key of what that was made from, if it has both.
+    #[must_use]
+    pub fn result(&self) -> Option<(&str, &Output)> {
+        let has_ended = self.state.is_end();
+        self.key.as_deref().zip(self.output.as_ref()).filter(|_| has_ended)
+    }
 }
 
 /// How the run as a whole stands.
@@ -67,6 +82,8 @@ pub struct RunState {
     tasks: HashMap<Name, TaskStatus>,
     agents: BTreeMap<AgentId, AgentStatus>,
     by_call: HashMap<CallKey, AgentId>,
+    /// The results under earlier configurations, by the key of what they were made from.
+    earlier: HashMap<String, Output>,
     paused_reason: Option<String>,
     completed: Option<RunCompleted>,
     last_seq: u64,
@@ -138,6 +155,12 @@ impl RunState {
     #[must_use]
     pub fn child_of_call(&self, call: &CallKey) -> Option<&AgentId> {
         self.by_call.get(call)
+    }
+
+    /// The result that was made from this under an earlier configuration.
+    #[must_use]
+    pub fn earlier_result(&self, key: &str) -> Option<&Output> {
+        self.earlier.get(key)
     }
 
     /// The latest record taken in.
@@ -215,7 +238,9 @@ impl RunState {
         let count = |wanted: &[Standing]| {
             self.order.iter().filter(|name| wanted.contains(&self.standing(name))).count()
         };
-        let done = self.tasks.values().filter(|task| task.state == TaskState::Completed).count();
+        let has_output =
+            |task: &&TaskStatus| matches!(task.state, TaskState::Completed | TaskState::Reused);
+        let done = self.tasks.values().filter(has_output).count();
         let status = if count(&[Standing::Done]) == self.order.len() {
             RunStatus::Completed
         } else if mixed == RunStatus::Cancelled || done > 0 {
@@ -271,9 +296,13 @@ impl RunState {
                 self.created = Some(created.clone());
                 self.created_ms = record.ts_ms;
             }
-            Event::RunOpened(_) => {
+            Event::RunOpened(opened) => {
                 self.phase = RunPhase::Open;
                 self.paused_reason = None;
+                if let Some(accepted) = &opened.accepted {
+                    self.created_ms = record.ts_ms;
+                    self.begin_anew(accepted);
+                }
             }
             Event::RunPaused(paused) => {
                 self.phase = RunPhase::Paused;
@@ -288,6 +317,36 @@ impl RunState {
         Ok(())
     }
 
+    /// Goes on with another configuration: what was made is kept by what it was made from.
+    fn begin_anew(&mut self, accepted: &Accepted) {
+        let results = self.tasks.values().filter_map(TaskStatus::result);
+        self.earlier.extend(results.map(|(key, output)| (key.to_owned(), output.clone())));
+        let mut before = std::mem::take(&mut self.tasks);
+        for PlannedTask { name, .. } in &accepted.tasks {
+            let going_on = before.remove(name).filter(|_| accepted.going_on.contains(name));
+            let status = going_on.unwrap_or_else(|| {
+                // The ids of agents are not given twice.
+                let mains = self.agents.values().filter(|agent| agent.parent.is_none());
+                let made = mains.filter(|agent| agent.task == *name).count();
+                let made = u32::try_from(made).unwrap_or(u32::MAX);
+                TaskStatus { attempt: made, earlier: made, ..TaskStatus::default() }
+            });
+            self.tasks.insert(name.clone(), status);
+        }
+        self.order = accepted.tasks.iter().map(|task| task.name.clone()).collect();
+        self.completed = None;
+        if let Some(created) = &mut self.created {
+            let Accepted { config, files, config_hash, inputs, settings, tasks, .. } =
+                accepted.clone();
+            created.config = config;
+            created.files = files;
+            created.config_hash = config_hash;
+            created.inputs = inputs;
+            created.settings = settings;
+            created.tasks = tasks;
+        }
+    }
+
     fn apply_task(&mut self, record: &Record, name: &Name, event: &Event) -> Result<(), String> {
         let task = self.tasks.get_mut(name).ok_or_else(|| format!("there is no task `{name}`"))?;
         let next = match event {
@@ -295,6 +354,7 @@ impl RunState {
             Event::TaskStarted(_) => TaskState::Running,
             Event::TaskRetrying(_) => TaskState::Waiting,
             Event::TaskCompleted(_) => TaskState::Completed,
+            Event::TaskReused(_) => TaskState::Reused,
             Event::TaskFailed(_) => TaskState::Failed,
             Event::TaskSkipped(_) => TaskState::Skipped,
             Event::TaskCancelled(_) => TaskState::Cancelled,
@@ -311,6 +371,7 @@ impl RunState {
             Event::TaskStarted(started) => {
                 task.attempt = started.attempt;
                 task.agent = Some(started.agent.clone());
+                task.key.clone_from(&started.key);
                 task.started_ms.get_or_insert(record.ts_ms);
                 task.attempt_ms = Some(record.ts_ms);
                 task.retry_ms = None;
@@ -322,6 +383,11 @@ impl RunState {
             }
             Event::TaskCompleted(completed) => {
                 task.output = Some(completed.output.clone());
+                task.failure = None;
+            }
+            Event::TaskReused(reused) => {
+                task.output = Some(reused.output.clone());
+                task.key = Some(reused.key.clone());
                 task.failure = None;
             }
             Event::TaskFailed(failed) => task.failure = Some(failed.failure.clone()),
@@ -383,9 +449,9 @@ fn may_follow(now: TaskState, next: TaskState) -> bool {
     };
     match now {
         Pending => matches!(next, Ready | Skipped | Cancelled | Failed | Reused),
-        Ready => matches!(next, Running | Skipped | Cancelled | Failed),
+        Ready => matches!(next, Running | Skipped | Cancelled | Failed | Reused),
         Running => matches!(next, Completed | Failed | Cancelled | Waiting),
-        Waiting => matches!(next, Running | Completed | Failed | Cancelled | Skipped),
+        Waiting => matches!(next, Running | Completed | Failed | Cancelled | Skipped | Reused),
         Completed | Failed | Skipped | Cancelled | Reused => false,
     }
 }

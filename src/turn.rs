@@ -2,6 +2,8 @@
 //!
 //! Pure. Owns the payloads of the `agent.*`, `turn.*`, `model.*` and `tool.*` events.
 
+pub mod content;
+
 use serde::{Deserialize, Serialize};
 
 use crate::context::server::ContextReport;

@@ -115,7 +115,7 @@ fn result(ended: &Ended) -> (BTreeMap<String, String>, BTreeMap<String, Vec<Mess
 }
 
 /// The files of a run directory, by their path in it.
-fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut open = vec![dir.to_owned()];
     while let Some(folder) = open.pop() {
@@ -132,7 +132,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Where each batch of a journal ends.
-fn batch_ends(dir: &RunDir) -> Vec<usize> {
+pub(crate) fn batch_ends(dir: &RunDir) -> Vec<usize> {
     let mut reader = Reader::open(&dir.journal()).expect("a journal");
     let mut ends = Vec::new();
     while reader.next_batch().expect("a sound journal").is_some() {
@@ -143,7 +143,7 @@ fn batch_ends(dir: &RunDir) -> Vec<usize> {
 
 /// Makes a run directory as it was when its journal had this many bytes; what else is in it may
 /// be older or newer.
-fn set_back(dir: &RunDir, files: &BTreeMap<PathBuf, Vec<u8>>, length: usize) {
+pub(crate) fn set_back(dir: &RunDir, files: &BTreeMap<PathBuf, Vec<u8>>, length: usize) {
     std::fs::remove_dir_all(dir.path()).expect("removed");
     for folder in [dir.agents(), dir.results(), dir.spool(), dir.snapshots()] {
         std::fs::create_dir_all(folder).expect("a folder");

@@ -3,6 +3,7 @@
 // By these names the generator of conversations, a file of the library, finds the library.
 use callsheet::{context, message};
 
+mod accept;
 mod architecture;
 mod benchmarks;
 mod capabilities;
@@ -18,6 +19,7 @@ mod endless;
 mod examples;
 #[path = "support/faults.rs"]
 mod faults;
+mod fork;
 mod gateway;
 mod graph;
 mod interrupted;

@@ -7,12 +7,13 @@
 
 mod agents;
 mod decide;
+pub mod program;
 mod proposals;
 mod restore;
 mod room;
 mod settle;
 
-pub use settle::write_output_file;
+pub use settle::{parse, write_output_file};
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -101,6 +102,8 @@ pub struct State {
     services_by_actor: HashMap<ActorId, Service>,
     /// What templates see of the tasks that ended.
     values: serde_json::Map<String, serde_json::Value>,
+    /// Tasks that are about to take an earlier result, with its key.
+    reusing: HashMap<Name, String>,
     first_failed: Option<Name>,
     stopped: Option<Stop>,
     interrupted: Option<String>,
@@ -194,6 +197,7 @@ impl Actor for Supervisor {
             restarts: HashMap::new(),
             services_by_actor: HashMap::new(),
             values: serde_json::Map::new(),
+            reusing: HashMap::new(),
             first_failed: None,
             stopped: None,
             interrupted: None,
@@ -221,7 +225,7 @@ impl Actor for Supervisor {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         self.take_up(&myself, state).await;
-        self.decide(state);
+        self.decide(&myself, state);
         Ok(())
     }
 
@@ -275,7 +279,7 @@ impl Actor for Supervisor {
                 self.finish(&myself, state, RunEnd::JournalFailed(error));
             }
         }
-        self.decide(state);
+        self.decide(&myself, state);
         Ok(())
     }
 
@@ -296,7 +300,7 @@ impl Actor for Supervisor {
                 self.gone(&myself, state, cell.get_id(), Some(error.to_string())).await;
             }
         }
-        self.decide(state);
+        self.decide(&myself, state);
         Ok(())
     }
 }

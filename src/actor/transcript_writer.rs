@@ -139,6 +139,7 @@ fn concerns_supervisor(event: &Event) -> bool {
         | Event::TaskStarted(_)
         | Event::TaskRetrying(_)
         | Event::TaskCompleted(_)
+        | Event::TaskReused(_)
         | Event::TaskFailed(_)
         | Event::TaskSkipped(_)
         | Event::TaskCancelled(_)

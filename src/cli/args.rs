@@ -49,6 +49,8 @@ pub(super) enum Verb {
     Cancel(Cancel),
     /// Ask a live agent to compact its context now
     Compact(Compact),
+    /// Start a new run that shares the journal of another up to an event, with something changed
+    Fork(Fork),
     /// Make the transcripts and logs of a run again from its journal
     Rebuild(Rebuild),
     /// The compaction pipeline on recorded conversations, and what an agent is sent
@@ -100,6 +102,7 @@ impl Verb {
         match self {
             Self::Run(verb) => verb.file.file.clone(),
             Self::Resume(verb) => verb.file.file.clone(),
+            Self::Fork(verb) => verb.file.file.clone(),
             Self::Rebuild(verb) => verb.file.file.clone(),
             Self::Check(verb) => verb.file.file.clone(),
             Self::Tail(verb) => verb.file.clone(),
@@ -124,9 +127,31 @@ pub(super) struct Resume {
     /// Print the events that are recorded from now on as JSON, one a line
     #[arg(long)]
     pub json: bool,
+    /// Say for each task why it would be reused or run, and do nothing else
+    #[arg(long)]
+    pub explain: bool,
+    /// Go on with what the configuration says now: results stand that were made from the same
+    /// content, the rest is run again
+    #[arg(long)]
+    pub accept_changes: bool,
     /// Of a journal that is damaged there, cut this record and what follows; it is kept aside
     #[arg(long, value_name = "SEQ")]
     pub truncate_at: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Fork {
+    #[command(flatten)]
+    pub file: File,
+    /// The run and the number of the last event that both share
+    #[arg(value_name = "RUN@SEQ")]
+    pub what: String,
+    /// A key of the configuration with its value from there on, such as models.default.model=NAME
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+    /// Print the events that are recorded from now on as JSON, one a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,18 +1,21 @@
 //! `resume`: goes on with a run that was stopped, where its journal ends.
 
+use std::path::Path;
+
 use super::args;
 use super::ask::asker;
-use super::drive::{self, Shown};
+use super::drive::{self, Shown, refused};
 use super::locate::{Place, fold};
 use super::reopen::reopen;
 use super::{check, complain, say};
-use crate::config::{self, Sources};
-use crate::event::RunCompleted;
+use crate::config::{self, Change, Config, Missing, Sources};
+use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::recovery::Cut;
 use crate::report;
-use crate::run::{Options, Reopened, Run};
+use crate::run::outlook::{self, Prospect, Verdict};
+use crate::run::{Options, Run};
 
 /// The most keys that a note of changes lists.
 const LISTED: usize = 10;
@@ -23,17 +26,85 @@ pub(super) fn run(place: &Place, verb: &args::Resume, verbose: u8) -> Exit {
 
 fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit> {
     let dir = place.run(verb.run.as_deref())?;
-    let reopened = reopen(place, &dir, verb.truncate_at.map_or(Cut::Torn, Cut::From))?;
-    if let Some(completed) = reopened.completed() {
+    if verb.explain {
+        return explain(place, &dir, verb);
+    }
+    let mut reopened = reopen(place, &dir, verb.truncate_at.map_or(Cut::Torn, Cut::From))?;
+    let (created, sources) = (reopened.created(), reopened.sources(place.sources()));
+    let mut config = None;
+    if verb.accept_changes && is_changed(place, created, &sources) {
+        let (before, now) = both(place, created, &dir)?;
+        let prospects = reopened.outlook(&before, &now).map_err(|error| refused(&error))?;
+        let stands = |p: &Prospect| matches!(p.verdict, Verdict::Reused | Verdict::Stays);
+        if reopened.completed().is_none() || !prospects.iter().all(stands) {
+            reopened = reopened.accept(&before, &now).map_err(|error| refused(&error))?;
+            config = Some(now);
+        }
+    }
+    if let (Some(completed), None) = (reopened.completed(), &config) {
         return Ok(finished(place, &dir, completed, verb));
     }
-    let sources = reopened.sources(place.sources());
-    note_changes(&reopened, &sources);
-    let config = check::shown(reopened.config(place.sources()), &sources)?;
+    let config = match config {
+        Some(config) => config,
+        None => {
+            note_changes(place, reopened.created(), &sources);
+            check::shown(reopened.config(place.sources()), &sources)?
+        }
+    };
     drive::note_scripts(&config);
     let options = Options { asker: asker(), ..Options::default() };
     let shown = Shown { json: verb.json, verbose };
     Ok(drive::drive(place, shown, Run::resume(reopened, config, options)))
+}
+
+/// Says what would become of each task. Reads only, so it needs no lock.
+fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exit> {
+    let state = fold(dir, |_| {})?;
+    let Some(created) = state.created() else {
+        complain("error: the run has no beginning yet");
+        return Err(Exit::Failed);
+    };
+    let sources = place.sources().of_run(created, dir.path());
+    let prospects = if verb.accept_changes && is_changed(place, created, &sources) {
+        let (before, now) = both(place, created, dir)?;
+        outlook::accepting(dir, &state, &before, &now).map_err(|error| refused(&error))?
+    } else {
+        note_changes(place, created, &sources);
+        outlook::as_recorded(&state)
+    };
+    if verb.json {
+        let line = |prospect: &Prospect| serde_json::to_string(prospect).unwrap_or_default() + "\n";
+        return Ok(say(&prospects.iter().map(line).collect::<String>()));
+    }
+    let widest = prospects.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);
+    let line = |p: &Prospect| {
+        format!("{:widest$}  {:7}  {}\n", p.task.as_str(), p.verdict.as_str(), p.why)
+    };
+    Ok(say(&prospects.iter().map(line).collect::<String>()))
+}
+
+/// The recorded configuration, and the file's as it is now.
+fn both(place: &Place, created: &RunCreated, dir: &RunDir) -> Result<(Config, Config), Exit> {
+    let recorded =
+        Sources { missing_keys: Missing::Allow, ..place.sources().of_run(created, dir.path()) };
+    let before = check::shown(config::load_text(&created.config, &recorded), &recorded)?;
+    let now = check::load(&place.sources().accepting(created, dir.path()))?;
+    let state_dir = dir.path().parent().map_or_else(|| now.state_dir.clone(), Path::to_owned);
+    Ok((before, Config { state_dir, ..now }))
+}
+
+/// Whether the file, one that it names, or a variable is another than the recorded one.
+fn is_changed(place: &Place, created: &RunCreated, sources: &Sources) -> bool {
+    let now = std::fs::read_to_string(&sources.file).unwrap_or_default();
+    now != created.config || !beside_the_file(place, created, sources).is_empty()
+}
+
+/// What has changed beside the file itself.
+fn beside_the_file(place: &Place, created: &RunCreated, sources: &Sources) -> Vec<Change> {
+    let mut changes = config::changed_files(&created.files, &sources.file);
+    let environment = place.sources().environment;
+    changes.extend(config::changed_settings(&created.settings, &environment));
+    changes
 }
 
 /// A run that has come to its end is left alone.
@@ -54,21 +125,21 @@ fn finished(place: &Place, dir: &RunDir, completed: &RunCompleted, verb: &args::
 }
 
 /// Says in which keys the file differs from the configuration that the run goes on with.
-fn note_changes(run: &Reopened, sources: &Sources) {
+fn note_changes(place: &Place, created: &RunCreated, sources: &Sources) {
     let file = sources.file.display();
     let mut changes = match std::fs::read_to_string(&sources.file) {
-        Ok(text) => config::changes(&run.created().config, &text),
+        Ok(text) => config::changes(&created.config, &text),
         Err(error) => {
             complain(&format!("note: {file}: {error}: the run goes on with what it recorded"));
             return;
         }
     };
-    changes.extend(config::changed_files(&run.created().files, &sources.file));
+    changes.extend(beside_the_file(place, created, sources));
     if changes.is_empty() {
         return;
     }
     complain(&format!(
-        "note: {file} has changed since the run began, which goes on with what it recorded:"
+        "note: {file} has changed since the run began; it goes on with what it recorded:"
     ));
     for change in changes.iter().take(LISTED) {
         complain(&format!("  {change}"));

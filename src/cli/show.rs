@@ -77,6 +77,7 @@ fn show_run(place: &Place, dir: &RunDir, state: &RunState, as_json: bool) -> Exi
             "state": report::run_word(state, live),
             "profile": created.profile,
             "inputs": created.inputs,
+            "forked": created.forked,
             "tasks": tasks.collect::<serde_json::Map<_, _>>(),
             "usage": state.usage(),
             "cost_usd": state.cost_usd(),
@@ -86,11 +87,14 @@ fn show_run(place: &Place, dir: &RunDir, state: &RunState, as_json: bool) -> Exi
         });
         return say(&format!("{document}\n"));
     }
+    let forked =
+        created.forked.map(|origin| format!("forked from {}@{}\n", origin.run, origin.seq));
     let mut text = format!(
-        "run {} of {}: {}\n{}\n\n",
+        "run {} of {}: {}\n{}{}\n\n",
         created.run,
         created.workflow,
         report::run_word(state, live),
+        forked.unwrap_or_default(),
         dir.path().display()
     );
     if state.completed().is_some() {

@@ -251,6 +251,7 @@ fn is_milestone(record: &Record) -> bool {
         Event::TaskStarted(_)
         | Event::TaskRetrying(_)
         | Event::TaskCompleted(_)
+        | Event::TaskReused(_)
         | Event::TaskFailed(_)
         | Event::TaskSkipped(_)
         | Event::TaskCancelled(_)

@@ -49,6 +49,8 @@ impl Sources {
         self.profile.clone_from(&created.profile);
         self.environment.retain(|variable, _| !is_recorded(variable));
         self.environment.extend(created.settings.clone());
+        let overrides = created.overrides.iter();
+        self.overrides.extend(overrides.map(|(key, text)| (key.clone(), as_toml(text))));
         let inputs = created.inputs.to_value();
         let inputs = inputs.as_object().into_iter().flatten();
         self.inputs = inputs.map(|(name, value)| (name.clone(), as_given(value))).collect();
@@ -57,9 +59,45 @@ impl Sources {
     }
 }
 
+impl Sources {
+    /// The sources of a run that goes on with what the file says now: its profile, and of its
+    /// inputs those that were given and are still asked for.
+    #[must_use]
+    pub fn accepting(self, created: &RunCreated, dir: &Path) -> Self {
+        let environment = self.environment.clone();
+        let mut sources = self.of_run(created, dir);
+        sources.environment = environment;
+        sources.recorded = None;
+        sources.targets = Vec::new();
+        let now = std::fs::read_to_string(&sources.file).unwrap_or_default();
+        let (before, now) = (keys(&created.config), keys(&now));
+        let values = created.inputs.to_value();
+        sources.inputs.retain(|(name, _)| {
+            let default = before.get(&format!("inputs.{name}.default"));
+            let value = values[name].to_string();
+            let was_given = default.is_none_or(|default| *default != value);
+            let section = format!("inputs.{name}");
+            let is_asked_for = |key: &String| {
+                key.strip_prefix(&section)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            was_given && now.keys().any(is_asked_for)
+        });
+        sources
+    }
+}
+
 /// An input's value as it is given on the command line.
 fn as_given(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A value as it is written in TOML; what is none is a text.
+fn as_toml(text: &str) -> toml::Value {
+    let parsed = toml::from_str::<toml::Table>(&format!("value = {text}"));
+    // More than one key is a text that only looks like TOML.
+    let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
+    value.unwrap_or_else(|| text.into())
 }
 
 /// A key of the file that differs from the recorded one.
@@ -98,7 +136,10 @@ fn cut(text: &str) -> String {
 /// not count. A text that is not TOML differs as a whole.
 #[must_use]
 pub fn changes(recorded: &str, now: &str) -> Vec<Change> {
-    let (before, after) = (keys(recorded), keys(now));
+    differences(&keys(recorded), &keys(now))
+}
+
+fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<Change> {
     let mut all: Vec<_> = before.keys().chain(after.keys()).collect();
     all.sort_unstable();
     all.dedup();
@@ -109,6 +150,15 @@ pub fn changes(recorded: &str, now: &str) -> Vec<Change> {
         now: after.get(key).cloned(),
     };
     differs.map(change).collect()
+}
+
+/// The variables that set keys and have other values in this environment than the recorded ones.
+#[must_use]
+pub fn changed_settings(
+    recorded: &BTreeMap<String, String>,
+    environment: &BTreeMap<String, String>,
+) -> Vec<Change> {
+    differences(recorded, &settings(environment))
 }
 
 /// The recorded files whose texts are others now, or that cannot be read. `file` is the

@@ -121,11 +121,7 @@ impl Framer {
         out.push(b'"');
         out.extend_from_slice(body);
         self.crc = crc32c::crc32c_append(self.crc, &out[start..]);
-        out.extend_from_slice(CRC_KEY);
-        for shift in (0..8).rev() {
-            out.push(b"0123456789abcdef"[(self.crc >> (shift * 4) & 15) as usize]);
-        }
-        out.extend_from_slice(b"\"}\n");
+        write_tail(self.crc, out);
         self.seq += 1;
         seq
     }
@@ -277,6 +273,24 @@ fn split_tail(line: &[u8]) -> Result<(&[u8], u32), Fault> {
 #[must_use]
 pub fn recorded_crc(tail: &[u8; TAIL]) -> Option<u32> {
     split_tail(tail).ok().map(|(_, crc)| crc)
+}
+
+/// Appends a line as it would stand after one with the checksum `crc`; gives its own checksum, or
+/// nothing when it carries none.
+pub fn chain(line: &[u8], crc: u32, out: &mut Vec<u8>) -> Option<u32> {
+    let (front, _) = split_tail(line).ok()?;
+    let crc = crc32c::crc32c_append(crc, front);
+    out.extend_from_slice(front);
+    write_tail(crc, out);
+    Some(crc)
+}
+
+fn write_tail(crc: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(CRC_KEY);
+    for shift in (0..8).rev() {
+        out.push(b"0123456789abcdef"[(crc >> (shift * 4) & 15) as usize]);
+    }
+    out.extend_from_slice(b"\"}\n");
 }
 
 /// The format of a line that says it is newer than [`FORMAT`].

@@ -47,6 +47,7 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
         | Event::TaskStarted(_)
         | Event::TaskRetrying(_)
         | Event::TaskCompleted(_)
+        | Event::TaskReused(_)
         | Event::TaskFailed(_)
         | Event::TaskSkipped(_)
         | Event::TaskCancelled(_) => describe_task(event, out),
@@ -137,6 +138,7 @@ fn describe_task(event: &Event, out: &mut String) -> std::fmt::Result {
             write!(out, "attempt {} failed: {kind}: {message}; next attempt in {pause}", e.attempt)
         }
         Event::TaskCompleted(e) => write!(out, "task completed{}", after_colon(&e.output)),
+        Event::TaskReused(e) => write!(out, "task reused{}", after_colon(&e.output)),
         Event::TaskFailed(e) => {
             let message = first_line(&e.failure.message, QUOTED);
             write!(out, "task failed: {}: {message}", e.failure.kind)

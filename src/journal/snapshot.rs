@@ -300,6 +300,8 @@ mod tests {
             inputs: Json::encode(&()),
             settings: BTreeMap::new(),
             keep_going: false,
+            forked: None,
+            overrides: Default::default(),
             tasks: vec![task("work")],
         })
     }

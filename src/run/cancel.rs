@@ -8,7 +8,7 @@ use crate::id::{AgentId, Name};
 use crate::journal::track::Left as LeftAgent;
 use crate::journal::{JournalError, Observer, stamp};
 use crate::plan::TaskCancelled;
-use crate::run_state::{IllegalRecord, RunState};
+use crate::run_state::{AgentStatus, IllegalRecord, RunState};
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_machine::Machine;
 
@@ -36,16 +36,10 @@ impl Reopened {
 
 /// What ends by it: agents, those first that others started, and tasks.
 fn cancelled(state: &RunState, target: &CancelTarget, reason: &str, left: &Left) -> Vec<Draft> {
-    let mut agents: Vec<_> = state.agents().iter().filter(|(_, a)| a.outcome.is_none()).collect();
-    agents.retain(|(id, agent)| match target {
+    let ends = ends_of_agents(state, left, reason, |id, agent| match target {
         CancelTarget::Run => true,
         CancelTarget::Task(task) => agent.task == *task,
         CancelTarget::Agent(top) => is_within(id, top),
-    });
-    agents.sort_by_key(|(_, agent)| std::cmp::Reverse(agent.depth));
-    let ends = agents.into_iter().flat_map(|(id, agent)| {
-        let events = ended(left.get(id), reason);
-        events.into_iter().map(|event| Draft::agent(&agent.task, id, event)).collect::<Vec<_>>()
     });
     let tasks = state.tasks().filter(|(name, task)| {
         let meant = match target {
@@ -57,7 +51,24 @@ fn cancelled(state: &RunState, target: &CancelTarget, reason: &str, left: &Left)
     });
     let cancel =
         |(name, _): (&Name, _)| Draft::task(name, TaskCancelled { reason: reason.to_owned() });
-    ends.chain(tasks.map(cancel)).collect()
+    ends.into_iter().chain(tasks.map(cancel)).collect()
+}
+
+/// The ends of those agents that have none, children first.
+pub(super) fn ends_of_agents(
+    state: &RunState,
+    left: &Left,
+    reason: &str,
+    is_meant: impl Fn(&AgentId, &AgentStatus) -> bool,
+) -> Vec<Draft> {
+    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
+    let mut meant: Vec<_> = open.filter(|(id, agent)| is_meant(id, agent)).collect();
+    meant.sort_by_key(|(_, agent)| std::cmp::Reverse(agent.depth));
+    let ends = meant.into_iter().flat_map(|(id, agent)| {
+        let events = ended(left.get(id), reason);
+        events.into_iter().map(|event| Draft::agent(&agent.task, id, event)).collect::<Vec<_>>()
+    });
+    ends.collect()
 }
 
 /// Whether an agent is this one or works for it.

@@ -3,9 +3,11 @@
 //! Owns the way from a journal to what the actors start with. A new run and one that is taken up
 //! differ in nothing behind this.
 
-use super::StartError;
+use std::collections::BTreeSet;
+
+use super::{StartError, cancel};
 use crate::actor::supervisor::Left;
-use crate::event::{Draft, RunCompleted, RunCreated, RunOpened};
+use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
 use crate::id::RunId;
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
@@ -14,6 +16,7 @@ use crate::journal::recovery::{self, Cut, Kept, Recovered, RecoveryError};
 use crate::journal::snapshot::{self, Snapshot};
 use crate::journal::track::Tracker;
 use crate::journal::{JournalError, JournalHandle};
+use crate::plan::TaskReused;
 use crate::run_state::{IllegalRecord, RunState};
 
 /// Why a run cannot be taken up again. Nothing was appended.
@@ -42,7 +45,11 @@ pub struct Reopened {
     /// The agents' files where the fold began, if that was not at the first record.
     base: Option<(Position, Files)>,
     kept: Option<Kept>,
+    accepted: Option<Box<Accepted>>,
 }
+
+/// Why an agent ends whose task does not go on.
+const CHANGED: &str = "what its task is made from has changed";
 
 impl Reopened {
     /// Takes the lock of a run and folds its journal. Blocks while it reads.
@@ -61,7 +68,8 @@ impl Reopened {
         match Self::fold(&owned, from, tracker, cut) {
             Ok((tracker, recovered)) => {
                 let (at, kept) = (recovered.at, recovered.kept);
-                Ok(Self { owned, at, tracker, base: Some((from, files)), kept })
+                let base = Some((from, files));
+                Ok(Self { owned, at, tracker, base, kept, accepted: None })
             }
             // Whose fault it is only the whole journal can tell.
             Err(_) => Self::whole(owned, cut),
@@ -77,7 +85,8 @@ impl Reopened {
         if tracker.state().created().is_none() {
             return Err(RecoveryError::Empty.into());
         }
-        Ok(Self { owned, at: recovered.at, tracker, base: None, kept: recovered.kept })
+        let (at, kept) = (recovered.at, recovered.kept);
+        Ok(Self { owned, at, tracker, base: None, kept, accepted: None })
     }
 
     fn fold(
@@ -130,17 +139,39 @@ impl Reopened {
         self.kept.as_ref()
     }
 
+    /// Lets the run go on with another configuration.
+    #[must_use]
+    pub(super) fn accepting(self, accepted: Accepted) -> Self {
+        Self { accepted: Some(Box::new(accepted)), ..self }
+    }
+
+    /// The tasks of the run.
+    pub(super) fn tasks(&self) -> Vec<String> {
+        let accepted = self.accepted.as_ref().map(|accepted| &accepted.tasks);
+        let tasks = accepted.unwrap_or(&self.created().tasks);
+        tasks.iter().map(|task| task.name.to_string()).collect()
+    }
+
     /// Repairs the agents' files, and makes it ready for the actors. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
         let left = self.left();
-        let Self { owned, at, tracker, base, kept: _ } = self;
+        let Self { owned, at, tracker, base, kept: _, accepted } = self;
         let projection = match base {
             Some((from, files)) => Projection::go_on(owned.dir().clone(), from, files)?,
             None => Projection::take_up(owned.dir().clone())?,
         };
-        let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), reason: None };
-        Ok(Opening { id, owned, at, tracker, left, projection, drafts: vec![Draft::run(opened)] })
+        let mut ends = Vec::new();
+        if let Some(accepted) = &accepted {
+            let state = tracker.state();
+            ends.extend(results_needed(state, accepted));
+            ends.extend(cancel::ends_of_agents(state, &left, CHANGED, |_, agent| {
+                !accepted.going_on.contains(&agent.task)
+            }));
+        }
+        let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), reason: None, accepted };
+        let drafts = std::iter::once(Draft::run(opened)).chain(ends).collect();
+        Ok(Opening { id, owned, at, tracker, left, projection, drafts })
     }
 }
 
@@ -166,8 +197,8 @@ impl Opening {
     pub(super) fn create(dir: &RunDir, created: RunCreated) -> Result<Self, JournalError> {
         let id = created.run;
         let owned = dir.create()?;
-        let opened =
-            RunOpened { epoch: Position::START.epoch, pid: std::process::id(), reason: None };
+        let (epoch, pid) = (Position::START.epoch, std::process::id());
+        let opened = RunOpened { epoch, pid, reason: None, accepted: None };
         Ok(Self {
             id,
             owned,
@@ -190,4 +221,17 @@ pub(super) async fn record(
         state.apply(&record)?;
     }
     Ok(state)
+}
+
+/// The results on which tasks that go on rest: theirs are there from the beginning, those of
+/// others when it is their turn.
+fn results_needed(state: &RunState, accepted: &Accepted) -> Vec<Draft> {
+    let going_on = accepted.tasks.iter().filter(|task| accepted.going_on.contains(&task.name));
+    let needed: BTreeSet<_> = going_on.flat_map(|task| &task.depends_on).collect();
+    let reused = needed.into_iter().filter_map(|name| {
+        let (key, output) = state.task(name)?.result()?;
+        let (key, output) = (key.to_owned(), output.clone());
+        Some(Draft::task(name, TaskReused { key, output }))
+    });
+    reused.collect()
 }

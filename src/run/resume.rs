@@ -1,8 +1,12 @@
 //! A run that goes on: from what its journal recorded, in a process of its own.
 
 use super::opening::Reopened;
-use super::{Options, Run, StartError, blocking, plan_of, services};
+use super::outlook::{self, Prospect, Verdict};
+use super::{Options, Run, StartError, blocking, plan_of, planned, services};
 use crate::config::{self, Config, Diagnostics, Sources};
+use crate::event::{Accepted, RunCreated};
+use crate::message::Json;
+use crate::plan::Plan;
 
 impl Reopened {
     /// The configuration that the run recorded, with its inputs, profile and tasks. Where files
@@ -17,6 +21,36 @@ impl Reopened {
             config.state_dir = folder.to_owned();
         }
         Ok(config)
+    }
+
+    /// What becomes of each task if the run goes on with `now` in place of `before`, which is what
+    /// [`Reopened::config`] gives.
+    ///
+    /// # Errors
+    /// When the plan of `now` has no such tasks.
+    pub fn outlook(&self, before: &Config, now: &Config) -> Result<Vec<Prospect>, StartError> {
+        outlook::accepting(self.dir(), self.state(), before, now)
+    }
+
+    /// Lets the run go on with `now`: what was made stands where it was made from the same content,
+    /// tasks at work go on if nothing that they are made from has changed, all others start anew.
+    ///
+    /// # Errors
+    /// When the plan of `now` has no such tasks.
+    pub fn accept(self, before: &Config, now: &Config) -> Result<Self, StartError> {
+        let plan = changed_plan(self.created(), before, now)?;
+        let prospects = self.outlook(before, now)?;
+        let going_on = prospects.into_iter().filter(|p| p.verdict == Verdict::GoesOn);
+        let accepted = Accepted {
+            config: now.text.clone(),
+            files: now.files.clone(),
+            config_hash: blake3::hash(now.text.as_bytes()).to_hex().to_string(),
+            inputs: Json::encode(&now.inputs),
+            settings: now.settings.clone(),
+            tasks: planned(&plan),
+            going_on: going_on.map(|prospect| prospect.task).collect(),
+        };
+        Ok(self.accepting(accepted))
     }
 
     /// The sources with what the run recorded of its own.
@@ -40,12 +74,27 @@ impl Run {
         config: Config,
         options: Options,
     ) -> Result<Self, StartError> {
-        let created = reopened.created();
-        let tasks = created.tasks.iter().map(|task| task.name.to_string()).collect();
-        let options = Options { tasks, keep_going: created.keep_going, ..options };
+        let (tasks, keep_going) = (reopened.tasks(), reopened.created().keep_going);
+        let options = Options { tasks, keep_going, ..options };
         let plan = plan_of(&config, &options)?;
         let parts = services::Parts::prepare(&config, &options).await?;
         let opening = blocking(move || reopened.into_opening()).await?;
         Self::launch(config, options, plan, parts, opening).await
     }
+}
+
+/// The plan of a run whose configuration changes: all tasks if it had all, else those of its own
+/// that are left.
+pub(super) fn changed_plan(
+    created: &RunCreated,
+    before: &Config,
+    now: &Config,
+) -> Result<Plan, StartError> {
+    let mut tasks: Vec<_> = created.tasks.iter().map(|task| task.name.to_string()).collect();
+    if tasks.len() == before.tasks.len() {
+        tasks.clear();
+    } else {
+        tasks.retain(|task| now.tasks.iter().any(|left| left.name.as_str() == task));
+    }
+    plan_of(now, &Options { tasks, ..Options::default() })
 }

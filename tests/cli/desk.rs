@@ -98,9 +98,7 @@ impl Desk {
 
     /// Starts the program.
     pub(super) fn start(&self, arguments: &[&str]) -> Live {
-        let mut command = self.command(arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Live::of(command.spawn().expect("started"))
+        Live::starting(&mut self.command(arguments))
     }
 
     /// The run directories.
@@ -134,8 +132,7 @@ pub(super) struct Done {
 
 impl Done {
     pub(super) fn of(command: &mut Command) -> Self {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Live::of(command.spawn().expect("started")).end()
+        Live::starting(command).end()
     }
 
     /// Everything that was printed is free of escape codes.
@@ -153,6 +150,12 @@ pub(super) struct Live {
 }
 
 impl Live {
+    /// Starts a program.
+    pub(super) fn starting(command: &mut Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::of(command.spawn().expect("started"))
+    }
+
     pub(super) fn of(mut child: Child) -> Self {
         fn drain(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
             std::thread::spawn(move || {

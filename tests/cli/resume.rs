@@ -363,3 +363,110 @@ fn transcripts_and_logs_can_be_made_again() {
     assert_eq!(desk.call(&["rebuild", "nosuch"]).code, 1);
     assert_eq!(desk.call(&["resume", "nosuch"]).code, 1);
 }
+
+#[test]
+fn a_run_is_forked_with_something_changed() {
+    let desk = Desk::offline(TEAM, &script(0));
+    desk.good(&["run"]);
+    let wanted = ends(&desk);
+    let event = desk.wait_for_event("task.completed", |event| event["task"] == "plan");
+    let at = format!("desk@{}", event["seq"]);
+    let old = desk.runs();
+    let done = desk.call(&["fork", &at, "--set", "tasks.last.prompt=other", "--json"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert_eq!(desk.runs().len(), old.len() + 1);
+    let now = ends(&desk);
+    assert_eq!((&now["plan"], &now["more"]), (&wanted["plan"], &wanted["more"]));
+    assert_eq!(now["last"]["output"], "did other");
+    let shown = desk.good(&["show"]);
+    let id = old[0].file_name().expect("a name").to_string_lossy().into_owned();
+    assert!(shown.contains(&format!("forked from {id}@{}", event["seq"])), "{shown}");
+    for (what, code) in [("desk", 2), ("desk@0", 2), ("desk@9999", 2), ("nosuch@3", 1)] {
+        assert_eq!(desk.call(&["fork", what]).code, code, "{what}");
+    }
+    assert_eq!(desk.call(&["fork", &at, "--set", "tasks.last.promt=x"]).code, 2);
+    assert_eq!(desk.runs().len(), old.len() + 1, "what is refused leaves nothing behind");
+}
+
+#[test]
+fn changes_are_explained_and_accepted() {
+    let rest = "[inputs.who]\ndefault = 'all'\n[inputs.what]\ndefault = 'x'\n\
+                [tasks.one]\nrun = 'echo one $INPUT_WHAT >> ledger; echo one'\n\
+                [tasks.two]\nrun = 'echo two >> ledger; exit 3'\ndepends_on = ['one']\n\
+                [tasks.three]\nrun = 'echo three >> ledger'\ndepends_on = ['two']\n";
+    let desk = Desk::commands(rest);
+    assert_eq!(desk.call(&["run", "--input", "what=y"]).code, 1);
+    let before = journal(&desk);
+    let told = desk.good(&["resume", "--explain"]);
+    assert!(
+        told.contains("one    reused   attempt 1 completed\ntwo    stays    it failed"),
+        "{told}"
+    );
+    assert_eq!(desk.call(&["resume", "--accept-changes"]).code, 1, "nothing has changed");
+    assert_eq!(journal(&desk), before);
+
+    desk.write("agents.toml", &desk.read("agents.toml").replace("exit 3", "exit 0"));
+    let told = desk.json(&["resume", "--accept-changes", "--explain", "--json"]);
+    let verdicts: Vec<_> =
+        told.iter().map(|row| (row["task"].as_str(), row["verdict"].as_str())).collect();
+    assert_eq!(
+        verdicts,
+        [(Some("one"), Some("reused")), (Some("two"), Some("runs")), (Some("three"), Some("runs"))]
+    );
+    assert_eq!(journal(&desk), before, "nothing is done yet");
+    let done = desk.call(&["resume", "--accept-changes"]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert!(done.out.contains("one    reused"), "{}", done.out);
+    assert_eq!(desk.read("ledger"), "one y\ntwo\ntwo\nthree\n");
+
+    // A default that changed is a change; what was given stays.
+    desk.write("agents.toml", &desk.read("agents.toml").replace("'all'", "'some'"));
+    let told = desk.good(&["resume", "--accept-changes", "--explain"]);
+    assert!(told.contains("one    runs     changed: env.INPUT_WHO\n"), "{told}");
+    desk.good(&["resume", "--accept-changes"]);
+    assert!(desk.read("ledger").ends_with("three\none y\ntwo\nthree\n"), "{}", desk.read("ledger"));
+    let after = journal(&desk);
+    desk.good(&["resume", "--accept-changes"]);
+    assert_eq!(journal(&desk), after);
+}
+
+#[test]
+fn a_run_is_resumed_where_it_belongs() {
+    let rest = "[limits]\nfail_fast = false\n[agents.a]\nmodel = 'default'\ninstructions = 'x'\n\
+                [tasks.one]\nagent = 'a'\nprompt = 'go'\n\
+                [tasks.two]\nrun = 'pwd > here'\ndepends_on = ['one']\n";
+    let slow = "[[rules]]\ndelay_ms = 60000\nsay = 'done'\n";
+    let stopped = |arguments: &[&str]| {
+        let desk = Desk::offline(rest, slow);
+        let mut command = desk.command(&[&["run"][..], arguments].concat());
+        command.env("CALLSHEET_LIMITS__MAX_CONCURRENCY", "1");
+        let live = Live::starting(&mut command);
+        let state = arguments.last().map(|folder| desk.path().join(folder));
+        let runs = state.unwrap_or_else(|| desk.path().join(".transcripts"));
+        wait("the call", || {
+            let run = std::fs::read_dir(&runs).ok()?.next()?.ok()?.path();
+            let journal = std::fs::read_to_string(run.join("journal.jsonl")).ok()?;
+            journal.contains("model.requested").then_some(())
+        });
+        live.signal("KILL");
+        live.end();
+        desk.write("script.toml", "[[rules]]\nsay = 'done'\n");
+        desk
+    };
+    // From elsewhere, by the folder of its runs.
+    let (desk, elsewhere) = (stopped(&["--state-dir", "runs"]), Desk::empty());
+    let runs = desk.path().join("runs").display().to_string();
+    let done = elsewhere.call(&["resume", "--state-dir", &runs]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(done.err.contains("  - CALLSHEET_LIMITS__MAX_CONCURRENCY: 1\n"), "{}", done.err);
+    let real = |desk: &Desk| desk.path().canonicalize().expect("there").display().to_string();
+    assert_eq!(desk.read("here").trim(), real(&desk));
+
+    // In a workspace that was moved, with its runs in it.
+    let (desk, moved) = (stopped(&[]), Desk::empty());
+    for name in ["agents.toml", "script.toml", ".transcripts"] {
+        std::fs::rename(desk.path().join(name), moved.path().join(name)).expect("moved");
+    }
+    moved.good(&["resume"]);
+    assert_eq!(moved.read("here").trim(), real(&moved));
+}

@@ -353,6 +353,8 @@ fn the_help_names_every_verb() {
       cost         Tokens and money by agent, task or model
       cancel       Stop a run, a task or an agent with its children
       compact      Ask a live agent to compact its context now
+      fork         Start a new run that shares the journal of another up to an event, with something
+                   changed
       rebuild      Make the transcripts and logs of a run again from its journal
       context      The compaction pipeline on recorded conversations, and what an agent is sent
       completions  Print the completions of a shell

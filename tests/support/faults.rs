@@ -352,6 +352,16 @@ impl Setup {
         Run::start(self.config(text), options).await.expect("starts")
     }
 
+    /// Takes a run up with another configuration.
+    pub(crate) async fn accept(&self, dir: &RunDir, text: &str) -> Run {
+        let reopened = Reopened::open(dir, Cut::Torn).expect("it can be taken up");
+        let before = reopened.config(self.sources()).expect("recorded");
+        let now = self.config(text);
+        let now = Config { state_dir: before.state_dir.clone(), ..now };
+        let reopened = reopened.accept(&before, &now).expect("a plan");
+        Run::resume(reopened, now, self.options()).await.expect("goes on")
+    }
+
     /// Runs to the end.
     pub(crate) async fn run(&self, text: &str) -> Ended {
         let ended = Ended::of(self.start(text).await).await;
@@ -570,6 +580,8 @@ impl Rig {
             inputs: Json::encode(&config.inputs),
             settings: BTreeMap::new(),
             keep_going: false,
+            overrides: BTreeMap::new(),
+            forked: None,
             tasks: planned.collect(),
         };
         let records = journal.append(vec![Draft::run(created)]).await.expect("durable");

@@ -1,11 +1,12 @@
 //! What happens next in the plan: which tasks become ready, start, are skipped, end the run.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ractor::ActorRef;
 
+use super::program::{self, Scope};
 use super::{CancelTarget, RunEnd, State, Stop, Supervisor, SupervisorMsg};
+use crate::actor::Services;
 use crate::actor::slots::Rank;
 use crate::event::{Draft, Event, PauseCause, RunPaused, RunStatus};
 use crate::failure::{Failure, FailureKind};
@@ -15,13 +16,14 @@ use crate::plan::{
     Readiness, Standing, TaskCancelled, TaskFailed, TaskReady, TaskSkipped, TaskStarted, TaskState,
 };
 use crate::run_state::TaskStatus;
-use crate::spec::{Join, TaskSpec, Work};
+use crate::spec::{Join, TaskSpec};
 use crate::template;
+use crate::turn::content::Content;
 use crate::turn::{AgentSpawned, Outcome, Program};
 
 impl Supervisor {
     /// Proposes all that follows from the state now. Called after every change.
-    pub(super) fn decide(&self, state: &mut State) {
+    pub(super) fn decide(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
         if state.end.is_none() || state.finishing {
             return;
         }
@@ -38,13 +40,13 @@ impl Supervisor {
         }
         for task in self.plan.tasks() {
             if !state.proposed.contains(&task.name) {
-                self.decide_task(state, task);
+                self.decide_task(myself, state, task);
             }
         }
         self.complete_when_done(state);
     }
 
-    fn decide_task(&self, state: &mut State, task: &TaskSpec) {
+    fn decide_task(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, task: &TaskSpec) {
         let Some(status) = state.run.task(&task.name) else { return };
         let now = status.state;
         let attempts = status.attempt;
@@ -69,7 +71,7 @@ impl Supervisor {
                     && state.room == Room::Enough
                     && state.slots.has_room(Rank::Main)
                 {
-                    self.start_task(state, task, attempts + 1);
+                    self.start_task(myself, state, task, attempts + 1);
                 }
             }
             TaskState::Running
@@ -129,7 +131,7 @@ impl Supervisor {
             }
             Readiness::Ready => match &task.when {
                 None => Some(TaskReady {}.into()),
-                Some(when) => match template::is_true(when, &self.values(state, task)) {
+                Some(when) => match template::is_true(when, &self.scope(state).values(task)) {
                     Ok(true) => Some(TaskReady {}.into()),
                     Ok(false) => {
                         let reason = format!("`when` is false: {when}");
@@ -142,75 +144,46 @@ impl Supervisor {
     }
 
     /// Begins an attempt: announces it together with its agent.
-    fn start_task(&self, state: &mut State, task: &TaskSpec, attempt: u32) {
-        let program = match self.program(state, task) {
+    fn start_task(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        task: &TaskSpec,
+        attempt: u32,
+    ) {
+        let program = match self.scope(state).program(task) {
             Ok(program) => program,
             Err((place, error)) => {
                 let event = template_failed(place, &error, attempt - 1);
                 return self.propose_task(state, &task.name, event);
             }
         };
+        let key = self.content_key(task, &program);
+        if let Some(output) = state.run.earlier_result(&key).cloned() {
+            return self.reuse(myself, state, task, key, output);
+        }
         let agent = AgentId::main(&task.name, attempt);
         state.slots.take(agent.clone(), Rank::Main);
         state.proposed.insert(task.name.clone());
-        let started = TaskStarted { attempt, agent: agent.clone() };
+        let started = TaskStarted { attempt, agent: agent.clone(), key: Some(key) };
         let spawned = AgentSpawned { program, depth: 0, parent: None, call: None };
         let drafts =
             vec![Draft::task(&task.name, started), Draft::agent(&task.name, &agent, spawned)];
         self.propose(state, drafts);
     }
 
-    /// What the task's agent is to do, with every template rendered.
-    fn program(
-        &self,
-        state: &State,
-        task: &TaskSpec,
-    ) -> Result<Program, (&'static str, template::TemplateError)> {
-        let values = self.values(state, task);
-        match &task.work {
-            Work::Agent { agent, prompt } => {
-                let prompt = template::render(prompt, &values).map_err(|e| ("prompt", e))?;
-                if prompt.trim().is_empty() {
-                    // No provider takes a message without text.
-                    let message = "the rendered text is blank".to_owned();
-                    let error = template::TemplateError { message, line: 1, range: None };
-                    return Err(("prompt", error));
-                }
-                Ok(Program::Model { agent: agent.clone(), prompt })
-            }
-            Work::Command { run } => {
-                let mut env = self.input_variables();
-                for (key, text) in &task.env {
-                    let value = template::render(text, &values).map_err(|e| ("env", e))?;
-                    env.insert(key.clone(), value);
-                }
-                Ok(Program::Command { run: run.clone(), env })
-            }
-        }
+    /// What templates of tasks may name by now.
+    pub(super) fn scope<'a>(&'a self, state: &'a State) -> Scope<'a> {
+        let Services { run, workflow, inputs, .. } = &*self.services;
+        Scope { run: *run, workflow, inputs, ended: &state.values }
     }
 
-    /// The inputs as `INPUT_NAME` variables: texts as they are, anything else as JSON.
-    fn input_variables(&self) -> std::collections::BTreeMap<String, String> {
-        let variables = self.services.inputs.iter().map(|(name, value)| {
-            let name = format!("INPUT_{}", name.to_uppercase().replace('-', "_"));
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            (name, value)
-        });
-        variables.collect()
-    }
-
-    /// What templates see.
-    pub(super) fn values(&self, state: &State, task: &TaskSpec) -> serde_json::Value {
-        // No other task may be named, and to copy the outputs of all for each would take more and
-        // more.
-        let named = task.depends_on.iter().map(Name::as_str);
-        let tasks: BTreeMap<_, _> =
-            named.filter_map(|name| Some((name, state.values.get(name)?))).collect();
-        serde_json::json!({
-            "inputs": self.services.inputs,
-            "tasks": tasks,
-            "run": { "id": self.services.run, "name": self.services.workflow },
-        })
+    /// The key of what a task's result is made from.
+    fn content_key(&self, task: &TaskSpec, program: &Program) -> String {
+        let Services { env, agents, models, .. } = &*self.services;
+        let agent = |name: &Name| agents.get(name).map(|spec| &**spec);
+        let model = |name: &Name| models.get(name).map(|service| &service.spec);
+        Content::of(program, task.output, env, agent, model).key()
     }
 
     fn propose_task(&self, state: &mut State, task: &Name, event: Event) {
@@ -286,15 +259,10 @@ impl Supervisor {
     /// Notes what templates see of a task that has ended.
     pub(super) fn note_end(state: &mut State, task: &Name) {
         let Some(status) = state.run.task(task) else { return };
-        let state_word = status.state.as_str();
         // A completed task's value was noted when it was settled.
-        let entry = state.values.entry(task.to_string());
-        let entry = entry.or_insert_with(|| serde_json::json!({ "output": null }));
-        entry["state"] = state_word.into();
-        entry["error"] = match &status.failure {
-            Some(failure) => failure.to_string().into(),
-            None => serde_json::Value::Null,
-        };
+        let output = state.values.get_mut(task.as_str()).map(|known| known["output"].take());
+        let value = program::ended(status, output.unwrap_or_default());
+        state.values.insert(task.to_string(), value);
     }
 
     pub(super) fn task_deadline(&self, state: &mut State, task: &Name, attempt: u32) {

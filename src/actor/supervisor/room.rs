@@ -46,8 +46,12 @@ impl Supervisor {
             }
             Room::Enough => {
                 let reason = Some("there is room on the disk again".to_owned());
-                let opened =
-                    RunOpened { epoch: state.run.epoch(), pid: std::process::id(), reason };
+                let opened = RunOpened {
+                    epoch: state.run.epoch(),
+                    pid: std::process::id(),
+                    reason,
+                    accepted: None,
+                };
                 self.propose(state, vec![Draft::run(opened)]);
             }
         }

@@ -11,7 +11,7 @@ use crate::event::{Draft, Event};
 use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
 use crate::output::Output;
-use crate::plan::{TaskCancelled, TaskCompleted, TaskFailed, TaskRetrying};
+use crate::plan::{TaskCancelled, TaskCompleted, TaskFailed, TaskRetrying, TaskReused};
 use crate::spec::{OutputFormat, TaskSpec};
 use crate::template;
 use crate::turn::Outcome;
@@ -28,16 +28,7 @@ impl Supervisor {
         let Some(spec) = self.plan.task(task) else { return };
         match outcome {
             Outcome::Completed { output } => {
-                let (services, myself, spec) =
-                    (self.services.clone(), myself.clone(), spec.clone());
-                let (output, values) = (output.clone(), self.values(state, &spec));
-                state.proposed.insert(task.clone());
-                state.work.spawn(async move {
-                    let result = finish_output(&services, &spec, output, &values).await;
-                    let task = spec.name;
-                    // A supervisor that is gone settles nothing.
-                    let _ = myself.send_message(SupervisorMsg::Settled { task, result });
-                });
+                self.check_output(myself, state, spec, output.clone());
             }
             Outcome::Failed { failure, .. } => self.attempt_failed(state, spec, failure),
             Outcome::Cancelled { reason } => {
@@ -45,6 +36,38 @@ impl Supervisor {
                 self.propose_end(state, task, event.into());
             }
         }
+    }
+
+    /// Has an output checked and written where it is wanted, off the mailbox.
+    fn check_output(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        spec: &TaskSpec,
+        output: Output,
+    ) {
+        let (services, myself, spec) = (self.services.clone(), myself.clone(), spec.clone());
+        let values = self.scope(state).values(&spec);
+        state.proposed.insert(spec.name.clone());
+        state.work.spawn(async move {
+            let result = finish_output(&services, &spec, output, &values).await;
+            let task = spec.name;
+            // A supervisor that is gone settles nothing.
+            let _ = myself.send_message(SupervisorMsg::Settled { task, result });
+        });
+    }
+
+    /// Takes the result that was made before from the same content.
+    pub(super) fn reuse(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        task: &TaskSpec,
+        key: String,
+        output: Output,
+    ) {
+        state.reusing.insert(task.name.clone(), key);
+        self.check_output(myself, state, task, output);
     }
 
     /// The output was checked and written where it is wanted.
@@ -56,23 +79,31 @@ impl Supervisor {
     ) {
         let Some(spec) = self.plan.task(task) else { return };
         state.proposed.remove(task);
+        let reused = state.reusing.remove(task);
         match result {
             Ok((output, value)) => {
                 state.values.insert(task.to_string(), json!({ "output": value }));
                 let attempt = state.run.task(task).map_or(1, |status| status.attempt);
-                let event = TaskCompleted { attempt, output };
-                self.propose_end(state, task, event.into());
+                let event = match reused {
+                    Some(key) => TaskReused { key, output }.into(),
+                    None => TaskCompleted { attempt, output }.into(),
+                };
+                self.propose_end(state, task, event);
             }
             Err(failure) => self.attempt_failed(state, spec, &failure),
         }
     }
 
     fn attempt_failed(&self, state: &mut State, spec: &TaskSpec, failure: &Failure) {
-        let attempt = state.run.task(&spec.name).map_or(1, |status| status.attempt);
+        let status = state.run.task(&spec.name);
+        let (attempt, earlier) = status.map_or((1, 0), |status| (status.attempt, status.earlier));
         let ending = state.stopped.is_some()
             || state.interrupted.is_some()
             || state.cancel_requested.contains_key(&spec.name);
-        let pause = spec.retry.pause(attempt, failure.kind, fastrand::f64()).filter(|_| !ending);
+        let pause = spec
+            .retry
+            .pause(attempt.saturating_sub(earlier), failure.kind, fastrand::f64())
+            .filter(|_| !ending);
         let failure = failure.clone();
         let event: Event = match pause {
             Some(pause) => TaskRetrying { attempt, failure, pause_ms: millis(pause) }.into(),
@@ -124,7 +155,11 @@ async fn whole_text(services: &Services, output: &Output) -> Result<String, Fail
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn parse(format: OutputFormat, text: &str) -> Result<Value, Failure> {
+/// The value of an output's text for templates.
+///
+/// # Errors
+/// When it does not have the form.
+pub fn parse(format: OutputFormat, text: &str) -> Result<Value, Failure> {
     let bad = |error: serde_json::Error| {
         let message = format!("the output is not valid JSON: {error}");
         Failure::new(FailureKind::OutputFormat, message)

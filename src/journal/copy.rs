@@ -1,0 +1,115 @@
+//! A journal that begins as another one does: the same batches under another first record.
+//!
+//! Owns the chain of the copy. What stands in a record is not read here, only carried over: also
+//! types that this program does not know.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::event::Draft;
+use crate::journal::JournalError;
+use crate::journal::file::RunDir;
+use crate::journal::line::{self, Batch, Framer, Position};
+use crate::journal::reader::Reader;
+
+/// Copies the whole batches up to record `upto` into the journal of a new run, with `first` in
+/// place of the first record. When this returns, the copy is durable; before, there is none.
+///
+/// # Errors
+/// When a journal cannot be read or written, or is damaged before that record.
+pub fn copy(from: &RunDir, to: &RunDir, upto: u64, first: Draft) -> Result<(), JournalError> {
+    let mut reader = Reader::open(&from.journal())?;
+    // `next_batch` has verified what is copied.
+    let Some(records) = reader.next_batch()? else {
+        return Err(JournalError::Io("journal: it has no record".to_owned()));
+    };
+    let created = records.first().map_or(0, |record| record.ts_ms);
+    let head = reader.position();
+    let mut end = head;
+    while reader.next_batch_of(|_| false)?.is_some() && reader.position().seq <= upto + 1 {
+        end = reader.position();
+    }
+    let batch =
+        Batch { first: Position::START.seq, last: head.seq - 1, epoch: head.epoch, ts_ms: created };
+    let written = write(from, to, end.offset, batch, first);
+    written.map_err(|error| JournalError::io(to.journal().display(), &error))
+}
+
+fn write(from: &RunDir, to: &RunDir, end: u64, batch: Batch, mut first: Draft) -> io::Result<()> {
+    let mut lines = Lines { input: BufReader::new(File::open(from.journal())?.take(end)) };
+    let path = to.path().join("journal.new");
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    let mut out = BufWriter::new(file);
+    lines.next()?;
+    let (mut body, mut bytes) = (Vec::new(), Vec::new());
+    line::write_body(&mut first, &mut body);
+    let mut framer = Framer::new(batch, Position::START.crc);
+    framer.write(&body, &mut bytes);
+    out.write_all(&bytes)?;
+    let mut crc = framer.crc();
+    while let Some(line) = lines.next()? {
+        bytes.clear();
+        crc = line::chain(&line, crc, &mut bytes)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a line has no checksum"))?;
+        out.write_all(&bytes)?;
+    }
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    std::fs::rename(&path, to.journal())?;
+    File::open(to.path())?.sync_all()
+}
+
+struct Lines<R> {
+    input: R,
+}
+
+impl<R: io::BufRead> Lines<R> {
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        let read = self.input.read_until(b'\n', &mut line)?;
+        Ok((read > 0).then_some(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::SharedRecord;
+    use crate::journal::testing::turn;
+
+    async fn run(root: &std::path::Path) -> RunDir {
+        let dir = RunDir::at(root.join("old"));
+        let journal = dir.create().unwrap().start_writer(Position::START, Vec::new()).unwrap();
+        for number in 0..4 {
+            journal.append(vec![turn("a", number), turn("b", number)]).await.unwrap();
+        }
+        journal.close().await;
+        dir
+    }
+
+    fn records(dir: &RunDir) -> Vec<SharedRecord> {
+        let mut reader = Reader::open(&dir.journal()).unwrap();
+        let mut all = Vec::new();
+        while let Some(batch) = reader.next_batch().unwrap() {
+            all.extend(batch);
+        }
+        assert_eq!(reader.position().offset, dir.journal().metadata().unwrap().len());
+        all
+    }
+
+    #[tokio::test]
+    async fn a_copy_has_another_beginning_and_the_same_rest() {
+        let root = tempfile::tempdir().unwrap();
+        let old = run(root.path()).await;
+        let whole = records(&old);
+        for (upto, last) in [(1, 2), (2, 2), (3, 2), (6, 6), (8, 8), (99, 8)] {
+            let new = RunDir::at(root.path().join(format!("new-{upto}")));
+            drop(new.create().unwrap());
+            copy(&old, &new, upto, turn("c", 7)).unwrap();
+            let copied = records(&new);
+            assert_eq!(copied[0].event, turn("c", 7).event);
+            assert_eq!(copied[0].ts_ms, whole[0].ts_ms);
+            assert_eq!(copied[1..], whole[1..last], "up to {upto}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A new run that begins as another one did and goes on with something changed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+
+use super::opening::{ReopenError, Reopened};
+use super::{Options, StartError, plan_of, planned};
+use crate::config::{self, Diagnostics, Sources};
+use crate::event::{Draft, Forked, RunCreated};
+use crate::id::RunId;
+use crate::journal::file::RunDir;
+use crate::journal::reader::Reader;
+use crate::journal::recovery::Cut;
+use crate::journal::{JournalError, copy};
+use crate::run_state::RunState;
+
+/// Why a run cannot be forked. Nothing was made then but, maybe, an empty run directory.
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    /// There is no such place in it.
+    #[error("the run has no record {0}")]
+    Outside(u64),
+    /// The run had ended there.
+    #[error("the run had ended by record {0}: name an earlier one")]
+    Ended(u64),
+    /// What was changed does not fit.
+    #[error(transparent)]
+    Config(#[from] Diagnostics),
+    /// The new run cannot be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A journal cannot be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The copy cannot be taken up.
+    #[error(transparent)]
+    Reopen(#[from] ReopenError),
+}
+
+/// Makes a new run that shares the journal of another up to record `seq`, and takes it up: the
+/// batch in which that record stands is left out unless it ends there. `overrides` are keys of the
+/// configuration with their new values. Blocks while it copies.
+///
+/// # Errors
+/// When there is no such place, or the configuration with the changes is wrong.
+pub fn fork(
+    from: &RunDir,
+    seq: u64,
+    overrides: BTreeMap<String, String>,
+    sources: Sources,
+) -> Result<Reopened, ForkError> {
+    let (mut created, state) = look(from, seq)?;
+    let origin = Forked { run: created.run, seq };
+    created.run = RunId::generate();
+    created.forked = Some(origin);
+    created.overrides.extend(overrides);
+    // Another configuration may have been accepted since; what is set lies over that one.
+    let in_force = state.created().unwrap_or(&created);
+    let in_force = RunCreated { overrides: created.overrides.clone(), ..in_force.clone() };
+    let config = config::load_text(&in_force.config, &sources.of_run(&in_force, from.path()))?;
+    let tasks = in_force.tasks.iter().map(|task| task.name.to_string()).collect();
+    let plan = plan_of(&config, &Options { tasks, ..Options::default() })?;
+    if in_force.config_hash == created.config_hash {
+        created.tasks = planned(&plan);
+    }
+
+    let folder = from.path().parent().unwrap_or(from.path());
+    let to = RunDir::at(folder.join(created.run.to_string()));
+    let owned = to.create()?;
+    let linked = share_results(from, &to);
+    linked.map_err(|error| JournalError::io(to.results().display(), &error))?;
+    copy::copy(from, &to, seq, Draft::run(created))?;
+    drop(owned);
+    Ok(Reopened::open(&to, Cut::Torn)?)
+}
+
+/// How the run was created, and how it stood there, if it can be forked there.
+fn look(from: &RunDir, seq: u64) -> Result<(RunCreated, RunState), ForkError> {
+    let mut reader = Reader::open(&from.journal())?;
+    let (mut state, mut created, mut goes_on) = (RunState::default(), None, false);
+    while let Some(records) = reader.next_batch()? {
+        // The first batch is always shared.
+        goes_on = created.is_some() && reader.position().seq > seq + 1;
+        if goes_on {
+            break;
+        }
+        for record in &records {
+            state.apply(record).map_err(ReopenError::from)?;
+        }
+        created = created.or_else(|| state.created().cloned());
+    }
+    match created {
+        _ if state.completed().is_some() => Err(ForkError::Ended(state.last_seq())),
+        Some(created) if seq > 0 && (goes_on || seq <= state.last_seq()) => Ok((created, state)),
+        _ => Err(ForkError::Outside(seq)),
+    }
+}
+
+/// Stored results are named by their content and never change: the runs share them.
+fn share_results(from: &RunDir, to: &RunDir) -> io::Result<()> {
+    for entry in fs::read_dir(from.results())? {
+        let entry = entry?;
+        let new = to.results().join(entry.file_name());
+        // Where links are not possible there is a copy.
+        if fs::hard_link(entry.path(), &new).is_err() {
+            fs::copy(entry.path(), &new)?;
+            File::open(&new)?.sync_all()?;
+        }
+    }
+    File::open(to.results())?.sync_all()
+}

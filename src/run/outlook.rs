@@ -1,0 +1,289 @@
+//! What becomes of each task of a run that goes on, and why: for people, and to accept changes.
+//!
+//! Decides as the supervisor will, as far as that can be known before anything is done. Reads
+//! stored outputs and nothing else.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::StartError;
+use super::resume::changed_plan;
+use crate::actor::supervisor::parse;
+use crate::actor::supervisor::program::{self, Scope};
+use crate::config::Config;
+use crate::id::{Name, RunId};
+use crate::journal::file::RunDir;
+use crate::output::Output;
+use crate::plan::TaskState;
+use crate::run_state::{RunState, TaskStatus};
+use crate::spec::TaskSpec;
+use crate::template;
+use crate::turn::Program;
+use crate::turn::content::Content;
+
+/// What becomes of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Its result stands, and nothing is paid for it.
+    Reused,
+    /// It goes on where its agents were stopped.
+    GoesOn,
+    /// It is run, from its beginning.
+    Runs,
+    /// It stays as it ended.
+    Stays,
+}
+
+impl Verdict {
+    /// The verdict in words.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reused => "reused",
+            Self::GoesOn => "goes on",
+            Self::Runs => "runs",
+            Self::Stays => "stays",
+        }
+    }
+}
+
+/// What becomes of one task, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Prospect {
+    /// The task.
+    pub task: Name,
+    /// What becomes of it.
+    pub verdict: Verdict,
+    /// Why.
+    pub why: String,
+}
+
+/// The prospects of a run that goes on with its recorded configuration.
+#[must_use]
+pub fn as_recorded(state: &RunState) -> Vec<Prospect> {
+    let prospect = |(name, status): (&Name, &TaskStatus)| {
+        let (verdict, why) = unchanged(state, status);
+        Prospect { task: name.clone(), verdict, why }
+    };
+    state.tasks().map(prospect).collect()
+}
+
+fn unchanged(state: &RunState, status: &TaskStatus) -> (Verdict, String) {
+    let reason = || status.reason.clone().unwrap_or_default();
+    match status.state {
+        TaskState::Completed => (Verdict::Reused, format!("attempt {} completed", status.attempt)),
+        TaskState::Reused => (Verdict::Reused, "its result was reused before".to_owned()),
+        TaskState::Failed => {
+            let failure = status.failure.as_ref().map(ToString::to_string);
+            (Verdict::Stays, format!("it failed: {}", failure.unwrap_or_default()))
+        }
+        TaskState::Skipped => (Verdict::Stays, format!("it was skipped: {}", reason())),
+        TaskState::Cancelled => (Verdict::Stays, format!("it was cancelled: {}", reason())),
+        TaskState::Running => (Verdict::GoesOn, at_work(state, status)),
+        TaskState::Waiting => (Verdict::Runs, format!("attempt {} is next", status.attempt + 1)),
+        TaskState::Pending | TaskState::Ready => (Verdict::Runs, "it has not begun".to_owned()),
+    }
+}
+
+fn at_work(state: &RunState, status: &TaskStatus) -> String {
+    let Some(id) = &status.agent else { return "it is at work".to_owned() };
+    match state.agents().get(id) {
+        Some(agent) if agent.outcome.is_some() => format!("agent `{id}` has ended"),
+        Some(agent) => format!("agent `{id}` is in turn {}", agent.turn),
+        None => format!("agent `{id}` begins"),
+    }
+}
+
+/// The prospects of a run that goes on with the configuration `now` in place of the recorded one, in
+/// the order of its plan.
+///
+/// # Errors
+/// When the plan of `now` has no such tasks.
+pub fn accepting(
+    dir: &RunDir,
+    state: &RunState,
+    before: &Config,
+    now: &Config,
+) -> Result<Vec<Prospect>, StartError> {
+    let Some(created) = state.created() else { return Ok(Vec::new()) };
+    let plan = changed_plan(created, before, now)?;
+    let (run, results) = (created.run, dir.results());
+    let mut judge = Judge {
+        run,
+        results,
+        state,
+        before,
+        now,
+        then: Map::new(),
+        ended: Map::new(),
+        kept: results_of(state),
+    };
+    judge.look_back();
+    let mut decided: BTreeMap<Name, Decision> = BTreeMap::new();
+    // Each pass decides at least one task, for a plan has no cycle.
+    while decided.len() < plan.tasks().len() {
+        let before = decided.len();
+        for task in plan.tasks() {
+            let is_open = |name: &Name| !decided.contains_key(name);
+            if is_open(&task.name) && !task.depends_on.iter().any(is_open) {
+                let decision = judge.decide(task, &decided);
+                decided.insert(task.name.clone(), decision);
+            }
+        }
+        if decided.len() == before {
+            break;
+        }
+    }
+    let in_order = plan.tasks().iter().filter_map(|task| decided.remove(&task.name));
+    Ok(in_order.map(|decision| decision.prospect).collect())
+}
+
+/// The results so far, by the key of what they were made from.
+fn results_of(state: &RunState) -> BTreeMap<String, Output> {
+    let results = state.tasks().filter_map(|(_, task)| task.result());
+    results.map(|(key, output)| (key.to_owned(), output.clone())).collect()
+}
+
+/// What was decided of a task, and whether what templates see of it is known.
+struct Decision {
+    prospect: Prospect,
+    is_known: bool,
+}
+
+struct Judge<'a> {
+    run: RunId,
+    results: PathBuf,
+    state: &'a RunState,
+    before: &'a Config,
+    now: &'a Config,
+    /// What templates saw of the tasks.
+    then: Map<String, Value>,
+    /// What they will see, as far as it is known.
+    ended: Map<String, Value>,
+    kept: BTreeMap<String, Output>,
+}
+
+impl Judge<'_> {
+    /// Notes what templates saw of the tasks that ended.
+    fn look_back(&mut self) {
+        for task in &self.before.tasks {
+            let Some(status) = self.state.task(&task.name).filter(|s| s.state.is_end()) else {
+                continue;
+            };
+            let value = status.output.as_ref().and_then(|output| self.value(task, output));
+            let seen = program::ended(status, value.unwrap_or_default());
+            self.then.insert(task.name.to_string(), seen);
+        }
+    }
+
+    fn decide(&mut self, task: &TaskSpec, decided: &BTreeMap<Name, Decision>) -> Decision {
+        let (verdict, why, value) = self.judge(task, decided);
+        let is_known = value.is_some();
+        if let Some(value) = value {
+            self.ended.insert(task.name.to_string(), value);
+        }
+        let prospect = Prospect { task: task.name.clone(), verdict, why };
+        Decision { prospect, is_known }
+    }
+
+    /// The verdict, why, and what templates will see of the task if that is known.
+    fn judge(
+        &self,
+        task: &TaskSpec,
+        decided: &BTreeMap<Name, Decision>,
+    ) -> (Verdict, String, Option<Value>) {
+        let is_open =
+            |name: &&Name| decided.get(*name).is_none_or(|dependency| !dependency.is_known);
+        if let Some(dependency) = task.depends_on.iter().find(is_open) {
+            let why = format!("`{dependency}` comes first; what stays as it was is reused then");
+            return (Verdict::Runs, why, None);
+        }
+        let scope = self.scope(self.now, &self.ended);
+        if let Some(when) = &task.when
+            && let Ok(false) = template::is_true(when, &scope.values(task))
+        {
+            let status = TaskStatus { state: TaskState::Skipped, ..TaskStatus::default() };
+            let seen = program::ended(&status, Value::Null);
+            return (Verdict::Stays, format!("`when` is false: {when}"), Some(seen));
+        }
+        let program = match scope.program(task) {
+            Ok(program) => program,
+            Err((place, error)) => {
+                return (Verdict::Runs, format!("`{place}`: {}", error.message), None);
+            }
+        };
+        let content = content(self.now, task, &program);
+        let key = content.key();
+        let reused = self.kept.get(&key).and_then(|output| self.value(task, output));
+        if let Some(value) = reused {
+            let status = TaskStatus { state: TaskState::Reused, ..TaskStatus::default() };
+            let why = "nothing that it was made from has changed".to_owned();
+            return (Verdict::Reused, why, Some(program::ended(&status, value)));
+        }
+        let Some(status) = self.state.task(&task.name) else {
+            return (Verdict::Runs, "it is new".to_owned(), None);
+        };
+        // It rests on results that are there under the same names.
+        let rests = |name: &Name| self.state.task(name).is_some_and(|task| task.result().is_some());
+        let is_same = status.key.as_ref() == Some(&key) && task.depends_on.iter().all(rests);
+        if status.state == TaskState::Running && is_same {
+            return (Verdict::GoesOn, at_work(self.state, status), None);
+        }
+        let why = match status.state {
+            TaskState::Pending | TaskState::Ready => "it has not begun".to_owned(),
+            TaskState::Waiting | TaskState::Failed => "it failed".to_owned(),
+            TaskState::Skipped => "it was skipped".to_owned(),
+            TaskState::Cancelled => "it was cancelled".to_owned(),
+            TaskState::Running | TaskState::Completed | TaskState::Reused => {
+                self.what_changed(task, &content)
+            }
+        };
+        (Verdict::Runs, why, None)
+    }
+
+    /// In what the task's content differs from the recorded one.
+    fn what_changed(&self, task: &TaskSpec, now: &Content<'_>) -> String {
+        let before = self.before.tasks.iter().find(|before| before.name == task.name);
+        let program =
+            before.and_then(|task| self.scope(self.before, &self.then).program(task).ok());
+        let differences = match (before, &program) {
+            (Some(task), Some(program)) => content(self.before, task, program).differences(now),
+            _ => Vec::new(),
+        };
+        let part = |path: String| match path.strip_prefix("program.") {
+            // `program.model.prompt` is the prompt.
+            Some(rest) => rest.split_once('.').map_or(rest, |(_, part)| part).to_owned(),
+            None => path,
+        };
+        let parts: Vec<_> = differences.into_iter().map(part).collect();
+        match parts.is_empty() {
+            true => "what it is made from has changed".to_owned(),
+            false => format!("changed: {}", parts.join(", ")),
+        }
+    }
+
+    fn scope<'a>(&self, config: &'a Config, ended: &'a Map<String, Value>) -> Scope<'a> {
+        Scope { run: self.run, workflow: &config.name, inputs: &config.inputs, ended }
+    }
+
+    /// What templates see of an output; nothing when it cannot be read any more.
+    fn value(&self, task: &TaskSpec, output: &Output) -> Option<Value> {
+        let text = match &output.stored {
+            None => output.text.clone(),
+            Some(stored) => {
+                let bytes = std::fs::read(self.results.join(&stored.hash)).ok()?;
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+        };
+        parse(task.output, &text).ok()
+    }
+}
+
+fn content<'a>(config: &'a Config, task: &TaskSpec, program: &'a Program) -> Content<'a> {
+    let (agent, model) = (|n: &Name| config.agents.get(n), |n: &Name| config.models.get(n));
+    Content::of(program, task.output, &config.env, agent, model)
+}

@@ -1,0 +1,187 @@
+//! What a task's result is made from, and the key that stands for it.
+//!
+//! Pure. Two results with one key were made from the same prompt or command, by the same agents with
+//! the same models and tools: the names of tasks, their order and their number do not count.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Program;
+use crate::id::Name;
+use crate::permission::Permissions;
+use crate::spec::{AgentSpec, ModelSpec, OutputFormat};
+
+/// What a task's result is made from.
+#[derive(Clone, Debug, Serialize)]
+pub struct Content<'a> {
+    program: &'a Program,
+    output: OutputFormat,
+    env: &'a BTreeMap<String, String>,
+    agents: BTreeMap<&'a Name, AgentPart<'a>>,
+    models: BTreeMap<&'a Name, ModelPart<'a>>,
+}
+
+/// What of an agent's definition can be seen in what it gives.
+#[derive(Clone, Debug, Serialize)]
+struct AgentPart<'a> {
+    description: &'a str,
+    model: &'a Name,
+    instructions: &'a str,
+    tools: &'a [Name],
+    sub_agents: &'a [Name],
+    max_turns: u32,
+    permissions: &'a Permissions,
+    skills: &'a [String],
+}
+
+/// What of a model can.
+#[derive(Clone, Debug, Serialize)]
+struct ModelPart<'a> {
+    provider: &'a Name,
+    model: &'a str,
+    max_output_tokens: u64,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
+    reasoning_effort: Option<&'a str>,
+    seed: Option<u64>,
+}
+
+impl<'a> Content<'a> {
+    /// What this program gives with these variables for processes, where definitions and models
+    /// are found by name. The agents to which its agent may delegate count, and theirs.
+    pub fn of(
+        program: &'a Program,
+        output: OutputFormat,
+        env: &'a BTreeMap<String, String>,
+        agent: impl Fn(&Name) -> Option<&'a AgentSpec>,
+        model: impl Fn(&Name) -> Option<&'a ModelSpec>,
+    ) -> Self {
+        let (mut agents, mut models) = (BTreeMap::new(), BTreeMap::new());
+        let mut open = match program {
+            Program::Model { agent, .. } => vec![agent],
+            Program::Command { .. } => Vec::new(),
+        };
+        while let Some(name) = open.pop() {
+            let Some(spec) = agent(name).filter(|_| !agents.contains_key(name)) else { continue };
+            open.extend(&spec.sub_agents);
+            agents.insert(&spec.name, AgentPart::of(spec));
+            if let Some(spec) = model(&spec.model) {
+                models.insert(&spec.name, ModelPart::of(spec));
+            }
+        }
+        Self { program, output, env, agents, models }
+    }
+
+    /// The key that stands for it.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let text = self.document().to_string();
+        // 32 digits of 4 bits are 128 bits: no collision within anything one run can make.
+        blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+    }
+
+    /// Where it differs from another, as paths in both.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        compare(&self.document(), &other.document(), "", &mut found);
+        found
+    }
+
+    fn document(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+impl<'a> AgentPart<'a> {
+    fn of(spec: &'a AgentSpec) -> Self {
+        Self {
+            description: &spec.description,
+            model: &spec.model,
+            instructions: &spec.instructions,
+            tools: &spec.tools,
+            sub_agents: &spec.sub_agents,
+            max_turns: spec.max_turns,
+            permissions: &spec.permissions,
+            skills: &spec.skills,
+        }
+    }
+}
+
+impl<'a> ModelPart<'a> {
+    fn of(spec: &'a ModelSpec) -> Self {
+        Self {
+            provider: &spec.provider,
+            model: &spec.model,
+            max_output_tokens: spec.max_output_tokens,
+            temperature: spec.temperature,
+            top_p: spec.top_p,
+            reasoning_effort: spec.reasoning_effort.as_deref(),
+            seed: spec.seed,
+        }
+    }
+}
+
+fn compare(one: &Value, other: &Value, path: &str, found: &mut Vec<String>) {
+    match (one, other) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
+            for key in keys {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                compare(&a[key.as_str()], b.get(key).unwrap_or(&Value::Null), &path, found);
+            }
+        }
+        _ if one != other => found.push(path.to_owned()),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::RestartPolicy;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).expect("a name")
+    }
+
+    fn agent(text: &str, sub_agents: &[&str]) -> AgentSpec {
+        AgentSpec {
+            name: name(text),
+            description: String::new(),
+            model: name("m"),
+            instructions: "x".to_owned(),
+            tools: Vec::new(),
+            sub_agents: sub_agents.iter().map(|agent| name(agent)).collect(),
+            max_turns: 1,
+            permissions: Permissions::default(),
+            restart: RestartPolicy::default(),
+            skills: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_helper_counts_and_who_has_nothing_to_do_with_it_does_not() {
+        let (a, b) = (agent("a", &["b"]), agent("b", &["a"]));
+        let other = AgentSpec { instructions: "y".to_owned(), ..b.clone() };
+        let restarted =
+            AgentSpec { restart: RestartPolicy { max_restarts: 99, ..b.restart }, ..b.clone() };
+        let (program, env) =
+            (Program::Model { agent: name("a"), prompt: "go".to_owned() }, BTreeMap::new());
+        let content = |b: &AgentSpec| {
+            let find = |name: &Name| [&a, b].into_iter().find(|agent| agent.name == *name).cloned();
+            let found: BTreeMap<_, _> =
+                [&a.name, &b.name].map(|n| (n.clone(), find(n).expect("there"))).into();
+            let content =
+                Content::of(&program, OutputFormat::Text, &env, |n| found.get(n), |_| None);
+            (content.key(), content.document())
+        };
+        assert_eq!(content(&b).0, content(&restarted).0);
+        assert_ne!(content(&b).0, content(&other).0);
+        let mut found = Vec::new();
+        compare(&content(&b).1, &content(&other).1, "", &mut found);
+        assert_eq!(found, ["agents.b.instructions"]);
+    }
+}
