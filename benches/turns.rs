@@ -9,12 +9,16 @@
 
 #[path = "turns/floor.rs"]
 mod floor;
+#[path = "turns/group.rs"]
+mod group;
 #[path = "turns/idle.rs"]
 mod idle;
 #[path = "turns/measure.rs"]
 mod measure;
 #[path = "turns/ours.rs"]
 mod ours;
+#[path = "turns/spread.rs"]
+mod spread;
 #[expect(dead_code, reason = "the benchmark needs a part of what the tests need")]
 #[path = "../tests/support.rs"]
 mod support;
@@ -23,7 +27,8 @@ mod work;
 
 use std::time::{Duration, Instant};
 
-use self::measure::{Cost, Spread};
+use self::measure::Cost;
+use self::spread::Spread;
 use self::work::{Subject, TURNS};
 
 /// The two numbers of agents between which the slope is taken.

@@ -40,11 +40,13 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 use ractor::ActorRef;
+use tokio::sync::watch;
 
 use crate::context::preset::Preset;
 use crate::context::strategy::StrategySettings;
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::JournalHandle;
+use crate::journal::room::Room;
 use crate::model::Model;
 use crate::policy::RetryPolicy;
 use crate::redaction::Secrets;
@@ -142,6 +144,8 @@ pub struct Services {
     pub compaction: Compaction,
     /// The journal.
     pub journal: JournalHandle,
+    /// Whether new work may begin, as the supervisor last said: it may not while the disk is full.
+    pub room: watch::Sender<Room>,
     /// The folder of the transcripts, as markers name it.
     pub transcripts: PathBuf,
     /// Who answers a permission question; absent when nobody is at a terminal.

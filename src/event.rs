@@ -205,6 +205,9 @@ pub struct RunOpened {
     pub epoch: u64,
     /// The process that did.
     pub pid: u32,
+    /// Why, if it is the same process that goes on after a pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The configuration that the run goes on with, if it is another from here on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Box<Accepted>>,
@@ -235,8 +238,22 @@ pub struct Accepted {
 /// `run.paused`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunPaused {
-    /// Why.
+    /// Why, for people.
     pub reason: String,
+    /// What has to change before the run goes on.
+    #[serde(default)]
+    pub cause: PauseCause,
+}
+
+/// Why a run stopped before its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PauseCause {
+    /// It was told to stop: a later process takes it up.
+    #[default]
+    Interrupted,
+    /// The disk has no room: the process that has the run waits, and goes on by itself.
+    DiskFull,
 }
 
 /// The result of a run.

@@ -1,17 +1,23 @@
 //! The port to the journal: the ordered, durable events of a run, and how an append can fail.
 //!
 //! Owns the handle that callers hold and the errors. Decides nothing about what is recorded: an
-//! append is written whole, numbered and acknowledged once it is durable, or it fails for good.
+//! append is written whole, numbered and acknowledged once it is durable, or it fails for good. It
+//! waits while the disk is full.
 
+pub mod agent_records;
 pub mod copy;
 pub mod file;
+pub mod filesystem;
 pub mod line;
 pub mod log_line;
 pub mod memory;
 pub mod projection;
 pub mod reader;
 pub mod recovery;
+pub mod room;
+pub mod snapshot;
 pub mod stamp;
+pub mod track;
 pub mod transcript;
 pub mod writer;
 
@@ -22,7 +28,9 @@ use tokio::sync::watch;
 
 use crate::event::{Draft, SharedRecord};
 use crate::id::AgentId;
+use crate::journal::line::Position;
 use crate::journal::memory::MemoryJournal;
+use crate::journal::room::Room;
 use crate::journal::writer::Mailbox;
 
 /// Why the journal could not be written, read or taken.
@@ -56,6 +64,18 @@ pub enum JournalError {
     /// A run of that id is already there.
     #[error("{} already exists", .0.display())]
     Exists(PathBuf),
+    /// It would lie where locks and syncs cannot be relied on.
+    #[error(
+        "{} is on {kind}, where locks and syncs cannot be relied on; name a folder on a local \
+         disk with --state-dir",
+        .path.display()
+    )]
+    NotLocal {
+        /// Where it would lie.
+        path: PathBuf,
+        /// The file system.
+        kind: &'static str,
+    },
     /// It was closed, or its writer is gone.
     #[error("the journal is closed")]
     Closed,
@@ -74,7 +94,7 @@ impl JournalError {
     pub fn is_disk(&self) -> bool {
         match self {
             Self::Full | Self::Io(_) | Self::Damaged { .. } | Self::Newer(_) => true,
-            Self::Locked { .. } | Self::Exists(_) | Self::Closed => false,
+            Self::Locked { .. } | Self::Exists(_) | Self::NotLocal { .. } | Self::Closed => false,
         }
     }
 
@@ -86,6 +106,9 @@ impl JournalError {
 
 /// Hears of records once they are durable, in order, on the writer's thread: it must be quick.
 pub trait Observer: Send {
+    /// A commit batch is durable that stands between these places; its records follow.
+    fn batch(&mut self, _from: Position, _to: Position) {}
+
     /// A record is durable.
     fn committed(&mut self, record: &SharedRecord);
 
@@ -122,11 +145,30 @@ impl JournalHandle {
     /// Dropping the future does not take the drafts back.
     ///
     /// # Errors
-    /// When they could not be made durable; every later append fails too.
+    /// When they could not be made durable; every later append fails too. A full disk is no such
+    /// case until the journal is closed.
     pub async fn append(&self, drafts: Vec<Draft>) -> Result<Vec<SharedRecord>, JournalError> {
         match &self.0 {
             Backend::Writer(mailbox) => mailbox.append(drafts).await,
             Backend::Memory(journal) => journal.append(drafts),
+        }
+    }
+
+    /// As [`append`](Self::append), for what nobody could wait for room with: a disk that stays
+    /// full for [`room::PATIENCE`] is an error.
+    ///
+    /// # Errors
+    /// When they could not be made durable, or not in time: then they may be all the same, until
+    /// the journal is closed.
+    pub async fn append_at_once(
+        &self,
+        drafts: Vec<Draft>,
+    ) -> Result<Vec<SharedRecord>, JournalError> {
+        let mut room = self.room();
+        tokio::select! {
+            biased;
+            recorded = self.append(drafts) => recorded,
+            () = room::out_of_patience(&mut room) => Err(JournalError::Full),
         }
     }
 
@@ -158,6 +200,25 @@ impl JournalHandle {
         }
     }
 
+    /// Whether the disk has room for new work, as it changes.
+    #[must_use]
+    pub fn room(&self) -> watch::Receiver<Room> {
+        match &self.0 {
+            Backend::Writer(mailbox) => mailbox.room(),
+            Backend::Memory(journal) => journal.room(),
+        }
+    }
+
+    /// Tells that the run's disk refused something because it is full: what was kept aside is given
+    /// up, and [`JournalHandle::room`] says so. False when the journal is closed.
+    #[must_use]
+    pub fn report_full(&self) -> bool {
+        match &self.0 {
+            Backend::Writer(mailbox) => mailbox.report_full(),
+            Backend::Memory(journal) => journal.report_full(),
+        }
+    }
+
     /// Writes what has been queued, lets the observers finish, and refuses every later append.
     pub async fn close(&self) {
         match &self.0 {
@@ -166,6 +227,9 @@ impl JournalHandle {
         }
     }
 }
+
+#[cfg(test)]
+mod simulated;
 
 #[cfg(test)]
 pub(crate) mod testing {

@@ -83,8 +83,8 @@ impl Row {
 pub fn run_word(state: &RunState, live: bool) -> &'static str {
     match (state.phase(), live) {
         (RunPhase::Completed(status), _) => status_word(status),
-        (RunPhase::Paused, false) => "paused",
-        (_, true) => "running",
+        (RunPhase::Paused, _) => "paused",
+        (RunPhase::Open, true) => "running",
         (RunPhase::Open, false) => "stopped",
     }
 }
@@ -173,7 +173,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         usage: state.usage(),
         cost_usd: state.cost_usd(),
         age_s: live.then(|| age(now_ms, state.last_ms())),
-        waiting_for: None,
+        waiting_for: state.paused_reason().filter(|_| live).map(str::to_owned),
         depth: 0,
     }];
     let mut agents = agents_in_order(state);

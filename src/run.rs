@@ -32,6 +32,7 @@ use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
 use crate::journal::reader::follow::{Follower, Until};
+use crate::journal::snapshot::Snapshots;
 use crate::message::Json;
 use crate::model::Model;
 use crate::plan::{Plan, PlanError};
@@ -159,11 +160,13 @@ impl Run {
         parts: services::Parts,
         opening: Opening,
     ) -> Result<Self, StartError> {
-        let Opening { id, owned, at, state, projection, drafts } = opening;
+        let Opening { id, owned, at, tracker, left, projection, drafts } = opening;
+        let state = tracker.state().clone();
+        let snapshots = Snapshots::new(owned.dir().clone(), at, tracker, projection);
         let (dir, began) = (owned.dir().clone(), at);
         let supervisor_address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
         let supervisor = supervisor_address.clone();
-        let start = transcript_writer::Start { owned, at, projection, supervisor };
+        let start = transcript_writer::Start { owned, at, snapshots, supervisor };
         let (writer, _) = Actor::spawn(None, TranscriptWriter, start).await?;
         let (reply, journal) = oneshot::channel();
         let asked = writer.send_message(TranscriptWriterMsg::Journal(reply));
@@ -171,8 +174,7 @@ impl Run {
             Ok(()) => journal.await.map_err(|_| JournalError::Closed)?,
             Err(_) => return Err(JournalError::Closed.into()),
         };
-        let run = opening::record(&journal, drafts, state).await?;
-        let left = opening::left(&dir, &run).await?;
+        let (run, left) = opening::record(&journal, drafts, state, left).await?;
 
         let gateways = parts.gateways.clone();
         let services =

@@ -7,6 +7,8 @@ mod agent;
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::{Deserialize, Serialize};
+
 pub use self::agent::{AgentStatus, Doing};
 use crate::event::{
     Accepted, Event, PlannedTask, Record, RunCompleted, RunCreated, RunStatus, TaskEnd,
@@ -19,7 +21,7 @@ use crate::plan::{Standing, TaskState};
 use crate::turn::Program;
 
 /// A task as the journal tells it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskStatus {
     /// Its state.
     pub state: TaskState,
@@ -59,7 +61,7 @@ impl TaskStatus {
 }
 
 /// How the run as a whole stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunPhase {
     /// It can go on.
     #[default]
@@ -71,7 +73,7 @@ pub enum RunPhase {
 }
 
 /// A run as its journal tells it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     created: Option<RunCreated>,
     created_ms: i64,
@@ -86,6 +88,7 @@ pub struct RunState {
     completed: Option<RunCompleted>,
     last_seq: u64,
     last_ms: i64,
+    epoch: u64,
 }
 
 /// An event that cannot follow what was recorded before it.
@@ -164,6 +167,12 @@ impl RunState {
     #[must_use]
     pub fn last_seq(&self) -> u64 {
         self.last_seq
+    }
+
+    /// The opening of the run that made the latest record, from 1.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// When the latest record was made, in milliseconds since the Unix epoch.
@@ -271,6 +280,7 @@ impl RunState {
         })?;
         self.last_seq = record.seq;
         self.last_ms = record.ts_ms;
+        self.epoch = record.epoch;
         Ok(())
     }
 

@@ -91,7 +91,7 @@ impl Machine {
     pub fn new(spawned: AgentSpawned, max_turns: u32) -> Self {
         let mut view = View::default();
         if let Program::Model { prompt, .. } = &spawned.program {
-            let pushed = view.push(Json::encode(&Message::user(prompt.as_str())));
+            let pushed = view.push_task(Json::encode(&Message::user(prompt.as_str())));
             debug_assert!(pushed.is_ok(), "our own message decodes");
         }
         Self {
@@ -310,7 +310,6 @@ impl Machine {
             Event::ContextEdited(edited) => {
                 let applied = self.view.apply(&edited.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
-                self.edit_recorded(edited);
             }
             Event::CompactionRequested(requested) => {
                 self.summaries.requested(self.turn, requested.trigger);

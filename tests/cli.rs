@@ -5,6 +5,7 @@ mod crash;
 mod desk;
 mod exits;
 mod explain;
+mod full;
 mod mistakes;
 mod resume;
 mod secrets;

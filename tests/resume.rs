@@ -12,7 +12,9 @@ use callsheet::journal::line::Position;
 use callsheet::journal::projection::Projection;
 use callsheet::journal::reader::{Reader, Tail, judge};
 use callsheet::journal::recovery::Cut;
-use callsheet::journal::{JournalError, recovery};
+use callsheet::journal::snapshot::{self, Snapshots};
+use callsheet::journal::track::Tracker;
+use callsheet::journal::{JournalError, Observer, recovery};
 use callsheet::message::{Message, StopReason};
 use callsheet::run::{ReopenError, Reopened, Run};
 use callsheet::run_state::RunState;
@@ -163,8 +165,28 @@ fn is_sound(dir: &RunDir) {
     assert_eq!(tail, Tail::Clean);
 }
 
-/// Runs to the end, and then again from after each batch of the journal: each time it must come to
-/// the same end, and ask only for what had not been answered.
+/// Leaves a snapshot from after so many batches, and the agents' files as they were then.
+fn leave_snapshot(dir: &RunDir, batches: usize) {
+    std::fs::remove_dir_all(dir.agents()).expect("removed");
+    std::fs::create_dir(dir.agents()).expect("a folder");
+    let growth = batch_ends(dir)[batches - 1] as u64;
+    let (files, tracker) = (Projection::new(dir.clone()), Tracker::default());
+    let mut snapshots = Snapshots::every(growth, dir.clone(), Position::START, tracker, files);
+    let mut reader = Reader::open(&dir.journal()).expect("a journal");
+    for _ in 0..batches {
+        let from = reader.position();
+        let records = reader.next_batch().expect("a sound journal").expect("a batch");
+        snapshots.batch(from, reader.position());
+        records.iter().for_each(|record| snapshots.committed(record));
+        snapshots.batch_end();
+    }
+    drop(snapshots);
+    assert_eq!(snapshot::newest(dir).expect("a snapshot").at.offset, growth);
+}
+
+/// Runs to the end, and then again from after each batch of the journal, every second time with a
+/// snapshot from before: each time it must come to the same end, and ask only for what had not been
+/// answered.
 async fn sweep(text: &str, model: fn() -> Arc<Fake>) -> Ended {
     let undisturbed = model();
     let setup = crew(&undisturbed);
@@ -177,6 +199,9 @@ async fn sweep(text: &str, model: fn() -> Arc<Fake>) -> Ended {
     // The last is that of `run.completed`.
     for (at, end) in ends[..ends.len() - 1].iter().enumerate() {
         set_back(&dir, &files, *end);
+        if at % 2 == 1 {
+            leave_snapshot(&dir, at.div_ceil(2));
+        }
         let answered = count(&records(&dir), "model.responded");
         let fake = model();
         let setup = crew(&fake).at(&setup);

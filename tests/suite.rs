@@ -14,6 +14,7 @@ mod context_server;
 #[path = "../src/context/testing.rs"]
 mod conversations;
 mod delegation;
+mod disk;
 mod endless;
 mod examples;
 #[path = "support/faults.rs"]

@@ -240,7 +240,7 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let past = past.into_iter().map(|event| Draft::agent(&name("work"), &id("work"), event));
     let past = journal.handle().append(past.collect()).await.expect("recorded");
     let agent = Agent { services, id: id("work"), task: name("work") };
-    let (_, ended) = Actor::spawn(None, agent, past).await.expect("starts");
+    let (_, ended) = Actor::spawn(None, agent, past.into()).await.expect("starts");
     until(|| ended.is_finished()).await;
     journal.records()
 }

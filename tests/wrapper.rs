@@ -11,6 +11,7 @@ use callsheet::id::{AgentId, CallKey, RunId};
 use callsheet::message::Json;
 use callsheet::redaction::Secrets;
 use callsheet::tool::bash::{Remains, end_remains, run_command};
+use callsheet::tool::hook::{self, Answer};
 use callsheet::tool::spool::Spool;
 use callsheet::tool::workspace::Workspace;
 use callsheet::tool::wrapper::{Wrapper, spooled};
@@ -243,6 +244,20 @@ async fn the_polite_signal_lets_a_command_clean_up() {
 }
 
 #[tokio::test]
+async fn signals_to_the_whole_group_are_for_the_command() {
+    let bench = Bench::new();
+    for (signal, code) in [("USR1", 138), ("INT", 130), ("HUP", 129), ("TERM", 143)] {
+        let input = json!({"command": format!("kill -{signal} 0; sleep 300")});
+        let output = bench.bash(bench.context(), input).await;
+        assert_eq!(output.exit_code, Some(code), "{signal}");
+    }
+    // As when it reads from a terminal that it does not have.
+    let input = json!({"command": "kill -TTIN 0; sleep 300", "timeout_s": 1});
+    let output = bench.bash(bench.context(), input).await;
+    assert_eq!(output.text, "Error: Timeout (1s)\n(no output)");
+}
+
+#[tokio::test]
 async fn what_is_left_behind_is_ended() {
     let bench = Bench::new();
     let command = "sh -c 'echo $$ > new; mv new pid; exec sleep 300' > log 2>&1 & \
@@ -304,4 +319,24 @@ async fn what_an_earlier_life_left_is_ended_and_nothing_else() {
     assert_eq!(end_remains(ours, &key), Remains::Ended);
     assert!(stat(pid).is_none());
     assert_eq!(end_remains(ours, &key), Remains::None);
+}
+
+#[tokio::test]
+async fn a_hook_is_run_alike_and_nothing_of_it_is_kept() {
+    let bench = Bench::new();
+    let context = bench.context();
+    let run = async |lines: &str| {
+        let argv = ["sh", "-c", lines].map(str::to_owned);
+        let input = Json::encode(&json!({"trigger": "auto"}));
+        hook::run(&argv, &input, &context).await
+    };
+    let answer = run("echo \"$(cat) [$HOME]\"; echo noise >&2").await.expect("an answer");
+    assert_eq!(answer, Answer::GoOn(Some("{\"trigger\":\"auto\"} []".to_owned())));
+    let answer = run("echo no >&2; exit 2").await.expect("an answer");
+    assert_eq!(answer, Answer::Block("no".to_owned()));
+    let error = run("echo broken >&2; exit 1").await.expect_err("it failed");
+    assert_eq!(error.to_string(), "exit code 1: broken");
+    assert!(bench.kept(&context).is_none() && bench.heard.process.lock().is_none());
+    let none = hook::run(&["./none".to_owned()], &Json::encode(&json!({})), &context).await;
+    assert!(none.expect_err("none").to_string().starts_with("start `./none`: "));
 }

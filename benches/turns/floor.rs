@@ -1,18 +1,16 @@
 //! The floor: the same work as a plain loop over reqwest, as a careful program would write it.
 //!
 //! No actors, no retries, no limits; one task an agent. The journal, if there is one, commits in
-//! groups: one thread, one write and one sync for whatever waits.
+//! groups.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use crate::group::Journal;
 use crate::work::{MAX_TOKENS, PROMPT, SYSTEM};
 
 #[derive(Serialize)]
@@ -216,43 +214,5 @@ impl Shared {
         let mut line = serde_json::to_vec(&Record { agent, message }).expect("JSON");
         line.push(b'\n');
         journal.append(line).await;
-    }
-}
-
-type Append = (Vec<u8>, oneshot::Sender<()>);
-
-/// A journal that commits in groups.
-struct Journal(mpsc::Sender<Append>);
-
-impl Journal {
-    /// Starts the writer; its thread gives the number of syncs at the end.
-    fn start(path: &Path) -> (Self, std::thread::JoinHandle<usize>) {
-        let mut file = File::create_new(path).expect("a new file");
-        let (queue, items) = mpsc::channel::<Append>();
-        let write = move || {
-            let (mut syncs, mut bytes, mut waiting) = (0, Vec::new(), Vec::new());
-            while let Ok(first) = items.recv() {
-                for (line, reply) in std::iter::once(first).chain(items.try_iter()) {
-                    bytes.extend_from_slice(&line);
-                    waiting.push(reply);
-                }
-                file.write_all(&bytes).expect("room on the disk");
-                file.sync_data().expect("a good disk");
-                syncs += 1;
-                bytes.clear();
-                for reply in waiting.drain(..) {
-                    let _ = reply.send(());
-                }
-            }
-            syncs
-        };
-        (Self(queue), std::thread::spawn(write))
-    }
-
-    /// Waits until the line is durable.
-    async fn append(&self, line: Vec<u8>) {
-        let (reply, durable) = oneshot::channel();
-        self.0.send((line, reply)).expect("the writer lives as long as its journal");
-        durable.await.expect("the writer answers");
     }
 }

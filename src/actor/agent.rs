@@ -32,10 +32,11 @@ use crate::context::{CompactionTrigger, block, repair};
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
+use crate::journal::agent_records::AgentRecords;
 use crate::message::Json;
 use crate::model::{Head, Rendering};
 use crate::turn::{AgentEnded, Outcome, Program};
-use crate::turn_machine::{Machine, PendingCall, Step};
+use crate::turn_machine::{IllegalEvent, Machine, PendingCall, Step};
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -73,7 +74,7 @@ pub enum AgentMsg {
 }
 
 /// One agent at work: what never changes about it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Agent {
     /// What it shares with the run's other actors.
     pub services: Arc<Services>,
@@ -111,6 +112,29 @@ pub struct State {
     requested_ms: Option<i64>,
     /// The calls that had begun when it was lost and have no result: looked up before all else.
     lost: Vec<Lost>,
+}
+
+/// What an agent's records fold to.
+struct Folded {
+    machine: Machine,
+    talk: Option<Talk>,
+    past: Past,
+    requested_ms: Option<i64>,
+    /// Which calls have begun since the last reply.
+    started: Vec<SharedRecord>,
+}
+
+impl Folded {
+    fn apply(&mut self, record: &SharedRecord) -> Result<(), IllegalEvent> {
+        match &record.event {
+            Event::ModelResponded(_) => self.started.clear(),
+            Event::ToolStarted(_) => self.started.push(record.clone()),
+            _ => {}
+        }
+        self.past.note(&self.machine, record);
+        self.requested_ms = requested_ms(record).or(self.requested_ms);
+        self.machine.apply(&record.event)
+    }
 }
 
 /// How the agent was told to end.
@@ -152,14 +176,14 @@ impl Actor for Agent {
     type Msg = AgentMsg;
     type State = State;
     /// The agent's records so far; the first is its `agent.spawned`.
-    type Arguments = Vec<SharedRecord>;
+    type Arguments = AgentRecords;
 
     async fn pre_start(
         &self,
         myself: ActorRef<AgentMsg>,
-        records: Vec<SharedRecord>,
+        records: AgentRecords,
     ) -> Result<State, ActorProcessingErr> {
-        let state = self.rebuild(&records)?;
+        let state = self.rebuild(records).await?;
         self.services.addresses.agents.insert(self.id.clone(), myself.clone());
         myself.send_message(AgentMsg::Go)?;
         Ok(state)
@@ -199,34 +223,23 @@ impl Actor for Agent {
 }
 
 impl Agent {
-    /// Folds the records; the same fold as while the agent works.
-    fn rebuild(&self, records: &[SharedRecord]) -> Result<State, ActorProcessingErr> {
-        let first = records.first().map(|record| &record.event);
-        let Some(Event::AgentSpawned(spawned)) = first else {
-            return Err(format!("agent `{}` has no agent.spawned record", self.id).into());
-        };
-        let talk = match &spawned.program {
-            Program::Model { agent, .. } => {
-                let briefing = briefing::of(&self.services, agent, spawned.depth)?;
-                Some(Talk { briefing, rendering: Rendering::default(), front: None })
+    /// What it is after its records.
+    async fn rebuild(&self, records: AgentRecords) -> Result<State, ActorProcessingErr> {
+        let folded = match records {
+            AgentRecords::Held(_) => self.fold(&records)?,
+            AgentRecords::Stored { .. } => {
+                // It waits for the disk.
+                let agent = self.clone();
+                tokio::task::spawn_blocking(move || agent.fold(&records)).await??
             }
-            Program::Command { .. } => None,
         };
-        let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
-        let layer = pipeline::summary(&self.services.compaction.preset);
-        let pace = layer.map(|layer| layer.pace.clone()).unwrap_or_default();
-        let mut machine = Machine::new(spawned.clone(), max_turns).paced(pace);
-        let mut past = Past::default();
-        for record in &records[1..] {
-            past.note(&machine, record);
-            machine.apply(&record.event)?;
-        }
+        let Folded { mut machine, talk, past, requested_ms, started } = folded;
         if let Some(Talk { briefing, .. }) = &talk {
             machine.begin_with(&briefing.model.spec.name, briefing.head_tokens);
         }
         machine.forget_lost_summary();
         let lost = machine.interrupted().into_iter();
-        let lost = lost.map(|interrupted| Lost::among(records, interrupted)).collect();
+        let lost = lost.map(|interrupted| Lost::among(&started, interrupted)).collect();
         Ok(State {
             machine,
             past,
@@ -242,9 +255,41 @@ impl Agent {
             cancel: CancellationToken::new(),
             ending: None,
             looked_over: false,
-            requested_ms: records.iter().rev().find_map(requested_ms),
+            requested_ms,
             lost,
         })
+    }
+
+    /// Folds the records; the same fold as while the agent works.
+    fn fold(&self, records: &AgentRecords) -> Result<Folded, ActorProcessingErr> {
+        let mut folded: Option<Folded> = None;
+        records.for_each(|record| -> Result<(), ActorProcessingErr> {
+            match &mut folded {
+                None => folded = Some(self.begin(record)?),
+                Some(folded) => folded.apply(record)?,
+            }
+            Ok(())
+        })?;
+        folded.ok_or_else(|| format!("agent `{}` has no record", self.id).into())
+    }
+
+    fn begin(&self, first: &SharedRecord) -> Result<Folded, ActorProcessingErr> {
+        let Event::AgentSpawned(spawned) = &first.event else {
+            return Err(format!("agent `{}` has no agent.spawned record", self.id).into());
+        };
+        let talk = match &spawned.program {
+            Program::Model { agent, .. } => {
+                let briefing = briefing::of(&self.services, agent, spawned.depth)?;
+                Some(Talk { briefing, rendering: Rendering::default(), front: None })
+            }
+            Program::Command { .. } => None,
+        };
+        let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
+        let layer = pipeline::summary(&self.services.compaction.preset);
+        let pace = layer.map(|layer| layer.pace.clone()).unwrap_or_default();
+        let machine = Machine::new(spawned.clone(), max_turns).paced(pace);
+        let (past, requested_ms, started) = (Past::default(), None, Vec::new());
+        Ok(Folded { machine, talk, past, requested_ms, started })
     }
 
     fn step_done(
@@ -262,7 +307,7 @@ impl Agent {
                     state.requested_ms = requested_ms(record).or(state.requested_ms);
                     match &record.event {
                         // It was applied when it was proposed; the record made it durable.
-                        Event::ContextEdited(edited) => state.machine.edit_recorded(edited),
+                        Event::ContextEdited(_) => {}
                         event => state.machine.apply(event)?,
                     }
                 }

@@ -82,6 +82,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         announced,
     } = call;
     let service = &briefing.model;
+    context.room().await?;
     let mut before = settled(&context, changes).await?;
     let summary = announcement.map(|Announcement { requested, durable }| {
         before.push(requested.into());
@@ -157,6 +158,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
 
 /// Runs the open calls of a turn.
 pub async fn run_tools(context: StepContext, calls: Vec<PendingCall>) -> StepResult {
+    context.room().await?;
     tool_run::run(&context, calls).await
 }
 
@@ -167,6 +169,7 @@ pub async fn run_command(
     announced: Option<PendingCall>,
 ) -> StepResult {
     let Program::Command { run, env } = program else { return Ok(Vec::new()) };
+    context.room().await?;
     let (mut records, call) = match announced {
         Some(call) => (Vec::new(), call),
         None => announce(&context, &run).await?,

@@ -6,6 +6,8 @@ use crate::event::{RunCompleted, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
+use crate::journal::agent_records::AgentRecords;
+use crate::journal::room::Room;
 use crate::message::Usage;
 use crate::output::Output;
 use crate::turn::Outcome;
@@ -47,7 +49,7 @@ pub enum SupervisorMsg {
         /// The agent.
         agent: AgentId,
         /// Its records.
-        records: Result<Vec<SharedRecord>, JournalError>,
+        records: Result<AgentRecords, JournalError>,
     },
     /// Stop the run, a task or an agent with its children.
     Cancel {
@@ -72,6 +74,10 @@ pub enum SupervisorMsg {
         /// Why, for the records.
         reason: String,
     },
+    /// The disk has no more room for new work, or has it again.
+    Room(Room),
+    /// The record of a pause has had its time.
+    PauseOverdue,
     /// The journal cannot be written.
     JournalFailed(JournalError),
 }

@@ -53,6 +53,10 @@ fn result_of(context: &StepContext, lost: Lost) -> Option<ToolFinished> {
     let Interrupted { call, started } = &interrupted;
     let remains = started.process().map(|process| bash::end_remains(process, &call.key));
     match wrapper::spooled(&context.services.spool, &call.key) {
+        Ok(Some((Err(ToolError::Cancelled), _))) => {
+            let known = tool_run::told_to_end();
+            return Some(recovery::unknown(context.turn, interrupted.call, &known));
+        }
         Ok(Some((result, took))) => {
             let output = adopted(result);
             let live = finished(context.turn, call, output, took);

@@ -9,6 +9,7 @@ use super::Services;
 use crate::event::{Draft, Event, SharedRecord};
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
+use crate::journal::room::Room;
 use crate::message::{Block, Json, ResultContent, ToolResult};
 use crate::spec::AgentSpec;
 use crate::tool::{ToolOutput, ToolSpec};
@@ -75,6 +76,16 @@ pub struct StepContext {
 }
 
 impl StepContext {
+    /// Waits until new work may begin.
+    pub(super) async fn room(&self) -> Result<(), StepError> {
+        let mut room = self.services.room.subscribe();
+        tokio::select! {
+            () = self.cancel.cancelled() => Err(StepError::Cancelled),
+            // The other end is among the services themselves.
+            _ = room.wait_for(|room| *room == Room::Enough) => Ok(()),
+        }
+    }
+
     /// Records events of this agent as one batch; returns when they are durable.
     pub(super) async fn record<E: Into<Event>>(
         &self,

@@ -10,11 +10,12 @@ mod decide;
 pub mod program;
 mod proposals;
 mod restore;
+mod room;
 mod settle;
 
 pub use settle::{parse, write_output_file};
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,9 +32,11 @@ pub use super::mail::{
     CancelTarget, ChildReply, ChildResult, Delegation, Refused, RunEnd, SupervisorMsg,
 };
 use super::slots::Slots;
-use crate::event::{Draft, Event, RunPaused, SharedRecord};
+use crate::event::{Draft, Event, PauseCause, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
+use crate::journal::room::Room;
+use crate::journal::track;
 use crate::plan::Plan;
 use crate::policy::RestartWindow;
 use crate::run_state::RunState;
@@ -104,6 +107,8 @@ pub struct State {
     first_failed: Option<Name>,
     stopped: Option<Stop>,
     interrupted: Option<String>,
+    /// The room on the disk as the journal's writer last told it.
+    room: Room,
     finishing: bool,
     end: Option<oneshot::Sender<RunEnd>>,
     /// The agents that were at work when the run was last left, until they are.
@@ -148,8 +153,8 @@ enum Service {
     Compactor,
 }
 
-/// The records of agents that have not ended.
-pub type Left = HashMap<AgentId, Vec<SharedRecord>>;
+/// The agents that have not ended.
+pub type Left = BTreeMap<AgentId, track::Left>;
 
 /// What the supervisor starts with.
 #[derive(Debug)]
@@ -196,6 +201,7 @@ impl Actor for Supervisor {
             first_failed: None,
             stopped: None,
             interrupted: None,
+            room: Room::Enough,
             finishing: false,
             end: Some(start.end),
             left: start.left,
@@ -204,6 +210,7 @@ impl Actor for Supervisor {
             work: JoinSet::new(),
         };
         state.work.spawn(proposals::record_in_order(self.services.clone(), myself.clone(), queue));
+        state.work.spawn(room::tell(self.services.journal.room(), myself.clone()));
         let _ = self.services.addresses.supervisor.set(myself.clone());
         for gateway in &self.gateways {
             self.start_service(&myself, &mut state, Service::Gateway(gateway.clone())).await?;
@@ -265,7 +272,9 @@ impl Actor for Supervisor {
                 let sent = live.map(|live| live.actor.send_message(AgentMsg::Compact { focus }));
                 let _ = reply.send(matches!(sent, Some(Ok(()))));
             }
-            SupervisorMsg::Interrupt { reason } => self.interrupt(state, reason),
+            SupervisorMsg::Interrupt { reason } => self.interrupt(&myself, state, reason),
+            SupervisorMsg::Room(room) => self.room_changed(&myself, state, room),
+            SupervisorMsg::PauseOverdue => self.pause_overdue(&myself, state),
             SupervisorMsg::JournalFailed(error) => {
                 self.finish(&myself, state, RunEnd::JournalFailed(error));
             }
@@ -316,7 +325,7 @@ impl Supervisor {
         }
         match (&record.agent, &record.event) {
             (Some(agent), Event::AgentSpawned(_)) => {
-                self.spawn(myself, state, agent, vec![record.clone()]).await;
+                self.spawn(myself, state, agent, vec![record.clone()].into()).await;
             }
             (Some(agent), Event::AgentRestarted(restarted)) => {
                 self.rebuild(myself, state, agent, restarted.restart);
@@ -327,9 +336,10 @@ impl Supervisor {
             (None, Event::RunCompleted(completed)) => {
                 self.finish(myself, state, RunEnd::Completed(completed.clone()));
             }
-            (None, Event::RunPaused(RunPaused { reason })) => {
-                self.finish(myself, state, RunEnd::Paused(reason.clone()));
+            (None, Event::RunPaused(paused)) if paused.cause == PauseCause::Interrupted => {
+                self.finish(myself, state, RunEnd::Paused(paused.reason.clone()));
             }
+            (None, Event::RunOpened(_)) => self.opened(state),
             _ => {}
         }
     }

@@ -14,8 +14,8 @@ use super::mail::SupervisorMsg;
 use crate::event::{Event, SharedRecord};
 use crate::journal::file::OwnedRun;
 use crate::journal::line::Position;
-use crate::journal::projection::Projection;
-use crate::journal::{JournalHandle, Observer};
+use crate::journal::snapshot::Snapshots;
+use crate::journal::{JournalHandle, Observer, room};
 
 /// Records on their way from the writer to the supervisor: a few batches, so that the writer does
 /// not wait for each, and little memory should the supervisor be slow.
@@ -51,8 +51,8 @@ pub struct Start {
     pub owned: OwnedRun,
     /// Where the journal goes on.
     pub at: Position,
-    /// The agents' files so far.
-    pub projection: Projection,
+    /// The agents' files so far, and what makes snapshots.
+    pub snapshots: Snapshots,
     /// Who hears of what is committed.
     pub supervisor: SupervisorAddress,
 }
@@ -68,8 +68,9 @@ impl Actor for TranscriptWriter {
         start: Start,
     ) -> Result<State, ActorProcessingErr> {
         // The transcripts come first: an agent's files exist when its actor is started.
+        room::outlive_file_limits()?;
         let observers: Vec<Box<dyn Observer>> =
-            vec![Box::new(start.projection), Box::new(Feed::new(start.supervisor))];
+            vec![Box::new(start.snapshots), Box::new(Feed::new(start.supervisor))];
         let journal = start.owned.start_writer(start.at, observers)?;
         Ok(State { journal, _owned: start.owned })
     }

@@ -23,6 +23,12 @@ pub(super) fn run(place: &Place, verb: &args::Compact) -> Exit {
             complain(&format!("error: agent `{agent}` is not at work"));
             Exit::Failed
         }
+        Err(_) if !dir.is_live() => {
+            complain(
+                "error: the run is not at work; `callsheet resume` takes an open one up again",
+            );
+            Exit::Failed
+        }
         Err(error) => {
             complain(&format!("error: the run's owner cannot be reached: {error}"));
             Exit::Failed

@@ -14,7 +14,7 @@ use super::tail::{Detail, Printer};
 use super::{complain, runtime, say};
 use crate::actor::supervisor::RunEnd;
 use crate::config::{Config, ProviderKind};
-use crate::event::{Event, RunCompleted};
+use crate::event::{Event, PauseCause, RunCompleted};
 use crate::exit::Exit;
 use crate::id::RunId;
 use crate::journal::file::RunDir;
@@ -167,7 +167,11 @@ fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<Exit>
         };
         runtime.block_on(async {
             while let Ok(Some(record)) = follower.next().await {
-                let is_last = matches!(record.event, Event::RunCompleted(_) | Event::RunPaused(_));
+                let is_last = match &record.event {
+                    Event::RunCompleted(_) => true,
+                    Event::RunPaused(paused) => paused.cause == PauseCause::Interrupted,
+                    _ => false,
+                };
                 if !printer.print(&record) || is_last {
                     return;
                 }

@@ -55,7 +55,7 @@ fn refused(place: &Place, dir: &RunDir, error: &ReopenError) -> Exit {
 pub(super) fn exit_of(error: &JournalError) -> Exit {
     match error {
         JournalError::Locked { .. } => Exit::Held,
-        JournalError::Exists(_) => Exit::Usage,
+        JournalError::Exists(_) | JournalError::NotLocal { .. } => Exit::Usage,
         JournalError::Full
         | JournalError::Io(_)
         | JournalError::Damaged { .. }

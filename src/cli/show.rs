@@ -100,7 +100,7 @@ fn show_run(place: &Place, dir: &RunDir, state: &RunState, as_json: bool) -> Exi
     if state.completed().is_some() {
         text.push_str(&report::summary(state));
     } else {
-        if let Some(reason) = state.paused_reason().filter(|_| !live) {
+        if let Some(reason) = state.paused_reason() {
             text.push_str(&format!("paused: {reason}\n"));
         }
         if report::is_resumable(state, live) {

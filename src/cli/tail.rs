@@ -9,7 +9,7 @@ use super::args;
 use super::locate::Place;
 use super::paint::{self, Paint};
 use super::{complain, runtime};
-use crate::event::{Event, Record, SharedRecord};
+use crate::event::{Event, PauseCause, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::log_line::line_for;
@@ -268,9 +268,10 @@ fn is_milestone(record: &Record) -> bool {
         Event::AgentEnded(_) => {
             record.agent.as_ref().is_some_and(|agent| agent.as_str().contains('/'))
         }
+        // The others begin and end what is told of the run in other words.
+        Event::RunPaused(paused) => paused.cause == PauseCause::DiskFull,
+        Event::RunOpened(opened) => opened.reason.is_some(),
         Event::RunCreated(_)
-        | Event::RunOpened(_)
-        | Event::RunPaused(_)
         | Event::RunCompleted(_)
         | Event::TaskReady(_)
         | Event::TurnStarted(_)

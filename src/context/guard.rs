@@ -5,12 +5,14 @@
 //! it; then it takes out and cuts what was not read; and at last that joins the record too. Each marker names the transcript, which has it all. What was
 //! asked of the agent is never touched.
 
+use std::borrow::Cow;
+
 use super::layer::Surroundings;
 use super::measure::estimate;
 use super::record::{self, Record};
-use super::view::{Slot, View};
+use super::view::{Entry, Slot, Standing, View};
 use super::{ClearedResult, ContextEdited, Edit, range, shorten};
-use crate::message::{Json, Message, ResultContent};
+use crate::message::{Block, Json, Message, ResultContent};
 
 /// The layer name under which the guard's edits are recorded.
 pub const GUARD_LAYER: &str = "guard";
@@ -52,6 +54,13 @@ impl Unit {
         usize::try_from(chars).unwrap_or(usize::MAX)
     }
 
+    fn of_entry(self, entry: &Entry) -> u64 {
+        match self {
+            Self::Char => entry.chars as u64,
+            Self::Token => entry.tokens,
+        }
+    }
+
     fn of_text(self, text: &str) -> u64 {
         match self {
             Self::Char => text.chars().count() as u64,
@@ -64,10 +73,36 @@ impl Unit {
 /// fifths of the room, so that the next turns fit as well. Where it is the window that is to be
 /// held, what was measured counts.
 pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<ContextEdited> {
+    run(view, around, tokens, Reach::All)
+}
+
+/// The same, without touching what the model has not read yet.
+pub fn lessen_read(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<ContextEdited> {
+    run(view, around, tokens, Reach::Read)
+}
+
+/// What the rungs may touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// What the model has read.
+    Read,
+    /// Everything.
+    All,
+}
+
+fn run(
+    view: &mut View,
+    around: &Surroundings<'_>,
+    tokens: u64,
+    reach: Reach,
+) -> Vec<ContextEdited> {
     let measured = around.measured_room.filter(|_| tokens >= around.window.room());
     let (room, unit) = match measured {
         Some(tokens) => (tokens, Unit::Token),
-        None => (around.chars(tokens) as u64, Unit::Char),
+        None => {
+            let beside = view.system().map_or(0, |system| system.chars().count());
+            (around.chars(tokens).saturating_sub(beside) as u64, Unit::Char)
+        }
     };
     let mut edits = Vec::new();
     if unit.of_view(view) <= room {
@@ -77,9 +112,12 @@ pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<
     let read = spill(view, Results::Read, target, unit, around.transcript);
     apply(view, read, unit, &mut edits);
     if unit.of_view(view) > room {
-        let read = range::consumed(view);
+        let read = range::consumed(view).and_then(|range| without_task(view, range, unit, target));
         let digest = read.map(|read| digest(view, read, target / 4, unit, around.state));
         apply(view, digest, unit, &mut edits);
+    }
+    if reach == Reach::Read {
+        return edits;
     }
     if unit.of_view(view) > room {
         let unread = spill(view, Results::Unread, target, unit, around.transcript);
@@ -110,6 +148,18 @@ fn apply(view: &mut View, edit: Option<Edit>, unit: Unit, edits: &mut Vec<Contex
     }
 }
 
+/// The range without the task prompt at its beginning, where that leaves room for the rest.
+fn without_task(
+    view: &View,
+    (from, to): (u64, u64),
+    unit: Unit,
+    target: u64,
+) -> Option<(u64, u64)> {
+    let task = view.task().filter(|task| unit.of_entry(&task.entry) <= target / 4);
+    let from = task.map_or(from, |task| task.to.max(from));
+    (from < to).then_some((from, to))
+}
+
 /// Which results are taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Results {
@@ -130,7 +180,7 @@ fn spill(view: &View, which: Results, target: u64, unit: Unit, transcript: &str)
     for slot in view.slots().filter(is_wanted) {
         let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
         for result in message.tool_results() {
-            let ResultContent::Text(content) = &result.content else { continue };
+            let Some(content) = plain(&result.content) else { continue };
             let chars = content.chars().count();
             if excess == 0 || chars < LEAST_RESULT_CHARS {
                 continue;
@@ -140,16 +190,39 @@ fn spill(view: &View, which: Results, target: u64, unit: Unit, transcript: &str)
                     content.chars().take(UNREAD_PREVIEW_CHARS).map(char::len_utf8).sum();
                 format!("{}\n[{chars} characters in all; the rest: {transcript}]", &content[..end])
             } else {
-                format!("[{chars} characters, cleared; they stand in {transcript}]")
+                match slot.standing {
+                    Standing::Verbatim => {
+                        format!("[{chars} characters, cleared; they stand in {transcript}]")
+                    }
+                    // What an edit left of it says nothing of its size.
+                    Standing::Cleared | Standing::Instead => {
+                        format!("[cleared; the whole stands in {transcript}]")
+                    }
+                }
             };
             excess =
-                excess.saturating_sub(unit.of_text(content).saturating_sub(unit.of_text(&text)));
+                excess.saturating_sub(unit.of_text(&content).saturating_sub(unit.of_text(&text)));
             let tool_use_id = result.tool_use_id.clone();
             let (message, stored, kept_chars) = (slot.from, None, 0);
             results.push(ClearedResult { message, tool_use_id, text, stored, kept_chars });
         }
     }
     (!results.is_empty()).then_some(Edit::ClearResults { results })
+}
+
+/// A result's text, where it is nothing but text.
+fn plain(content: &ResultContent) -> Option<Cow<'_, str>> {
+    match content {
+        ResultContent::Text(text) => Some(Cow::Borrowed(text)),
+        ResultContent::Blocks(blocks) => {
+            let blocks = blocks.decode::<Vec<Block>>().ok()?;
+            let texts = blocks.iter().map(|block| match block {
+                Block::Text(text) => Some(text.as_str()),
+                Block::ToolUse(_) | Block::ToolResult(_) | Block::Other(_) => None,
+            });
+            Some(Cow::Owned(texts.collect::<Option<Vec<_>>>()?.join("\n")))
+        }
+    }
 }
 
 /// Cuts the long texts of the calls and results that the model has not read yet.
@@ -229,7 +302,7 @@ mod tests {
 
     fn view(turns: usize, chars: usize) -> View {
         let mut view = View::default();
-        view.push(Json::encode(&Message::user("the goal"))).expect("a message");
+        view.push_task(Json::encode(&Message::user("the goal"))).expect("a message");
         (0..turns).for_each(|turn| push(&mut view, turn, chars));
         view
     }
@@ -324,8 +397,9 @@ mod tests {
         let edits = fit(&mut view, 2_000);
         assert!(view.chars() <= 6_000, "{}", view.chars());
         assert!(edits.iter().all(|edit| edit.layer == GUARD_LAYER));
-        let first: Message = view.slots().next().expect("one").entry.json.decode().expect("one");
-        assert!(first.text().contains("src/498.rs"), "{}", first.text());
+        assert!(view.task().is_some());
+        let record = view.slots().find_map(|slot| slot.record.as_ref()).expect("a record");
+        assert!(record.render().contains("src/498.rs"), "{}", record.render());
         assert_sendable(&view);
         let whole: String = view.slots().map(|slot| slot.entry.json.as_str().to_owned()).collect();
         assert!(whole.contains("the goal"));

@@ -9,6 +9,7 @@
 mod estimate;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 pub use self::estimate::estimate;
 use crate::id::Name;
@@ -64,6 +65,35 @@ pub fn result_tokens(content: &ResultContent) -> u64 {
             Ok(blocks) => blocks_tokens(&blocks),
             Err(_) => estimate(json.as_str()),
         },
+    }
+}
+
+/// The size of a message in characters. The bytes of an image are not text: it counts as four
+/// characters for each token that it costs, as the documented estimate has it.
+#[must_use]
+pub fn message_chars(json: &Json) -> usize {
+    let chars = json.as_str().chars().count();
+    if !json.as_str().contains("\"base64\"") {
+        return chars;
+    }
+    let mut images = Vec::new();
+    note_images(&json.to_value(), &mut images);
+    images.iter().fold(chars, |chars, data| chars - data + 4 * IMAGE_TOKENS as usize)
+}
+
+/// Takes down how long the data of each image in a value is.
+fn note_images(value: &Value, images: &mut Vec<usize>) {
+    match value {
+        Value::Object(fields) => {
+            let source = fields.get("source").filter(|source| source["type"] == "base64");
+            let data = source.and_then(|source| source["data"].as_str());
+            match data.filter(|_| fields.get("type").is_some_and(|kind| kind == "image")) {
+                Some(data) => images.push(data.len()),
+                None => fields.values().for_each(|field| note_images(field, images)),
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| note_images(item, images)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

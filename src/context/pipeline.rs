@@ -65,6 +65,20 @@ pub fn shrink(
     edits.into_iter().map(|edited| Change { edited, spills: Vec::new() }).collect()
 }
 
+/// Makes what the model has read fit so many tokens, as far as that goes; gives what was changed.
+pub fn lessen_read(
+    view: &mut View,
+    preset: &Preset,
+    around: &Surroundings<'_>,
+    tokens: u64,
+) -> Vec<Change> {
+    if !preset.guard {
+        return Vec::new();
+    }
+    let edits = guard::lessen_read(view, around, tokens);
+    edits.into_iter().map(|edited| Change { edited, spills: Vec::new() }).collect()
+}
+
 /// Applies a proposal of the layer of that name.
 pub fn apply(view: &mut View, layer: &str, proposal: Proposal) -> Option<Change> {
     let Proposal { edit, spills } = proposal;

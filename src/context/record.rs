@@ -93,6 +93,7 @@ impl Record {
                 Kind::Asked => text.push_str(&format!("asked: {content}\n")),
                 Kind::Said => text.push_str(&format!("- {content}\n")),
                 Kind::Tool => text.push_str(&format!("#{} {content}\n", line.at)),
+                Kind::Call if imitates(&content) => text.push_str(&format!("\\{content}\n")),
                 Kind::Call => text.push_str(&format!("{content}\n")),
                 Kind::Failed => text.push_str(&format!("| {content}\n")),
             }
@@ -122,6 +123,13 @@ impl Record {
     pub fn chars(&self) -> usize {
         self.render().chars().count()
     }
+}
+
+/// Whether a line of a call looks like one that the record says itself.
+fn imitates(line: &str) -> bool {
+    let is_number = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+    ["asked: ", "files: ", "names: ", "| "].iter().any(|own| line.starts_with(own))
+        || line.strip_prefix('#').is_some_and(is_number)
 }
 
 /// The text with the end of a record, in whatever letters, broken: nothing in a record closes it.

@@ -4,25 +4,36 @@
 
 use serde_json::Value;
 
-use crate::message::{Block, Json, Message, ResultContent, ToolResult};
+use crate::message::{Block, Json, Message, ResultContent, Role, ToolResult};
 
 /// Texts are not cut below this many characters: the beginning and the end of a command or an
 /// answer still say what it was.
 pub(super) const LEAST_CHARS: usize = 200;
 
 /// What stands where content is left out that is no text.
-const LEFT_OUT: &str = "[content left out]";
+fn left_out(place: &str) -> String {
+    format!("[content left out{place}]")
+}
+
+/// Whether blocks hold nothing but text.
+fn is_text_only(blocks: &Json) -> bool {
+    let blocks = blocks.decode::<Vec<Block>>().unwrap_or_default();
+    blocks.iter().all(|block| matches!(block, Block::Text(_)))
+}
 
 /// Cuts the long texts of a message, so that it has about `most` characters. `place` says where the
 /// whole is, as the end of a sentence.
 pub(super) fn message(message: &mut Message, most: usize, place: &str) {
     // A block that is no text of ours cannot be cut: it stays or goes as a whole.
+    let before = message.content.len();
     message.content.retain(|block| match block {
         Block::Other(json) => json.as_str().len() <= most || is_of_call(json),
         Block::Text(_) | Block::ToolUse(_) | Block::ToolResult(_) => true,
     });
-    if message.content.is_empty() {
-        message.content.push(Block::Text(LEFT_OUT.to_owned()));
+    // Nothing is put into the assistant's mouth, unless there is nothing else.
+    let is_less = message.content.len() < before && message.role == Role::User;
+    if is_less || message.content.is_empty() {
+        message.content.push(Block::Text(left_out(place)));
     }
     let each = (most / message.content.len()).max(LEAST_CHARS);
     for block in &mut message.content {
@@ -49,9 +60,16 @@ fn result(result: &mut ToolResult, most: usize, place: &str) {
     let content = match &result.content {
         ResultContent::Text(content) => text(content, most, place),
         ResultContent::Blocks(blocks) if blocks.as_str().len() <= most => return,
-        ResultContent::Blocks(_) => match result.text() {
-            content if content.is_empty() => LEFT_OUT.to_owned(),
-            content => text(&content, most, place),
+        ResultContent::Blocks(blocks) => match result.text() {
+            content if content.is_empty() => left_out(place),
+            content => {
+                let content = text(&content, most, place);
+                if is_text_only(blocks) {
+                    content
+                } else {
+                    format!("{content}\n{}", left_out(place))
+                }
+            }
         },
     };
     result.content = ResultContent::Text(content);
@@ -95,7 +113,9 @@ mod tests {
         super::message(&mut message, 0, "");
         assert_eq!(
             Json::encode(&message).as_str(),
-            format!(r#"{{"role":"user","content":[{bare}]}}"#)
+            format!(
+                r#"{{"role":"user","content":[{bare},{{"type":"text","text":"[content left out]"}}]}}"#
+            )
         );
     }
 }

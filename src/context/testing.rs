@@ -455,8 +455,13 @@ pub(crate) fn play(
     let mut view = View::default();
     let mut rebuilt = View::default();
     for (at, message) in conversation.iter().enumerate() {
-        view.push(message.clone()).expect("a message");
-        rebuilt.push(message.clone()).expect("a message");
+        for view in [&mut view, &mut rebuilt] {
+            let pushed = match at {
+                0 => view.push_task(message.clone()),
+                _ => view.push(message.clone()),
+            };
+            pushed.expect("a message");
+        }
         let decoded: Message = message.decode().expect("a message");
         if decoded.role != crate::message::Role::User {
             continue;

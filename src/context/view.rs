@@ -31,7 +31,7 @@ pub struct Entry {
     pub json: Json,
     /// Who speaks.
     pub role: Role,
-    /// Its size: Unicode scalar values of `json`.
+    /// Its size: Unicode scalar values of `json`, an image counting as the tokens that it costs.
     pub chars: usize,
     /// Its size in tokens, by estimate.
     pub tokens: u64,
@@ -56,7 +56,7 @@ impl Entry {
         let answers = message.tool_results().map(|result| result.tool_use_id.clone());
         Self {
             role: message.role,
-            chars: json.as_str().chars().count(),
+            chars: measure::message_chars(&json),
             tokens: measure::message_tokens(message),
             calls: calls.collect(),
             answers: answers.collect(),
@@ -120,6 +120,8 @@ pub struct View {
     /// The newest message that asked for something, whatever became of it in the view.
     request: Option<Arc<Entry>>,
     turns: VecDeque<Turn>,
+    /// Whether the first message is the prompt of a task.
+    has_task: bool,
     /// Characters and model replies of the whole conversation, whatever was edited since.
     appended_chars: u64,
     replies: u64,
@@ -139,6 +141,16 @@ impl View {
         let message = Message::read(json.as_str())?;
         self.add(Entry::of(json, &message), &message);
         Ok(())
+    }
+
+    /// Appends the prompt of the task that the agent was started for: it stays word for word, also
+    /// when something else is asked later.
+    ///
+    /// # Errors
+    /// When `json` is not a message.
+    pub fn push_task(&mut self, json: Json) -> Result<(), serde_json::Error> {
+        self.has_task = self.next_message == 0;
+        self.push(json)
     }
 
     /// Appends a user message that only asks the model to go on: the request stays the one before.
@@ -224,6 +236,14 @@ impl View {
     #[must_use]
     pub fn request(&self) -> Option<&Entry> {
         self.request.as_deref()
+    }
+
+    /// The task prompt, as long as it stands in the view word for word.
+    #[must_use]
+    pub fn task(&self) -> Option<&Slot> {
+        let first = self.slots.front()?.apart().next()?;
+        let is_whole = first.standing == Standing::Verbatim && first.to == 1;
+        (self.has_task && is_whole && first.entry.is_request).then_some(first)
     }
 
     /// The same view with the joined places at the ends of a range taken apart.

@@ -82,7 +82,7 @@ pub(super) fn json(bytes: &[u8], start: Place) -> Result<Json> {
         .map_err(|error| Kind::NotUtf8.at(after(start, &bytes[..error.valid_up_to()])))?;
     // Before the whitespace goes: `1 2` is a mistake, not 12.
     serde_json::from_str::<&RawValue>(text).map_err(|error| syntax(&error, text, start))?;
-    Json::parse(compact(text).into_owned()).map_err(|error| syntax(&error, text, start))
+    Json::parse(normal(text)).map_err(|error| syntax(&error, text, start))
 }
 
 /// The role of a message, whose shape is checked; `start` is where it begins.
@@ -138,8 +138,50 @@ pub(super) fn blocks(list: &RawValue) -> serde_json::Result<Vec<RawBlock<'_>>> {
     blocks.collect()
 }
 
+/// Valid JSON without the whitespace between its values and without escapes of what can stand as it
+/// is: a text has one size, however its writer wrote it.
+pub(super) fn normal(json: &str) -> String {
+    let compact = compact(json);
+    let mut out = String::with_capacity(compact.len());
+    let mut rest = &*compact;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (char, len) = match unit(rest) {
+            Some(high @ 0xD800..=0xDBFF) => match rest.get(ESCAPE..).and_then(unit) {
+                Some(low @ 0xDC00..=0xDFFF) => {
+                    let code = 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+                    (char::from_u32(code), 2 * ESCAPE)
+                }
+                // A half of a pair is no character: what wrote it cut a text amid one.
+                _ => (Some(char::REPLACEMENT_CHARACTER), ESCAPE),
+            },
+            Some(0xDC00..=0xDFFF) => (Some(char::REPLACEMENT_CHARACTER), ESCAPE),
+            Some(code) => (char::from_u32(code), ESCAPE),
+            None => (rest.starts_with("\\/").then_some('/'), 2),
+        };
+        // What is no JSON after all stays as it is, for whoever reads it to say so.
+        let Some((escape, behind)) = rest.split_at_checked(len) else { break };
+        match char.filter(|char| !matches!(char, '"' | '\\' | '\0'..='\x1f')) {
+            Some(char) => out.push(char),
+            None => out.push_str(escape),
+        }
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The length of an escaped unit, such as `\u00e9`.
+const ESCAPE: usize = 6;
+
+/// The unit of UTF-16 that a text begins with, if it is escaped by its number.
+fn unit(text: &str) -> Option<u32> {
+    u32::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
+}
+
 /// JSON without the whitespace between its values.
-pub(super) fn compact(json: &str) -> Cow<'_, str> {
+fn compact(json: &str) -> Cow<'_, str> {
     let (mut in_text, mut is_escaped) = (false, false);
     let mut is_kept = |byte: u8| {
         match byte {

@@ -80,7 +80,7 @@ impl ClaudeCode {
         };
         let role = joined.role;
         let json = format!(r#"{{"role":"{}","content":{}}}"#, role.as_str(), content);
-        let json = check::compact(&json).into_owned();
+        let json = check::normal(&json);
         let place = joined.entries.first().copied().unwrap_or(Place::START);
         let json = Json::parse(json).map_err(|error| not_a_message(&error, place))?;
         check::role(&json, place)?;

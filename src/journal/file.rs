@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::AgentId;
 use crate::journal::line::Position;
-use crate::journal::writer::{self, Storage};
-use crate::journal::{JournalError, JournalHandle, Observer};
+use crate::journal::writer::{self, Place, Storage};
+use crate::journal::{JournalError, JournalHandle, Observer, filesystem};
 
 /// How often the lock is tried, and the pause between: a reader that looks whether the run is live
 /// holds it for microseconds, and must not make a resume believe that the run is open.
@@ -84,6 +84,12 @@ impl RunDir {
         self.path.join("snapshots")
     }
 
+    /// The space that is kept aside for a full disk, while the run is written.
+    #[must_use]
+    pub fn reserve(&self) -> PathBuf {
+        self.path.join("reserve")
+    }
+
     /// The lock.
     #[must_use]
     pub fn lock_file(&self) -> PathBuf {
@@ -103,13 +109,14 @@ impl RunDir {
     /// returns, the directory survives a power cut; so the first acknowledged record does too.
     ///
     /// # Errors
-    /// When the directory exists or cannot be made.
+    /// When the directory exists, cannot be made, or would lie on a network file system.
     pub fn create(&self) -> Result<OwnedRun, JournalError> {
+        filesystem::check(&self.path)?;
         self.make().map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => JournalError::Exists(self.path.clone()),
             _ => JournalError::io(self.path.display(), &error),
         })?;
-        let owned = self.own()?;
+        let owned = self.lock()?;
         self.make_durable().map_err(|error| JournalError::io(self.path.display(), &error))?;
         Ok(owned)
     }
@@ -142,8 +149,14 @@ impl RunDir {
     /// Takes the lock of the run, or says who has it.
     ///
     /// # Errors
-    /// [`JournalError::Locked`] when another process has it.
+    /// [`JournalError::Locked`] when another process has it, [`JournalError::NotLocal`] where that
+    /// could not be told.
     pub fn own(&self) -> Result<OwnedRun, JournalError> {
+        filesystem::check(&self.path)?;
+        self.lock()
+    }
+
+    fn lock(&self) -> Result<OwnedRun, JournalError> {
         let path = self.lock_file();
         let io = |error: io::Error| JournalError::io(path.display(), &error);
         // Files are opened close-on-exec, so that no tool process inherits the lock.
@@ -219,7 +232,14 @@ impl OwnedRun {
         let path = self.dir.journal();
         let opened = OpenOptions::new().append(true).open(&path);
         let file = opened.map_err(|error| JournalError::io(path.display(), &error))?;
-        let storage = JournalFile { file, _lock: self.lock.clone() };
+        let id = file.metadata().map_err(|error| JournalError::io(path.display(), &error))?;
+        let storage = JournalFile {
+            file,
+            path: path.clone(),
+            id: (id.dev(), id.ino()),
+            reserve: self.dir.reserve(),
+            _lock: self.lock.clone(),
+        };
         writer::start(storage, at, Some(path), observers)
     }
 }
@@ -228,6 +248,11 @@ impl OwnedRun {
 #[derive(Debug)]
 struct JournalFile {
     file: File,
+    path: PathBuf,
+    /// The device and the inode of the file.
+    id: (u64, u64),
+    /// The file that is given up when the disk is full.
+    reserve: PathBuf,
     /// No writer without the lock, however long it takes to end.
     _lock: Arc<File>,
 }
@@ -254,8 +279,53 @@ impl Storage for JournalFile {
         Ok(self.file.metadata()?.len())
     }
 
-    fn is_linked(&self) -> io::Result<bool> {
-        Ok(self.file.metadata()?.nlink() > 0)
+    fn place(&self) -> io::Result<Place> {
+        match fs::metadata(&self.path) {
+            Ok(found) if (found.dev(), found.ino()) == self.id => Ok(Place::Kept),
+            Ok(_) => Ok(Place::Replaced),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Place::Removed),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        let disk = rustix::fs::fstatvfs(&self.file)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        let made = match bytes {
+            0 => Ok(()),
+            _ => preallocate(&self.reserve, bytes),
+        };
+        if bytes > 0 && made.is_ok() {
+            return Ok(());
+        }
+        match fs::remove_file(&self.reserve) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => made,
+        }
+    }
+}
+
+impl Drop for JournalFile {
+    fn drop(&mut self) {
+        // A run that nobody writes needs no reserve. One that cannot be removed is taken over by
+        // the next writer.
+        let _ = self.reserve(0);
+    }
+}
+
+/// Makes a file that really takes up this much of the disk.
+fn preallocate(path: &Path, bytes: u64) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+            io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
+            file.sync_data()
+        }
+        other => Ok(other?),
     }
 }
 
@@ -301,12 +371,40 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_removed_journal_is_noticed() {
+    async fn a_removed_or_replaced_journal_is_noticed() {
+        type Spoil = fn(&RunDir);
+        let spoil: [(&str, Spoil); 3] = [
+            ("removed", |dir| fs::remove_file(dir.journal()).unwrap()),
+            ("removed", |dir| fs::rename(dir.path(), dir.path().with_extension("old")).unwrap()),
+            ("replaced", |dir| {
+                let copy = dir.path().join("copy");
+                fs::copy(dir.journal(), &copy).unwrap();
+                fs::rename(copy, dir.journal()).unwrap();
+            }),
+        ];
+        for (how, spoil) in spoil {
+            let root = tempfile::tempdir().unwrap();
+            let dir = RunDir::at(root.path().join("run"));
+            let journal = dir.create().unwrap().start_writer(Position::START, Vec::new()).unwrap();
+            journal.append(vec![turn("a", 1)]).await.unwrap();
+            spoil(&dir);
+            let error = journal.append(vec![turn("a", 2)]).await.unwrap_err();
+            assert!(error.is_disk() && error.to_string().contains(how), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_reserve_stands_while_the_run_is_written() {
         let root = tempfile::tempdir().unwrap();
         let dir = RunDir::at(root.path().join("run"));
-        let journal = dir.create().unwrap().start_writer(Position::START, Vec::new()).unwrap();
-        journal.append(vec![turn("a", 1)]).await.unwrap();
-        fs::remove_file(dir.journal()).unwrap();
-        assert!(journal.append(vec![turn("a", 2)]).await.unwrap_err().is_disk());
+        let owned = dir.create().unwrap();
+        // What a killed process left.
+        preallocate(&dir.reserve(), 10).unwrap();
+        let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
+        let reserve = fs::metadata(dir.reserve()).unwrap();
+        assert!(reserve.len() > 10 && reserve.blocks() * 512 >= reserve.len(), "{reserve:?}");
+        assert_eq!(reserve.mode() & 0o777, 0o600);
+        journal.close().await;
+        assert!(!dir.reserve().exists());
     }
 }

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::event::{Draft, Event, Record};
@@ -22,7 +22,7 @@ pub const TAIL: usize = 19;
 const CRC_KEY: &[u8] = b",\"crc\":\"";
 
 /// A place between two lines, and all that is needed to go on writing or reading there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// The number of the next record.
     pub seq: u64,
@@ -269,6 +269,12 @@ fn split_tail(line: &[u8]) -> Result<(&[u8], u32), Fault> {
     crc.map(|crc| (front, crc)).ok_or(Fault::Checksum)
 }
 
+/// The checksum that the end of a line, its last [`TAIL`] bytes, carries.
+#[must_use]
+pub fn recorded_crc(tail: &[u8; TAIL]) -> Option<u32> {
+    split_tail(tail).ok().map(|(_, crc)| crc)
+}
+
 /// Appends a line as it would stand after one with the checksum `crc`; gives its own checksum, or
 /// nothing when it carries none.
 pub fn chain(line: &[u8], crc: u32, out: &mut Vec<u8>) -> Option<u32> {
@@ -355,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_run_event_has_null_for_task_and_agent() {
-        let mut draft = Draft::run(RunPaused { reason: "x".to_owned() });
+        let mut draft = Draft::run(RunPaused { reason: "x".to_owned(), cause: Default::default() });
         let (line, _) = frame(&mut draft, BATCH, 9);
         let text = String::from_utf8(line.clone()).unwrap();
         assert!(text.contains(r#","task":null,"agent":null,"type":"run.paused","#), "{text}");
@@ -406,7 +412,7 @@ mod tests {
             reason in ".*", agent in "[ -~é]{1,20}", first in 1..u64::MAX / 2, more in 0..9u64,
             epoch: u64, crc: u32, ts_ms in 0..4_000_000_000_000i64,
         ) {
-            let mut draft = Draft::run(RunPaused { reason });
+            let mut draft = Draft::run(RunPaused { reason, cause: Default::default() });
             draft.agent = Some(AgentId::from_text(&agent));
             let batch = Batch { first, last: first + more, epoch, ts_ms };
             let (bytes, next) = frame(&mut draft, batch, crc);

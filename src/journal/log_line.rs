@@ -98,7 +98,10 @@ fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
             let count = plural(e.tasks.len() as u64, "task");
             write!(out, "run {} of {} created: {count}", e.run, cut(&e.workflow, QUOTED))
         }
-        Event::RunOpened(e) => write!(out, "run opened by process {} ({})", e.pid, e.epoch),
+        Event::RunOpened(e) => match &e.reason {
+            Some(reason) => write!(out, "run goes on: {}", first_line(reason, QUOTED)),
+            None => write!(out, "run opened by process {} ({})", e.pid, e.epoch),
+        },
         Event::RunPaused(e) => write!(out, "run paused: {}", first_line(&e.reason, QUOTED)),
         Event::RunCompleted(e) => {
             let status = match e.status {

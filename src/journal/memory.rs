@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::event::{Draft, Record, SharedRecord};
 use crate::id::AgentId;
+use crate::journal::room::Room;
 use crate::journal::{JournalError, JournalHandle, Observer, stamp};
 
 /// The records of a run, in memory. Clones share them.
@@ -21,6 +22,7 @@ struct State {
     observers: Vec<Box<dyn Observer>>,
     failure: Option<JournalError>,
     committed: watch::Sender<u64>,
+    room: watch::Sender<Room>,
 }
 
 impl MemoryJournal {
@@ -33,8 +35,8 @@ impl MemoryJournal {
     /// An empty journal whose records are also given to observers.
     #[must_use]
     pub fn observed(observers: Vec<Box<dyn Observer>>) -> Self {
-        let committed = watch::Sender::new(0);
-        let state = State { records: Vec::new(), observers, failure: None, committed };
+        let (committed, room) = (watch::Sender::new(0), watch::Sender::new(Room::Enough));
+        let state = State { records: Vec::new(), observers, failure: None, committed, room };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -93,6 +95,20 @@ impl MemoryJournal {
 
     pub(crate) fn committed(&self) -> watch::Receiver<u64> {
         self.0.lock().committed.subscribe()
+    }
+
+    /// Says from now on that there is this much room, as a disk that fills up would.
+    pub fn set_room(&self, room: Room) {
+        self.0.lock().room.send_replace(room);
+    }
+
+    pub(crate) fn room(&self) -> watch::Receiver<Room> {
+        self.0.lock().room.subscribe()
+    }
+
+    pub(crate) fn report_full(&self) -> bool {
+        self.set_room(Room::Scarce);
+        self.0.lock().failure.is_none()
     }
 
     pub(crate) fn close(&self) {

@@ -2,22 +2,26 @@
 //!
 //! Owns the files under `agents/` and nothing of their content. They can be made again from the
 //! journal at any time, so there is no sync here, and a file that cannot be written never stops a
-//! run: it is reported once and left as it is. What an agent does is written a moment later,
+//! run: it is reported once and left as it is, unless the disk is full, which passes. What an agent
+//! does is written a moment later,
 //! together with what it did around then; its files are there from its first record on.
 
 mod mend;
 
-use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::Observer;
 use crate::journal::file::RunDir;
 use crate::journal::log_line::line_for;
+use crate::journal::room;
 use crate::journal::transcript::Transcript;
 
 /// Agents whose two files stay open. They are 400 files, so that connections and tools have more
@@ -35,6 +39,29 @@ pub struct Projection {
     fresh: Vec<AgentId>,
     /// How many agents' files are open.
     open: usize,
+    /// The files of agents that have ended since somebody asked.
+    ended: BTreeMap<AgentId, Option<Lengths>>,
+}
+
+/// The lengths of an agent's transcript and log, in bytes.
+pub type Lengths = [u64; 2];
+
+/// The agents' files as they stood at a place of the journal.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Files {
+    /// Those of agents that had not ended.
+    pub open: BTreeMap<AgentId, OpenFiles>,
+    /// Those of agents that had.
+    pub ended: BTreeMap<AgentId, Option<Lengths>>,
+}
+
+/// The files of an agent that has not ended, and how they go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenFiles {
+    /// How the transcript goes on.
+    transcript: Transcript,
+    /// How long they are; absent where they are not what the journal gives.
+    lengths: Option<Lengths>,
 }
 
 /// One agent's files as they are to be.
@@ -60,7 +87,33 @@ impl Projection {
     /// The projection of a run that starts with no records.
     #[must_use]
     pub fn new(dir: RunDir) -> Self {
-        Self { dir, agents: HashMap::new(), touched: Vec::new(), fresh: Vec::new(), open: 0 }
+        Self {
+            dir,
+            agents: HashMap::new(),
+            touched: Vec::new(),
+            fresh: Vec::new(),
+            open: 0,
+            ended: BTreeMap::new(),
+        }
+    }
+
+    /// The agents' files as they are after [`Observer::settle`]: of those that have ended the ones
+    /// that did since this was last asked.
+    pub fn files(&mut self) -> Files {
+        let open = self.agents.iter().map(|(id, view)| {
+            let transcript = view.transcript.clone();
+            (id.clone(), OpenFiles { transcript, lengths: view.lengths(&self.dir, id) })
+        });
+        Files { open: open.collect(), ended: std::mem::take(&mut self.ended) }
+    }
+
+    /// Has an agent's files written when it is time.
+    fn touch(&mut self, agent: &AgentId) {
+        let Some(view) = self.agents.get_mut(agent) else { return };
+        if !view.touched {
+            view.touched = true;
+            self.touched.push(agent.clone());
+        }
     }
 
     /// Writes what has come for one agent.
@@ -69,6 +122,10 @@ impl Projection {
         if !view.stale
             && let Err(error) = view.write(&self.dir, agent, &mut self.open)
         {
+            if room::is_full(&error) {
+                // Little more comes while the run waits for room.
+                return self.touch(agent);
+            }
             tracing::warn!(%agent, %error, "the transcript and the log are stale from here on");
             view.stale = true;
         }
@@ -76,6 +133,7 @@ impl Projection {
         view.log.clear();
         if view.ended {
             self.open -= usize::from(view.files.is_some());
+            self.ended.insert(agent.clone(), view.lengths(&self.dir, agent));
             self.agents.remove(agent);
         }
     }
@@ -88,11 +146,8 @@ impl Observer for Projection {
             self.agents.insert(agent.clone(), View::default());
             self.fresh.push(agent.clone());
         }
+        self.touch(agent);
         let Some(view) = self.agents.get_mut(agent) else { return };
-        if !view.touched {
-            view.touched = true;
-            self.touched.push(agent.clone());
-        }
         view.transcript.fold(record, &mut view.messages);
         view.log.extend_from_slice(line_for(record).as_bytes());
         view.log.push(b'\n');
@@ -117,6 +172,19 @@ impl Observer for Projection {
 }
 
 impl View {
+    /// How long the files are, if they hold all that the journal gives.
+    fn lengths(&self, dir: &RunDir, agent: &AgentId) -> Option<Lengths> {
+        if self.stale || !self.log.is_empty() || !self.messages.is_empty() {
+            return None;
+        }
+        match &self.files {
+            Some(Pair { transcript, log }) => {
+                Some([transcript.metadata().ok()?.len(), log.metadata().ok()?.len()])
+            }
+            None => lengths_of(dir, agent),
+        }
+    }
+
     /// Appends what has come. Who comes when all places are taken opens its files each time: to
     /// close another's for it would, with a few too many busy agents, only make all of them open
     /// theirs each time.
@@ -133,8 +201,8 @@ impl View {
                 pair
             }
         };
-        let messages = write_some(&mut pair.transcript, &self.messages);
-        let log = write_some(&mut pair.log, &self.log);
+        let messages = write_some(&mut pair.transcript, &mut self.messages);
+        let log = write_some(&mut pair.log, &mut self.log);
         if *open <= OPEN_AGENTS {
             self.files = Some(pair);
         } else {
@@ -144,12 +212,27 @@ impl View {
     }
 }
 
+/// How long an agent's files are.
+fn lengths_of(dir: &RunDir, agent: &AgentId) -> Option<Lengths> {
+    let length = |path| fs::metadata(path).ok().map(|found| found.len());
+    Some([length(dir.transcript(agent))?, length(dir.log(agent))?])
+}
+
 fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-fn write_some(file: &mut File, bytes: &[u8]) -> io::Result<()> {
-    if bytes.is_empty() { Ok(()) } else { file.write_all(bytes) }
+/// Writes the bytes and drops those that were written.
+fn write_some(file: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => drop(bytes.drain(..written)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -177,6 +260,10 @@ mod tests {
         }
         projection.batch_end();
         projection.settle();
+    }
+
+    fn lines_of(dir: &RunDir, agent: &str) -> usize {
+        lines(dir.log(&AgentId::from_text(agent)))
     }
 
     fn lines(path: std::path::PathBuf) -> usize {
@@ -261,5 +348,25 @@ mod tests {
         give(&mut projection, vec![turn("a", 2), turn("b", 2)]);
         assert!(!dir.agents().join("a.log").exists(), "a gap would not be seen");
         assert_eq!(lines(dir.agents().join("b.log")), 2);
+    }
+
+    #[test]
+    fn what_a_full_disk_did_not_take_is_kept() {
+        let mut lines = b"a line\n".to_vec();
+        let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let refused = write_some(&mut full, &mut lines).unwrap_err();
+        assert!(room::is_full(&refused) && lines == b"a line\n");
+        let mut small = [0u8; 4];
+        write_some(&mut &mut small[..], &mut lines).unwrap_err();
+        assert_eq!((&small, lines.as_slice()), (b"a li", &b"ne\n"[..]));
+
+        let (_root, dir) = run();
+        std::os::unix::fs::symlink("/dev/full", dir.agents().join("a.log")).unwrap();
+        let mut projection = Projection::new(dir.clone());
+        give(&mut projection, vec![turn("a", 1)]);
+        fs::remove_file(dir.agents().join("a.log")).unwrap();
+        projection.agents.values_mut().for_each(|view| view.files = None);
+        give(&mut projection, vec![turn("b", 1)]);
+        assert_eq!(lines_of(&dir, "a"), lines_of(&dir, "b"));
     }
 }

@@ -5,7 +5,6 @@
 
 pub mod follow;
 
-use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
@@ -241,26 +240,36 @@ pub fn agent_records(path: &Path, agent: &AgentId) -> Result<Vec<SharedRecord>, 
     Ok(all)
 }
 
-/// Every record of these agents, oldest first.
+/// One agent's records of the batch at `from`, and the end of that batch.
 ///
 /// # Errors
-/// When the file cannot be read, is damaged, or is of a later format.
-pub fn records_of_agents(
-    path: &Path,
-    agents: &HashSet<AgentId>,
-) -> Result<HashMap<AgentId, Vec<SharedRecord>>, JournalError> {
-    let mut reader = Reader::open(path)?;
-    let mut all: HashMap<_, Vec<_>> = HashMap::new();
-    let names: HashSet<_> = agents.iter().map(AgentId::as_str).collect();
-    let wanted = |line: &Line<'_>| line.agent.as_deref().is_some_and(|id| names.contains(id));
-    while let Some(records) = reader.next_batch_of(wanted)? {
-        for record in records {
-            if let Some(agent) = record.agent.clone() {
-                all.entry(agent).or_default().push(record);
-            }
+/// When no whole batch can be read there.
+pub fn batch_of(
+    input: impl BufRead,
+    from: Position,
+    agent: &AgentId,
+) -> Result<(Vec<SharedRecord>, Position), JournalError> {
+    let mut scan = Scan { input, at: from, line: Vec::new() };
+    let mut records = Vec::new();
+    let each = |line: &Line<'_>| {
+        if line.agent.as_deref() == Some(agent.as_str()) {
+            records.extend(line.record()?.map(Arc::new));
+        }
+        Ok(())
+    };
+    let tail = scan.batch(each).map_err(|error| JournalError::io("journal: read", &error))?;
+    match tail {
+        None => Ok((records, scan.at)),
+        Some(Tail::Newer(format)) => Err(JournalError::Newer(format)),
+        Some(Tail::Damaged { offset, line, reason }) => {
+            Err(JournalError::Damaged { offset, line, reason })
+        }
+        // It was whole when its place was noted.
+        Some(Tail::Clean | Tail::Torn { .. }) => {
+            let reason = "the batch that began there is gone".to_owned();
+            Err(JournalError::Damaged { offset: from.offset, line: from.seq, reason })
         }
     }
-    Ok(all)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Taking a journal up again: reads it whole, cuts a torn end and keeps what was cut.
+//! Taking a journal up again: reads it to its end, cuts what is torn and keeps what was cut.
 //!
 //! Owns what may be cut. A batch that was never acknowledged may; what had been acknowledged is cut
 //! only where somebody asked for it by number, and only when it cannot be read. What is cut is
@@ -69,16 +69,18 @@ pub struct Kept {
     pub offset: u64,
 }
 
-/// Gives every record of a run's journal to `each`, and makes the journal end behind the last one.
+/// Gives every batch of a run's journal from `from` on to `each`, with its offset, and makes the
+/// journal end behind the last one.
 ///
 /// # Errors
 /// When the journal cannot be taken up; nothing was cut then.
 pub fn recover<E: From<RecoveryError>>(
     owned: &OwnedRun,
+    from: Position,
     cut: Cut,
-    each: impl FnMut(&SharedRecord) -> Result<(), E>,
+    each: impl FnMut(u64, &[SharedRecord]) -> Result<(), E>,
 ) -> Result<Recovered, E> {
-    let at = walk(owned.dir(), cut, each)?;
+    let at = walk(owned.dir(), from, cut, each)?;
     if at.seq == Position::START.seq {
         return Err(RecoveryError::Empty.into());
     }
@@ -90,11 +92,12 @@ pub fn recover<E: From<RecoveryError>>(
 /// Reads up to where the journal is to end.
 fn walk<E: From<RecoveryError>>(
     dir: &RunDir,
+    from: Position,
     cut: Cut,
-    mut each: impl FnMut(&SharedRecord) -> Result<(), E>,
+    mut each: impl FnMut(u64, &[SharedRecord]) -> Result<(), E>,
 ) -> Result<Position, E> {
     let failed = |error: JournalError| E::from(RecoveryError::Journal(error));
-    let mut reader = Reader::open(&dir.journal()).map_err(failed)?;
+    let mut reader = Reader::open_at(&dir.journal(), from).map_err(failed)?;
     // Where the journal is to be cut, once that is reached.
     let mut end = None;
     loop {
@@ -105,7 +108,7 @@ fn walk<E: From<RecoveryError>>(
                     end.get_or_insert(before);
                 }
                 if end.is_none() {
-                    records.iter().try_for_each(&mut each)?;
+                    each(before.offset, &records)?;
                 }
             }
             (Ok(None), Cut::Torn) => break,
@@ -166,9 +169,11 @@ mod tests {
 
     fn take_up(dir: &RunDir, cut: Cut) -> Result<(Recovered, u64), RecoveryError> {
         let mut seen = 0;
-        let recovered = recover(&dir.own().unwrap(), cut, |record| {
-            assert_eq!(record.seq, seen + 1);
-            seen = record.seq;
+        let recovered = recover(&dir.own().unwrap(), Position::START, cut, |_, records| {
+            for record in records {
+                assert_eq!(record.seq, seen + 1);
+                seen = record.seq;
+            }
             Ok::<_, RecoveryError>(())
         })?;
         Ok((recovered, seen))

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::{Event, Record};
 use crate::journal::stamp;
 use crate::message::{Json, Message};
 use crate::turn::{AgentSpawned, Program, ToolFinished, ToolIntended};
 
 /// What is needed to go on with one agent's transcript.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Transcript {
     /// Whether the agent runs a command: nobody speaks then, so it has a log but no messages.
     is_command: bool,

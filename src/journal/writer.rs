@@ -2,8 +2,9 @@
 //!
 //! A dedicated thread, neither an actor nor a job of the blocking pool, because a sync may take
 //! long and nothing else may wait behind it. It takes what is queued, writes it as one batch with
-//! one write and one sync, and acknowledges. It stops for good at the first failure: a sync that
-//! failed must not be tried again, because the system may then call lost pages clean.
+//! one write and one sync, and acknowledges. While the disk is full it keeps what it was given and
+//! tries again. It stops for good at any other failure: a sync that failed must not be tried
+//! again, because the system may then call lost pages clean.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,12 +13,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::crash::{self, Point};
 use crate::event::{Draft, Record, SharedRecord};
 use crate::journal::line::{self, Batch, Framer, Position};
+use crate::journal::room::{self, Keeper, Room};
 use crate::journal::{JournalError, JournalHandle, Observer, stamp};
 
 /// Appends that may wait in the queue; the next one waits outside, which slows callers down to
@@ -76,11 +79,35 @@ pub trait Storage: Send {
         self.len().map(|len| len == 0)
     }
 
-    /// Whether what is written can still be found: an unlinked file would take it and lose it.
+    /// Whether what is written can still be found: a file that has lost its name would take it and
+    /// lose it.
     ///
     /// # Errors
     /// When that cannot be told.
-    fn is_linked(&self) -> io::Result<bool>;
+    fn place(&self) -> io::Result<Place>;
+
+    /// How many more bytes the disk would take.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    fn free(&self) -> io::Result<u64>;
+
+    /// Keeps this much of the disk aside, in bytes; 0 gives back what was.
+    ///
+    /// # Errors
+    /// When there is not that much; nothing is kept then.
+    fn reserve(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+/// What stands where the journal is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The journal that is written.
+    Kept,
+    /// Nothing.
+    Removed,
+    /// Something else.
+    Replaced,
 }
 
 type Reply = Result<Vec<SharedRecord>, JournalError>;
@@ -96,6 +123,8 @@ struct Append {
 
 enum Item {
     Append(Append),
+    /// Somebody met a full disk.
+    Full,
     Close,
 }
 
@@ -105,6 +134,8 @@ pub(crate) struct Mailbox {
     queue: mpsc::Sender<Item>,
     failure: Arc<OnceLock<JournalError>>,
     committed: watch::Receiver<u64>,
+    room: watch::Receiver<Room>,
+    closing: CancellationToken,
     ended: CancellationToken,
     path: Option<PathBuf>,
 }
@@ -140,7 +171,18 @@ impl Mailbox {
         self.path.as_deref()
     }
 
+    pub(crate) fn room(&self) -> watch::Receiver<Room> {
+        self.room.clone()
+    }
+
+    /// Tells that the disk is full; false when the journal is closed.
+    pub(crate) fn report_full(&self) -> bool {
+        // A queue without a place means that the writer is at work, and finds out by itself.
+        !matches!(self.queue.try_send(Item::Full), Err(TrySendError::Closed(_)))
+    }
+
     pub(crate) async fn close(&self) {
+        self.closing.cancel();
         // A closed queue means that the writer is already ending.
         let _ = self.queue.send(Item::Close).await;
         self.ended.cancelled().await;
@@ -152,7 +194,7 @@ impl Mailbox {
 /// # Errors
 /// When the storage does not end at `at`, or no thread can be had.
 pub fn start<S: Storage + 'static>(
-    storage: S,
+    mut storage: S,
     at: Position,
     path: Option<PathBuf>,
     observers: Vec<Box<dyn Observer>>,
@@ -165,9 +207,13 @@ pub fn start<S: Storage + 'static>(
     let (queue, items) = mpsc::channel(QUEUE);
     let (committed_to, committed) = watch::channel(at.seq.saturating_sub(1));
     let failure = Arc::new(OnceLock::new());
-    let ended = CancellationToken::new();
+    let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
+    let keeper = Keeper::new(&mut storage);
+    let room = keeper.watch();
     let writer = Writer {
         storage,
+        keeper,
+        closing: closing.clone(),
         at,
         items,
         observers,
@@ -184,11 +230,14 @@ pub fn start<S: Storage + 'static>(
     let thread = std::thread::Builder::new().name("journal".to_owned());
     let spawned = thread.spawn(move || writer.run());
     spawned.map_err(|error| JournalError::io("journal: thread", &error))?;
-    Ok(JournalHandle::of_writer(Mailbox { queue, failure, committed, ended, path }))
+    Ok(JournalHandle::of_writer(Mailbox { queue, failure, committed, room, closing, ended, path }))
 }
 
 struct Writer<S> {
     storage: S,
+    keeper: Keeper,
+    /// Fires when nobody waits for room any more.
+    closing: CancellationToken,
     /// Where the next batch goes: everything before it is durable.
     at: Position,
     items: mpsc::Receiver<Item>,
@@ -229,6 +278,7 @@ impl<S: Storage> Writer<S> {
                     self.batch.push(append);
                     break;
                 }
+                Some(Item::Full) => self.met_full(),
                 Some(Item::Close) => self.items.close(),
                 None => return false,
             }
@@ -244,6 +294,7 @@ impl<S: Storage> Writer<S> {
                     bytes += append.bodies.len();
                     self.batch.push(append);
                 }
+                Ok(Item::Full) => self.met_full(),
                 Ok(Item::Close) => self.items.close(),
                 Err(_) => break,
             }
@@ -252,16 +303,27 @@ impl<S: Storage> Writer<S> {
         true
     }
 
-    /// Waits for an item and lets the observers settle when it is time; nothing when no item can
-    /// come any more.
+    /// Waits for an item, and does meanwhile what is to be done at its time; nothing when no item
+    /// can come any more.
     fn next_item(&mut self) -> Option<Item> {
-        if let Some(limit) = self.settle_at {
+        loop {
+            let (settle_at, look_at) = (self.settle_at, self.keeper.next_look());
+            let limit = settle_at.map_or(look_at, |settle_at| settle_at.min(look_at));
             if let Some(item) = receive_until(&mut self.items, limit) {
                 return item;
             }
-            self.settle();
+            if settle_at == Some(limit) {
+                self.settle();
+            }
+            if look_at == limit {
+                self.keeper.look(&mut self.storage);
+            }
         }
-        self.items.blocking_recv()
+    }
+
+    /// Somebody else met a full disk: what it wants to store may take the reserve's place.
+    fn met_full(&mut self) {
+        self.keeper.give_up_reserve(&mut self.storage);
     }
 
     fn settle(&mut self) {
@@ -270,35 +332,55 @@ impl<S: Storage> Writer<S> {
         }
     }
 
-    /// Makes the collected appends durable, as one batch; returns the position after it.
+    /// Makes the collected appends durable, as one batch; returns the position after it. A disk
+    /// without room is waited for: what was given to the writer is not lost, and nobody is told
+    /// that it was written.
     fn commit(&mut self) -> Result<Position, JournalError> {
         let next = self.frame();
-        match self.storage.is_linked() {
-            Ok(true) => {}
-            Ok(false) => return Err(JournalError::Io("journal: the file was removed".to_owned())),
-            Err(error) => return Err(JournalError::io("journal: look at the file", &error)),
-        }
-        crash::pass(Point::BeforeWrite);
-        let half = &self.bytes[..self.bytes.len() / 2];
-        crash::after(Point::HalfWrite, || drop(self.storage.append(half)));
-        let written = match self.storage.append(&self.bytes) {
-            Ok(written) if written == self.bytes.len() => Ok(()),
-            Ok(_) => Err(JournalError::Full),
-            Err(error) if is_full(&error) => Err(JournalError::Full),
-            Err(error) => Err(JournalError::io("journal: write", &error)),
-        };
-        if let Err(error) = written {
-            // Readers and a later resume must not meet half a batch. When the cut fails too, the
-            // torn-tail rule copes with what is left, and the first failure is the one to report.
-            if let Err(error) = self.storage.truncate(self.at.offset) {
-                tracing::warn!(%error, "the journal's torn end stays until the run is resumed");
+        self.keeper.check(&mut self.storage);
+        let mut pauses = room::pauses();
+        while let Err(error) = self.write() {
+            if error != JournalError::Full || self.closing.is_cancelled() {
+                return Err(error);
             }
-            return Err(error);
+            if !self.keeper.give_up_reserve(&mut self.storage) {
+                self.settle();
+                pauses.next().into_iter().for_each(std::thread::sleep);
+            }
         }
         crash::pass(Point::AfterWrite);
         self.storage.sync().map_err(|error| JournalError::io("journal: sync", &error))?;
         crash::pass(Point::AfterSync);
         Ok(next)
+    }
+
+    /// Writes the batch, or leaves nothing of it.
+    fn write(&mut self) -> Result<(), JournalError> {
+        let lost = |how: &str| Err(JournalError::Io(format!("journal: the file was {how}")));
+        match self.storage.place() {
+            Ok(Place::Kept) => {}
+            Ok(Place::Removed) => return lost("removed"),
+            Ok(Place::Replaced) => return lost("replaced by another"),
+            Err(error) => return Err(JournalError::io("journal: look at the file", &error)),
+        }
+        crash::pass(Point::BeforeWrite);
+        let half = &self.bytes[..self.bytes.len() / 2];
+        crash::after(Point::HalfWrite, || drop(self.storage.append(half)));
+        let error = match self.storage.append(&self.bytes) {
+            Ok(written) if written == self.bytes.len() => return Ok(()),
+            Ok(_) => JournalError::Full,
+            Err(error) if room::is_full(&error) => JournalError::Full,
+            // A limit of this process, which whoever set it may lift.
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => JournalError::Full,
+            Err(error) => JournalError::io("journal: write", &error),
+        };
+        // Readers and a later resume must not meet half a batch, and nothing may follow one.
+        match (self.storage.truncate(self.at.offset), error) {
+            (Ok(()), error) => Err(error),
+            (Err(cut), JournalError::Full) => Err(JournalError::io("journal: cut", &cut)),
+            // The torn-tail rule copes with what is left.
+            (Err(_), error) => Err(error),
+        }
     }
 
     /// Turns the collected appends into bytes and records.
@@ -327,13 +409,14 @@ impl<S: Storage> Writer<S> {
     }
 
     fn acknowledge(&mut self, next: Position) {
-        self.at = next;
+        let before = std::mem::replace(&mut self.at, next);
         self.committed.send_replace(next.seq - 1);
         for (reply, records) in self.waiting.drain(..) {
             // Whoever asked may be gone; the record stands.
             let _ = reply.send(Ok(records));
         }
         for observer in &mut self.observers {
+            observer.batch(before, next);
             for record in &self.observed {
                 observer.committed(record);
             }
@@ -355,8 +438,10 @@ impl<S: Storage> Writer<S> {
             let _ = reply.send(Err(error.clone()));
         }
         while let Some(item) = self.items.blocking_recv() {
-            if let Item::Append(append) = item {
-                let _ = append.reply.send(Err(error.clone()));
+            match item {
+                // Whoever asked may be gone.
+                Item::Append(append) => drop(append.reply.send(Err(error.clone()))),
+                Item::Full | Item::Close => {}
             }
         }
     }
@@ -390,11 +475,6 @@ fn receive_until(items: &mut mpsc::Receiver<Item>, limit: Instant) -> Option<Opt
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -413,7 +493,6 @@ mod tests {
     struct DiskState {
         bytes: Mutex<Vec<u8>>,
         syncs: AtomicU64,
-        room: Mutex<Option<usize>>,
         sync_fails: Mutex<bool>,
         unlinked: Mutex<bool>,
         held: Mutex<bool>,
@@ -435,14 +514,8 @@ mod tests {
 
     impl Storage for Disk {
         fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let mut all = self.0.bytes.lock();
-            let room = self.0.room.lock().map_or(usize::MAX, |room| room - all.len());
-            if room == 0 {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            let taken = bytes.len().min(room);
-            all.extend_from_slice(&bytes[..taken]);
-            Ok(taken)
+            self.0.bytes.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
         }
         fn sync(&mut self) -> io::Result<()> {
             self.0.syncs.fetch_add(1, Ordering::SeqCst);
@@ -457,8 +530,14 @@ mod tests {
         fn len(&self) -> io::Result<u64> {
             Ok(self.0.bytes.lock().len() as u64)
         }
-        fn is_linked(&self) -> io::Result<bool> {
-            Ok(!*self.0.unlinked.lock())
+        fn place(&self) -> io::Result<Place> {
+            Ok(if *self.0.unlinked.lock() { Place::Removed } else { Place::Kept })
+        }
+        fn free(&self) -> io::Result<u64> {
+            Ok(1 << 40)
+        }
+        fn reserve(&mut self, _bytes: u64) -> io::Result<()> {
+            Ok(())
         }
     }
 
@@ -507,23 +586,6 @@ mod tests {
         }
         // The first batch is what the thread found when it woke up, the second is the rest.
         assert!(disk.syncs() <= 2, "{}", disk.syncs());
-    }
-
-    #[tokio::test]
-    async fn a_full_disk_takes_nothing_back_that_was_acknowledged() {
-        for extra in [0, 1, 100] {
-            let disk = Disk::default();
-            let journal = disk.start();
-            journal.append(two(1)).await.unwrap();
-            let good = disk.0.bytes.lock().clone();
-            *disk.0.room.lock() = Some(good.len() + extra);
-            assert_eq!(journal.append(two(2)).await, Err(JournalError::Full));
-            *disk.0.room.lock() = None;
-            assert_eq!(journal.append(two(3)).await, Err(JournalError::Full), "fail-stop");
-            assert_eq!(*disk.0.bytes.lock(), good);
-            assert_eq!(*journal.committed().borrow(), 2);
-            journal.close().await;
-        }
     }
 
     #[tokio::test]

@@ -1,10 +1,11 @@
 //! Cancelling in a run that no process drives: recorded at once, with nothing started.
 
-use super::opening::{self, Opening, Reopened};
+use super::opening::{Opening, Reopened};
 use super::{StartError, blocking};
 use crate::actor::supervisor::{CancelTarget, Left};
-use crate::event::{Draft, Event, Record, RunPaused, RunStatus};
+use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus, SharedRecord};
 use crate::id::{AgentId, Name};
+use crate::journal::track::Left as LeftAgent;
 use crate::journal::{JournalError, Observer, stamp};
 use crate::plan::TaskCancelled;
 use crate::run_state::{AgentStatus, IllegalRecord, RunState};
@@ -18,15 +19,15 @@ impl Reopened {
     /// # Errors
     /// When it cannot be recorded.
     pub async fn cancel(self, target: &CancelTarget, reason: &str) -> Result<(), StartError> {
-        let left = opening::left(self.dir(), self.state()).await?;
-        let opening = blocking(move || self.into_opening()).await?;
-        let Opening { id: _, owned, at, state, projection, mut drafts } = opening;
-        drafts.extend(cancelled(&state, target, reason, &left));
-        let end = end_after(&state, &drafts, reason)?;
+        let Opening { id: _, owned, at, tracker, left, projection, mut drafts } =
+            blocking(move || self.into_opening()).await?;
+        let state = tracker.state();
+        drafts.extend(cancelled(state, target, reason, &left));
+        let end = end_after(state, &drafts, reason)?;
         drafts.push(Draft::run(end));
         let observers: Vec<Box<dyn Observer>> = vec![Box::new(projection)];
         let journal = owned.start_writer(at, observers)?;
-        let recorded: Result<_, JournalError> = journal.append(drafts).await;
+        let recorded: Result<_, JournalError> = journal.append_at_once(drafts).await;
         journal.close().await;
         recorded?;
         Ok(())
@@ -64,7 +65,7 @@ pub(super) fn ends_of_agents(
     let mut meant: Vec<_> = open.filter(|(id, agent)| is_meant(id, agent)).collect();
     meant.sort_by_key(|(_, agent)| std::cmp::Reverse(agent.depth));
     let ends = meant.into_iter().flat_map(|(id, agent)| {
-        let events = ended(left.get(id).map(Vec::as_slice).unwrap_or_default(), reason);
+        let events = ended(left.get(id), reason);
         events.into_iter().map(|event| Draft::agent(&agent.task, id, event)).collect::<Vec<_>>()
     });
     ends.collect()
@@ -77,19 +78,45 @@ fn is_within(id: &AgentId, top: &AgentId) -> bool {
 }
 
 /// The end of an agent, after what answers the calls that it leaves open.
-fn ended(records: &[crate::event::SharedRecord], reason: &str) -> Vec<Event> {
+fn ended(left: Option<&LeftAgent>, reason: &str) -> Vec<Event> {
     let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-    let Some(Event::AgentSpawned(spawned)) = records.first().map(|record| &record.event) else {
+    let Some(machine) = left.and_then(|left| machine_of(left, |_| ())) else {
         let ended = AgentEnded { outcome, turns: 0, usage: Default::default() };
         return vec![ended.into()];
     };
-    let mut machine = Machine::new(spawned.clone(), u32::MAX);
-    // An agent whose records stop to make sense ends all the same.
-    let _ = records[1..].iter().try_for_each(|record| machine.apply(&record.event));
     let mut events: Vec<Event> = machine.closings().into_iter().map(Event::from).collect();
     let (turns, usage) = (machine.replies(), machine.usage());
     events.push(AgentEnded { outcome, turns, usage }.into());
     events
+}
+
+/// The fold of an agent's records, as far as they make sense; `each` sees those.
+pub(super) fn machine_of(left: &LeftAgent, mut each: impl FnMut(&SharedRecord)) -> Option<Machine> {
+    let mut machine = None;
+    let fold = |record: &SharedRecord| -> Result<(), Unfit> {
+        each(record);
+        match (&mut machine, &record.event) {
+            (None, Event::AgentSpawned(spawned)) => {
+                machine = Some(Machine::new(spawned.clone(), u32::MAX));
+                Ok(())
+            }
+            (None, _) => Err(Unfit),
+            (Some(machine), event) => machine.apply(event).map_err(|_| Unfit),
+        }
+    };
+    // An agent whose records stop to make sense fails when it gets its actor, and ends all the same
+    // when it is cancelled.
+    let _ = left.records.for_each(fold);
+    machine
+}
+
+/// The records of an agent cannot be folded further.
+struct Unfit;
+
+impl From<JournalError> for Unfit {
+    fn from(_: JournalError) -> Self {
+        Self
+    }
 }
 
 /// What the run is left with once these are recorded: its result, if every task has ended.
@@ -103,6 +130,6 @@ fn end_after(state: &RunState, drafts: &[Draft], reason: &str) -> Result<Event, 
     let all_ended = state.tasks().all(|(_, task)| task.state.is_end());
     Ok(match all_ended {
         true => state.result(RunStatus::Cancelled).into(),
-        false => RunPaused { reason: reason.to_owned() }.into(),
+        false => RunPaused { reason: reason.to_owned(), cause: PauseCause::Interrupted }.into(),
     })
 }

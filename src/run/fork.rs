@@ -1,21 +1,19 @@
 //! A new run that begins as another one did and goes on with something changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 
-use super::opening::{ReopenError, Reopened, open_agents};
-use super::{Options, StartError, plan_of, planned};
+use super::opening::{ReopenError, Reopened};
+use super::{Options, StartError, cancel, plan_of, planned};
 use crate::config::{self, Diagnostics, Sources};
-use crate::event::{Draft, Event, Forked, RunCreated, SharedRecord};
+use crate::event::{Draft, Event, Forked, RunCreated};
 use crate::id::RunId;
 use crate::journal::file::RunDir;
-use crate::journal::reader::{Reader, records_of_agents};
+use crate::journal::reader::Reader;
 use crate::journal::recovery::Cut;
 use crate::journal::{JournalError, copy};
 use crate::run_state::RunState;
-use crate::turn::ToolStarted;
-use crate::turn_machine::Machine;
 use crate::turn_machine::recovery::{self, Known};
 
 /// What a model is told of a call that another run has under way.
@@ -104,34 +102,31 @@ fn look(from: &RunDir, seq: u64) -> Result<(RunCreated, RunState), ForkError> {
 }
 
 /// What answers the calls that are under way in the run from which this one was forked: their
-/// processes belong to that one, and nobody here may end them.
-pub(super) fn answers(run: &Reopened) -> Result<Vec<Draft>, JournalError> {
-    let Some(origin) = run.created().forked else { return Ok(Vec::new()) };
-    let agents = records_of_agents(&run.dir().journal(), &open_agents(run.state()))?;
+/// processes belong to that one, and nobody here may end them. Blocks.
+pub(super) fn answers(run: &Reopened) -> Vec<Draft> {
+    let Some(origin) = run.created().forked else { return Vec::new() };
+    let known = Known { processes: Some(THEIRS.to_owned()), ..Known::default() };
     let mut answers = Vec::new();
-    for (id, records) in agents {
-        let Some(status) = run.state().agents().get(&id).filter(|a| run.goes_on(&a.task)) else {
-            continue;
-        };
-        let Some(Event::AgentSpawned(spawned)) = records.first().map(|record| &record.event) else {
-            continue;
-        };
-        let mut machine = Machine::new(spawned.clone(), u32::MAX);
-        // An agent whose records stop to make sense fails when it gets its actor.
-        let _ = records[1..].iter().try_for_each(|record| machine.apply(&record.event));
-        let began = |started: &ToolStarted| {
-            let began = |record: &&SharedRecord| record.event == Event::from(started.clone());
-            records.iter().rev().find(began).is_some_and(|record| record.seq <= origin.seq)
-        };
-        let theirs = machine.interrupted().into_iter();
-        let theirs = theirs.filter(|call| call.started.process().is_some() && began(&call.started));
-        let known = Known { processes: Some(THEIRS.to_owned()), ..Known::default() };
-        answers.extend(theirs.map(|call| {
-            let unknown = recovery::unknown(machine.turn(), call.call, &known);
+    for (id, left) in run.left() {
+        let status = run.state().agents().get(&id);
+        let Some(status) = status.filter(|agent| run.goes_on(&agent.task)) else { continue };
+        let mut theirs = HashSet::new();
+        let machine = cancel::machine_of(&left, |record| {
+            if let Event::ToolStarted(started) = &record.event
+                && record.seq <= origin.seq
+                && started.process().is_some()
+            {
+                theirs.insert(started.key.clone());
+            }
+        });
+        let Some(machine) = machine else { continue };
+        let calls = machine.interrupted().into_iter().map(|interrupted| interrupted.call);
+        answers.extend(calls.filter(|call| theirs.contains(&call.key)).map(|call| {
+            let unknown = recovery::unknown(machine.turn(), call, &known);
             Draft::agent(&status.task, &id, unknown)
         }));
     }
-    Ok(answers)
+    answers
 }
 
 /// Stored results are named by their content and never change: the runs share them.

@@ -3,17 +3,18 @@
 //! Owns the way from a journal to what the actors start with. A new run and one that is taken up
 //! differ in nothing behind this.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use super::{StartError, cancel};
 use crate::actor::supervisor::Left;
-use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
+use crate::event::{Accepted, Draft, Event, RunCompleted, RunCreated, RunOpened, SharedRecord};
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
-use crate::journal::projection::Projection;
-use crate::journal::reader::records_of_agents;
+use crate::journal::projection::{Files, Projection};
 use crate::journal::recovery::{self, Cut, Kept, Recovered, RecoveryError};
+use crate::journal::snapshot::{self, Snapshot};
+use crate::journal::track::Tracker;
 use crate::journal::{JournalError, JournalHandle};
 use crate::plan::TaskReused;
 use crate::run_state::{IllegalRecord, RunState};
@@ -40,7 +41,9 @@ impl From<JournalError> for ReopenError {
 pub struct Reopened {
     owned: OwnedRun,
     at: Position,
-    state: RunState,
+    tracker: Tracker,
+    /// The agents' files where the fold began, if that was not at the first record.
+    base: Option<(Position, Files)>,
     kept: Option<Kept>,
     accepted: Option<Box<Accepted>>,
 }
@@ -55,15 +58,47 @@ impl Reopened {
     /// When another process has the run, or the journal cannot be gone on with.
     pub fn open(dir: &RunDir, cut: Cut) -> Result<Self, ReopenError> {
         let owned = dir.own()?;
-        let mut state = RunState::default();
-        let recovered = recovery::recover(&owned, cut, |record| {
-            state.apply(record).map_err(ReopenError::from)
-        })?;
-        if state.created().is_none() {
+        let base = match cut {
+            Cut::Torn => snapshot::newest(dir),
+            // What is to be cut may stand before it.
+            Cut::From(_) => None,
+        };
+        let Some(base) = base else { return Self::whole(owned, cut) };
+        let Snapshot { at: from, tracker, files, .. } = base;
+        match Self::fold(&owned, from, tracker, cut) {
+            Ok((tracker, recovered)) => {
+                let (at, kept) = (recovered.at, recovered.kept);
+                let base = Some((from, files));
+                Ok(Self { owned, at, tracker, base, kept, accepted: None })
+            }
+            // Whose fault it is only the whole journal can tell.
+            Err(_) => Self::whole(owned, cut),
+        }
+    }
+
+    /// Folds the journal from its first record on.
+    fn whole(owned: OwnedRun, cut: Cut) -> Result<Self, ReopenError> {
+        let (tracker, recovered) = Self::fold(&owned, Position::START, Tracker::default(), cut)?;
+        if let Cut::From(_) = cut {
+            snapshot::forget(owned.dir());
+        }
+        if tracker.state().created().is_none() {
             return Err(RecoveryError::Empty.into());
         }
-        let Recovered { at, kept } = recovered;
-        Ok(Self { owned, at, state, kept, accepted: None })
+        let (at, kept) = (recovered.at, recovered.kept);
+        Ok(Self { owned, at, tracker, base: None, kept, accepted: None })
+    }
+
+    fn fold(
+        owned: &OwnedRun,
+        from: Position,
+        mut tracker: Tracker,
+        cut: Cut,
+    ) -> Result<(Tracker, Recovered), ReopenError> {
+        let recovered = recovery::recover(owned, from, cut, |offset, records| {
+            tracker.apply(offset, records).map_err(ReopenError::from)
+        })?;
+        Ok((tracker, recovered))
     }
 
     /// The run directory.
@@ -75,7 +110,12 @@ impl Reopened {
     /// The run so far.
     #[must_use]
     pub fn state(&self) -> &RunState {
-        &self.state
+        self.tracker.state()
+    }
+
+    /// The agents that have not ended.
+    pub(super) fn left(&self) -> Left {
+        self.tracker.left(&self.dir().journal())
     }
 
     /// How it was created.
@@ -84,13 +124,13 @@ impl Reopened {
     /// Never: a journal without `run.created` is not taken up.
     #[must_use]
     pub fn created(&self) -> &RunCreated {
-        self.state.created().expect("what is taken up was created")
+        self.state().created().expect("what is taken up was created")
     }
 
     /// Its result, if it has come to its end.
     #[must_use]
     pub fn completed(&self) -> Option<&RunCompleted> {
-        self.state.completed()
+        self.state().completed()
     }
 
     /// What was cut from the journal's end, if anything.
@@ -120,19 +160,23 @@ impl Reopened {
     /// Repairs the agents' files, and makes it ready for the actors. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
-        let Self { owned, at, state, kept: _, accepted } = self;
-        let projection = Projection::take_up(owned.dir().clone())?;
+        let left = self.left();
+        let Self { owned, at, tracker, base, kept: _, accepted } = self;
+        let projection = match base {
+            Some((from, files)) => Projection::go_on(owned.dir().clone(), from, files)?,
+            None => Projection::take_up(owned.dir().clone())?,
+        };
         let mut ends = Vec::new();
         if let Some(accepted) = &accepted {
-            ends.extend(results_needed(&state, accepted));
-            let left = records_of_agents(&owned.dir().journal(), &open_agents(&state))?;
-            ends.extend(cancel::ends_of_agents(&state, &left, CHANGED, |_, agent| {
+            let state = tracker.state();
+            ends.extend(results_needed(state, accepted));
+            ends.extend(cancel::ends_of_agents(state, &left, CHANGED, |_, agent| {
                 !accepted.going_on.contains(&agent.task)
             }));
         }
-        let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), accepted };
+        let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), reason: None, accepted };
         let drafts = std::iter::once(Draft::run(opened)).chain(ends).collect();
-        Ok(Opening { id, owned, at, state, projection, drafts })
+        Ok(Opening { id, owned, at, tracker, left, projection, drafts })
     }
 }
 
@@ -144,7 +188,9 @@ pub(super) struct Opening {
     /// Where the journal goes on.
     pub(super) at: Position,
     /// The run so far.
-    pub(super) state: RunState,
+    pub(super) tracker: Tracker,
+    /// The agents that have not ended.
+    pub(super) left: Left,
     /// The agents' files, up to date.
     pub(super) projection: Projection,
     /// What is recorded first.
@@ -157,38 +203,41 @@ impl Opening {
         let id = created.run;
         let owned = dir.create()?;
         let (epoch, pid) = (Position::START.epoch, std::process::id());
-        let opened = RunOpened { epoch, pid, accepted: None };
+        let opened = RunOpened { epoch, pid, reason: None, accepted: None };
         Ok(Self {
             id,
             owned,
             at: Position::START,
-            state: RunState::default(),
+            tracker: Tracker::default(),
+            left: Left::default(),
             projection: Projection::new(dir.clone()),
             drafts: vec![Draft::run(created), Draft::run(opened)],
         })
     }
 }
 
-/// Records the first drafts of this opening and folds them.
+/// Records the first drafts of this opening and takes them in.
 pub(super) async fn record(
     journal: &JournalHandle,
     drafts: Vec<Draft>,
     mut state: RunState,
-) -> Result<RunState, StartError> {
-    for record in journal.append(drafts).await? {
+    mut left: Left,
+) -> Result<(RunState, Left), StartError> {
+    let mut news: HashMap<AgentId, Vec<SharedRecord>> = HashMap::new();
+    for record in journal.append_at_once(drafts).await? {
         state.apply(&record)?;
+        match (&record.agent, &record.event) {
+            (Some(agent), Event::AgentEnded(_)) => drop(left.remove(agent)),
+            (Some(agent), _) => news.entry(agent.clone()).or_default().push(record),
+            (None, _) => {}
+        }
     }
-    Ok(state)
-}
-
-/// The records of the agents that have not ended.
-pub(super) async fn left(dir: &RunDir, state: &RunState) -> Result<Left, JournalError> {
-    let open = open_agents(state);
-    if open.is_empty() {
-        return Ok(Left::default());
+    for (id, news) in news {
+        let Some(agent) = left.get_mut(&id) else { continue };
+        let before = agent.records.clone();
+        agent.records = super::blocking(move || before.followed_by(news)).await?;
     }
-    let path = dir.journal();
-    super::blocking(move || records_of_agents(&path, &open)).await
+    Ok((state, left))
 }
 
 /// The results on which tasks that go on rest: theirs are there from the beginning, those of
@@ -202,10 +251,4 @@ fn results_needed(state: &RunState, accepted: &Accepted) -> Vec<Draft> {
         Some(Draft::task(name, TaskReused { key, output }))
     });
     reused.collect()
-}
-
-/// The agents that have not ended.
-pub(super) fn open_agents(state: &RunState) -> HashSet<AgentId> {
-    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-    open.map(|(id, _)| id.clone()).collect()
 }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use super::{Options, StartError};
 use crate::actor::abilities::Abilities;
 use crate::actor::briefing::{Briefings, Front, Stock};
@@ -16,6 +18,7 @@ use crate::context::strategy::{self, StrategySettings, Wanted};
 use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
 use crate::journal::file::RunDir;
+use crate::journal::room::Room;
 use crate::model::Model;
 use crate::model::anthropic::Anthropic;
 use crate::model::http::Endpoint;
@@ -128,7 +131,7 @@ impl Parts {
             models: self.models,
             tools: self.tools,
             workspace: Arc::new(workspace),
-            spool: Arc::new(Spool::new(dir.spool(), results)),
+            spool: Arc::new(Spool::new(dir.spool(), results).waiting_with(journal.clone())),
             env: config.env.clone(),
             hidden_env: key_variables(config),
             secrets,
@@ -136,6 +139,7 @@ impl Parts {
             limits,
             compaction: compaction(&config.compaction),
             journal,
+            room: watch::Sender::new(Room::Enough),
             transcripts: dir.agents(),
             asker: options.asker.clone(),
             addresses: Addresses { supervisor, ..Addresses::default() },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
 use crate::id::{AgentId, CallKey, Name};
@@ -10,7 +10,7 @@ use crate::message::Usage;
 use crate::turn::{AgentSpawned, Outcome};
 
 /// What an agent is doing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doing {
     /// It is about to act.
@@ -28,7 +28,7 @@ pub enum Doing {
 }
 
 /// An agent as the journal tells it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentStatus {
     /// The task it works for.
     pub task: Name,

@@ -35,7 +35,7 @@ pub(super) struct Order {
     /// The command line for `sh -c`.
     command: String,
     /// The longest it may take.
-    timeout: Duration,
+    pub(super) timeout: Duration,
     reader: Reader,
 }
 
@@ -68,7 +68,7 @@ pub async fn run_command(command: &str, context: &ToolContext) -> Result<ToolOut
 /// Announces the call and runs the command, in a wrapper process where there is one.
 async fn perform(order: Order, context: &ToolContext) -> Result<ToolOutput, ToolError> {
     match &context.wrapper {
-        Some(program) => wrapper::call(program, &order, context).await,
+        Some(program) => wrapper::call(program, order, context).await,
         None => {
             context.announce.announce(None).await?;
             run(&order, Place::OwnGroup, context).await

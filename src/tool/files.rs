@@ -394,6 +394,32 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_call_will_change_is_foreseen() {
+        let bench = Bench::new();
+        bench.file("old", "a b a");
+        let hash = |name: &str| bench.workspace.fingerprint(name).unwrap();
+        let write = |path: &str| json!({"path": path, "content": "new\n"});
+        let edit =
+            json!({"path": "old", "old_string": "a", "new_string": "c", "replace_all": true});
+        for (tool, input, path) in [
+            ("write_file", write("fresh"), "fresh"),
+            ("edit_file", edit.clone(), "old"),
+            ("write_file", write("old"), "old"),
+        ] {
+            let tools = crate::tool::Toolbox::built_in();
+            let foreseen = tools.get(tool).unwrap();
+            let foreseen = foreseen.foresee(&Json::encode(&input), &bench.workspace).unwrap();
+            assert_eq!((foreseen.path.as_str(), foreseen.pre), (path, hash(path)));
+            assert_eq!(bench.text(tool, input).await, foreseen.answer);
+            assert_eq!(hash(path), Some(foreseen.post));
+        }
+        // What will fail changes nothing.
+        let edit_file = EditFile { spec: edit_spec() };
+        assert!(edit_file.foresee(&Json::encode(&edit), &bench.workspace).is_none());
+        assert!(bench.workspace.fingerprint("../x").is_err());
+    }
+
+    #[tokio::test]
     async fn a_failed_edit_says_why() {
         let bench = Bench::new();
         bench.file("crlf", "a\r\nb\r\n");

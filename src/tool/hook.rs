@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::bash::process::{self, Ending};
-use super::{ToolContext, ToolError};
+use super::bash::process::{self, Ending, Place, Program};
+use super::{ToolContext, ToolError, wrapper};
 use crate::message::Json;
 
 /// The longest that a hook may take unless the file says otherwise: the documented default.
@@ -61,8 +61,12 @@ pub async fn run(
     input: &Json,
     context: &ToolContext,
 ) -> Result<Answer, ToolError> {
-    let input = input.as_str().as_bytes().to_vec();
-    let finished = process::run_with_input(argv, input, context.timeout, context).await?;
+    let (argv, input) = (argv.to_vec(), input.as_str().to_owned());
+    let program = Program { argv, input, timeout: context.timeout };
+    let finished = match &context.wrapper {
+        Some(wrapper) => wrapper::run_program(wrapper, program, context).await?,
+        None => process::run_program(program, Place::OwnGroup, context).await?,
+    };
     match finished.ending {
         Ending::Exited(code) => answer(code, &finished.output.text, &finished.errors.text),
         Ending::TimedOut => Err(ToolError::Timeout(context.timeout)),

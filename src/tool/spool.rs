@@ -1,7 +1,8 @@
 //! Where a tool's full output goes: written to disk as it comes, then named by its content.
 //!
 //! Owns the limits of what a model is given inline and the form of a preview. What it writes is
-//! exact; only previews are made readable. Everything here blocks: call it off the runtime.
+//! exact; only previews are made readable. Everything here blocks: call it off the runtime. While
+//! the disk is full it waits, so that no result is lost.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -9,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::id::CallKey;
+use crate::journal::{JournalHandle, room};
 use crate::output::{Output, Stored};
 
 /// The longest output given whole after a success, in characters: what Claude Code gives of a
@@ -35,6 +37,29 @@ pub const MAX_STORED_BYTES: u64 = 1 << 30;
 pub struct Spool {
     scratch: PathBuf,
     results: PathBuf,
+    patience: Patience,
+}
+
+/// How long a full disk is waited for.
+#[derive(Clone, Debug)]
+enum Patience {
+    /// Not at all.
+    None,
+    /// While this journal is open, which is told of it.
+    WhileOpen(JournalHandle),
+    /// As long as this process lives.
+    Endless,
+}
+
+impl Patience {
+    /// Whether to try again.
+    fn lasts(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::WhileOpen(journal) => journal.report_full(),
+            Self::Endless => true,
+        }
+    }
 }
 
 impl Spool {
@@ -43,7 +68,21 @@ impl Spool {
     /// `results_dir` as it is given here.
     #[must_use]
     pub fn new(scratch_dir: PathBuf, results_dir: PathBuf) -> Self {
-        Self { scratch: scratch_dir, results: results_dir }
+        Self { scratch: scratch_dir, results: results_dir, patience: Patience::None }
+    }
+
+    /// Tells this journal of a full disk, and waits for room for as long as it is open.
+    #[must_use]
+    pub fn waiting_with(mut self, journal: JournalHandle) -> Self {
+        self.patience = Patience::WhileOpen(journal);
+        self
+    }
+
+    /// Waits for room on a full disk for as long as this process lives.
+    #[must_use]
+    pub fn waiting(mut self) -> Self {
+        self.patience = Patience::Endless;
+        self
     }
 
     /// Where finished outputs are.
@@ -64,14 +103,16 @@ impl Spool {
         &self.scratch
     }
 
-    /// Keeps the result of a call durably until it is recorded.
+    /// Keeps the result of a call durably until it is recorded. Does not wait for room: whoever
+    /// asked for the call may live, and then has the result all the same.
     ///
     /// # Errors
     /// When the disk refuses.
     pub fn keep_result(&self, key: &CallKey, bytes: &[u8]) -> io::Result<()> {
-        let mut scratch = Scratch::create(&self.scratch)?;
+        let at_once = Self { patience: Patience::None, ..self.clone() };
+        let mut scratch = Scratch::create(&at_once)?;
         scratch.file.write_all(bytes)?;
-        scratch.keep_as(&self.scratch, &Self::result_name(key))
+        scratch.keep_as(&at_once, &self.scratch, &Self::result_name(key))
     }
 
     /// The result of a call, if one was kept.
@@ -134,10 +175,34 @@ impl Spool {
             File::open(&self.results)?.sync_all()?;
             return Ok(stored);
         }
-        let mut scratch = Scratch::create(&self.scratch)?;
-        scratch.file.write_all(bytes)?;
-        scratch.keep_as(&self.results, &stored.hash)?;
+        let mut scratch = Scratch::create(self)?;
+        self.write_whole(&mut scratch.file, bytes)?;
+        scratch.keep_as(self, &self.results, &stored.hash)?;
         Ok(stored)
+    }
+
+    /// Tries until the disk takes it, or nobody waits for room any more.
+    fn patiently<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let mut pauses = room::pauses();
+        loop {
+            let result = attempt();
+            if !result.as_ref().is_err_and(room::is_full) || !self.patience.lasts() {
+                return result;
+            }
+            pauses.next().into_iter().for_each(std::thread::sleep);
+        }
+    }
+
+    fn write_whole(&self, file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.patiently(|| file.write(bytes)) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Gives an output that is complete: whole up to `inline_chars` characters, else stored and
@@ -185,14 +250,14 @@ impl SpoolWriter {
         self.hash.update(kept);
         self.kept += u64::try_from(kept.len()).unwrap_or(u64::MAX);
         if self.file.is_none() && !self.stays_in_memory(kept.len()) {
-            let mut scratch = Scratch::create(&self.spool.scratch)?;
-            scratch.file.write_all(&self.head)?;
+            let mut scratch = Scratch::create(&self.spool)?;
+            self.spool.write_whole(&mut scratch.file, &self.head)?;
             self.file = Some(scratch);
         }
         let head_room = MEMORY_BYTES.saturating_sub(self.head.len());
         self.head.extend_from_slice(&kept[..kept.len().min(head_room)]);
         if let Some(scratch) = &mut self.file {
-            scratch.file.write_all(kept)?;
+            self.spool.write_whole(&mut scratch.file, kept)?;
         }
         Ok(self)
     }
@@ -221,7 +286,7 @@ impl SpoolWriter {
             None => self.spool.store(&self.head)?,
             Some(scratch) => {
                 let hash = self.hash.finalize().to_hex().to_string();
-                scratch.keep_as(&self.spool.results, &hash)?;
+                scratch.keep_as(&self.spool, &self.spool.results, &hash)?;
                 Stored { hash, bytes: self.kept }
             }
         };
@@ -285,19 +350,24 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn create(dir: &Path) -> io::Result<Self> {
-        make_dir(dir)?;
-        let path = dir.join(format!("{}.tmp", uuid::Uuid::now_v7().simple()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    fn create(spool: &Spool) -> io::Result<Self> {
+        let path = spool.scratch.join(format!("{}.tmp", uuid::Uuid::now_v7().simple()));
+        let file = spool.patiently(|| {
+            make_dir(&spool.scratch)?;
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)
+        })?;
         Ok(Self { file, path })
     }
 
     /// Gives the file its lasting name. A file of that name has the same content, so replacing
     /// it changes nothing.
-    fn keep_as(self, dir: &Path, name: &str) -> io::Result<()> {
+    fn keep_as(self, spool: &Spool, dir: &Path, name: &str) -> io::Result<()> {
+        // A sync that failed is not tried again, whatever the reason.
         self.file.sync_all()?;
-        make_dir(dir)?;
-        std::fs::rename(&self.path, dir.join(name))?;
+        spool.patiently(|| {
+            make_dir(dir)?;
+            std::fs::rename(&self.path, dir.join(name))
+        })?;
         File::open(dir)?.sync_all()
     }
 }
@@ -319,6 +389,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::journal::memory::MemoryJournal;
+    use crate::journal::room::Room;
 
     fn spool() -> (tempfile::TempDir, Spool) {
         let dir = tempfile::tempdir().unwrap();
@@ -404,6 +476,23 @@ mod tests {
         assert_eq!(spool.store("content").unwrap(), first);
         assert_eq!(std::fs::read(spool.path_of(&first)).unwrap(), b"content");
         assert_eq!(names(&spool.results), [first.hash]);
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_and_waited_for_until_the_journal_closes() {
+        let (_dir, spool) = spool();
+        let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let refused = spool.write_whole(&mut full, b"x").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull, "nobody waits");
+
+        let memory = MemoryJournal::new();
+        let spool = spool.waiting_with(memory.handle());
+        let mut room = memory.handle().room();
+        let waiting = std::thread::spawn(move || spool.write_whole(&mut full, b"x"));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(room.wait_for(|room| *room == Room::Scarce)).unwrap();
+        runtime.block_on(memory.handle().close());
+        assert_eq!(waiting.join().unwrap().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]

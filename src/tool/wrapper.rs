@@ -1,4 +1,5 @@
-//! The tool wrapper: a process for each command, which keeps the result even when its parent dies.
+//! The tool wrapper: a process for each command, which keeps the result even when its parent dies,
+//! and for each hook, of which nothing has to be kept.
 //!
 //! It is the program itself, started again in a mode of its own. It leads the process group of the
 //! command. It waits until the call is recorded, runs the command, keeps the result durably in the
@@ -19,8 +20,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::parent::call;
+pub(super) use self::parent::{call, run_program};
 use super::bash::Order;
+use super::bash::process::{Finished, Program};
 use super::spool::Spool;
 use super::{ToolError, ToolOutput};
 use crate::id::CallKey;
@@ -75,34 +77,55 @@ impl Wrapper {
 #[derive(Debug, Serialize, Deserialize)]
 struct Job {
     key: CallKey,
-    order: Order,
+    work: Work,
     grace_period: Duration,
     secrets: Vec<String>,
 }
 
-/// What came of a call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What is run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Work {
+    /// A command, whose result is kept.
+    Command(Order),
+    /// A program that works for callsheet itself: it is run again after a crash.
+    Program(Program),
+}
+
+/// What came of the work.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Report {
     Done(ToolOutput),
+    Ended(Finished),
     Cancelled,
     Failed(String),
 }
 
 impl Report {
+    /// The result of a command.
     fn into_result(self) -> Result<ToolOutput, ToolError> {
         match self {
             Self::Done(output) => Ok(output),
+            Self::Ended(_) => Err(ToolError::Lost),
             Self::Cancelled => Err(ToolError::Cancelled),
             Self::Failed(reason) => Err(ToolError::Failed(reason)),
         }
     }
-}
 
-impl From<Result<ToolOutput, ToolError>> for Report {
-    fn from(result: Result<ToolOutput, ToolError>) -> Self {
+    /// What came of a program.
+    fn into_finished(self) -> Result<Finished, ToolError> {
+        match self {
+            Self::Ended(finished) => Ok(finished),
+            Self::Done(_) => Err(ToolError::Lost),
+            Self::Cancelled => Err(ToolError::Cancelled),
+            Self::Failed(reason) => Err(ToolError::Failed(reason)),
+        }
+    }
+
+    fn of<T>(result: Result<T, ToolError>, good: impl FnOnce(T) -> Self) -> Self {
         match result {
-            Ok(output) => Self::Done(output),
+            Ok(value) => good(value),
             Err(ToolError::Cancelled) => Self::Cancelled,
             Err(error) => Self::Failed(error.to_string()),
         }
@@ -110,7 +133,7 @@ impl From<Result<ToolOutput, ToolError>> for Report {
 }
 
 /// A result as it is kept and told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     v: u32,
     key: CallKey,

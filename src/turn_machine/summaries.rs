@@ -3,8 +3,8 @@
 //! Pure. Counts in turns, never in time, so that a rebuilt agent keeps the same pace.
 
 use super::Machine;
+use crate::context::CompactionTrigger;
 use crate::context::layer::summary::{OnRefill, Pace, Urgency};
-use crate::context::{CompactionTrigger, ContextEdited, guard};
 
 /// The summaries of one agent.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct Summaries {
     relieved: Option<u32>,
     /// The turn in which one last came to an end, good or bad.
     settled: Option<u32>,
-    /// The turn in which the view was last made smaller because it was full.
+    /// The turn in which a summary last made the view smaller.
     freed: Option<u32>,
     /// How often in a row it was full again soon after.
     refills: u32,
@@ -73,11 +73,6 @@ impl Machine {
     /// Puts the summary that was asked for off until a user speaks.
     pub fn defer_summary(&mut self) {
         self.summaries.deferred = self.summaries.asked.take();
-    }
-
-    /// Takes note of an edit that was recorded after it was applied to the view.
-    pub fn edit_recorded(&mut self, edited: &ContextEdited) {
-        self.summaries.edited(self.turn, edited);
     }
 
     /// An agent that is rebuilt has no summary under way, whatever its records announce.
@@ -177,14 +172,6 @@ impl Summaries {
         answered.map(|(trigger, _)| trigger)
     }
 
-    /// An edit was recorded that needed no model.
-    pub(super) fn edited(&mut self, turn: u32, edited: &ContextEdited) {
-        if edited.layer == guard::GUARD_LAYER && self.freed != Some(turn) {
-            self.count_refill(turn);
-            self.freed = Some(turn);
-        }
-    }
-
     /// A request was refused as too long. Whether it is made smaller and sent again: by a summary
     /// the first time, then without a model, as also where the last summary did not help for long.
     pub(super) fn refused(&mut self, turn: u32) -> bool {
@@ -268,19 +255,9 @@ mod tests {
             assert_eq!(summaries.relief(19, Some(Now), false), relief);
             // What came later than that is no thrashing.
             assert_eq!(summaries.relief(20, Some(Now), false), Summarise);
-            let edited = ContextEdited {
-                layer: guard::GUARD_LAYER.to_owned(),
-                edit: crate::context::Edit::ClearResults { results: Vec::new() },
-                before_tokens: 2,
-                after_tokens: 1,
-            };
-            summaries.edited(19, &edited);
-            summaries.edited(19, &edited);
-            assert_eq!(summaries.relief(20, Some(Now), false), relief, "full again at once");
-            assert_eq!(summaries.relief(23, Some(Now), false), Summarise);
-            summaries.requested(23, CompactionTrigger::Auto);
-            summaries.finished(23);
-            assert_eq!(summaries.relief(26, Some(Now), false), Summarise, "it counts anew");
+            summaries.requested(20, CompactionTrigger::Auto);
+            summaries.finished(20);
+            assert_eq!(summaries.relief(23, Some(Now), false), Summarise, "it counts anew");
         }
     }
 

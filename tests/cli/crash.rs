@@ -115,7 +115,7 @@ const CHAINS: usize = 4;
 /// The longest that a process lives before it is killed at random: half of what a run takes.
 const LONGEST: Duration = Duration::from_millis(800);
 
-/// Kills at random moments in `cargo test`, and in the soak: about a second each.
+/// Kills at random moments in `cargo test`, and in the soak: about half a second each.
 const KILLS: usize = 8;
 const SOAK_KILLS: usize = 1_000;
 
@@ -369,17 +369,27 @@ fn a_run_that_dies_at_every_step_comes_to_the_same_end() {
 }
 
 #[test]
-#[ignore = "takes an hour: every point, and each time that it is passed"]
+#[ignore = "takes ten minutes: every point, each time that it is passed"]
 fn a_run_that_dies_anywhere_comes_to_the_same_end() {
     let undisturbed = undisturbed();
-    for point in Point::ALL {
+    for points in DEADLY {
         for number in 1.. {
             let victim = Victim::new();
-            let has_died = victim.crash(*point, number);
-            let found = victim.finish(&undisturbed, &format!("{}:{number}", point.name()));
-            if !has_died && (found.unknown.is_empty() || number > CALLS) {
+            let has_died = victim.crash(points[0], number);
+            for point in &points[1..] {
+                victim.crash(*point, 1);
+            }
+            victim.finish(&undisturbed, &format!("{}:{number}", points[0].name()));
+            if !has_died {
                 break;
             }
+        }
+    }
+    for point in OF_WRAPPERS {
+        for number in 1..=COMMANDS {
+            let victim = Victim::new();
+            assert!(!victim.crash(point, number));
+            victim.finish(&undisturbed, &format!("{}:{number}", point.name()));
         }
     }
 }
@@ -403,7 +413,7 @@ fn a_run_that_is_killed_at_random_comes_to_the_same_end() {
 }
 
 #[test]
-#[ignore = "takes half an hour: a thousand kills, those of processes that recover included"]
+#[ignore = "takes ten minutes: a thousand kills, those of processes that recover included"]
 fn a_soak_of_kills_comes_to_the_same_end() {
     soak(SOAK_KILLS);
 }

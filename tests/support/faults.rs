@@ -27,6 +27,9 @@ use callsheet::journal::line::Position;
 use callsheet::journal::projection::Projection;
 use callsheet::journal::reader::Reader;
 use callsheet::journal::recovery::Cut;
+use callsheet::journal::room::Room;
+use callsheet::journal::snapshot::Snapshots;
+use callsheet::journal::track::Tracker;
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
 use callsheet::plan::Plan;
@@ -553,8 +556,9 @@ impl Rig {
         let dir = owned.dir().clone();
         let address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
         let (projection, supervisor) = (Projection::new(dir.clone()), address.clone());
-        let at = Position::START;
-        let start = transcript_writer::Start { owned, at, projection, supervisor };
+        let (at, tracker) = (Position::START, Tracker::default());
+        let snapshots = Snapshots::new(dir.clone(), at, tracker, projection);
+        let start = transcript_writer::Start { owned, at, snapshots, supervisor };
         let (writer, _) = Actor::spawn(None, TranscriptWriter, start).await.expect("starts");
         let (reply, journal) = oneshot::channel();
         writer.send_message(TranscriptWriterMsg::Journal(reply)).expect("lives");
@@ -686,6 +690,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         limits: callsheet::spec::Limits::default(),
         compaction: three_layer(),
         journal,
+        room: tokio::sync::watch::Sender::new(Room::Enough),
         transcripts: root.join("agents"),
         asker: None,
         addresses: Addresses::default(),

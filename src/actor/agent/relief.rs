@@ -131,7 +131,7 @@ impl Agent {
         let Some(layer) = pipeline::summary(preset) else { return Vec::new() };
         let digest = self.around(state, |view, around| {
             let goal = layer.pace.goal(layer.limit(around), &around.window);
-            pipeline::shrink(view, preset, around, goal)
+            pipeline::lessen_read(view, preset, around, goal)
         });
         digest.unwrap_or_default()
     }

@@ -9,10 +9,11 @@ use super::{
 };
 use crate::actor::agent::{Agent, AgentMsg};
 use crate::actor::slots::Rank;
-use crate::event::{Draft, SharedRecord};
+use crate::event::Draft;
 use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
 use crate::journal::JournalError;
+use crate::journal::agent_records::AgentRecords;
 use crate::message::Usage;
 use crate::policy::RestartPolicy;
 use crate::turn::{AgentEnded, AgentRestarted, AgentSpawned, Outcome, Program};
@@ -132,7 +133,7 @@ impl Supervisor {
         myself: &ActorRef<SupervisorMsg>,
         state: &mut State,
         id: &AgentId,
-        records: Vec<SharedRecord>,
+        records: AgentRecords,
     ) {
         let Some(status) = state.run.agents().get(id) else { return };
         if state.interrupted.is_some() {
@@ -240,7 +241,7 @@ impl Supervisor {
         let (services, myself, agent) = (self.services.clone(), myself.clone(), id.clone());
         state.work.spawn(async move {
             tokio::time::sleep(RestartPolicy::pause(restart)).await;
-            let records = services.journal.agent_records(&agent).await;
+            let records = services.journal.agent_records(&agent).await.map(AgentRecords::Held);
             // A supervisor that is gone restarts nobody.
             let _ = myself.send_message(SupervisorMsg::Rebuilt { agent, records });
         });
@@ -251,7 +252,7 @@ impl Supervisor {
         myself: &ActorRef<SupervisorMsg>,
         state: &mut State,
         agent: AgentId,
-        records: Result<Vec<SharedRecord>, JournalError>,
+        records: Result<AgentRecords, JournalError>,
     ) {
         match records {
             Ok(records) => self.spawn(myself, state, &agent, records).await,

@@ -8,9 +8,10 @@ use super::program::{self, Scope};
 use super::{CancelTarget, RunEnd, State, Stop, Supervisor, SupervisorMsg};
 use crate::actor::Services;
 use crate::actor::slots::Rank;
-use crate::event::{Draft, Event, RunPaused, RunStatus};
+use crate::event::{Draft, Event, PauseCause, RunPaused, RunStatus};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
+use crate::journal::room::{PATIENCE, Room};
 use crate::plan::{
     Readiness, Standing, TaskCancelled, TaskFailed, TaskReady, TaskSkipped, TaskStarted, TaskState,
 };
@@ -34,7 +35,9 @@ impl Supervisor {
             // back with its end.
             let _ = ticket.send(());
         }
-        self.start_children(state);
+        if state.room == Room::Enough {
+            self.start_children(state);
+        }
         for task in self.plan.tasks() {
             if !state.proposed.contains(&task.name) {
                 self.decide_task(myself, state, task);
@@ -64,7 +67,10 @@ impl Supervisor {
                     self.propose_task(state, &task.name, event.into());
                 } else if let Some(event) = self.not_to_start(state, task) {
                     self.propose_task(state, &task.name, event);
-                } else if !state.resting.contains(&task.name) && state.slots.has_room(Rank::Main) {
+                } else if !state.resting.contains(&task.name)
+                    && state.room == Room::Enough
+                    && state.slots.has_room(Rank::Main)
+                {
                     self.start_task(myself, state, task, attempts + 1);
                 }
             }
@@ -317,11 +323,21 @@ impl Supervisor {
         open.filter(|(_, status)| status.parent.is_none()).map(|(id, _)| id.clone()).collect()
     }
 
-    pub(super) fn interrupt(&self, state: &mut State, reason: String) {
+    pub(super) fn interrupt(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        reason: String,
+    ) {
         if state.interrupted.is_some() {
             return;
         }
         state.interrupted = Some(reason);
+        if state.room == Room::Scarce {
+            // On a full disk nothing that is asked for now may ever be recorded.
+            let patience = self.services.limits.grace_period + PATIENCE;
+            self.later(myself, state, patience, SupervisorMsg::PauseOverdue);
+        }
         state.waiting_children.clear();
         for live in state.live.values() {
             // An agent that is gone has stopped.
@@ -339,7 +355,7 @@ impl Supervisor {
         }
         state.finishing = true;
         let reason = state.interrupted.clone().unwrap_or_default();
-        self.propose(state, vec![Draft::run(RunPaused { reason })]);
+        self.propose(state, vec![Draft::run(RunPaused { reason, cause: PauseCause::Interrupted })]);
     }
 
     fn complete_when_done(&self, state: &mut State) {

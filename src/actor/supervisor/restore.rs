@@ -5,7 +5,7 @@
 //! actors and slots again, and the rest follows as while the run was live. For a new run there is
 //! only its clock.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ractor::ActorRef;
@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 
 use super::{Left, RunEnd, State, Supervisor, SupervisorMsg, settle};
 use crate::actor::slots::Rank;
-use crate::event::{Event, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, Name};
-use crate::journal::{JournalError, stamp};
+use crate::journal::agent_records::AgentRecords;
+use crate::journal::{JournalError, stamp, track};
 use crate::plan::TaskState;
 use crate::policy::RestartWindow;
 use crate::turn::Outcome;
@@ -123,12 +123,12 @@ impl Supervisor {
     /// Gives the agents that have not ended their actors, those first that were spawned first.
     async fn bring_back(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, left: Left) {
         let mut left: Vec<_> = left.into_iter().collect();
-        left.sort_by_key(|(_, records)| records.first().map(|record| record.seq));
-        for (id, records) in left {
+        left.sort_by_key(|(_, agent)| agent.first);
+        for (id, track::Left { waits, records, .. }) in left {
             let is_child = state.run.agents().get(&id).is_some_and(|a| a.parent.is_some());
             let rank = if is_child { Rank::Child } else { Rank::Main };
-            if waits_for_children(&records) {
-                // It takes a slot when they have ended.
+            if waits {
+                // It takes a slot when its children have ended.
                 self.spawn(myself, state, &id, records).await;
             } else if state.slots.has_room(rank) {
                 state.slots.take(id.clone(), rank);
@@ -146,7 +146,7 @@ impl Supervisor {
         state: &mut State,
         agent: AgentId,
         rank: Rank,
-        records: Vec<SharedRecord>,
+        records: AgentRecords,
     ) {
         let (ticket, granted) = oneshot::channel();
         state.slots.queue(agent.clone(), rank, ticket);
@@ -159,23 +159,6 @@ impl Supervisor {
             }
         });
     }
-}
-
-/// Whether a call of an agent has no result that gives a job to a child.
-fn waits_for_children(records: &[SharedRecord]) -> bool {
-    let mut open = HashSet::new();
-    for record in records {
-        match &record.event {
-            Event::ToolIntended(intended) if intended.name == "delegate" => {
-                open.insert(&intended.key);
-            }
-            Event::ToolFinished(finished) => {
-                open.remove(&finished.key);
-            }
-            _ => {}
-        }
-    }
-    !open.is_empty()
 }
 
 /// The time since then by the wall clock; none if then is to come.

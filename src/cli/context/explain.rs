@@ -1,7 +1,7 @@
 //! `context explain`: what the next request of an agent would hold, in tokens, and what was taken
 //! out of it on the way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::{Value, json};
 
@@ -156,17 +156,21 @@ impl Explained<'_> {
 /// What some edits of one layer in a row changed, in one line.
 fn changes(edits: &[RecordedEdit]) -> String {
     let (Some(first), Some(last)) = (edits.first(), edits.last()) else { return String::new() };
-    let (mut results, mut messages) = (0, 0);
+    // A later edit may cover again what an earlier one did: each counts once.
+    let (mut results, mut messages) = (HashSet::new(), BTreeSet::new());
     for edit in edits {
         match &edit.edit {
-            Edit::ClearResults { results: cleared } => results += cleared.len() as u64,
-            Edit::Replace { from, to, .. } | Edit::DropThinking { from, to } => {
-                messages += to - from;
+            Edit::ClearResults { results: cleared } => {
+                results.extend(cleared.iter().map(|c| (c.message, c.tool_use_id.as_str())));
             }
-            Edit::Record(record) => messages += record.to - record.from,
-            Edit::Window { to, .. } => messages = *to,
+            Edit::Replace { from, to, .. } | Edit::DropThinking { from, to } => {
+                messages.extend(*from..*to);
+            }
+            Edit::Record(record) => messages.extend(record.from..record.to),
+            Edit::Window { to, .. } => messages.extend(0..*to),
         }
     }
+    let (results, messages) = (results.len(), messages.len());
     let what = match (results, messages) {
         (0, messages) => format!("{messages} messages"),
         (results, 0) => format!("{results} results"),

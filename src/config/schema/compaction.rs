@@ -58,7 +58,7 @@ const OWN: [Field; 17] = [
 ];
 
 /// The constants of the presets, each by the name that it has there.
-pub(in crate::config) const CONSTANTS: [Field; 70] = [
+pub(in crate::config) const CONSTANTS: [Field; 71] = [
     // When something is done.
     key("threshold", TOKENS),
     key("threshold_chars", TOKENS),
@@ -123,6 +123,7 @@ pub(in crate::config) const CONSTANTS: [Field; 70] = [
     key("summary_text", Shape::Text),
     key("summary_reply", Shape::Text),
     key("summary_auto", Shape::Truth),
+    key("summary_keeps_task", Shape::Truth),
     key("summary_form", Shape::Word(&["plain", "tagged"], &[])),
     key("summary_input", Shape::Word(&["alone", "same_prefix"], &[])),
     key("summary_quote", Shape::Word(&["bare", "json", "lines"], &[])),

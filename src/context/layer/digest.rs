@@ -127,6 +127,8 @@ impl Digest {
     fn parts(&self, view: &View, tail: u64) -> Vec<Part> {
         let active = view.slots().rfind(|slot| slot.entry.is_request);
         let is_active = |slot: &Slot| active.is_some_and(|active| active.serial == slot.serial);
+        let task = view.task();
+        let is_task = |slot: &Slot| task.is_some_and(|task| task.serial == slot.serial);
         let mut known = known_of(view, active);
         let chain = view.slots().rfind(|slot| slot.standing == Standing::Instead);
         let chain_end = chain.map_or(0, |slot| slot.to);
@@ -138,7 +140,7 @@ impl Digest {
                 let (mut record, is_new) = (Record::clone(record), !asked.is_empty());
                 record.lines.splice(0..0, asked.drain(..));
                 parts.push(Part { record, is_new });
-            } else if slot.entry.is_request && !is_active(slot) {
+            } else if slot.entry.is_request && !is_active(slot) && !is_task(slot) {
                 let line = Line::asked(slot.to.saturating_sub(1), &text_of(slot));
                 if slot.from == slot.to {
                     asked.push(line);
@@ -151,6 +153,8 @@ impl Digest {
         }
         // The active request stays in its place when it is the first of the newest messages. One
         // that is left over after the last record is among what is gathered.
+        // So does the task prompt.
+        let chain_end = task.map_or(chain_end, |task| task.to.max(chain_end));
         let is_first = |slot: &&Slot| slot.from == chain_end && slot.to > chain_end;
         let from = active.filter(is_first).map_or(chain_end, |slot| slot.to);
         if from < tail {
@@ -196,8 +200,8 @@ fn known_of(view: &View, active: Option<&Slot>) -> Known {
             None => known.add(&text_of(slot)),
         }
     }
-    if let Some(active) = active {
-        known.add(&text_of(active));
+    for kept in active.into_iter().chain(view.task()) {
+        known.add(&text_of(kept));
     }
     known
 }

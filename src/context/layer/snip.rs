@@ -79,7 +79,8 @@ impl Snip {
             SnipCount::Covered => (to - from).to_string(),
         };
         let marker = fill(&self.snip_text, &[("n", &n), ("path", around.transcript)]);
-        Some(range::joining(view, from, to, vec![Message::user(marker)]))
+        let marker = (!marker.is_empty()).then(|| Message::user(marker));
+        Some(range::joining(view, from, to, marker.into_iter().collect()))
     }
 
     /// What the model reads when it asks for a snip, amid the batch in which it asks.

@@ -18,7 +18,7 @@ pub use self::sections::Form;
 use super::Surroundings;
 use super::limit::Limit;
 use super::template::fill;
-use crate::context::view::{Version, View};
+use crate::context::view::{Slot, Version, View};
 use crate::context::{CompactionTrigger, Edit, range};
 use crate::message::{Json, Message};
 
@@ -62,6 +62,9 @@ pub struct Summary {
     pub summary_text: String,
     /// What the assistant says to it; empty: nothing.
     pub summary_reply: String,
+    /// Whether the task prompt stays before the summary when something else was asked since; the
+    /// active request always stays.
+    pub summary_keeps_task: bool,
     /// What the summariser reads.
     pub summary_input: SummaryInput,
     /// How the summary is quoted in the message.
@@ -226,7 +229,11 @@ impl Summary {
             Some(asked) => (Urgency::Now, asked),
             None => (self.pressure(view, around)?, (CompactionTrigger::Auto, None)),
         };
-        let (from, to) = range::consumed(view)?;
+        let (first, to) = range::consumed(view)?;
+        let active = view.request().map(|request| &request.json);
+        let is_kept = |task: &&Slot| self.summary_keeps_task && Some(&task.entry.json) != active;
+        let task = view.task().filter(is_kept);
+        let from = task.map_or(first, |task| task.to.max(first));
         // A range that is nearly empty cannot pay: what is too large then is the unread tail, and
         // another summary before every call would only repeat this one.
         let (tail, least_gain) = match trigger {

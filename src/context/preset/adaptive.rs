@@ -29,6 +29,7 @@ impl Preset {
         let summary = Summary {
             limit: production::limit(),
             summary_auto: false,
+            summary_keeps_task: true,
             summary_input: SummaryInput::SamePrefix,
             reading: Reading {
                 summary_input_chars: 600_000,

@@ -64,9 +64,10 @@ impl Preset {
                 limit: Limit::Chars { threshold_chars: 50_000 },
                 reading: Reading {
                     summary_input_chars: 80_000,
-                    summary_head_chars: 20_000,
+                    summary_head_chars: 80_000,
                     summary_cut: three_layer::CUT.to_owned(),
                 },
+                summary_keeps_task: false,
                 summary_input: SummaryInput::Alone,
                 summary_quote: Quote::Bare,
                 pace: Pace::default(),
@@ -135,7 +136,11 @@ impl Preset {
                     layers.push(Layer::Fit(Fit { limit, goal, fit_preview_chars: 1_000, persist }));
                 }
                 Layer::Summary(summary) => layers.push(Layer::Summary(Summary {
-                    reading: Reading { summary_cut: IMPROVED_CUT.to_owned(), ..summary.reading },
+                    reading: Reading {
+                        summary_cut: IMPROVED_CUT.to_owned(),
+                        summary_head_chars: 20_000,
+                        ..summary.reading
+                    },
                     summary_system: IMPROVED_SYSTEM.to_owned(),
                     summary_quote: Quote::Json,
                     summary_text: format!("[Compacted]{IMPROVED_TEXT}"),

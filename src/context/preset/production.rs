@@ -81,6 +81,7 @@ impl Preset {
             Layer::Summary(Summary {
                 limit,
                 summary_auto: true,
+                summary_keeps_task: false,
                 summary_input: SummaryInput::SamePrefix,
                 // Where another model reads the messages as text.
                 reading: Reading {

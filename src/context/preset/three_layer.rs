@@ -45,9 +45,10 @@ impl Preset {
                     limit: Limit::Tokens { threshold: 50_000 },
                     reading: Reading {
                         summary_input_chars: 80_000,
-                        summary_head_chars: 20_000,
+                        summary_head_chars: 80_000,
                         summary_cut: CUT.to_owned(),
                     },
+                    summary_keeps_task: false,
                     summary_input: SummaryInput::Alone,
                     summary_quote: Quote::Bare,
                     pace: Pace::default(),

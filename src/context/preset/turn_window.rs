@@ -18,9 +18,10 @@ impl Preset {
             summary_auto: true,
             reading: Reading {
                 summary_input_chars: 80_000,
-                summary_head_chars: 20_000,
+                summary_head_chars: 80_000,
                 summary_cut: three_layer::CUT.to_owned(),
             },
+            summary_keeps_task: false,
             summary_input: SummaryInput::Alone,
             summary_system: String::new(),
             summary_max_tokens: 2_000,

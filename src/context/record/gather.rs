@@ -106,6 +106,8 @@ fn gather_block(
             let text = one_line(clause, CLAUSE_CHARS);
             Line { at, kind: Kind::Said, text }
         })),
+        // The list stands beside the record as it is now.
+        Block::ToolUse(call) if call.name == "todo_write" => {}
         Block::ToolUse(call) => {
             let before = lines.len();
             lines.push(Line { at, kind: Kind::Tool, text: one_line(&call.name, CLAUSE_CHARS) });
@@ -192,7 +194,7 @@ fn one_line(text: &str, most_chars: usize) -> String {
         }
     }
     match line.char_indices().nth(most_chars) {
-        Some((end, _)) => line[..end].to_owned(),
+        Some((end, _)) => format!("{}...", &line[..end]),
         None => line,
     }
 }

@@ -194,6 +194,7 @@ fn finished(all: &[&Line], keep: &HashSet<usize>) -> Vec<Line> {
                 && let Some((end, _)) = line.text.char_indices().nth(REQUEST_CHARS)
             {
                 line.text.truncate(end);
+                line.text.push_str("...");
             }
             lines.push(line);
         }

@@ -196,7 +196,8 @@ fn uses() -> Uses {
 fn a_merge_keeps_what_is_used_again_and_cuts_requests() {
     let merged = merge(&pair(), &uses(), 6, &mut Known::default(), 1.0, usize::MAX);
     assert_eq!((merged.from, merged.to, merged.level), (0, 6, 2));
-    assert_eq!(merged.lines[0].text.chars().count(), 120);
+    assert_eq!(merged.lines[0].text.chars().count(), 123);
+    assert!(merged.lines[0].text.ends_with("..."));
     let kinds: Vec<_> = merged.lines.iter().map(|line| (line.at, line.kind)).collect();
     let at = |kind| kinds.iter().position(|(_, other)| *other == kind);
     assert!(at(Kind::Tool) < at(Kind::Call) && at(Kind::Call) < at(Kind::Failed), "{kinds:?}");

@@ -10,10 +10,11 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Projection, append_to};
+use super::{Files, Lengths, OpenFiles, Projection, View, append_to, lengths_of};
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
+use crate::journal::line::Position;
 use crate::journal::log_line::line_for;
 use crate::journal::reader::Reader;
 use crate::journal::{JournalError, Observer};
@@ -51,7 +52,7 @@ impl Projection {
         let mut projection = Self::new(dir.clone());
         let mut known: HashMap<AgentId, There> = HashMap::new();
         let all = |_: &AgentId| true;
-        each_of_agents(&dir, all, |record, id| {
+        each_of_agents(&dir, Position::START, all, |record, id| {
             let there = known.entry(id.clone()).or_insert_with(|| look_at(&dir, id));
             projection.take_over(record, id, there);
             if record.seq.is_multiple_of(GATHERED) {
@@ -66,18 +67,54 @@ impl Projection {
         Ok(projection)
     }
 
+    /// As [`take_up`](Self::take_up), where it is known how the files stood at a place of the
+    /// journal: only what follows is read, if they still stand so.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub fn go_on(dir: RunDir, from: Position, files: Files) -> Result<Self, JournalError> {
+        if !files.stand_in(&dir) {
+            return Self::take_up(dir);
+        }
+        let mut projection = Self::new(dir.clone());
+        let stem = |id: &AgentId| id.file_stem();
+        let mut stems: HashSet<_> = files.open.keys().chain(files.ended.keys()).map(stem).collect();
+        projection.ended = files.ended;
+        for (id, OpenFiles { transcript, .. }) in files.open {
+            projection.agents.insert(id, View { transcript, ..View::default() });
+        }
+        each_of_agents(
+            &dir,
+            from,
+            |_| true,
+            |record, id| {
+                if stems.insert(stem(id)) {
+                    // What it has was written by a process that recorded more than is left.
+                    for path in [dir.transcript(id), dir.log(id)] {
+                        let _ = fs::remove_file(path);
+                    }
+                }
+                projection.gather(record);
+            },
+        )?;
+        projection.settle();
+        remove(&dir, |stem| !stems.contains(stem));
+        Ok(projection)
+    }
+
     /// Makes all files again from the journal.
     ///
     /// # Errors
     /// When the journal cannot be read, or a file not written.
     pub fn rebuild(dir: &RunDir) -> Result<(), JournalError> {
         // A journal that cannot be read is known before a file is touched.
-        each_of_agents(dir, |_| false, |_, _| {})?;
+        each_of_agents(dir, Position::START, |_| false, |_, _| {})?;
         remove(dir, |_| true);
         let mut projection = Self::new(dir.clone());
         let mut stale = None;
         each_of_agents(
             dir,
+            Position::START,
             |_| true,
             |record, id| {
                 projection.gather(record);
@@ -94,11 +131,9 @@ impl Projection {
 
     /// Takes a record in and writes of its lines what is not there.
     fn take_over(&mut self, record: &SharedRecord, id: &AgentId, there: &mut There) {
-        let view = self.agents.entry(id.clone()).or_default();
-        if !view.touched {
-            view.touched = true;
-            self.touched.push(id.clone());
-        }
+        self.agents.entry(id.clone()).or_default();
+        self.touch(id);
+        let Some(view) = self.agents.get_mut(id) else { return };
         let before = view.messages.len();
         view.transcript.fold(record, &mut view.messages);
         if view.messages.len() > before && record.seq <= there.last {
@@ -127,8 +162,10 @@ impl Projection {
         let stems: HashSet<_> = wrong.iter().map(AgentId::file_stem).collect();
         remove(&self.dir, |stem| stems.contains(stem));
         let mut again = Self::new(self.dir.clone());
-        each_of_agents(&self.dir, |id| wrong.contains(id), |record, _| again.gather(record))?;
+        let of_wrong = |id: &AgentId| wrong.contains(id);
+        each_of_agents(&self.dir, Position::START, of_wrong, |record, _| again.gather(record))?;
         again.settle();
+        self.ended.append(&mut again.ended);
         Ok(())
     }
 
@@ -142,13 +179,44 @@ impl Projection {
     }
 }
 
-/// Gives the records of the wanted agents, in order.
+impl Files {
+    /// Whether the files are as they were, as far as lengths and ends of lines tell; those of agents
+    /// that had not ended may be longer, and are cut.
+    fn stand_in(&self, dir: &RunDir) -> bool {
+        let ended = |(id, lengths): (&AgentId, &Option<Lengths>)| {
+            lengths.is_some() && lengths_of(dir, id) == *lengths
+        };
+        let open = |(id, files): (&AgentId, &OpenFiles)| {
+            let Some([transcript, log]) = files.lengths else { return false };
+            ends_line(&dir.transcript(id), transcript) && ends_line(&dir.log(id), log)
+        };
+        self.ended.iter().all(ended) && self.open.iter().all(open)
+    }
+}
+
+/// Cuts a file to this length, if that is where a line ends.
+fn ends_line(path: &Path, length: u64) -> bool {
+    let look = || {
+        let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+        let mut last = [b'\n'];
+        if let Some(before) = length.checked_sub(1) {
+            file.seek(SeekFrom::Start(before))?;
+            file.read_exact(&mut last)?;
+        }
+        cut(&file, length)?;
+        Ok::<_, io::Error>(last == [b'\n'])
+    };
+    look().unwrap_or(false)
+}
+
+/// Gives the records of the wanted agents from `from` on, in order.
 fn each_of_agents(
     dir: &RunDir,
+    from: Position,
     wanted: impl Fn(&AgentId) -> bool,
     mut each: impl FnMut(&SharedRecord, &AgentId),
 ) -> Result<(), JournalError> {
-    let mut reader = Reader::open(&dir.journal())?;
+    let mut reader = Reader::open_at(&dir.journal(), from)?;
     let of_wanted =
         |agent: Option<&str>| agent.is_some_and(|agent| wanted(&AgentId::from_text(agent)));
     while let Some(records) = reader.next_batch_of(|line| of_wanted(line.agent.as_deref()))? {

@@ -199,7 +199,7 @@ mod tests {
         for writer in writers.collect::<Vec<_>>() {
             writer.await.unwrap();
         }
-        let paused = RunPaused { reason: "the test ends".to_owned() };
+        let paused = RunPaused { reason: "the test ends".to_owned(), cause: Default::default() };
         journal.append(vec![Draft::run(paused)]).await.unwrap();
         journal.close().await;
         drop(owned);

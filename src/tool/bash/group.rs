@@ -17,8 +17,8 @@ use crate::turn::Process;
 const POLL: Duration = Duration::from_millis(20);
 
 /// How long a wrapper whose parent is gone may take to store what it has: a few syncs of a slow
-/// disk.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// disk. Whatever else it was at, it ends at once.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How long a killed group may take to be gone: only a process that waits for a broken device takes
 /// longer.

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStdin, Command};
@@ -35,7 +36,8 @@ pub(in crate::tool) enum Place {
 }
 
 /// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(in crate::tool) enum Ending {
     /// By itself, with this exit code; 128 + n when signal n ended it.
     Exited(i32),
@@ -46,7 +48,7 @@ pub(in crate::tool) enum Ending {
 }
 
 /// A command that has ended.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(in crate::tool) struct Finished {
     /// How.
     pub(in crate::tool) ending: Ending,
@@ -77,17 +79,29 @@ pub(super) async fn run(
     finished(started, Vec::new(), timeout, context).await
 }
 
-/// As [`run`], in a group of its own, for a program with its arguments that is given an input and whose stderr is kept
-/// apart.
-pub(in crate::tool) async fn run_with_input(
-    argv: &[String],
-    input: Vec<u8>,
-    timeout: Duration,
+/// A program that is to be run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::tool) struct Program {
+    /// Its name and its arguments. A path is meant from the root; a bare name is searched for.
+    pub(in crate::tool) argv: Vec<String>,
+    /// What it is given on stdin.
+    pub(in crate::tool) input: String,
+    /// The longest it may take.
+    pub(in crate::tool) timeout: Duration,
+}
+
+/// As [`run`], for a program that is given an input and whose stderr is kept apart.
+pub(in crate::tool) async fn run_program(
+    program: Program,
+    place: Place,
     context: &ToolContext,
 ) -> Result<Finished, ToolError> {
-    let (program, arguments) = argv.split_first().map_or(("", argv), |(p, rest)| (p, rest));
+    let Program { argv, input, timeout } = program;
+    let (program, arguments) = match argv.split_first() {
+        Some((program, rest)) => (program.as_str(), rest),
+        None => ("", argv.as_slice()),
+    };
     let start = || {
-        // A path is meant from the root; a bare name is searched for.
         let root = context.workspace.root_path();
         let is_path = program.contains('/');
         let program = if is_path { root.join(program) } else { program.into() };
@@ -95,10 +109,10 @@ pub(in crate::tool) async fn run_with_input(
         let (output, writer) = io::pipe()?;
         let (errors, error_writer) = io::pipe()?;
         command.args(arguments).stdin(Stdio::piped()).stdout(writer).stderr(error_writer);
-        started(command, output, Some(errors), Place::OwnGroup, context)
+        started(command, output, Some(errors), place, context)
     };
     let started = start().map_err(|source| io_error(&format!("start `{program}`"), source))?;
-    finished(started, input, timeout, context).await
+    finished(started, input.into_bytes(), timeout, context).await
 }
 
 fn io_error(what: &str, source: io::Error) -> ToolError {

@@ -2,57 +2,51 @@
 
 use std::io;
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::{CANCEL, GO, Job, Kept, Wrapper, arguments, spooled};
+use super::{CANCEL, GO, Job, Kept, Report, Work, Wrapper, arguments, spooled};
 use crate::crash::{self, Point};
 use crate::tool::bash::Order;
 use crate::tool::bash::group::{self, Group};
-use crate::tool::bash::process;
+use crate::tool::bash::process::{self, Finished, Program};
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 use crate::turn::Process;
+
+/// How long a wrapper may take to report when its work has had its time and its grace: a wait for
+/// what the dead have printed, and a few syncs of a slow disk.
+const TO_REPORT: Duration = Duration::from_secs(10);
 
 /// Has a wrapper run a command. The call is announced between the start of the wrapper and that of
 /// the command, so that a command that was not announced has not run. When this returns or is
 /// dropped, no process of the group lives.
 pub(in crate::tool) async fn call(
     wrapper: &Wrapper,
-    order: &Order,
+    order: Order,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
-    let starting = |source| ToolError::Io { what: "start the command".to_owned(), source };
-    let mut started = Started::new(wrapper, context).map_err(starting)?;
-    started.tell(&job(wrapper, order, context)?).await.map_err(starting)?;
+    let limit = order.timeout;
+    let started = Started::new(wrapper, Work::Command(order), context).await?;
     crash::pass(Point::AfterSpawn);
     context.announce.announce(Some(started.process)).await?;
-    // One that is gone by now reports nothing, which says it all.
-    let _ = started.tell(GO).await;
-    crash::pass(Point::AfterGo);
-    let told = started.report(context).await;
-    let Started { mut child, group, control, .. } = started;
-    // Before the wait: after it, the number of the group might be another's.
-    drop(group);
-    drop(control);
-    child.wait().await.map_err(starting)?;
-    match told.and_then(|bytes| Kept::read(&bytes, &context.key)) {
-        Ok(kept) => kept.report.into_result(),
-        Err(error) => {
-            tracing::warn!(key = %context.key, %error, "a wrapper ended without a report");
-            kept_result(context).await
-        }
+    match started.report(limit, context).await {
+        Some(report) => report.into_result(),
+        None => kept_result(context).await,
     }
 }
 
-fn job(wrapper: &Wrapper, order: &Order, context: &ToolContext) -> Result<String, ToolError> {
-    let job = Job {
-        key: context.key.clone(),
-        order: order.clone(),
-        grace_period: context.grace_period,
-        secrets: wrapper.secrets.texts().to_vec(),
-    };
-    serde_json::to_string(&job).map_err(|error| ToolError::Failed(error.to_string()))
+/// Has a wrapper run a program, of which nothing is recorded and nothing kept.
+pub(in crate::tool) async fn run_program(
+    wrapper: &Wrapper,
+    program: Program,
+    context: &ToolContext,
+) -> Result<Finished, ToolError> {
+    let limit = program.timeout;
+    let started = Started::new(wrapper, Work::Program(program), context).await?;
+    let report = started.report(limit, context).await;
+    report.ok_or(ToolError::Lost)?.into_finished()
 }
 
 /// What a wrapper has left that was ended from outside.
@@ -75,7 +69,24 @@ struct Started {
 }
 
 impl Started {
-    fn new(wrapper: &Wrapper, context: &ToolContext) -> io::Result<Self> {
+    /// Starts a wrapper and tells it what to do.
+    async fn new(wrapper: &Wrapper, work: Work, context: &ToolContext) -> Result<Self, ToolError> {
+        let job = Job {
+            key: context.key.clone(),
+            work,
+            grace_period: context.grace_period,
+            secrets: wrapper.secrets.texts().to_vec(),
+        };
+        let start = async {
+            let mut started = Self::spawn(wrapper, context)?;
+            started.tell(&serde_json::to_string(&job)?).await?;
+            Ok(started)
+        };
+        let what = || "start the wrapper of a command".to_owned();
+        start.await.map_err(|source| ToolError::Io { what: what(), source })
+    }
+
+    fn spawn(wrapper: &Wrapper, context: &ToolContext) -> io::Result<Self> {
         let mut command = Command::new(&wrapper.program);
         process::set_environment(&mut command, context);
         if let Some((variable, value)) = crash::for_wrapper() {
@@ -97,8 +108,28 @@ impl Started {
         self.control.write_all(format!("{line}\n").as_bytes()).await
     }
 
-    /// Everything that the wrapper reports; tells it when the call is cancelled.
-    async fn report(&mut self, context: &ToolContext) -> io::Result<Vec<u8>> {
+    /// Lets the work begin, and gives what the wrapper reports of it; `None` when the wrapper was
+    /// ended from outside, or was stopped and so could not keep to the limit.
+    async fn report(mut self, limit: Duration, context: &ToolContext) -> Option<Report> {
+        // One that is gone by now reports nothing, which says it all.
+        let _ = self.tell(GO).await;
+        crash::pass(Point::AfterGo);
+        let limit = limit.saturating_add(context.grace_period).saturating_add(TO_REPORT);
+        let told = tokio::time::timeout(limit, self.everything(context)).await;
+        let Self { mut child, group, .. } = self;
+        // Before the wait: after it, the number of the group might be another's.
+        drop(group);
+        let ended = child.wait().await;
+        let told = told.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let kept = ended.and(told).and_then(|bytes| Kept::read(&bytes, &context.key));
+        if let Err(error) = &kept {
+            tracing::warn!(key = %context.key, %error, "a wrapper ended without a report");
+        }
+        kept.ok().map(|kept| kept.report)
+    }
+
+    /// Everything that the wrapper writes; tells it when the call is cancelled.
+    async fn everything(&mut self, context: &ToolContext) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut told = false;
         loop {

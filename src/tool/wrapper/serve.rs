@@ -7,17 +7,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::unix::pipe::Receiver;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind};
 use tokio_util::sync::CancellationToken;
 
-use super::{GO, Job, Kept, Report, VERSION};
+use super::{GO, Job, Kept, Report, VERSION, Work};
 use crate::crash::{self, Point};
+use crate::journal::room;
 use crate::redaction::Secrets;
 use crate::tool::bash;
 use crate::tool::bash::group::Group;
-use crate::tool::bash::process::Place;
+use crate::tool::bash::process::{self, Place};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::{ToolContext, ToolOutput};
@@ -37,18 +39,38 @@ pub(super) fn serve(arguments: Vec<PathBuf>) -> i32 {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let served = runtime.and_then(|runtime| {
-        runtime.block_on(answer(&root, Arc::new(Spool::new(scratch, results))))
+        runtime.block_on(answer(&root, Arc::new(Spool::new(scratch, results).waiting())))
     });
     Group::own().kill_all();
     // Not reached: the kill has ended this process.
     i32::from(served.is_err())
 }
 
+/// Signals that a command or the terminal may send to the whole group. What reads from a terminal
+/// that it does not have is stopped by one, and without the wrapper nobody would see to its time.
+const OF_THE_GROUP: [Signal; 9] = [
+    Signal::TERM,
+    Signal::INT,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::TSTP,
+    Signal::TTIN,
+    Signal::TTOU,
+];
+
+/// Lets this process live on when the signal comes; what it starts is not affected.
+fn outlive(of_group: Signal) -> io::Result<unix::Signal> {
+    unix::signal(SignalKind::from_raw(of_group.as_raw()))
+}
+
 type Control = Lines<BufReader<Receiver>>;
 
 async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
-    // The polite signal goes to the whole group; this process has a result to see to.
-    let _polite = signal(SignalKind::terminate())?;
+    // What is meant for the command goes to the whole group; this process has a result to see to.
+    let _heard: Vec<_> = OF_THE_GROUP.into_iter().map(outlive).collect::<io::Result<_>>()?;
+    room::outlive_file_limits()?;
     let control = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     let mut control = BufReader::new(control).lines();
     let Some(job) = control.next_line().await? else { return Ok(()) };
@@ -58,35 +80,33 @@ async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
         return Ok(());
     }
     let began = Instant::now();
-    let mut report = perform(&job, workspace, spool.clone(), &mut control).await;
+    let is_kept = matches!(job.work, Work::Command(_));
+    let context = context(&job, workspace, spool.clone());
+    let mut report = perform(job.work, &context, &mut control).await;
     crash::pass(Point::WrapperAfterEffect);
     crash::pass_parent(Point::ParentAfterEffect);
     match &mut report {
         Report::Done(ToolOutput { text, .. }) | Report::Failed(text) => {
             Secrets::new(job.secrets).redact(text);
         }
-        Report::Cancelled => {}
+        // What a program gave is for callsheet to read, and not kept.
+        Report::Ended(_) | Report::Cancelled => {}
     }
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let kept = Kept { v: VERSION, key: job.key, report, took_ms };
     let bytes = serde_json::to_vec(&kept)?;
-    // A result that cannot be kept is still a result: the parent may live to record it.
-    let _unkept = spool.keep_result(&kept.key, &bytes);
+    if is_kept {
+        // A result that cannot be kept is still a result: the parent may live to record it.
+        let _unkept = spool.keep_result(&kept.key, &bytes);
+    }
     crash::pass(Point::WrapperAfterSpool);
     crash::pass_parent(Point::ParentAfterSpool);
     io::stdout().write_all(&bytes)?;
     io::stdout().flush()
 }
 
-/// Runs the command until it ends. When the parent is gone before, so is this process.
-async fn perform(
-    job: &Job,
-    workspace: Arc<Workspace>,
-    spool: Arc<Spool>,
-    control: &mut Control,
-) -> Report {
-    let cancel = CancellationToken::new();
-    let context = ToolContext {
+fn context(job: &Job, workspace: Arc<Workspace>, spool: Arc<Spool>) -> ToolContext {
+    ToolContext {
         workspace,
         spool,
         key: job.key.clone(),
@@ -96,16 +116,31 @@ async fn perform(
         skills: Arc::default(),
         timeout: Duration::MAX,
         grace_period: job.grace_period,
-        cancel: cancel.clone(),
+        cancel: CancellationToken::new(),
         announce: Arc::new(()),
         wrapper: None,
-    };
-    let mut work = pin!(bash::run(&job.order, Place::ThisGroup, &context));
+    }
+}
+
+/// Works until the end. When the parent is gone before, so is this process.
+async fn perform(work: Work, context: &ToolContext, control: &mut Control) -> Report {
+    let mut work = pin!(async {
+        match work {
+            Work::Command(order) => {
+                let result = bash::run(&order, Place::ThisGroup, context).await;
+                Report::of(result, Report::Done)
+            }
+            Work::Program(program) => {
+                let result = process::run_program(program, Place::ThisGroup, context).await;
+                Report::of(result, Report::Ended)
+            }
+        }
+    });
     loop {
         tokio::select! {
-            result = &mut work => return result.into(),
+            report = &mut work => return report,
             line = control.next_line() => match line {
-                Ok(Some(_cancel)) => cancel.cancel(),
+                Ok(Some(_cancel)) => context.cancel.cancel(),
                 // The group is killed before the drop of the work could end it one by one.
                 Ok(None) | Err(_) => Group::own().kill_all(),
             },

@@ -153,6 +153,8 @@ fn check(messages: &[Json], case: &Case) {
         assert_covers(&after);
         assert_records(&after, edits);
         assert_state(&after, case.state);
+        let task = |view: &View| view.task().map(|task| task.entry.json.clone());
+        assert!(case.window < 1_000_000 || task(view) == task(&after), "the task prompt went");
         assert_asked_once(&after);
         assert_fits(view, &after, &case.around());
         changes.into_iter().map(|change| change.edited.edit).collect()
@@ -232,9 +234,11 @@ fn every_request_is_told_in_order_and_once() {
         state: None,
     };
     let messages = talk(40, 3);
-    let mut view = View::default();
+    let (mut view, mut first) = (View::default(), true);
     for message in messages {
-        view.push(message).expect("a message");
+        let pushed = if first { view.push_task(message) } else { view.push(message) };
+        pushed.expect("a message");
+        first = false;
         if view.slots().next_back().is_some_and(|slot| slot.entry.role == Role::User) {
             case.run(&mut view);
         }
@@ -245,9 +249,11 @@ fn every_request_is_told_in_order_and_once() {
         .filter(|line| line.kind == Kind::Asked)
         .map(|line| line.text.chars().take(12).collect())
         .collect();
-    let mut wanted = vec!["the first re".to_owned()];
-    wanted.extend((0..12).map(|n| format!("request {}: more", 3 * n + 2)[..12].to_owned()));
+    let wanted: Vec<_> =
+        (0..12).map(|n| format!("request {}: more", 3 * n + 2)[..12].to_owned()).collect();
     assert_eq!(asked, wanted);
+    // The task prompt stands before them, word for word.
+    assert!(text_of(view.task().expect("the task prompt")).starts_with("the first re"));
 }
 
 #[test]

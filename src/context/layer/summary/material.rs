@@ -114,8 +114,11 @@ impl Material {
         let most = (part / 2).min(limit / 3).max(LEAST_CHARS);
         let lines: Vec<_> = self.0.iter().map(|line| cut(line, most)).collect();
         let total: usize = lines.iter().map(|line| line.chars + 1).sum();
+        // Where the head may be all that is read, there is no tail.
+        let is_head_only = reading.summary_head_chars >= reading.summary_input_chars;
+        let head = if is_head_only { limit } else { reading.summary_head_chars.min(limit / 3) };
         let gap = match total > limit {
-            true => middle(&lines, limit, reading.summary_head_chars.min(limit / 3)),
+            true => middle(&lines, limit, head),
             false => lines.len()..lines.len(),
         };
         let n = gap.len().to_string();
@@ -270,7 +273,7 @@ mod tests {
 
     fn reading(summary_input_chars: usize) -> Reading {
         let summary_cut = "... {n} messages left out ...\n".to_owned();
-        Reading { summary_input_chars, summary_head_chars: usize::MAX, summary_cut }
+        Reading { summary_input_chars, summary_head_chars: summary_input_chars / 3, summary_cut }
     }
 
     fn call(id: &str, tool: &str) -> Block {

@@ -1,0 +1,283 @@
+//! `cargo bench --bench resume [-- MB]`: how long a resume takes, and how much memory.
+//!
+//! A run with a long past: a thousand agents that have ended wrote most of its journal, one agent is
+//! at work. It is taken up by a process of its own, once with the snapshots that were made while the
+//! journal was written and once without any. A gigabyte takes about a minute to write.
+
+#![expect(clippy::print_stdout, reason = "a benchmark shows its figures")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use callsheet::actor::supervisor::RunEnd;
+use callsheet::config::Sources;
+use callsheet::event::{Draft, Event, PlannedTask, RunCreated, RunOpened};
+use callsheet::id::{AgentId, CallKey, Name, RunId};
+use callsheet::journal::JournalHandle;
+use callsheet::journal::file::RunDir;
+use callsheet::journal::line::Position;
+use callsheet::journal::projection::Projection;
+use callsheet::journal::recovery::Cut;
+use callsheet::journal::snapshot::Snapshots;
+use callsheet::journal::track::Tracker;
+use callsheet::message::{Json, StopReason, Usage};
+use callsheet::model::script::Script;
+use callsheet::model::scripted::Scripted;
+use callsheet::output::Output;
+use callsheet::plan::{TaskCompleted, TaskReady, TaskStarted};
+use callsheet::run::{Options, Reopened, Run};
+use callsheet::turn::{
+    AgentEnded, AgentSpawned, Effect, ModelRequested, ModelResponded, Outcome, Program,
+    ResultSource, ToolFinished, ToolIntended, ToolStatus, TurnStarted,
+};
+use serde_json::json;
+
+/// The size of the journal where the command line does not say, in megabytes.
+const MEGABYTES: u64 = 1_024;
+/// The agents that have ended.
+const AGENTS: u32 = 1_000;
+/// The bytes of a tool's result.
+const RESULT: usize = 16_000;
+
+const CONFIG: &str = r#"
+version = 1
+name = "long"
+[agents.worker]
+instructions = "Work."
+[tasks.past]
+agent = "worker"
+prompt = "Go."
+[tasks.now]
+agent = "worker"
+prompt = "Go."
+"#;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ["resume", dir] = arguments.as_slice() {
+        return resume(Path::new(dir));
+    }
+    let megabytes = arguments.iter().find_map(|text| text.parse().ok()).unwrap_or(MEGABYTES);
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let dir = RunDir::at(root.path().join("run"));
+    let began = Instant::now();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(write(&dir, megabytes << 20));
+    let length = std::fs::metadata(dir.journal()).expect("a journal").len();
+    let took = began.elapsed().as_secs_f64();
+    println!("a journal of {} MB, written in {took:.0} s\n", length >> 20);
+    println!("                  folded after    at work after    most memory");
+    for (name, keeps) in [("with snapshots", true), ("without any", false)] {
+        let copy = RunDir::at(root.path().join(if keeps { "with" } else { "without" }));
+        copy_all(dir.path(), copy.path());
+        if !keeps {
+            std::fs::remove_dir_all(copy.snapshots()).expect("removed");
+            std::fs::create_dir(copy.snapshots()).expect("made");
+        }
+        let program = std::env::current_exe().expect("this program");
+        let output = Command::new(program).arg("resume").arg(copy.path()).output();
+        let output = output.expect("started");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let figures: Vec<f64> = text.split_whitespace().filter_map(|f| f.parse().ok()).collect();
+        let [folded, working, memory] = figures[..] else { panic!("three figures: {text}") };
+        println!("{name:16} {folded:10.0} ms {working:13.0} ms {:11.1} MB", memory / 1e3);
+        std::fs::remove_dir_all(copy.path()).expect("removed");
+    }
+}
+
+/// Copies a run directory.
+fn copy_all(from: &Path, to: &Path) {
+    std::fs::create_dir(to).expect("made");
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy_all(&path, &name);
+        } else {
+            std::fs::copy(&path, &name).expect("copied");
+        }
+    }
+}
+
+/// The role of the process that takes the run up and brings it to its end.
+fn resume(dir: &Path) {
+    let dir = RunDir::at(dir);
+    let began = Instant::now();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let reopened = Reopened::open(&dir, Cut::Torn).expect("it can be taken up");
+        let folded = began.elapsed();
+        let model = Name::new("default").expect("a name");
+        let mut sources = Sources::new(dir.path().join("agents.toml"));
+        sources.custom_models.push(model.clone());
+        let config = reopened.config(sources).expect("a configuration");
+        let script = Script::parse("[[rules]]\nsay = 'done'").expect("a script");
+        let models = BTreeMap::from([(model, Arc::new(Scripted::new(script)) as _)]);
+        let options = Options { models, ..Options::default() };
+        let run = Run::resume(reopened, config, options).await.expect("goes on");
+        let working = began.elapsed();
+        let end = run.wait().await;
+        assert!(matches!(end, RunEnd::Completed(_)), "{end:?}");
+        let status = std::fs::read_to_string("/proc/self/status").expect("readable");
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a figure");
+        let most = most.trim().trim_end_matches(" kB");
+        println!("{} {} {most}", folded.as_secs_f64() * 1e3, working.as_secs_f64() * 1e3);
+    });
+}
+
+/// Writes a run as it would have been written while it was at work.
+async fn write(dir: &RunDir, bytes: u64) {
+    let (run, past, now) = (RunId::generate(), name("past"), name("now"));
+    let owned = dir.create().expect("a run directory");
+    let (tracker, files) = (Tracker::default(), Projection::new(dir.clone()));
+    let snapshots = Snapshots::new(dir.clone(), Position::START, tracker, files);
+    let journal = owned.start_writer(Position::START, vec![Box::new(snapshots)]);
+    let journal = journal.expect("a writer");
+    let opened = RunOpened { epoch: 1, pid: 1, reason: None, accepted: None };
+    record(&journal, vec![Draft::run(created(run, dir)), Draft::run(opened)]).await;
+    begin(&journal, &past).await;
+    let each = bytes / u64::from(AGENTS);
+    let agents = (1..=AGENTS).map(|agent| {
+        let (journal, past) = (journal.clone(), past.clone());
+        let id = AgentId::main(&past, 1).child(&name("worker"), agent);
+        async move { child(&journal, run, &past, id, each).await }
+    });
+    // So many that batches are shared, as in a run with that many agents.
+    let mut agents: Vec<_> = agents.collect();
+    while !agents.is_empty() {
+        let some: Vec<_> = agents.drain(..agents.len().min(50)).collect();
+        futures_util::future::join_all(some).await;
+    }
+    let main = AgentId::main(&past, 1);
+    record(&journal, vec![Draft::agent(&past, &main, ended())]).await;
+    let completed = TaskCompleted { attempt: 1, output: Output::whole("done") };
+    record(&journal, vec![Draft::task(&past, completed)]).await;
+    begin(&journal, &now).await;
+    journal.close().await;
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+async fn record(journal: &JournalHandle, drafts: Vec<Draft>) {
+    journal.append(drafts).await.expect("a good disk");
+}
+
+fn created(run: RunId, dir: &RunDir) -> RunCreated {
+    let task = |task: &str| PlannedTask {
+        name: name(task),
+        agent: Some(name("worker")),
+        depends_on: Vec::new(),
+    };
+    RunCreated {
+        run,
+        workflow: "long".to_owned(),
+        program: "bench".to_owned(),
+        file: dir.path().join("agents.toml"),
+        config: CONFIG.to_owned(),
+        files: BTreeMap::new(),
+        config_hash: String::new(),
+        profile: None,
+        inputs: Json::encode(&json!({})),
+        settings: BTreeMap::new(),
+        keep_going: false,
+        forked: None,
+        overrides: Default::default(),
+        tasks: vec![task("past"), task("now")],
+    }
+}
+
+/// Begins a task and the agent that works for it.
+async fn begin(journal: &JournalHandle, task: &Name) {
+    let agent = AgentId::main(task, 1);
+    let started = TaskStarted { attempt: 1, agent: agent.clone(), key: None };
+    record(journal, vec![Draft::task(task, TaskReady {})]).await;
+    let drafts = vec![Draft::task(task, started), Draft::agent(task, &agent, spawned(None))];
+    record(journal, drafts).await;
+}
+
+fn spawned(parent: Option<AgentId>) -> AgentSpawned {
+    let program = Program::Model { agent: name("worker"), prompt: "Go.".to_owned() };
+    AgentSpawned { program, depth: u32::from(parent.is_some()), parent, call: None }
+}
+
+fn ended() -> AgentEnded {
+    let outcome = Outcome::Completed { output: Output::whole("done") };
+    AgentEnded { outcome, turns: 1, usage: Usage::default() }
+}
+
+/// An agent from its beginning to its end.
+async fn child(journal: &JournalHandle, run: RunId, task: &Name, id: AgentId, bytes: u64) {
+    let of_agent = |event: Event| Draft::agent(task, &id, event);
+    let parent = AgentId::main(task, 1);
+    record(journal, vec![of_agent(spawned(Some(parent)).into())]).await;
+    let turns = u32::try_from(bytes / RESULT as u64).expect("few turns");
+    for turn in 1..=turns.max(1) {
+        for events in turn_of(run, &id, turn) {
+            record(journal, events.into_iter().map(of_agent).collect()).await;
+        }
+    }
+    record(journal, vec![of_agent(ended().into())]).await;
+}
+
+/// What a turn with one tool call records, batch by batch.
+fn turn_of(run: RunId, id: &AgentId, turn: u32) -> [Vec<Event>; 3] {
+    let (model, call) = (name("default"), format!("call-{turn}"));
+    let key = CallKey::derive(run, id, turn, 0, "read_file", "{}");
+    let input = json!({ "path": "notes.txt" });
+    let content = [json!({ "type": "tool_use", "id": call, "name": "read_file", "input": input })];
+    let message = json!({ "role": "assistant", "content": content });
+    let text = "some words ".repeat(RESULT / 11);
+    let block = json!({ "type": "tool_result", "tool_use_id": call, "content": text });
+    let requested = ModelRequested {
+        turn,
+        model: model.clone(),
+        messages: turn as usize,
+        bytes: 1,
+        head_tokens: 1,
+        expected_tokens: 1,
+    };
+    let responded = ModelResponded {
+        turn,
+        model,
+        message: Json::encode(&message),
+        stop: StopReason::ToolUse,
+        usage: Usage::default(),
+        usage_source: Default::default(),
+        cost_usd: None,
+        context: Default::default(),
+    };
+    let intended = ToolIntended {
+        key: key.clone(),
+        turn,
+        index: 0,
+        id: call,
+        name: "read_file".to_owned(),
+        input: Json::encode(&input),
+        effect: Effect::Pure,
+    };
+    let finished = ToolFinished {
+        key,
+        turn,
+        index: 0,
+        name: "read_file".to_owned(),
+        status: ToolStatus::Ok,
+        source: ResultSource::Live,
+        block: Json::encode(&block),
+        stored: None,
+        exit_code: None,
+        took_ms: 1,
+    };
+    [
+        vec![TurnStarted { turn, message: None }.into(), requested.into()],
+        vec![responded.into(), intended.into()],
+        vec![finished.into()],
+    ]
+}

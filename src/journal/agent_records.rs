@@ -1,0 +1,159 @@
+//! The records of one agent where they are needed: at hand, or read from the journal one batch at a
+//! time, so that an agent with a long past needs no more memory than what its past folds to.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use crate::event::SharedRecord;
+use crate::id::AgentId;
+use crate::journal::JournalError;
+use crate::journal::line::{self, Position};
+use crate::journal::reader::batch_of;
+
+/// How much is read of the journal at once: some batches of one agent side by side.
+const CHUNK: usize = 64 * 1024;
+
+/// Where a batch stands in a journal: its offset in bytes, and the number of its first record.
+pub type BatchPlace = (u64, u64);
+
+/// All records of one agent.
+#[derive(Clone, Debug)]
+pub enum AgentRecords {
+    /// They are at hand.
+    Held(Vec<SharedRecord>),
+    /// They are in these batches of this journal.
+    Stored {
+        /// The journal.
+        path: PathBuf,
+        /// The agent.
+        agent: AgentId,
+        /// The batches that hold some of them, in order.
+        batches: Vec<BatchPlace>,
+    },
+}
+
+impl From<Vec<SharedRecord>> for AgentRecords {
+    fn from(records: Vec<SharedRecord>) -> Self {
+        Self::Held(records)
+    }
+}
+
+impl AgentRecords {
+    /// The same records and those that came after them, at hand. Blocks where they are stored.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub fn followed_by(self, news: Vec<SharedRecord>) -> Result<Self, JournalError> {
+        let mut all = Vec::new();
+        self.for_each(|record| {
+            all.push(record.clone());
+            Ok::<_, JournalError>(())
+        })?;
+        all.extend(news);
+        Ok(Self::Held(all))
+    }
+
+    /// Gives the records to `each`, oldest first. Blocks where they are stored.
+    ///
+    /// # Errors
+    /// The first error of `each`, or when the journal cannot be read.
+    pub fn for_each<E: From<JournalError>>(
+        &self,
+        mut each: impl FnMut(&SharedRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Self::Held(records) => records.iter().try_for_each(each),
+            Self::Stored { path, agent, batches } => {
+                let file = File::open(path);
+                let file = file.map_err(|error| JournalError::io(path.display(), &error))?;
+                let mut input = BufReader::with_capacity(CHUNK, file);
+                let mut at = 0;
+                for place in batches {
+                    let (records, end) = read(&mut input, at, *place, agent)?;
+                    at = end;
+                    records.iter().try_for_each(&mut each)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The agent's records of one batch, verified, and where the input stands then.
+fn read(
+    input: &mut BufReader<File>,
+    at: u64,
+    (offset, seq): BatchPlace,
+    agent: &AgentId,
+) -> Result<(Vec<SharedRecord>, u64), JournalError> {
+    let io = |error: io::Error| JournalError::io("journal: read", &error);
+    let before = offset.saturating_sub(line::TAIL as u64);
+    // Within what is read ahead this moves no more than a number.
+    match i64::try_from(before).ok().zip(i64::try_from(at).ok()) {
+        Some((to, from)) => input.seek_relative(to - from).map_err(io)?,
+        None => drop(input.seek(SeekFrom::Start(before)).map_err(io)?),
+    }
+    let mut crc = 0;
+    if offset > 0 {
+        let mut tail = [0; line::TAIL];
+        input.read_exact(&mut tail).map_err(io)?;
+        let recorded = line::recorded_crc(&tail);
+        crc = recorded.ok_or_else(|| JournalError::Damaged {
+            offset: before,
+            line: seq.saturating_sub(1),
+            reason: "it carries no checksum".to_owned(),
+        })?;
+    }
+    let from = Position { seq, crc, epoch: 0, offset };
+    let (records, end) = batch_of(&mut *input, from, agent)?;
+    Ok((records, end.offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::file::RunDir;
+    use crate::journal::reader::{Reader, agent_records};
+    use crate::journal::testing::turn;
+
+    #[tokio::test]
+    async fn stored_records_are_those_of_the_whole_journal() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("run"));
+        let journal = dir.create().unwrap().start_writer(Position::START, Vec::new()).unwrap();
+        for number in 0..60 {
+            let drafts = match number % 3 {
+                0 => vec![turn("a", number)],
+                1 => (0..40).map(|part| turn("b", part)).collect(),
+                _ => vec![turn("b", number), turn("a", number), turn("a", number + 1)],
+            };
+            journal.append(drafts).await.unwrap();
+        }
+        journal.close().await;
+        for agent in ["a", "b"].map(AgentId::from_text) {
+            let mut reader = Reader::open(&dir.journal()).unwrap();
+            let mut batches = Vec::new();
+            loop {
+                let at = reader.position();
+                let Some(records) = reader.next_batch().unwrap() else { break };
+                if records.iter().any(|record| record.agent.as_ref() == Some(&agent)) {
+                    batches.push((at.offset, at.seq));
+                }
+            }
+            let (path, mut given) = (dir.journal(), Vec::new());
+            let mut stored = AgentRecords::Stored { path, agent: agent.clone(), batches };
+            let give = |record: &SharedRecord| {
+                given.push(record.clone());
+                Ok::<_, JournalError>(())
+            };
+            stored.for_each(give).unwrap();
+            assert_eq!(given, agent_records(&dir.journal(), &agent).unwrap());
+
+            let AgentRecords::Stored { batches, .. } = &mut stored else { unreachable!() };
+            batches[1].0 += 1;
+            let refused = stored.for_each(|_| Ok::<_, JournalError>(()));
+            assert!(matches!(refused, Err(JournalError::Damaged { .. })), "{refused:?}");
+        }
+    }
+}

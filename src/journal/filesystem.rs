@@ -1,0 +1,105 @@
+//! Which file systems a run's records may lie on.
+//!
+//! A run relies on a lock that one process holds, on syncs that mean what they say, and on renames
+//! that are whole. Where another machine or another program stands in between, none of that can be
+//! relied on, and a run that breaks there breaks silently; so it is refused before it is created.
+
+use std::io;
+use std::path::Path;
+
+use crate::journal::JournalError;
+
+/// The types that are refused: the `f_type` of statfs(2) and what people call it. Programs behind
+/// FUSE and 9P may serve local files, but the type does not tell. File systems of shared disks that
+/// coordinate locks themselves (GFS2, OCFS2) are not among them.
+const REFUSED: [(u32, &str); 17] = [
+    (0x0000_6969, "NFS"),
+    (0x0000_517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x6573_5546, "FUSE"),
+    (0x0102_1997, "9P"),
+    (0x00c3_6400, "Ceph"),
+    (0x5346_414f, "AFS"),
+    (0x6b41_4653, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x0000_564c, "NCP"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x786f_4256, "a VirtualBox shared folder"),
+    (0xbacb_acbc, "a VMware shared folder"),
+    (0x7c7c_6673, "a Parallels shared folder"),
+];
+
+/// What a file system of this type is called, if a run may not lie on it.
+#[must_use]
+pub fn refused(f_type: u32) -> Option<&'static str> {
+    REFUSED.iter().find(|(refused, _)| *refused == f_type).map(|(_, name)| *name)
+}
+
+/// Looks where `path` lies or, while it does not exist, where it would.
+///
+/// # Errors
+/// When that is no place for a run, or cannot be told.
+pub fn check(path: &Path) -> Result<(), JournalError> {
+    let absolute = std::path::absolute(path);
+    let absolute = absolute.map_err(|error| JournalError::io(path.display(), &error))?;
+    for above in absolute.ancestors() {
+        match rustix::fs::statfs(above).map_err(io::Error::from) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(JournalError::io(above.display(), &error)),
+            // The type is a number of 32 bits, whatever the width and sign of the field.
+            Ok(found) => match refused(found.f_type as u32) {
+                Some(kind) => return Err(JournalError::NotLocal { path: path.into(), kind }),
+                None => return Ok(()),
+            },
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_file_systems_are_accepted_and_others_named() {
+        // ext4, XFS, Btrfs, tmpfs, overlay, ZFS, F2FS, bcachefs.
+        for local in [
+            0xef53,
+            0x5846_5342,
+            0x9123_683e,
+            0x0102_1994,
+            0x794c_7630,
+            0x2fc1_2fc1,
+            0xf2f5_2010,
+            0xca45_1a4e,
+        ] {
+            assert_eq!(refused(local), None, "{local:x}");
+        }
+        assert_eq!(refused(0x6969), Some("NFS"));
+        assert_eq!(refused(0x6573_5546), Some("FUSE"));
+        assert_eq!(refused(0xff53_4d42_u32), Some("CIFS"));
+        let mut types = REFUSED.map(|(f_type, _)| f_type);
+        types.sort_unstable();
+        assert!(types.windows(2).all(|two| two[0] < two[1]), "each stands once");
+    }
+
+    #[test]
+    fn a_folder_that_is_to_be_made_lies_where_the_one_above_it_does() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(check(root.path()), Ok(()));
+        assert_eq!(check(&root.path().join("not/yet/there")), Ok(()));
+        std::fs::write(root.path().join("file"), "").unwrap();
+        assert!(check(&root.path().join("file/below")).unwrap_err().is_disk());
+    }
+
+    #[test]
+    fn the_reason_says_what_to_do() {
+        let error = JournalError::NotLocal { path: "/net/runs".into(), kind: "NFS" };
+        let text = error.to_string();
+        assert!(text.starts_with("/net/runs is on NFS") && text.contains("--state-dir"), "{text}");
+        assert!(!error.is_disk());
+    }
+}

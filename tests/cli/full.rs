@@ -1,0 +1,95 @@
+//! Disks without room, real ones as far as the system lets a test have one.
+
+use std::process::Command;
+
+use super::desk::{Desk, Done, lines};
+
+/// A small file system of one's own for the state of the run, in `small`, where a task leaves no
+/// room; it is made when the run says that it waits.
+const SCRIPT: &str = r#"
+mount -t tmpfs -o size=8m none small || exit 99
+"$0" run --json --state-dir small/state > events 2> said &
+for second in $(seq 300); do
+  grep -q '"run.paused"' events && break
+  sleep 0.1
+done
+"$0" ps --json --state-dir small/state > rows
+rm small/fill
+wait $!
+code=$?
+cat small/state/*/journal.jsonl > journal
+ls small/state/* > left
+exit $code
+"#;
+
+const FILL: &str = r#"
+[tasks.fill]
+run = "dd if=/dev/zero of=small/fill bs=4k 2> /dev/null; echo filled"
+[tasks.after]
+run = "echo done"
+depends_on = ["fill"]
+"#;
+
+#[test]
+fn a_full_disk_pauses_the_run_and_room_lets_it_go_on() {
+    let desk = Desk::commands(FILL);
+    std::fs::create_dir(desk.path().join("small")).expect("a folder");
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-r", "-m", "sh", "-c", SCRIPT, env!("CARGO_BIN_EXE_callsheet")]);
+    desk.bare(&mut unshare);
+    if !Command::new("unshare").args(["-r", "-m", "true"]).status().is_ok_and(|s| s.success()) {
+        println!("skipped: this system gives no mount namespace");
+        return;
+    }
+    let done = Done::of(&mut unshare);
+    if done.code == 99 {
+        println!("skipped: this system mounts no tmpfs: {}", done.err);
+        return;
+    }
+    let said = desk.read("said");
+    assert_eq!(done.code, 0, "{said}{}", done.err);
+    let events = lines(&desk.read("events"));
+    let kinds: Vec<_> =
+        events.iter().map(|event| event["type"].as_str().expect("a type")).collect();
+    let at = |kind| kinds.iter().rposition(|k| *k == kind).unwrap_or_else(|| panic!("{kinds:?}"));
+    let (paused, opened) = (at("run.paused"), at("run.opened"));
+    assert!(paused < opened && opened < at("run.completed"), "{kinds:?}");
+    assert_eq!(events[paused]["data"]["cause"], "disk_full");
+    assert!(events[opened]["data"]["reason"].is_string() && events[opened]["ep"] == 1);
+    let started = events.iter().position(|e| e["type"] == "task.started" && e["task"] == "after");
+    assert!(started.is_some_and(|started| started > opened), "{kinds:?}");
+    let result = events.iter().find(|event| event["type"] == "tool.finished").expect("a result");
+    assert!(result.to_string().contains("filled"), "the result in flight is kept: {result}");
+    let row = &lines(&desk.read("rows"))[0];
+    assert_eq!((row["kind"].as_str(), row["state"].as_str()), (Some("run"), Some("paused")));
+    assert!(row["waiting_for"].as_str().is_some_and(|w| w.starts_with("disk full")), "{row}");
+    assert_eq!(desk.read("journal").lines().count(), events.len());
+    assert!(!desk.read("left").contains("reserve"), "a run that has ended keeps nothing aside");
+}
+
+const LARGE: &str = r#"
+[tasks.small]
+run = "echo little"
+[tasks.large]
+run = "seq 5000"
+depends_on = ["small"]
+"#;
+
+#[test]
+fn a_journal_that_may_not_grow_ends_with_74_and_keeps_what_it_has() {
+    let desk = Desk::commands(LARGE);
+    // In the blocks of 512 bytes that POSIX has for it.
+    let limited = r#"ulimit -f 40 && exec "$0" run --json"#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", limited, env!("CARGO_BIN_EXE_callsheet")]);
+    desk.bare(&mut shell);
+    let done = Done::of(&mut shell);
+    assert_eq!(done.code, 74, "{}", done.err);
+    assert!(done.err.contains("the disk is full"), "{}", done.err);
+    let events = lines(&done.out);
+    let has =
+        |kind: &str, task: &str| events.iter().any(|e| e["type"] == kind && e["task"] == task);
+    assert!(has("task.completed", "small") && !has("task.completed", "large"));
+    let journal = std::fs::read(desk.runs()[0].join("journal.jsonl")).expect("a journal");
+    assert!(journal.ends_with(b"\n") && journal.len() <= 40 * 512, "no half batch is left");
+}

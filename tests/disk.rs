@@ -1,0 +1,105 @@
+//! A disk that fills up while a run is at work.
+
+use std::sync::Arc;
+
+use callsheet::actor::supervisor::{RunEnd, SupervisorMsg};
+use callsheet::event::{Event, PauseCause, RunPaused};
+use callsheet::journal::room::Room;
+use callsheet::run_state::RunPhase;
+use callsheet::tool::ToolOutput;
+use callsheet::turn::Effect;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::faults::{
+    Act, Fake, FakeTool, Rig, Setup, fold, follows_tools, gate, open, records, until,
+    until_recorded,
+};
+
+const CHAIN: &str = r#"
+[agents.one]
+model = "main"
+instructions = "Do it."
+tools = ["look"]
+[tasks.first]
+agent = "one"
+prompt = "Go."
+[tasks.aside]
+run = "true"
+depends_on = ["first"]
+[tasks.last]
+agent = "one"
+prompt = "Go."
+depends_on = ["first"]
+"#;
+
+fn is_pause(event: &Event, wanted: PauseCause) -> bool {
+    matches!(event, Event::RunPaused(RunPaused { cause, .. }) if *cause == wanted)
+}
+
+/// A run whose tool waits at the gate; the folder that it is in, and what its model was asked.
+async fn at_the_tool() -> (Setup, Rig, Arc<Fake>, Arc<Semaphore>) {
+    let main = Fake::new(|request| match follows_tools(request) {
+        false => Act::tool("look", json!({})),
+        true => Act::say("done"),
+    });
+    let held = gate();
+    let of_tool = held.clone();
+    let look = FakeTool::new("look", Effect::Once, move |_, _| {
+        let held = of_tool.clone();
+        async move {
+            let _permit = held.acquire().await;
+            Ok(ToolOutput::ok("seen"))
+        }
+    });
+    let setup = Setup::new().model("main", &main).tool(&look);
+    let rig = Rig::start(&setup, CHAIN).await;
+    until(|| look.calls() == 1).await;
+    (setup, rig, main, held)
+}
+
+#[tokio::test]
+async fn a_full_disk_holds_the_run_until_there_is_room() {
+    let (_setup, rig, main, held) = at_the_tool().await;
+    rig.supervisor.send_message(SupervisorMsg::Room(Room::Scarce)).expect("lives");
+    until_recorded(&rig.dir, |r| is_pause(&r.event, PauseCause::DiskFull)).await;
+    open(&held);
+    // What is in flight is recorded.
+    until_recorded(&rig.dir, |r| matches!(r.event, Event::ToolFinished(_))).await;
+    let state = fold(&records(&rig.dir));
+    assert_eq!(state.phase(), RunPhase::Paused);
+    assert!(state.paused_reason().is_some_and(|reason| reason.starts_with("disk full")));
+    assert_eq!(main.count(), 1);
+
+    rig.supervisor.send_message(SupervisorMsg::Room(Room::Enough)).expect("lives");
+    let ended = rig.ended().await;
+    assert_eq!((ended.output("last"), main.count()), ("done".to_owned(), 4));
+    let seq = |is: &dyn Fn(&Event) -> bool| {
+        ended.records.iter().find(|record| is(&record.event)).expect("recorded").seq
+    };
+    let paused = seq(&|event| is_pause(event, PauseCause::DiskFull));
+    let opened = seq(&|event| matches!(event, Event::RunOpened(_)));
+    let between: Vec<_> =
+        ended.records.iter().filter(|record| (paused + 1..opened).contains(&record.seq)).collect();
+    assert!(
+        between.iter().all(|record| matches!(record.event, Event::ToolFinished(_))),
+        "nothing new begins: {between:?}"
+    );
+    assert_eq!(ended.records[opened as usize - 1].epoch, 1, "it is the same process");
+    assert_eq!(fold(&ended.records[..opened as usize]).phase(), RunPhase::Open);
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_room_can_be_interrupted() {
+    let (_setup, rig, main, held) = at_the_tool().await;
+    rig.supervisor.send_message(SupervisorMsg::Room(Room::Scarce)).expect("lives");
+    until_recorded(&rig.dir, |r| is_pause(&r.event, PauseCause::DiskFull)).await;
+    open(&held);
+    until_recorded(&rig.dir, |r| matches!(r.event, Event::ToolFinished(_))).await;
+    let reason = "Ctrl-C".to_owned();
+    rig.supervisor.send_message(SupervisorMsg::Interrupt { reason }).expect("lives");
+    let ended = rig.ended().await;
+    assert!(matches!(&ended.end, RunEnd::Paused(reason) if reason == "Ctrl-C"), "{:?}", ended.end);
+    assert!(is_pause(&ended.records.last().expect("a record").event, PauseCause::Interrupted));
+    assert_eq!(main.count(), 1);
+}
