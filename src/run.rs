@@ -160,9 +160,8 @@ impl Run {
         parts: services::Parts,
         opening: Opening,
     ) -> Result<Self, StartError> {
-        let Opening { id, owned, at, tracker, left, projection, drafts } = opening;
-        let state = tracker.state().clone();
-        let snapshots = Snapshots::new(owned.dir().clone(), at, tracker, projection);
+        let Opening { id, owned, at, tracker, left: _, projection, drafts } = opening;
+        let snapshots = Snapshots::new(owned.dir().clone(), at, tracker.clone(), projection);
         let (dir, began) = (owned.dir().clone(), at);
         let supervisor_address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
         let supervisor = supervisor_address.clone();
@@ -174,7 +173,8 @@ impl Run {
             Ok(()) => journal.await.map_err(|_| JournalError::Closed)?,
             Err(_) => return Err(JournalError::Closed.into()),
         };
-        let (run, left) = opening::record(&journal, drafts, state, left).await?;
+        let tracker = opening::record(&journal, drafts, at, tracker).await?;
+        let (run, left) = (tracker.state().clone(), tracker.left(&dir.journal()));
 
         let gateways = parts.gateways.clone();
         let services =

@@ -40,20 +40,6 @@ impl From<Vec<SharedRecord>> for AgentRecords {
 }
 
 impl AgentRecords {
-    /// The same records and those that came after them, at hand. Blocks where they are stored.
-    ///
-    /// # Errors
-    /// When the journal cannot be read.
-    pub fn followed_by(self, news: Vec<SharedRecord>) -> Result<Self, JournalError> {
-        let mut all = Vec::new();
-        self.for_each(|record| {
-            all.push(record.clone());
-            Ok::<_, JournalError>(())
-        })?;
-        all.extend(news);
-        Ok(Self::Held(all))
-    }
-
     /// Gives the records to `each`, oldest first. Blocks where they are stored.
     ///
     /// # Errors

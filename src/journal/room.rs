@@ -18,6 +18,9 @@ const RESERVE: u64 = 64 << 20;
 /// The free space below which nothing new is begun on a disk that has more.
 const WATERMARK: u64 = 1 << 30;
 
+/// The same on the smallest disk: room for the records of some calls.
+const LEAST_WATERMARK: u64 = 256 << 10;
+
 /// The first pause between two looks at a full disk; each is twice as long as the one before.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 
@@ -48,9 +51,10 @@ struct Sizes {
 
 impl Sizes {
     /// The sizes for a disk with this much free space. A small disk is no reason to refuse a run:
-    /// half of it can be used up before the run pauses.
+    /// half of it can be used up before the run pauses. One without any room is waited for.
     fn of(free: u64) -> Self {
-        Self { reserve: RESERVE.min(free / 16), watermark: WATERMARK.min(free / 2) }
+        let watermark = WATERMARK.min(free / 2).max(LEAST_WATERMARK);
+        Self { reserve: RESERVE.min(free / 16), watermark }
     }
 
     /// The free space from which work goes on: a little over what stopped it, so that the run does
@@ -197,11 +201,12 @@ mod tests {
         assert_eq!(Sizes::of(1 << 31), large);
         let small = Sizes { reserve: 128 << 10, watermark: 1 << 20 };
         assert_eq!(Sizes::of(2 << 20), small);
-        for free in [0, 1, 4096, 1 << 20, 1 << 30, 1 << 31, u64::MAX / 4] {
+        for free in [1 << 20, 1 << 30, 1 << 31, u64::MAX / 4] {
             let sizes = Sizes::of(free);
             assert!(sizes.go_on(true) >= sizes.watermark, "{free}");
             assert!(free - sizes.reserve >= sizes.watermark, "a run can begin with {free}");
         }
+        assert!(Sizes::of(100_000).watermark > 100_000, "a run waits for room");
     }
 
     #[test]

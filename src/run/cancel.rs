@@ -79,22 +79,8 @@ fn is_within(id: &AgentId, top: &AgentId) -> bool {
 
 /// The end of an agent, after what answers the calls that it leaves open.
 fn ended(left: Option<&LeftAgent>, reason: &str) -> Vec<Event> {
-    let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-    let Some(machine) = left.and_then(|left| machine_of(left, |_| ())) else {
-        let ended = AgentEnded { outcome, turns: 0, usage: Default::default() };
-        return vec![ended.into()];
-    };
-    let mut events: Vec<Event> = machine.closings().into_iter().map(Event::from).collect();
-    let (turns, usage) = (machine.replies(), machine.usage());
-    events.push(AgentEnded { outcome, turns, usage }.into());
-    events
-}
-
-/// The fold of an agent's records, as far as they make sense; `each` sees those.
-pub(super) fn machine_of(left: &LeftAgent, mut each: impl FnMut(&SharedRecord)) -> Option<Machine> {
     let mut machine = None;
     let fold = |record: &SharedRecord| -> Result<(), Unfit> {
-        each(record);
         match (&mut machine, &record.event) {
             (None, Event::AgentSpawned(spawned)) => {
                 machine = Some(Machine::new(spawned.clone(), u32::MAX));
@@ -104,10 +90,17 @@ pub(super) fn machine_of(left: &LeftAgent, mut each: impl FnMut(&SharedRecord)) 
             (Some(machine), event) => machine.apply(event).map_err(|_| Unfit),
         }
     };
-    // An agent whose records stop to make sense fails when it gets its actor, and ends all the same
-    // when it is cancelled.
-    let _ = left.records.for_each(fold);
-    machine
+    // An agent whose records stop to make sense ends all the same.
+    let _ = left.map(|left| left.records.for_each(fold));
+    let outcome = Outcome::Cancelled { reason: reason.to_owned() };
+    let Some(machine) = machine else {
+        let ended = AgentEnded { outcome, turns: 0, usage: Default::default() };
+        return vec![ended.into()];
+    };
+    let mut events: Vec<Event> = machine.closings().into_iter().map(Event::from).collect();
+    let (turns, usage) = (machine.replies(), machine.usage());
+    events.push(AgentEnded { outcome, turns, usage }.into());
+    events
 }
 
 /// The records of an agent cannot be folded further.

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 
 use super::opening::{ReopenError, Reopened};
-use super::{Options, StartError, cancel, plan_of, planned};
+use super::{Options, StartError, plan_of, planned};
 use crate::config::{self, Diagnostics, Sources};
 use crate::event::{Draft, Event, Forked, RunCreated};
 use crate::id::RunId;
@@ -14,6 +14,8 @@ use crate::journal::reader::Reader;
 use crate::journal::recovery::Cut;
 use crate::journal::{JournalError, copy};
 use crate::run_state::RunState;
+use crate::turn::ToolStarted;
+use crate::turn_machine::Machine;
 use crate::turn_machine::recovery::{self, Known};
 
 /// What a model is told of a call that another run has under way.
@@ -102,31 +104,43 @@ fn look(from: &RunDir, seq: u64) -> Result<(RunCreated, RunState), ForkError> {
 }
 
 /// What answers the calls that are under way in the run from which this one was forked: their
-/// processes belong to that one, and nobody here may end them. Blocks.
-pub(super) fn answers(run: &Reopened) -> Vec<Draft> {
-    let Some(origin) = run.created().forked else { return Vec::new() };
-    let known = Known { processes: Some(THEIRS.to_owned()), ..Known::default() };
+/// processes belong to that one, and nobody here may end them.
+pub(super) fn answers(run: &Reopened) -> Result<Vec<Draft>, JournalError> {
+    let Some(origin) = run.created().forked else { return Ok(Vec::new()) };
     let mut answers = Vec::new();
     for (id, left) in run.left() {
-        let status = run.state().agents().get(&id);
-        let Some(status) = status.filter(|agent| run.goes_on(&agent.task)) else { continue };
-        let mut theirs = HashSet::new();
-        let machine = cancel::machine_of(&left, |record| {
-            if let Event::ToolStarted(started) = &record.event
-                && record.seq <= origin.seq
-                && started.process().is_some()
-            {
-                theirs.insert(started.key.clone());
+        let Some(status) = run.state().agents().get(&id).filter(|a| run.goes_on(&a.task)) else {
+            continue;
+        };
+        let (mut machine, mut begun) = (None, HashSet::new());
+        left.records.for_each(|record| -> Result<(), JournalError> {
+            match (&mut machine, &record.event) {
+                (None, Event::AgentSpawned(spawned)) => {
+                    machine = Some(Machine::new(spawned.clone(), u32::MAX));
+                }
+                (None, _) => {}
+                // An agent whose records stop to make sense fails when it gets its actor.
+                (Some(machine), event) => drop(machine.apply(event)),
             }
-        });
+            if let Event::ToolStarted(started) = &record.event {
+                match record.seq <= origin.seq {
+                    true => begun.insert(started.key.clone()),
+                    false => begun.remove(&started.key),
+                };
+            }
+            Ok(())
+        })?;
         let Some(machine) = machine else { continue };
-        let calls = machine.interrupted().into_iter().map(|interrupted| interrupted.call);
-        answers.extend(calls.filter(|call| theirs.contains(&call.key)).map(|call| {
-            let unknown = recovery::unknown(machine.turn(), call, &known);
+        let began = |started: &ToolStarted| begun.contains(&started.key);
+        let theirs = machine.interrupted().into_iter();
+        let theirs = theirs.filter(|call| call.started.process().is_some() && began(&call.started));
+        let known = Known { processes: Some(THEIRS.to_owned()), ..Known::default() };
+        answers.extend(theirs.map(|call| {
+            let unknown = recovery::unknown(machine.turn(), call.call, &known);
             Draft::agent(&status.task, &id, unknown)
         }));
     }
-    answers
+    Ok(answers)
 }
 
 /// Stored results are named by their content and never change: the runs share them.

@@ -3,12 +3,12 @@
 //! Owns the way from a journal to what the actors start with. A new run and one that is taken up
 //! differ in nothing behind this.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::{StartError, cancel};
 use crate::actor::supervisor::Left;
-use crate::event::{Accepted, Draft, Event, RunCompleted, RunCreated, RunOpened, SharedRecord};
-use crate::id::{AgentId, Name, RunId};
+use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
+use crate::id::{Name, RunId};
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
 use crate::journal::projection::{Files, Projection};
@@ -225,28 +225,16 @@ impl Opening {
     }
 }
 
-/// Records the first drafts of this opening and takes them in.
+/// Records the first drafts of this opening, as the batch that begins at `at`, and folds them.
 pub(super) async fn record(
     journal: &JournalHandle,
     drafts: Vec<Draft>,
-    mut state: RunState,
-    mut left: Left,
-) -> Result<(RunState, Left), StartError> {
-    let mut news: HashMap<AgentId, Vec<SharedRecord>> = HashMap::new();
-    for record in journal.append_at_once(drafts).await? {
-        state.apply(&record)?;
-        match (&record.agent, &record.event) {
-            (Some(agent), Event::AgentEnded(_)) => drop(left.remove(agent)),
-            (Some(agent), _) => news.entry(agent.clone()).or_default().push(record),
-            (None, _) => {}
-        }
-    }
-    for (id, news) in news {
-        let Some(agent) = left.get_mut(&id) else { continue };
-        let before = agent.records.clone();
-        agent.records = super::blocking(move || before.followed_by(news)).await?;
-    }
-    Ok((state, left))
+    at: Position,
+    mut tracker: Tracker,
+) -> Result<Tracker, StartError> {
+    let records = journal.append_at_once(drafts).await?;
+    tracker.apply(at.offset, &records)?;
+    Ok(tracker)
 }
 
 /// The results on which tasks that go on rest: theirs are there from the beginning, those of

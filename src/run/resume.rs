@@ -79,7 +79,7 @@ impl Run {
         let plan = plan_of(&config, &options)?;
         let parts = services::Parts::prepare(&config, &options).await?;
         let opening = blocking(move || {
-            let answers = fork::answers(&reopened);
+            let answers = fork::answers(&reopened)?;
             let mut opening = reopened.into_opening()?;
             opening.drafts.extend(answers);
             Ok(opening)

@@ -4,21 +4,47 @@ use std::process::Command;
 
 use super::desk::{Desk, Done, lines};
 
-/// A small file system of one's own for the state of the run, in `small`, where a task leaves no
-/// room; it is made when the run says that it waits.
-const SCRIPT: &str = r#"
+/// Starts a run whose state is in a small file system, where a task leaves no room, and waits until
+/// it says that it waits.
+const MOUNT: &str = r#"
 mount -t tmpfs -o size=8m none small || exit 99
 "$0" run --json --state-dir small/state > events 2> said &
 for second in $(seq 300); do
   grep -q '"run.paused"' events && break
   sleep 0.1
 done
+"#;
+
+const GO_ON: &str = r#"
 "$0" ps --json --state-dir small/state > rows
 rm small/fill
 wait $!
 code=$?
 cat small/state/*/journal.jsonl > journal
 ls small/state/* > left
+exit $code
+"#;
+
+/// Killed while it waits, and taken up while there is no room at all: it waits again or, when not
+/// even that can be recorded, ends. Then there is room.
+const KILL: &str = r#"
+kill -9 $!
+wait $!
+dd if=/dev/zero of=small/more bs=512 2> /dev/null
+"$0" resume --json --state-dir small/state > events 2>> said &
+for second in $(seq 300); do
+  grep -q '"run.paused"' events && break
+  kill -0 $! 2> /dev/null || break
+  sleep 0.1
+done
+rm small/fill small/more
+wait $!
+code=$?
+if [ $code = 74 ]; then
+  "$0" resume --json --state-dir small/state > events 2>> said
+  code=$?
+fi
+cat small/state/*/journal.jsonl > journal
 exit $code
 "#;
 
@@ -30,22 +56,31 @@ run = "echo done"
 depends_on = ["fill"]
 "#;
 
-#[test]
-fn a_full_disk_pauses_the_run_and_room_lets_it_go_on() {
+/// Runs a script with a small file system of its own in `small`, or says why the system does not
+/// give it one.
+fn in_a_small_place(script: &str) -> Result<(Desk, Done), String> {
+    if !Command::new("unshare").args(["-r", "-m", "true"]).status().is_ok_and(|s| s.success()) {
+        return Err("this system gives no mount namespace".to_owned());
+    }
     let desk = Desk::commands(FILL);
     std::fs::create_dir(desk.path().join("small")).expect("a folder");
+    let script = format!("{MOUNT}{script}");
     let mut unshare = Command::new("unshare");
-    unshare.args(["-r", "-m", "sh", "-c", SCRIPT, env!("CARGO_BIN_EXE_callsheet")]);
+    unshare.args(["-r", "-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_callsheet")]);
     desk.bare(&mut unshare);
-    if !Command::new("unshare").args(["-r", "-m", "true"]).status().is_ok_and(|s| s.success()) {
-        println!("skipped: this system gives no mount namespace");
-        return;
-    }
     let done = Done::of(&mut unshare);
     if done.code == 99 {
-        println!("skipped: this system mounts no tmpfs: {}", done.err);
-        return;
+        return Err(format!("this system mounts no tmpfs: {}", done.err));
     }
+    Ok((desk, done))
+}
+
+#[test]
+fn a_full_disk_pauses_the_run_and_room_lets_it_go_on() {
+    let (desk, done) = match in_a_small_place(GO_ON) {
+        Ok(done) => done,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
     let said = desk.read("said");
     assert_eq!(done.code, 0, "{said}{}", done.err);
     let events = lines(&desk.read("events"));
@@ -65,6 +100,21 @@ fn a_full_disk_pauses_the_run_and_room_lets_it_go_on() {
     assert!(row["waiting_for"].as_str().is_some_and(|w| w.starts_with("disk full")), "{row}");
     assert_eq!(desk.read("journal").lines().count(), events.len());
     assert!(!desk.read("left").contains("reserve"), "a run that has ended keeps nothing aside");
+}
+
+#[test]
+fn a_run_that_was_killed_while_it_waited_is_taken_up_when_there_is_room() {
+    let (desk, done) = match in_a_small_place(KILL) {
+        Ok(done) => done,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    assert_eq!(done.code, 0, "{}{}", desk.read("said"), done.err);
+    let events = lines(&desk.read("events"));
+    assert_eq!(events.last().expect("events")["data"]["status"], "completed");
+    let journal = desk.read("journal");
+    assert_eq!(journal.matches("\"tool.started\"").count(), 2, "no command is run twice");
+    let ends = lines(&journal).into_iter().filter(|event| event["type"] == "task.completed");
+    assert_eq!(ends.count(), 2);
 }
 
 const LARGE: &str = r#"
