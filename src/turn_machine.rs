@@ -310,6 +310,7 @@ impl Machine {
             Event::ContextEdited(edited) => {
                 let applied = self.view.apply(&edited.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
+                self.edit_recorded(edited);
             }
             Event::CompactionRequested(requested) => {
                 self.summaries.requested(self.turn, requested.trigger);

@@ -393,6 +393,26 @@ async fn two_hundred_turns_end_whatever_the_summariser_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_guard_holds_the_window_by_itself() {
+    for size in [150, 900, 3_100] {
+        let over = Arc::new(AtomicUsize::new(0));
+        let main = within_window(&over, move |request| match request.turn {
+            1..=149 => dump(size + 37 * (request.turn as usize % 7)),
+            _ => Act::say("done"),
+        });
+        let small = Fake::new(|_| Act::say("never asked"));
+        let setup = setup(&main).model("small", &small).tool(&prose());
+        let high = "preset = \"four-layer\"\nlayers = [\"summary\"]\nthreshold_chars = 900_000\n";
+        let text = graph("").replace("preset = \"three-layer\"\n", high);
+        let text = text.replace("preserve_tools = [\"dump\", \"look\"]\n", "");
+        let ended = setup.run(&text).await;
+        assert_eq!(ended.output("work"), "done", "{size}");
+        assert!(of_kind(&ended, "context.edited") > 0, "{size}: the guard had work");
+        assert_eq!(over.load(Ordering::SeqCst), 0, "{size}: a request over the window");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_agents_cross_the_mark_at_once() {
     const AGENTS: usize = 64;
     let (over, closed) = (Arc::new(AtomicUsize::new(0)), gate());

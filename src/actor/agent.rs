@@ -216,7 +216,7 @@ impl Agent {
                     state.requested_ms = requested_ms(record).or(state.requested_ms);
                     match &record.event {
                         // It was applied when it was proposed; the record made it durable.
-                        Event::ContextEdited(_) => {}
+                        Event::ContextEdited(edited) => state.machine.edit_recorded(edited),
                         event => state.machine.apply(event)?,
                     }
                 }

@@ -3,8 +3,8 @@
 //! Pure. Counts in turns, never in time, so that a rebuilt agent keeps the same pace.
 
 use super::Machine;
-use crate::context::CompactionTrigger;
 use crate::context::layer::summary::{OnRefill, Pace, Urgency};
+use crate::context::{CompactionTrigger, ContextEdited, guard};
 
 /// The summaries of one agent.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct Summaries {
     relieved: Option<u32>,
     /// The turn in which one last came to an end, good or bad.
     settled: Option<u32>,
-    /// The turn in which a summary last made the view smaller.
+    /// The turn in which the view was last made smaller because it was full.
     freed: Option<u32>,
     /// How often in a row it was full again soon after.
     refills: u32,
@@ -73,6 +73,11 @@ impl Machine {
     /// Puts the summary that was asked for off until a user speaks.
     pub fn defer_summary(&mut self) {
         self.summaries.deferred = self.summaries.asked.take();
+    }
+
+    /// Takes note of an edit that was recorded after it was applied to the view.
+    pub fn edit_recorded(&mut self, edited: &ContextEdited) {
+        self.summaries.edited(self.turn, edited);
     }
 
     /// An agent that is rebuilt has no summary under way, whatever its records announce.
@@ -184,6 +189,16 @@ impl Summaries {
         true
     }
 
+    /// An edit was recorded that needed no model. The guard's tells that the view was full, where
+    /// something is done about that without a model; no agent ends for what was no summary.
+    pub(super) fn edited(&mut self, turn: u32, edited: &ContextEdited) {
+        let counts = self.pace.on_refill == OnRefill::Digest && edited.layer == guard::GUARD_LAYER;
+        if counts && self.freed != Some(turn) {
+            self.count_refill(turn);
+            self.freed = Some(turn);
+        }
+    }
+
     pub(super) fn turn_started(&mut self) {
         self.must_shrink = false;
     }
@@ -258,6 +273,25 @@ mod tests {
             summaries.requested(20, CompactionTrigger::Auto);
             summaries.finished(20);
             assert_eq!(summaries.relief(23, Some(Now), false), Summarise, "it counts anew");
+        }
+    }
+
+    #[test]
+    fn what_the_guard_did_is_a_refill_only_where_no_agent_ends_for_it() {
+        let edited = ContextEdited {
+            layer: guard::GUARD_LAYER.to_owned(),
+            edit: crate::context::Edit::ClearResults { results: Vec::new() },
+            before_tokens: 2,
+            after_tokens: 1,
+        };
+        for (on_refill, relief) in [(OnRefill::Digest, Digest), (OnRefill::Stop, Summarise)] {
+            let mut summaries = Summaries::paced(Pace { on_refill, ..Pace::ahead() });
+            for turn in [10, 12, 14] {
+                summaries.edited(turn, &edited);
+                summaries.edited(turn, &edited);
+            }
+            assert_eq!(summaries.relief(15, Some(Now), false), relief, "{on_refill:?}");
+            assert_eq!(summaries.relief(18, Some(Now), false), Summarise);
         }
     }
 
