@@ -42,6 +42,9 @@ fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit>
         }
     }
     if let (Some(completed), None) = (reopened.completed(), &config) {
+        if let Err(error) = reopened.complete_files() {
+            complain(&format!("note: transcripts and logs may lack their last lines: {error}"));
+        }
         return Ok(finished(place, &dir, completed, verb));
     }
     let config = match config {

@@ -139,6 +139,15 @@ impl Reopened {
         self.kept.as_ref()
     }
 
+    /// Completes the agents' files of a run that has come to its end: its last process may have
+    /// died between its last record and their last lines. Blocks.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub fn complete_files(&self) -> Result<(), JournalError> {
+        Projection::take_up(self.dir().clone()).map(drop)
+    }
+
     /// Lets the run go on with another configuration.
     #[must_use]
     pub(super) fn accepting(self, accepted: Accepted) -> Self {

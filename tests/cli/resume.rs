@@ -360,6 +360,13 @@ fn transcripts_and_logs_can_be_made_again() {
     }
     desk.good(&["rebuild", "desk"]);
     assert_eq!(read(), wanted);
+    // The last lines of a run whose process died before it had written them.
+    for (path, bytes) in &wanted {
+        std::fs::write(path, &bytes[..bytes.len() / 2]).expect("written");
+    }
+    let before = journal(&desk);
+    desk.good(&["resume"]);
+    assert_eq!((read(), journal(&desk)), (wanted, before));
     assert_eq!(desk.call(&["rebuild", "nosuch"]).code, 1);
     assert_eq!(desk.call(&["resume", "nosuch"]).code, 1);
 }
