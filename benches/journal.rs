@@ -1,7 +1,7 @@
 //! `cargo bench --bench journal`: what it costs to wait for the disk.
 //!
-//! First the durable events per second, as a ratio to a bare group-commit loop that writes lines of
-//! the same length on the same disk in the same round. Then the share of a turn's time that agents
+//! First the durable events per second, as a ratio to a bare group-commit loop that encodes and
+//! writes lines of the same length on the same disk in the same round. Then the share of a turn's time that agents
 //! wait for the disk, with the appends of a turn in their order around a model call and a tool that
 //! take as long as short ones do. Ends by itself within two minutes.
 
@@ -42,6 +42,12 @@ const ROUNDS: usize = 15;
 const TARGET: f64 = 0.8;
 /// The length of a line, about: that of most events.
 const LINE: usize = 500;
+
+/// What they hold.
+const TEXT: &str = match std::str::from_utf8(&[b'x'; LINE]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
 
 /// Agents at work at the same time.
 const AGENTS: [usize; 3] = [1, 20, 200];
@@ -106,9 +112,12 @@ async fn rate(subject: Subject, callers: usize, ground: &Path) -> f64 {
             let (journal, writer) = Journal::start(&place.path().join("journal"));
             let journal = std::sync::Arc::new(journal);
             // The writer ends with the last of those that hold the journal.
-            let append = move |_caller| {
+            let append = move |caller: usize| {
                 let journal = journal.clone();
-                async move { journal.append(vec![b'x'; LINE]).await }
+                async move {
+                    let line = serde_json::to_vec(&json!({ "agent": caller, "text": TEXT }));
+                    journal.append(line.expect("JSON")).await;
+                }
             };
             let rate = repeat(callers, append).await;
             writer.join().expect("the writer does not panic");
@@ -146,8 +155,8 @@ async fn repeat<F: Future<Output = ()> + Send + 'static>(
     callers: usize,
     once: impl Fn(usize) -> F + Clone + Send + 'static,
 ) -> f64 {
-    // What making the files left to be written is not measured.
-    once(0).await;
+    // To make files is not measured, nor what that leaves to be written.
+    futures_util::future::join_all((0..callers).map(&once)).await;
     let mut running = JoinSet::new();
     let began = Instant::now();
     for caller in 0..callers {
@@ -173,8 +182,7 @@ fn draft(agent: usize, event: impl Into<Event>) -> Draft {
 /// An event whose line has the length.
 fn event_of(caller: usize) -> Draft {
     // The envelope and the names take the rest.
-    let text = "x".repeat(LINE - 260);
-    let message = Json::encode(&json!({ "role": "user", "content": text }));
+    let message = Json::encode(&json!({ "role": "user", "content": &TEXT[260..] }));
     draft(caller, TurnStarted { turn: 1, message: Some(message) })
 }
 
