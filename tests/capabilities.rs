@@ -547,6 +547,10 @@ prompt = "Work."
         known = state.to_owned();
     }
     assert_eq!(count, ROUNDS, "{:#?}", ended.kinds());
+    // Each is told in two lines, whatever it covers.
+    let told = ended.records.iter().filter(|r| r.event.kind().starts_with("compaction."));
+    let edits = of_kind(&ended, "context.edited").count();
+    assert_eq!((told.count(), edits), (2 * ROUNDS as usize, 0));
     let last = main.sent_by("work").pop().expect("a request");
     assert!(attached(&last).is_some_and(|back| back.ends_with(&format!("{known}\nWork."))));
     assert_eq!(unsendable(&last), None);
