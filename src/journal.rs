@@ -17,6 +17,7 @@ pub mod recovery;
 pub mod room;
 pub mod snapshot;
 pub mod stamp;
+pub mod storage;
 pub mod track;
 pub mod transcript;
 pub mod writer;

@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 use super::briefing::Briefing;
 use super::compaction_step::Announcement;
 use super::model_call::{self, CallError, Caller};
-use super::step::{StepContext, StepError, finished};
+use super::step::{StepContext, StepError, StepResult, finished, settled};
 use super::tool_run;
 use crate::context::pipeline::Change;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
-use crate::journal::JournalError;
 use crate::message::{Json, ToolCall};
 use crate::model::Request;
 use crate::output::Output;
@@ -37,8 +36,6 @@ fn effect_of(tools: &[ToolSpec], name: &str) -> Effect {
     // Nothing happens when a tool does not exist, but its name may belong to one later.
     spec.map_or(Effect::Once, |spec| spec.effect)
 }
-
-pub(super) type StepResult = Result<Vec<SharedRecord>, StepError>;
 
 /// Records events and does nothing else.
 pub async fn record<E: Into<Event>>(context: StepContext, events: Vec<E>) -> StepResult {
@@ -229,25 +226,6 @@ async fn announce(
     crash::pass(Point::AfterIntent);
     let (effect, repeats, answer) = (Effect::Once, None, None);
     Ok((records, PendingCall { key, index, call, effect, repeats, answer }))
-}
-
-/// Stores what the changes took out of the view, and gives their records: what a marker names is
-/// durable before the marker is.
-pub(super) async fn settled(
-    context: &StepContext,
-    changes: Vec<Change>,
-) -> Result<Vec<Event>, StepError> {
-    let mut events = Vec::with_capacity(changes.len());
-    for Change { edited, spills } in changes {
-        for spill in spills {
-            let spool = context.services.spool.clone();
-            let stored = tokio::task::spawn_blocking(move || spool.store(spill.text)).await;
-            let stored = stored.map_err(|error| StepError::Crashed(error.to_string()))?;
-            stored.map_err(|error| JournalError::io("results", &error))?;
-        }
-        events.push(edited.into());
-    }
-    Ok(events)
 }
 
 /// Records the agent's end, and before it what answers the calls that it leaves open.

@@ -5,9 +5,9 @@
 
 use tokio::sync::oneshot;
 
-use super::agent_steps::{StepResult, settled};
 use super::compactor::{self, NoSummary, Source, SummaryError, Written};
 use super::step::{StepContext, StepError};
+use super::step::{StepResult, settled};
 use super::{carry_over, hooks};
 use crate::context::inventory::Inventory;
 use crate::context::layer::summary::{self, Summary, SummaryRequest};

@@ -4,7 +4,7 @@
 //! looked for, and only without one the rules of its effect apply. The same steps serve an agent
 //! that crashed and a run that is resumed.
 
-use super::agent_steps::StepResult;
+use super::step::StepResult;
 use super::step::{StepContext, StepError, finished};
 use super::tool_run;
 use crate::crash::{self, Point};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Services;
+use crate::context::pipeline::Change;
 use crate::event::{Draft, Event, SharedRecord};
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
@@ -137,4 +138,26 @@ pub(super) fn finished(
         exit_code: output.exit_code,
         took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
     }
+}
+
+/// What a step recorded, or why it could not.
+pub type StepResult = Result<Vec<SharedRecord>, StepError>;
+
+/// Stores what the changes took out of the view, and gives their records: what a marker names is
+/// durable before the marker is.
+pub(super) async fn settled(
+    context: &StepContext,
+    changes: Vec<Change>,
+) -> Result<Vec<Event>, StepError> {
+    let mut events = Vec::with_capacity(changes.len());
+    for Change { edited, spills } in changes {
+        for spill in spills {
+            let spool = context.services.spool.clone();
+            let stored = tokio::task::spawn_blocking(move || spool.store(spill.text)).await;
+            let stored = stored.map_err(|error| StepError::Crashed(error.to_string()))?;
+            stored.map_err(|error| JournalError::io("results", &error))?;
+        }
+        events.push(edited.into());
+    }
+    Ok(events)
 }

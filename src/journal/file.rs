@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::AgentId;
 use crate::journal::line::Position;
-use crate::journal::writer::{self, Place, Storage};
+use crate::journal::storage::{Place, Storage};
+use crate::journal::writer;
 use crate::journal::{JournalError, JournalHandle, Observer, filesystem};
 
 /// How often the lock is tried, and the pause between: a reader that looks whether the run is live

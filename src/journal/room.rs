@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::journal::writer::Storage;
+use crate::journal::storage::Storage;
 
 /// The reserve on a disk that has room for it: enough for the results of a thousand calls that are
 /// in flight.

@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use crate::event::{Draft, Record};
 use crate::journal::line::{self, Position};
 use crate::journal::reader::{Tail, judge};
+use crate::journal::storage::{Place, Storage};
 use crate::journal::testing::turn;
-use crate::journal::writer::{Place, Storage, start};
+use crate::journal::writer::start;
 use crate::journal::{JournalError, JournalHandle};
 
 /// The largest piece that survives as a whole, in bytes: a sector, made smaller so that a line has

@@ -21,6 +21,7 @@ use crate::crash::{self, Point};
 use crate::event::{Draft, Record, SharedRecord};
 use crate::journal::line::{self, Batch, Framer, Position};
 use crate::journal::room::{self, Keeper, Room};
+use crate::journal::storage::{Place, Storage};
 use crate::journal::{JournalError, JournalHandle, Observer, stamp};
 
 /// Appends that may wait in the queue; the next one waits outside, which slows callers down to
@@ -45,71 +46,6 @@ const GATHER: Duration = Duration::from_millis(1);
 /// How long observers may put off what only has to be done soon: too short to be noticed by who
 /// follows a log, and long enough that busy agents' files are written once for several batches.
 pub const SETTLE: Duration = Duration::from_millis(50);
-
-/// What a journal is kept on. A simulated disk implements it too.
-pub trait Storage: Send {
-    /// Writes at the end, with one write, and says how much was taken.
-    ///
-    /// # Errors
-    /// When nothing could be written.
-    fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
-
-    /// Makes all that was written durable.
-    ///
-    /// # Errors
-    /// When it may not be durable; it is not called again after that.
-    fn sync(&mut self) -> io::Result<()>;
-
-    /// Cuts everything from `len` bytes on.
-    ///
-    /// # Errors
-    /// When the end could not be cut.
-    fn truncate(&mut self, len: u64) -> io::Result<()>;
-
-    /// How many bytes there are.
-    ///
-    /// # Errors
-    /// When that cannot be told.
-    fn len(&self) -> io::Result<u64>;
-
-    /// Whether there is nothing yet.
-    ///
-    /// # Errors
-    /// When that cannot be told.
-    fn is_empty(&self) -> io::Result<bool> {
-        self.len().map(|len| len == 0)
-    }
-
-    /// Whether what is written can still be found: a file that has lost its name would take it and
-    /// lose it.
-    ///
-    /// # Errors
-    /// When that cannot be told.
-    fn place(&self) -> io::Result<Place>;
-
-    /// How many more bytes the disk would take.
-    ///
-    /// # Errors
-    /// When that cannot be told.
-    fn free(&self) -> io::Result<u64>;
-
-    /// Keeps this much of the disk aside, in bytes; 0 gives back what was.
-    ///
-    /// # Errors
-    /// When there is not that much; nothing is kept then.
-    fn reserve(&mut self, bytes: u64) -> io::Result<()>;
-}
-
-/// What stands where the journal is looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The journal that is written.
-    Kept,
-    /// Nothing.
-    Removed,
-    /// Something else.
-    Replaced,
-}
 
 type Reply = Result<Vec<SharedRecord>, JournalError>;
 

@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::StartError;
-use super::resume::changed_plan;
+use super::{Options, StartError, plan_of};
 use crate::actor::supervisor::parse;
 use crate::actor::supervisor::program::{self, Scope};
 use crate::config::Config;
+use crate::event::RunCreated;
 use crate::id::{Name, RunId};
 use crate::journal::file::RunDir;
 use crate::output::Output;
-use crate::plan::TaskState;
+use crate::plan::{Plan, TaskState};
 use crate::run_state::{RunState, TaskStatus};
 use crate::spec::TaskSpec;
 use crate::template;
@@ -286,4 +286,20 @@ impl Judge<'_> {
 fn content<'a>(config: &'a Config, task: &TaskSpec, program: &'a Program) -> Content<'a> {
     let (agent, model) = (|n: &Name| config.agents.get(n), |n: &Name| config.models.get(n));
     Content::of(program, task.output, &config.env, agent, model)
+}
+
+/// The plan of a run whose configuration changes: all tasks if it had all, else those of its own
+/// that are left.
+pub(super) fn changed_plan(
+    created: &RunCreated,
+    before: &Config,
+    now: &Config,
+) -> Result<Plan, StartError> {
+    let mut tasks: Vec<_> = created.tasks.iter().map(|task| task.name.to_string()).collect();
+    if tasks.len() == before.tasks.len() {
+        tasks.clear();
+    } else {
+        tasks.retain(|task| now.tasks.iter().any(|left| left.name.as_str() == task));
+    }
+    plan_of(now, &Options { tasks, ..Options::default() })
 }

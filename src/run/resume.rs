@@ -1,12 +1,11 @@
 //! A run that goes on: from what its journal recorded, in a process of its own.
 
 use super::opening::Reopened;
-use super::outlook::{self, Prospect, Verdict};
+use super::outlook::{self, Prospect, Verdict, changed_plan};
 use super::{Options, Run, StartError, blocking, fork, plan_of, planned, services};
 use crate::config::{self, Config, Diagnostics, Sources};
-use crate::event::{Accepted, RunCreated};
+use crate::event::Accepted;
 use crate::message::Json;
-use crate::plan::Plan;
 
 impl Reopened {
     /// The configuration that the run recorded, with its inputs, profile and tasks. Where files
@@ -87,20 +86,4 @@ impl Run {
         let opening = opening.await?;
         Self::launch(config, options, plan, parts, opening).await
     }
-}
-
-/// The plan of a run whose configuration changes: all tasks if it had all, else those of its own
-/// that are left.
-pub(super) fn changed_plan(
-    created: &RunCreated,
-    before: &Config,
-    now: &Config,
-) -> Result<Plan, StartError> {
-    let mut tasks: Vec<_> = created.tasks.iter().map(|task| task.name.to_string()).collect();
-    if tasks.len() == before.tasks.len() {
-        tasks.clear();
-    } else {
-        tasks.retain(|task| now.tasks.iter().any(|left| left.name.as_str() == task));
-    }
-    plan_of(now, &Options { tasks, ..Options::default() })
 }
