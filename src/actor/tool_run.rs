@@ -175,7 +175,8 @@ async fn run_one(
 
 /// What is known of a call that was ended with its agent.
 pub(super) fn told_to_end() -> Known {
-    let processes = Some("It was ended before it was done, because its agent was.".to_owned());
+    let processes =
+        Some("It was told to end while it was at work, because its agent was.".to_owned());
     Known { processes, ..Known::default() }
 }
 

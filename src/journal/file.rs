@@ -372,9 +372,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_removed_or_replaced_journal_is_noticed() {
+    async fn a_removed_replaced_or_changed_journal_is_noticed() {
         type Spoil = fn(&RunDir);
-        let spoil: [(&str, Spoil); 3] = [
+        let spoil: [(&str, Spoil); 5] = [
+            ("changed", |dir| fs::write(dir.journal(), "").unwrap()),
+            ("changed", |dir| {
+                let mut file = OpenOptions::new().append(true).open(dir.journal()).unwrap();
+                file.write_all(b"garbage\n").unwrap();
+            }),
             ("removed", |dir| fs::remove_file(dir.journal()).unwrap()),
             ("removed", |dir| fs::rename(dir.path(), dir.path().with_extension("old")).unwrap()),
             ("replaced", |dir| {

@@ -86,7 +86,8 @@ pub fn recover<E: From<RecoveryError>>(
     }
     let kept = set_rest_aside(owned.dir(), at.offset)
         .map_err(|error| RecoveryError::Journal(JournalError::io("journal: torn end", &error)))?;
-    Ok(Recovered { at: Position { epoch: at.epoch + 1, ..at }, kept })
+    // More openings than numbers: whoever wrote the last line did not count.
+    Ok(Recovered { at: Position { epoch: at.epoch.saturating_add(1), ..at }, kept })
 }
 
 /// Reads up to where the journal is to end.

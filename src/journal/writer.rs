@@ -305,6 +305,12 @@ impl<S: Storage> Writer<S> {
             Ok(Place::Replaced) => return lost("replaced by another"),
             Err(error) => return Err(JournalError::io("journal: look at the file", &error)),
         }
+        // What is appended would follow what nobody acknowledged, or a gap.
+        match self.storage.len() {
+            Ok(len) if len == self.at.offset => {}
+            Ok(_) => return lost("changed by somebody else"),
+            Err(error) => return Err(JournalError::io("journal: length", &error)),
+        }
         crash::pass(Point::BeforeWrite);
         let half = &self.bytes[..self.bytes.len() / 2];
         crash::after(Point::HalfWrite, || drop(self.storage.append(half)));

@@ -4,8 +4,9 @@
 //! journal gives too. What is missing is appended; a file that does not fit is made again.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -110,6 +111,9 @@ impl Projection {
         // A journal that cannot be read is known before a file is touched.
         each_of_agents(dir, Position::START, |_| false, |_, _| {})?;
         remove(dir, |_| true);
+        let folder = dir.agents();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|error| JournalError::io(folder.display(), &error))?;
         let mut projection = Self::new(dir.clone());
         let mut stale = None;
         each_of_agents(
@@ -438,6 +442,10 @@ mod tests {
         Projection::rebuild(&dir).unwrap();
         assert_eq!(files(&dir), whole);
         fs::remove_dir_all(dir.agents()).unwrap();
+        Projection::rebuild(&dir).unwrap();
+        assert_eq!(files(&dir), whole);
+        fs::remove_dir_all(dir.agents()).unwrap();
+        fs::write(dir.agents(), "in the way").unwrap();
         assert!(Projection::rebuild(&dir).is_err(), "nothing could be written");
     }
 }
