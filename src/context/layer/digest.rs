@@ -71,12 +71,11 @@ impl Digest {
     fn due(&self, view: &View, around: &Surroundings<'_>) -> Option<u64> {
         let all = around.tokens(view.chars());
         let ceiling = share(around.window.room(), self.trigger);
-        let chain = view.slots().rfind(|slot| slot.standing == Standing::Instead);
+        let chain = view.slots().rfind(is_chain);
         let begun = chain.is_some();
         let end = chain.map_or(0, |slot| slot.to);
         let newest = view.slots().filter(|slot| slot.from >= end);
-        let newest: usize =
-            newest.filter(|slot| slot.standing != Standing::Instead).map(chars_but_request).sum();
+        let newest: usize = newest.filter(|slot| !is_chain(slot)).map(chars_but_request).sum();
         let keep = self.keep(around);
         let grown = around.tokens(newest) > keep + self.batch(view, keep, around);
         let is_due = if begun { grown || all > ceiling } else { all > self.whole.min(ceiling) };
@@ -109,7 +108,7 @@ impl Digest {
     fn cut(&self, view: &View, keep: u64, around: &Surroundings<'_>) -> Option<u64> {
         let (mut chars, mut messages) = (0, 0);
         for slot in view.slots().rev() {
-            if slot.standing == Standing::Instead {
+            if is_chain(&slot) {
                 return None;
             }
             chars += slot.entry.chars;
@@ -130,7 +129,7 @@ impl Digest {
         let task = view.task();
         let is_task = |slot: &Slot| task.is_some_and(|task| task.serial == slot.serial);
         let mut known = known_of(view, active);
-        let chain = view.slots().rfind(|slot| slot.standing == Standing::Instead);
+        let chain = view.slots().rfind(is_chain);
         let chain_end = chain.map_or(0, |slot| slot.to);
         let mut parts: Vec<Part> = Vec::new();
         // Requests that are active no more go into the record after them.
@@ -187,6 +186,13 @@ impl Part {
 /// The newest pair of neighbouring records of which the older has no higher level.
 fn pair(parts: &[Part]) -> Option<usize> {
     parts.windows(2).rposition(|pair| pair[0].record.level <= pair[1].record.level)
+}
+
+/// Whether a place is what an edit left of a range. A message that was cut stands for itself, and its
+/// calls and results are told like those of any other.
+fn is_chain(slot: &&Slot) -> bool {
+    let is_whole = slot.entry.calls.is_empty() && slot.entry.answers.is_empty();
+    slot.standing == Standing::Instead && is_whole
 }
 
 /// What stays in the view says: the records, what a summary left, and the active request. Of a

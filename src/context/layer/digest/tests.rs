@@ -9,7 +9,7 @@ use crate::context::layer::{Layer, Window};
 use crate::context::pipeline::{self, Change};
 use crate::context::preset::Preset;
 use crate::context::record::Kind;
-use crate::context::testing::{Unread, conversation, play, sent};
+use crate::context::testing::{Unread, assert_sendable, conversation, play, sent};
 use crate::message::{Block, Json};
 
 /// More than any message or filler takes that stands around a record.
@@ -307,4 +307,21 @@ fn short(numbers: std::ops::Range<usize>) -> Vec<Json> {
         ]
     };
     numbers.flat_map(exchange).map(|message| Json::encode(&message)).collect()
+}
+
+#[test]
+fn a_call_that_was_cut_stays_with_its_results() {
+    let digest = Digest { whole: 0, trigger: 0.9, target: 0.6, keep_tokens: 0, merge_share: 0.5 };
+    let case = Case { digest, window: 1_000_000, read: 0.1, state: None };
+    let mut view = View::default();
+    let messages = talk(5, 9);
+    for message in &messages {
+        view.push(message.clone()).expect("a message");
+    }
+    // The guard cut the message with the first calls, and not their results.
+    let cut = messages[1].clone();
+    view.apply(&Edit::Replace { from: 1, to: 2, with: vec![cut] }).expect("applies");
+    let changes = case.run(&mut view);
+    assert!(!changes.is_empty());
+    assert_sendable(&view);
 }
