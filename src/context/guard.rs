@@ -69,28 +69,19 @@ impl Unit {
     }
 }
 
-/// Makes the view fit so many tokens if it can, and gives what it changed. An edit reaches for four
-/// fifths of the room, so that the next turns fit as well. Where it is the window that is to be
-/// held, what was measured counts.
-pub fn make_fit(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<ContextEdited> {
-    run(view, around, tokens, Reach::All)
-}
-
-/// The same, without touching what the model has not read yet.
-pub fn lessen_read(view: &mut View, around: &Surroundings<'_>, tokens: u64) -> Vec<ContextEdited> {
-    run(view, around, tokens, Reach::Read)
-}
-
-/// What the rungs may touch.
+/// What the guard may touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+pub enum Reach {
     /// What the model has read.
     Read,
     /// Everything.
     All,
 }
 
-fn run(
+/// Makes the view fit so many tokens if it can, and gives what it changed. An edit reaches for four
+/// fifths of the room, so that the next turns fit as well. Where it is the window that is to be
+/// held, what was measured counts.
+pub fn make_fit(
     view: &mut View,
     around: &Surroundings<'_>,
     tokens: u64,
@@ -277,7 +268,7 @@ mod tests {
         let window = Window { tokens, output: 0, overhead: 0 };
         let mut around = Surroundings::new("t.jsonl", "results", window);
         around.tokens_per_char = 1.0 / 3.0;
-        make_fit(view, &around, tokens)
+        make_fit(view, &around, tokens, Reach::All)
     }
 
     /// Room for this many estimated tokens.
@@ -285,7 +276,7 @@ mod tests {
         let window = Window { tokens: 0, output: 0, overhead: 0 };
         let mut around = Surroundings::new("t.jsonl", "results", window);
         around.measured_room = Some(tokens);
-        make_fit(view, &around, window.room())
+        make_fit(view, &around, window.room(), Reach::All)
     }
 
     fn push(view: &mut View, turn: usize, chars: usize) {

@@ -3,7 +3,7 @@
 //! Pure. It applies what it decides to the view that it is given and says what it changed; the
 //! agent records that before the view is sent.
 
-use super::guard;
+use super::guard::{self, Reach};
 use super::layer::summary::{Summary, SummaryRequest, Urgency};
 use super::layer::{Layer, Proposal, Spill, Surroundings, reactive, snip, window};
 use super::preset::Preset;
@@ -48,34 +48,22 @@ pub fn run_snip(
 
 /// Makes the view fit its window, whatever it holds; gives what was changed.
 pub fn run_guard(view: &mut View, preset: &Preset, around: &Surroundings<'_>) -> Vec<Change> {
-    shrink(view, preset, around, around.window.room())
+    shrink(view, preset, around, around.window.room(), Reach::All)
 }
 
-/// Makes the view fit so many tokens without a model; gives what was changed.
+/// Makes the view fit so many tokens without a model, as far as `reach` allows; gives what was
+/// changed.
 pub fn shrink(
     view: &mut View,
     preset: &Preset,
     around: &Surroundings<'_>,
     tokens: u64,
+    reach: Reach,
 ) -> Vec<Change> {
     if !preset.guard {
         return Vec::new();
     }
-    let edits = guard::make_fit(view, around, tokens);
-    edits.into_iter().map(|edited| Change { edited, spills: Vec::new() }).collect()
-}
-
-/// Makes what the model has read fit so many tokens, as far as that goes; gives what was changed.
-pub fn lessen_read(
-    view: &mut View,
-    preset: &Preset,
-    around: &Surroundings<'_>,
-    tokens: u64,
-) -> Vec<Change> {
-    if !preset.guard {
-        return Vec::new();
-    }
-    let edits = guard::lessen_read(view, around, tokens);
+    let edits = guard::make_fit(view, around, tokens, reach);
     edits.into_iter().map(|edited| Change { edited, spills: Vec::new() }).collect()
 }
 

@@ -13,6 +13,7 @@ use crate::actor::compaction_step::{self, Announcement, Answer, Compaction, Cove
 use crate::actor::compactor::{self, NoSummary, Source, SummaryError};
 use crate::actor::panic::panic_text;
 use crate::actor::{ModelService, agent_steps};
+use crate::context::guard::Reach;
 use crate::context::layer::summary::SummaryInput::SamePrefix;
 use crate::context::layer::summary::writer::{CallSize, own_is_cheaper};
 use crate::context::layer::summary::{self, Summary, SummaryRequest, Urgency};
@@ -131,7 +132,7 @@ impl Agent {
         let Some(layer) = pipeline::summary(preset) else { return Vec::new() };
         let digest = self.around(state, |view, around| {
             let goal = layer.pace.goal(layer.limit(around), &around.window);
-            pipeline::lessen_read(view, preset, around, goal)
+            pipeline::shrink(view, preset, around, goal, Reach::Read)
         });
         digest.unwrap_or_default()
     }
@@ -145,7 +146,7 @@ impl Agent {
                 return changes;
             }
             let half = around.tokens(view.chars()) / 2;
-            pipeline::shrink(view, preset, around, half)
+            pipeline::shrink(view, preset, around, half, Reach::All)
         });
         lessened.unwrap_or_default()
     }

@@ -150,9 +150,8 @@ impl Digest {
                 }
             }
         }
-        // The active request stays in its place when it is the first of the newest messages. One
-        // that is left over after the last record is among what is gathered.
-        // So does the task prompt.
+        // The task prompt stays in its place, and so does the active request when it is the first
+        // of the newest messages. One that is left over after the last record is gathered.
         let chain_end = task.map_or(chain_end, |task| task.to.max(chain_end));
         let is_first = |slot: &&Slot| slot.from == chain_end && slot.to > chain_end;
         let from = active.filter(is_first).map_or(chain_end, |slot| slot.to);
