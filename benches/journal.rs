@@ -1,9 +1,10 @@
-//! `cargo bench --bench journal`: what it costs to wait for the disk.
+//! `cargo bench --bench journal [-- CALLERS...]`: what it costs to wait for the disk.
 //!
 //! First the durable events per second, as a ratio to a bare group-commit loop that encodes and
 //! writes lines of the same length on the same disk in the same round. Then the share of a turn's time that agents
 //! wait for the disk, with the appends of a turn in their order around a model call and a tool that
-//! take as long as short ones do. Ends by itself within two minutes.
+//! take as long as short ones do. With numbers of callers only the first, with these. Ends by itself
+//! within two minutes.
 
 #![expect(clippy::print_stdout, reason = "a benchmark shows its figures")]
 
@@ -11,33 +12,35 @@
 mod group;
 #[path = "turns/spread.rs"]
 mod spread;
+#[path = "durable/turn.rs"]
+mod turn;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use callsheet::event::{Draft, Event};
-use callsheet::id::{AgentId, CallKey, Name, RunId};
+use callsheet::event::Draft;
+use callsheet::id::{AgentId, Name, RunId};
 use callsheet::journal::file::RunDir;
 use callsheet::journal::line::Position;
 use callsheet::journal::projection::Projection;
 use callsheet::journal::{JournalHandle, Observer};
-use callsheet::message::{Json, StopReason, Usage};
-use callsheet::turn::{
-    Effect, ModelRequested, ModelResponded, ResultSource, ToolFinished, ToolIntended, ToolStatus,
-    TurnStarted,
-};
+use callsheet::message::Json;
+use callsheet::turn::TurnStarted;
+use futures_util::future::join_all;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use self::group::Journal;
 use self::spread::Spread;
+use self::turn::turn_of;
 
 /// Callers that append at the same time, each one event after the other.
 const CALLERS: [usize; 4] = [1, 8, 64, 256];
-/// How long each measurement lasts.
-const SPAN: Duration = Duration::from_millis(250);
+/// How long each measurement lasts: short, so that what else the machine does meets all alike.
+const SPAN: Duration = Duration::from_millis(50);
 /// How often everything is measured, in turn.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 75;
 /// The events per second to those of the bare loop that are worth reaching.
 const TARGET: f64 = 0.8;
 /// The length of a line, about: that of most events.
@@ -64,107 +67,94 @@ fn main() {
     let began = Instant::now();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let ground = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let callers: Vec<usize> = std::env::args().filter_map(|text| text.parse().ok()).collect();
     runtime.block_on(async {
-        rates(ground.path()).await;
-        shares(ground.path()).await;
+        if callers.is_empty() {
+            rates(&CALLERS, ground.path()).await;
+            shares(ground.path()).await;
+        } else {
+            rates(&callers, ground.path()).await;
+        }
     });
     println!("\ntook {:.0} s", began.elapsed().as_secs_f64());
 }
 
-/// What is measured against the bare loop.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// What appends are made to.
+#[derive(Clone)]
 enum Subject {
-    Bare,
-    Journal,
-    /// With the agents' transcripts and logs, which the same thread writes.
-    Transcripts,
+    Bare(Arc<Journal>),
+    Ours(JournalHandle),
 }
 
-async fn rates(ground: &Path) {
+impl Subject {
+    /// Makes one event durable.
+    async fn append(&self, caller: usize, (task, id): &(Name, AgentId)) {
+        match self {
+            Self::Bare(journal) => {
+                let line = serde_json::to_vec(&json!({ "agent": caller, "text": TEXT }));
+                journal.append(line.expect("JSON")).await;
+            }
+            Self::Ours(journal) => {
+                journal.append(vec![event_of(task, id)]).await.expect("a good disk");
+            }
+        }
+    }
+}
+
+async fn rates(counts: &[usize], ground: &Path) {
     println!("durable events of {LINE} bytes a second, medians of {ROUNDS} rounds (least-most)\n");
     println!("callers {:>22} {:>22} {:>18} {:>18}", "bare", "journal", "ratio", "+ transcripts");
-    for callers in CALLERS {
-        let (mut bare, mut journal, mut transcripts) = (Vec::new(), Vec::new(), Vec::new());
+    for &callers in counts {
+        let place = tempfile::tempdir_in(ground).expect("a directory");
+        let (bare, writer) = Journal::start(&place.path().join("bare"));
+        let bare = Subject::Bare(Arc::new(bare));
+        let alone = open(&place.path().join("alone"), Vec::new());
+        let whole = open_whole(&place.path().join("whole"));
+        let names: Arc<[_]> = (0..callers).map(names).collect();
+        let subjects = [bare, Subject::Ours(alone.clone()), Subject::Ours(whole.clone())];
+        for subject in &subjects {
+            // To make the agents' files is not measured: all are there before the second appends
+            // are at work.
+            for _ in 0..2 {
+                join_all((0..callers).map(|caller| subject.append(caller, &names[caller]))).await;
+            }
+        }
+        let mut figures = [const { Vec::new() }; 3];
         for _ in 0..ROUNDS {
-            bare.push(rate(Subject::Bare, callers, ground).await);
-            journal.push(rate(Subject::Journal, callers, ground).await);
-            transcripts.push(rate(Subject::Transcripts, callers, ground).await);
+            for (subject, figures) in subjects.iter().zip(&mut figures) {
+                figures.push(rate(subject, &names).await);
+            }
         }
-        let to_bare = |own: &[f64]| Spread::of(own.iter().zip(&bare).map(|(own, bare)| own / bare));
-        let (ratio, with) = (to_bare(&journal), to_bare(&transcripts));
-        let reached = if ratio.median >= TARGET { "reached" } else { "not reached" };
-        let of = |figures: &[f64]| Spread::of(figures.iter().copied()).to_string();
-        println!(
-            "{callers:7} {:>22} {:>22} {:>18} {:>18}   target {TARGET}: {reached}",
-            of(&bare),
-            of(&journal),
-            ratio.to_string(),
-            with.to_string()
-        );
+        drop(subjects);
+        writer.join().expect("the writer does not panic");
+        alone.close().await;
+        whole.close().await;
+        show(callers, &figures);
     }
 }
 
-/// The events per second that become durable for so many callers.
-async fn rate(subject: Subject, callers: usize, ground: &Path) -> f64 {
-    let place = tempfile::tempdir_in(ground).expect("a directory");
-    match subject {
-        Subject::Bare => {
-            let (journal, writer) = Journal::start(&place.path().join("journal"));
-            let journal = std::sync::Arc::new(journal);
-            // The writer ends with the last of those that hold the journal.
-            let append = move |caller: usize| {
-                let journal = journal.clone();
-                async move {
-                    let line = serde_json::to_vec(&json!({ "agent": caller, "text": TEXT }));
-                    journal.append(line.expect("JSON")).await;
-                }
-            };
-            let rate = repeat(callers, append).await;
-            writer.join().expect("the writer does not panic");
-            rate
-        }
-        Subject::Journal | Subject::Transcripts => {
-            let journal = journal(place.path(), subject);
-            let for_all = journal.clone();
-            let append = move |caller: usize| {
-                let journal = for_all.clone();
-                async move {
-                    let drafts = vec![event_of(caller)];
-                    journal.append(drafts).await.expect("a good disk");
-                }
-            };
-            let rate = repeat(callers, append).await;
-            journal.close().await;
-            rate
-        }
-    }
+fn show(callers: usize, [bare, alone, whole]: &[Vec<f64>; 3]) {
+    let to_bare = |own: &[f64]| Spread::of(own.iter().zip(bare).map(|(own, bare)| own / bare));
+    let (ratio, with) = (to_bare(alone), to_bare(whole));
+    let reached = if ratio.median >= TARGET { "reached" } else { "not reached" };
+    let of = |figures: &[f64]| Spread::of(figures.iter().copied()).to_string();
+    let (bare, alone) = (of(bare), of(alone));
+    let (ratio, with) = (ratio.to_string(), with.to_string());
+    println!(
+        "{callers:7} {bare:>22} {alone:>22} {ratio:>18} {with:>18}   target {TARGET}: {reached}"
+    );
 }
 
-fn journal(place: &Path, subject: Subject) -> JournalHandle {
-    let dir = RunDir::at(place.join("run"));
-    let observers: Vec<Box<dyn Observer>> = match subject {
-        Subject::Transcripts => vec![Box::new(Projection::new(dir.clone()))],
-        Subject::Bare | Subject::Journal => Vec::new(),
-    };
-    let owned = dir.create().expect("a run directory");
-    owned.start_writer(Position::START, observers).expect("a writer")
-}
-
-/// Does it again and again for all callers; gives how often it was done in a second.
-async fn repeat<F: Future<Output = ()> + Send + 'static>(
-    callers: usize,
-    once: impl Fn(usize) -> F + Clone + Send + 'static,
-) -> f64 {
-    // To make files is not measured, nor what that leaves to be written.
-    futures_util::future::join_all((0..callers).map(&once)).await;
+/// The events per second that become durable when so many append, each one after the other.
+async fn rate(subject: &Subject, names: &Arc<[(Name, AgentId)]>) -> f64 {
     let mut running = JoinSet::new();
     let began = Instant::now();
-    for caller in 0..callers {
-        let once = once.clone();
+    for caller in 0..names.len() {
+        let (subject, names) = (subject.clone(), names.clone());
         running.spawn(async move {
             let mut done = 0u64;
             while began.elapsed() < SPAN {
-                once(caller).await;
+                subject.append(caller, &names[caller]).await;
                 done += 1;
             }
             done
@@ -174,16 +164,25 @@ async fn repeat<F: Future<Output = ()> + Send + 'static>(
     done as f64 / began.elapsed().as_secs_f64()
 }
 
-fn draft(agent: usize, event: impl Into<Event>) -> Draft {
-    let task = Name::new("bench").expect("a name");
-    Draft::agent(&task, &AgentId::from_text(&format!("bench[{agent}]")), event)
+fn open(place: &Path, observers: Vec<Box<dyn Observer>>) -> JournalHandle {
+    let owned = RunDir::at(place.to_owned()).create().expect("a run directory");
+    owned.start_writer(Position::START, observers).expect("a writer")
+}
+
+/// With the agents' transcripts and logs, which the same thread writes.
+fn open_whole(place: &Path) -> JournalHandle {
+    open(place, vec![Box::new(Projection::new(RunDir::at(place.to_owned())))])
+}
+
+fn names(agent: usize) -> (Name, AgentId) {
+    (Name::new("bench").expect("a name"), AgentId::from_text(&format!("bench[{agent}]")))
 }
 
 /// An event whose line has the length.
-fn event_of(caller: usize) -> Draft {
+fn event_of(task: &Name, id: &AgentId) -> Draft {
     // The envelope and the names take the rest.
     let message = Json::encode(&json!({ "role": "user", "content": &TEXT[260..] }));
-    draft(caller, TurnStarted { turn: 1, message: Some(message) })
+    Draft::agent(task, id, TurnStarted { turn: 1, message: Some(message) })
 }
 
 async fn shares(ground: &Path) {
@@ -196,7 +195,7 @@ async fn shares(ground: &Path) {
     println!("agents     share   a wait, ms: median      99 %   turns/s");
     for agents in AGENTS {
         let place = tempfile::tempdir_in(ground).expect("a directory");
-        let journal = journal(place.path(), Subject::Transcripts);
+        let journal = open_whole(&place.path().join("run"));
         let began = Instant::now();
         let mut running = JoinSet::new();
         for agent in 0..agents {
@@ -225,8 +224,13 @@ async fn shares(ground: &Path) {
 /// Does an agent's turns; gives how long each append was waited for, in seconds.
 async fn turns(journal: &JournalHandle, agent: usize) -> Vec<f64> {
     let (run, mut waits) = (RunId::generate(), Vec::new());
+    let (task, id) = names(agent);
+    let text = "x".repeat(PAYLOAD);
     for turn in 1..=TURNS {
-        let [before, reply, result] = turn_of(run, agent, turn);
+        let events = turn_of(run, &id, turn, &text, &text);
+        let [before, reply, result] = events.map(|events| {
+            events.into_iter().map(|event| Draft::agent(&task, &id, event)).collect()
+        });
         for (drafts, then) in [
             (before, MODEL.mul_f64(0.5 + fastrand::f64())),
             (reply, TOOL),
@@ -239,63 +243,4 @@ async fn turns(journal: &JournalHandle, agent: usize) -> Vec<f64> {
         }
     }
     waits
-}
-
-/// What a turn records before its model call, before its tool and after it.
-fn turn_of(run: RunId, agent: usize, turn: u32) -> [Vec<Draft>; 3] {
-    let model = Name::new("bench").expect("a name");
-    let id = AgentId::from_text(&format!("bench[{agent}]"));
-    let key = CallKey::derive(run, &id, turn, 0, "read_file", "{}");
-    let text = "x".repeat(PAYLOAD);
-    let call = format!("call-{turn}");
-    let input = json!({ "path": "notes.txt" });
-    let message = json!({ "role": "assistant", "content": [
-        { "type": "text", "text": text },
-        { "type": "tool_use", "id": call, "name": "read_file", "input": input },
-    ]});
-    let block = json!({ "type": "tool_result", "tool_use_id": call, "content": text });
-    let requested = ModelRequested {
-        turn,
-        model: model.clone(),
-        messages: turn as usize,
-        bytes: PAYLOAD,
-        head_tokens: 1_000,
-        expected_tokens: 2_000,
-    };
-    let responded = ModelResponded {
-        turn,
-        model,
-        message: Json::encode(&message),
-        stop: StopReason::ToolUse,
-        usage: Usage::default(),
-        usage_source: Default::default(),
-        cost_usd: None,
-        context: Default::default(),
-    };
-    let intended = ToolIntended {
-        key: key.clone(),
-        turn,
-        index: 0,
-        id: call,
-        name: "read_file".to_owned(),
-        input: Json::encode(&input),
-        effect: Effect::Pure,
-    };
-    let finished = ToolFinished {
-        key,
-        turn,
-        index: 0,
-        name: "read_file".to_owned(),
-        status: ToolStatus::Ok,
-        source: ResultSource::Live,
-        block: Json::encode(&block),
-        stored: None,
-        exit_code: None,
-        took_ms: 1,
-    };
-    [
-        vec![draft(agent, TurnStarted { turn, message: None }), draft(agent, requested)],
-        vec![draft(agent, responded), draft(agent, intended)],
-        vec![draft(agent, finished)],
-    ]
 }

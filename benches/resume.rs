@@ -6,6 +6,9 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark shows its figures")]
 
+#[path = "durable/turn.rs"]
+mod turn;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +18,7 @@ use std::time::Instant;
 use callsheet::actor::supervisor::RunEnd;
 use callsheet::config::Sources;
 use callsheet::event::{Draft, Event, PlannedTask, RunCreated, RunOpened};
-use callsheet::id::{AgentId, CallKey, Name, RunId};
+use callsheet::id::{AgentId, Name, RunId};
 use callsheet::journal::JournalHandle;
 use callsheet::journal::file::RunDir;
 use callsheet::journal::line::Position;
@@ -23,17 +26,16 @@ use callsheet::journal::projection::Projection;
 use callsheet::journal::recovery::Cut;
 use callsheet::journal::snapshot::Snapshots;
 use callsheet::journal::track::Tracker;
-use callsheet::message::{Json, StopReason, Usage};
+use callsheet::message::{Json, Usage};
 use callsheet::model::script::Script;
 use callsheet::model::scripted::Scripted;
 use callsheet::output::Output;
 use callsheet::plan::{TaskCompleted, TaskReady, TaskStarted};
 use callsheet::run::{Options, Reopened, Run};
-use callsheet::turn::{
-    AgentEnded, AgentSpawned, Effect, ModelRequested, ModelResponded, Outcome, Program,
-    ResultSource, ToolFinished, ToolIntended, ToolStatus, TurnStarted,
-};
+use callsheet::turn::{AgentEnded, AgentSpawned, Outcome, Program};
 use serde_json::json;
+
+use self::turn::turn_of;
 
 /// The size of the journal where the command line does not say, in megabytes.
 const MEGABYTES: u64 = 1_024;
@@ -220,64 +222,9 @@ async fn child(journal: &JournalHandle, run: RunId, task: &Name, id: AgentId, by
     record(journal, vec![of_agent(spawned(Some(parent)).into())]).await;
     let turns = u32::try_from(bytes / RESULT as u64).expect("few turns");
     for turn in 1..=turns.max(1) {
-        for events in turn_of(run, &id, turn) {
+        for events in turn_of(run, &id, turn, "", &"some words ".repeat(RESULT / 11)) {
             record(journal, events.into_iter().map(of_agent).collect()).await;
         }
     }
     record(journal, vec![of_agent(ended().into())]).await;
-}
-
-/// What a turn with one tool call records, batch by batch.
-fn turn_of(run: RunId, id: &AgentId, turn: u32) -> [Vec<Event>; 3] {
-    let (model, call) = (name("default"), format!("call-{turn}"));
-    let key = CallKey::derive(run, id, turn, 0, "read_file", "{}");
-    let input = json!({ "path": "notes.txt" });
-    let content = [json!({ "type": "tool_use", "id": call, "name": "read_file", "input": input })];
-    let message = json!({ "role": "assistant", "content": content });
-    let text = "some words ".repeat(RESULT / 11);
-    let block = json!({ "type": "tool_result", "tool_use_id": call, "content": text });
-    let requested = ModelRequested {
-        turn,
-        model: model.clone(),
-        messages: turn as usize,
-        bytes: 1,
-        head_tokens: 1,
-        expected_tokens: 1,
-    };
-    let responded = ModelResponded {
-        turn,
-        model,
-        message: Json::encode(&message),
-        stop: StopReason::ToolUse,
-        usage: Usage::default(),
-        usage_source: Default::default(),
-        cost_usd: None,
-        context: Default::default(),
-    };
-    let intended = ToolIntended {
-        key: key.clone(),
-        turn,
-        index: 0,
-        id: call,
-        name: "read_file".to_owned(),
-        input: Json::encode(&input),
-        effect: Effect::Pure,
-    };
-    let finished = ToolFinished {
-        key,
-        turn,
-        index: 0,
-        name: "read_file".to_owned(),
-        status: ToolStatus::Ok,
-        source: ResultSource::Live,
-        block: Json::encode(&block),
-        stored: None,
-        exit_code: None,
-        took_ms: 1,
-    };
-    [
-        vec![TurnStarted { turn, message: None }.into(), requested.into()],
-        vec![responded.into(), intended.into()],
-        vec![finished.into()],
-    ]
 }

@@ -1,0 +1,74 @@
+//! The events of one turn, as an agent records them.
+
+use callsheet::event::Event;
+use callsheet::id::{AgentId, CallKey, Name, RunId};
+use callsheet::message::{Json, StopReason, Usage};
+use callsheet::turn::{
+    Effect, ModelRequested, ModelResponded, ResultSource, ToolFinished, ToolIntended, ToolStatus,
+    TurnStarted,
+};
+use serde_json::json;
+
+/// What a turn records that replies with this text and calls one tool, which gives that result: before
+/// its model call, before its tool and after it.
+pub(crate) fn turn_of(
+    run: RunId,
+    id: &AgentId,
+    turn: u32,
+    reply: &str,
+    result: &str,
+) -> [Vec<Event>; 3] {
+    let model = Name::new("default").expect("a name");
+    let call = format!("call-{turn}");
+    let key = CallKey::derive(run, id, turn, 0, "read_file", "{}");
+    let input = json!({ "path": "notes.txt" });
+    let message = json!({ "role": "assistant", "content": [
+        { "type": "text", "text": reply },
+        { "type": "tool_use", "id": call, "name": "read_file", "input": input },
+    ]});
+    let block = json!({ "type": "tool_result", "tool_use_id": call, "content": result });
+    let requested = ModelRequested {
+        turn,
+        model: model.clone(),
+        messages: turn as usize,
+        bytes: reply.len() + result.len(),
+        head_tokens: 1_000,
+        expected_tokens: 2_000,
+    };
+    let responded = ModelResponded {
+        turn,
+        model,
+        message: Json::encode(&message),
+        stop: StopReason::ToolUse,
+        usage: Usage::default(),
+        usage_source: Default::default(),
+        cost_usd: None,
+        context: Default::default(),
+    };
+    let intended = ToolIntended {
+        key: key.clone(),
+        turn,
+        index: 0,
+        id: call,
+        name: "read_file".to_owned(),
+        input: Json::encode(&input),
+        effect: Effect::Pure,
+    };
+    let finished = ToolFinished {
+        key,
+        turn,
+        index: 0,
+        name: "read_file".to_owned(),
+        status: ToolStatus::Ok,
+        source: ResultSource::Live,
+        block: Json::encode(&block),
+        stored: None,
+        exit_code: None,
+        took_ms: 1,
+    };
+    [
+        vec![TurnStarted { turn, message: None }.into(), requested.into()],
+        vec![responded.into(), intended.into()],
+        vec![finished.into()],
+    ]
+}
