@@ -43,6 +43,10 @@ const CROWD: usize = 8;
 /// those that one batch wakes up would miss the next and share only every second one.
 const GATHER: Duration = Duration::from_millis(1);
 
+/// How often the writer looks meanwhile whether as many have come as the last batch had: about as
+/// short as a sleep of a thread can be.
+const GLANCE: Duration = Duration::from_micros(50);
+
 /// How long observers may put off what only has to be done soon: too short to be noticed by who
 /// follows a log, and long enough that busy agents' files are written once for several batches.
 pub const SETTLE: Duration = Duration::from_millis(50);
@@ -160,7 +164,7 @@ pub fn start<S: Storage + 'static>(
         bytes: Vec::new(),
         waiting: Vec::new(),
         observed: Vec::new(),
-        crowded: false,
+        last_batch: 0,
         last_sync: GATHER,
         settle_at: None,
         _ended: ended.clone().drop_guard(),
@@ -186,8 +190,8 @@ struct Writer<S> {
     bytes: Vec<u8>,
     waiting: Vec<(oneshot::Sender<Reply>, Vec<SharedRecord>)>,
     observed: Vec<SharedRecord>,
-    /// Whether the last batch was shared by many.
-    crowded: bool,
+    /// How many appends the last batch held.
+    last_batch: usize,
     /// How long the last sync took.
     last_sync: Duration,
     /// When the observers are to do what they may have put off.
@@ -223,9 +227,8 @@ impl<S: Storage> Writer<S> {
                 None => return false,
             }
         }
-        if self.crowded {
-            // A wait for the queue would wake this thread up for every append.
-            std::thread::sleep(GATHER.min(self.last_sync / 2));
+        if self.last_batch >= CROWD {
+            self.gather();
         }
         let mut bytes = self.batch.iter().map(|append| append.bodies.len()).sum::<usize>();
         while bytes < BATCH_BYTES && self.batch.len() < BATCH_ITEMS {
@@ -239,8 +242,22 @@ impl<S: Storage> Writer<S> {
                 Err(_) => break,
             }
         }
-        self.crowded = self.batch.len() >= CROWD;
+        self.last_batch = self.batch.len();
         true
+    }
+
+    /// Lets appends gather: as long as half a sync takes, or until as many have come as the last
+    /// batch had.
+    fn gather(&mut self) {
+        let until = Instant::now() + GATHER.min(self.last_sync / 2);
+        while self.items.len() + self.batch.len() < self.last_batch {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            // A wait for the queue would wake this thread up for every append.
+            std::thread::sleep(left.min(GLANCE));
+        }
     }
 
     /// Waits for an item, and does meanwhile what is to be done at its time; nothing when no item
