@@ -291,6 +291,7 @@ fn turn_of(run: RunId, agent: usize, turn: u32) -> [Vec<Draft>; 3] {
         block: Json::encode(&block),
         stored: None,
         exit_code: None,
+        told_to_end: false,
         took_ms: 1,
     };
     [

@@ -273,6 +273,7 @@ fn turn_of(run: RunId, id: &AgentId, turn: u32) -> [Vec<Event>; 3] {
         block: Json::encode(&block),
         stored: None,
         exit_code: None,
+        told_to_end: false,
         took_ms: 1,
     };
     [

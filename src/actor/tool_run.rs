@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::mail::{ChildResult, Delegation, Refused, SupervisorMsg};
 use super::panic::panic_text;
 use super::recall;
-use super::step::{StepContext, StepError, finished};
+use super::step::{StepContext, StepError, finished, without_outcome};
 use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
@@ -29,7 +29,7 @@ use crate::tool::{
 };
 use crate::turn::{Effect, Outcome, Process, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
-use crate::turn_machine::recovery::{self, Known};
+use crate::turn_machine::recovery;
 
 /// The most characters of a child's answer that its parent reads: the documented limit of
 /// sub-agent results. The whole stands in the child's transcript.
@@ -150,17 +150,14 @@ async fn run_one(
     let began = Instant::now();
     let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket));
     let mut output = match body.catch_unwind().await {
-        Ok(Ok(output)) => output,
-        Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() && is_repeatable(call) => {
+        Ok(result) if was_cancelled(context, &result) && call.effect.is_repeatable() => {
             return None;
         }
-        Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() => {
-            return Some(recovery::unknown(context.turn, call.clone(), &told_to_end()));
-        }
-        Ok(Err(ToolError::Lost)) => {
-            return Some(recovery::unknown(context.turn, call.clone(), &Known::default()));
-        }
-        Ok(Err(error)) => ToolOutput::error(format!("Error: {error}")),
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => match without_outcome(context, error) {
+            Ok(known) => return Some(recovery::unknown(context.turn, call.clone(), &known)),
+            Err(error) => ToolOutput::error(format!("Error: {error}")),
+        },
         Err(panic) => {
             ToolOutput::error(format!("Error: the tool crashed ({})", panic_text(panic.as_ref())))
         }
@@ -173,17 +170,12 @@ async fn run_one(
     Some(ToolFinished { source, ..finished(context.turn, call, output, began.elapsed()) })
 }
 
-/// What is known of a call that was ended with its agent.
-pub(super) fn told_to_end() -> Known {
-    let processes =
-        Some("It was told to end while it was at work, because its agent was.".to_owned());
-    Known { processes, ..Known::default() }
-}
-
-fn is_repeatable(call: &PendingCall) -> bool {
-    match call.effect {
-        Effect::Pure | Effect::Keyed => true,
-        Effect::Checked | Effect::Once => false,
+/// Whether a call was ended with its agent.
+fn was_cancelled(context: &StepContext, result: &Result<ToolOutput, ToolError>) -> bool {
+    match result {
+        Ok(output) => output.told_to_end,
+        Err(ToolError::Cancelled) => context.cancel.is_cancelled(),
+        Err(error) => matches!(error, ToolError::Killed(_)),
     }
 }
 
