@@ -20,7 +20,6 @@ use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::Json;
-use crate::output::Output;
 use crate::permission::{NonInteractive, Rule, Verdict};
 use crate::spec::AgentSpec;
 use crate::tool::steps::{CompactInput, DelegateInput, SnipInput, TodoInput};
@@ -396,18 +395,21 @@ async fn delegate(
         result = result => result,
     };
     match result {
-        Ok(Ok(child)) => Ok(child_output(context, &child).await),
+        Ok(Ok(child)) => child_output(context, &child).await,
         Ok(Err(Refused(reason))) => Ok(ToolOutput::error(format!("Error: {reason}"))),
-        Err(_) => {
-            // The supervisor gives no answer when the run or this agent is told to end.
-            context.cancel.cancelled().await;
-            Err(ToolError::Cancelled)
-        }
+        // The supervisor gives no answer when the run or this agent is told to end.
+        Err(_) => told_to_end(context).await,
     }
 }
 
+/// Waits until the agent is told to end.
+async fn told_to_end<T>(context: &StepContext) -> Result<T, ToolError> {
+    context.cancel.cancelled().await;
+    Err(ToolError::Cancelled)
+}
+
 /// The typed result that a parent reads, cut to a bounded digest.
-async fn child_output(context: &StepContext, child: &ChildResult) -> ToolOutput {
+async fn child_output(context: &StepContext, child: &ChildResult) -> Result<ToolOutput, ToolError> {
     let (status, output, failure) = match &child.outcome {
         Outcome::Completed { output } => ("completed", Some(output), None),
         Outcome::Failed { failure, partial } => {
@@ -416,8 +418,16 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> ToolOutput 
         Outcome::Cancelled { reason } => ("cancelled", None, Some(reason.clone())),
     };
     let text = match output {
-        Some(output) => whole_text(context, output).await,
-        None => String::new(),
+        Some(output) => context.services.whole_text(output).await,
+        None => Ok(String::new()),
+    };
+    let text = match text {
+        Ok(text) => text,
+        Err(error) => {
+            // What the child gave is lost: the run stops, and nobody takes a part for the whole.
+            context.services.tell_supervisor(SupervisorMsg::JournalFailed(error));
+            return told_to_end(context).await;
+        }
     };
     let transcript = context.services.transcript(&child.agent);
     let result = serde_json::json!({
@@ -430,19 +440,7 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> ToolOutput 
         "transcript": transcript,
     });
     let text = result.to_string();
-    if status == "completed" { ToolOutput::ok(text) } else { ToolOutput::error(text) }
-}
-
-/// The text of an output; where the stored whole cannot be read, its beginning.
-async fn whole_text(context: &StepContext, output: &Output) -> String {
-    let Some(stored) = &output.stored else { return output.text.clone() };
-    match tokio::fs::read(context.services.spool.path_of(stored)).await {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) => {
-            tracing::warn!(%error, hash = stored.hash, "a stored output could not be read");
-            output.text.clone()
-        }
-    }
+    Ok(if status == "completed" { ToolOutput::ok(text) } else { ToolOutput::error(text) })
 }
 
 /// The beginning and the end of a text that is too long.
