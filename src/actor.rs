@@ -45,9 +45,10 @@ use tokio::sync::watch;
 use crate::context::preset::Preset;
 use crate::context::strategy::StrategySettings;
 use crate::id::{AgentId, Name, RunId};
-use crate::journal::JournalHandle;
 use crate::journal::room::Room;
+use crate::journal::{JournalError, JournalHandle, results};
 use crate::model::Model;
+use crate::output::Output;
 use crate::policy::RetryPolicy;
 use crate::redaction::Secrets;
 use crate::spec::{AgentSpec, Limits, ModelSpec};
@@ -165,6 +166,14 @@ impl Services {
     #[must_use]
     pub fn transcript(&self, agent: &AgentId) -> PathBuf {
         self.transcripts.join(format!("{}.jsonl", agent.file_stem()))
+    }
+
+    /// The whole text of an output.
+    pub(crate) async fn whole_text(&self, output: &Output) -> Result<String, JournalError> {
+        let (folder, output) = (self.spool.results_dir().to_owned(), output.clone());
+        let read = move || results::whole_text(&folder, &output);
+        // A task of the blocking pool is lost only when the runtime shuts down.
+        tokio::task::spawn_blocking(read).await.unwrap_or(Err(JournalError::Closed))
     }
 
     /// Mails the supervisor. It outlives whoever calls this, so a refusal only means that the run

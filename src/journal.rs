@@ -14,6 +14,7 @@ pub mod memory;
 pub mod projection;
 pub mod reader;
 pub mod recovery;
+pub mod results;
 pub mod room;
 pub mod snapshot;
 pub mod stamp;
@@ -50,6 +51,14 @@ pub enum JournalError {
         offset: u64,
         /// The line, from 1.
         line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A stored result is not what was recorded.
+    #[error("stored result {}: {reason}", .path.display())]
+    BadResult {
+        /// Where it is.
+        path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
@@ -94,7 +103,11 @@ impl JournalError {
     #[must_use]
     pub fn is_disk(&self) -> bool {
         match self {
-            Self::Full | Self::Io(_) | Self::Damaged { .. } | Self::Newer(_) => true,
+            Self::Full
+            | Self::Io(_)
+            | Self::Damaged { .. }
+            | Self::BadResult { .. }
+            | Self::Newer(_) => true,
             Self::Locked { .. } | Self::Exists(_) | Self::NotLocal { .. } | Self::Closed => false,
         }
     }

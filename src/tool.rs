@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::id::{CallKey, Name};
 use crate::message::Json;
-use crate::output::Stored;
+use crate::output::{Output, Stored};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
@@ -109,6 +109,10 @@ pub struct ToolOutput {
     /// The exit code of a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// Whether the call was cancelled while it was at work, and ended by itself then: this is known of
+    /// it, but it may be half done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told_to_end: bool,
 }
 
 impl ToolOutput {
@@ -148,6 +152,10 @@ pub enum ToolError {
     /// The call was cancelled.
     #[error("cancelled")]
     Cancelled,
+    /// The call was cancelled and what ran it had to be killed; nobody knows how far it came. Holds
+    /// what it had printed.
+    #[error("it was told to end and had to be killed")]
+    Killed(Output),
     /// What ran the call is gone, and what became of the call is not known.
     #[error("the process that ran the call is gone")]
     Lost,

@@ -26,6 +26,17 @@ pub enum Effect {
     Once,
 }
 
+impl Effect {
+    /// Whether a call that was cut short is simply made again.
+    #[must_use]
+    pub fn is_repeatable(self) -> bool {
+        match self {
+            Self::Pure | Self::Keyed => true,
+            Self::Checked | Self::Once => false,
+        }
+    }
+}
+
 /// What an agent at work does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -293,6 +304,9 @@ pub struct ToolFinished {
     /// The exit code of a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// Whether it was cancelled while it was at work, and ended by itself then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told_to_end: bool,
     /// How long it took, in milliseconds.
     pub took_ms: u64,
 }

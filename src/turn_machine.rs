@@ -569,6 +569,7 @@ mod tests {
             block: Json::encode(&Block::ToolResult(result)),
             stored: None,
             exit_code: None,
+            told_to_end: false,
             took_ms: 1,
         };
         machine.apply(&finished.into())

@@ -10,6 +10,7 @@ mod mistakes;
 mod resume;
 mod secrets;
 mod stop;
+mod stored;
 mod survey;
 mod verbs;
 mod watch;

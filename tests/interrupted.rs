@@ -77,8 +77,11 @@ fn finished(ended: &Ended) -> Vec<ToolFinished> {
 
 /// Keeps a result as the wrapper of the call would have.
 fn keep(rig: &Rig, key: &CallKey, text: &str) {
-    let output = json!({"text": text, "is_error": false, "exit_code": 0});
-    let kept = json!({"v": 1, "key": key, "report": {"done": output}, "took_ms": 7});
+    keep_report(rig, key, &json!({"done": {"text": text, "is_error": false, "exit_code": 0}}));
+}
+
+fn keep_report(rig: &Rig, key: &CallKey, report: &serde_json::Value) {
+    let kept = json!({"v": 1, "key": key, "report": report, "took_ms": 7});
     let bytes = serde_json::to_vec(&kept).expect("JSON");
     rig.services.spool.keep_result(key, &bytes).expect("kept");
 }
@@ -129,6 +132,32 @@ async fn a_result_that_was_kept_is_adopted() {
     // What is recorded need not be kept.
     let spool = ended.dir.spool();
     until(|| std::fs::read_dir(&spool).is_ok_and(|mut kept| kept.next().is_none())).await;
+}
+
+#[tokio::test]
+async fn what_was_kept_of_a_command_that_was_told_to_end_is_told() {
+    let by_itself = json!({"done": {
+        "text": "tidy\nexit code 0", "is_error": true, "exit_code": 0, "told_to_end": true,
+    }});
+    let killed = json!({"killed": {"text": "half"}});
+    for (report, status, source, says) in [
+        (by_itself, ToolStatus::Error, ResultSource::Spool, "tidy\nexit code 0|"),
+        (killed, ToolStatus::Unknown, ResultSource::Recovered, "printed by then:\nhalf|"),
+    ] {
+        let main = two_calls();
+        let setup = Setup::new().model("main", &main);
+        let rig = Rig::start(&setup, BASH).await;
+        let started = begun(&setup, &rig).await;
+        keep_report(&rig, &started.key, &report);
+        rig.crash("work");
+        let ended = rig.ended().await;
+        let output = ended.output("work");
+        assert!(output.contains(says), "{output}");
+        assert_eq!(output.contains("outcome unknown"), status == ToolStatus::Unknown, "{output}");
+        let first = &finished(&ended)[0];
+        assert_eq!((first.status, first.source), (status, source));
+        assert_eq!(ledger(&setup).len(), 2, "each once");
+    }
 }
 
 #[tokio::test]

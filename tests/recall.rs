@@ -113,7 +113,11 @@ async fn what_was_cleared_is_recalled_by_id_by_range_and_by_search() {
     assert!(given[..6].iter().all(|result| !result.is_error));
     let wrong = [
         "Error: messages 0 to 13 hold no result of a call `nobody`",
-        &format!("Error: messages 0 to 13 hold no result of a call `{}`", "a".repeat(64)),
+        &format!(
+            "Error: stored result {}: it is missing; messages 0 to 13 hold no result of a call `{}`",
+            ended.dir.results().join("a".repeat(64)).display(),
+            "a".repeat(64)
+        ),
         "Error: messages 0 to 13 hold no result of a call `../../journal.jsonl`",
         "Error: there is no message 13: the conversation has 13 before this one, the first is 0",
     ];
@@ -216,6 +220,38 @@ async fn a_stored_result_is_recalled_by_its_hash() {
     let (text, _) = page.rsplit_once("\n[characters 58000 to 87000; next: ").expect("a page");
     let whole: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
     assert_eq!(text, &whole[58_000..87_000]);
+}
+
+#[tokio::test]
+async fn a_stored_result_that_is_damaged_or_gone_is_no_page() {
+    let main = Fake::new(|request| {
+        let last = results(&request.messages()).pop().map(|result| result.text());
+        match request.turn {
+            1 => Act::tool("bash", json!({"command": "seq 1 20000"})),
+            2 | 3 => {
+                let (all, turn) = (results(&request.messages()), request.turn);
+                let preview = all.first().expect("a preview").text();
+                let (_, rest) = preview.split_once("the full output is in ").expect("a path");
+                let path = rest.split(' ').next().expect("a path");
+                if turn == 2 {
+                    std::fs::write(path, "x").expect("written");
+                } else {
+                    std::fs::remove_file(path).expect("removed");
+                }
+                let hash = path.rsplit('/').next().expect("a name");
+                Act::tool("recall", json!({"id": hash, "offset": 58_000}))
+            }
+            _ => Act::say(last.expect("an answer")),
+        }
+    });
+    let setup = Setup::new().model("main", &main).tool(&notes()).tool(&lose(&Arc::default()));
+    let ended = setup.run(&GRAPH.replace("\"note\"", "\"note\", \"bash\"")).await;
+    let answer = ended.output("work");
+    assert!(answer.starts_with("Error: stored result "), "{answer}");
+    assert!(answer.contains(": it is missing; "), "{answer}");
+    let all = results(&main.sent_by("work").pop().expect("a request"));
+    assert!(all[1].text().contains("it is damaged: its content has the hash"), "{all:?}");
+    assert!(all[1].is_error && all[2].is_error);
 }
 
 /// The conversation of an agent as its events make it, without any edit.

@@ -204,6 +204,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
                 block: Json::encode(&result),
                 stored: None,
                 exit_code: None,
+                told_to_end: false,
                 took_ms: 0,
             }
             .into(),

@@ -202,8 +202,8 @@ async fn a_timeout_ends_the_group_and_keeps_the_output() {
     let begun = Instant::now();
     let input = json!({"command": GRANDCHILD, "timeout_s": 1});
     let output = bench.bash(context.clone(), input).await;
-    assert_eq!(output.text, "Error: Timeout (1s)\nready\n");
-    assert_eq!((output.is_error, output.exit_code), (true, None));
+    assert_eq!(output.text, "Error: Timeout (1s)\nready\nexit code 143");
+    assert_eq!((output.is_error, output.exit_code), (true, Some(143)));
     assert_gone(bench.noted().await).await;
     assert!(begun.elapsed() < SOON, "the polite signal was enough");
     assert_eq!(bench.kept(&context).expect("kept").expect("an output"), output);
@@ -218,7 +218,7 @@ async fn a_deaf_command_is_killed_after_the_grace_and_does_not_go_on() {
     // The shell would go on as soon as its child is gone.
     let command = "trap '' TERM; sh -c 'echo $$ > new; mv new pid; exec sleep 300'; touch on";
     let output = run_command(command, &context).await.expect("an output");
-    assert_eq!(output.text, "Error: Timeout (1s)\n");
+    assert_eq!((output.text.as_str(), output.exit_code), ("Error: Timeout (1s)\n", None));
     assert_gone(bench.noted().await).await;
     assert_gone(bench.process().pgid).await;
     assert!(!bench.path("on").exists());
@@ -229,18 +229,44 @@ async fn the_polite_signal_lets_a_command_clean_up() {
     let bench = Bench::new();
     let context = bench.context();
     let cancel = context.cancel.clone();
-    let command = "trap 'touch cleaned; exit 0' TERM; echo $$ > new; mv new pid; \
-                   while :; do sleep 0.01; done";
+    let command = "trap 'echo cleaned; exit 0' TERM; echo $$ > new; mv new pid; \
+                   while :; do sleep 0.01; done 2> /dev/null";
     let call = {
         let context = context.clone();
         tokio::spawn(async move { run_command(command, &context).await })
     };
     let pid = bench.noted().await;
     cancel.cancel();
-    assert!(matches!(call.await.expect("no panic"), Err(ToolError::Cancelled)));
+    let output = call.await.expect("no panic").expect("it ended by itself");
     assert_gone(pid).await;
-    assert!(bench.path("cleaned").exists());
-    assert!(matches!(bench.kept(&context), Some(Err(ToolError::Cancelled))));
+    // What some shells say of the child that ended is theirs.
+    assert!(output.text.contains("cleaned\nexit code 0\n(it was told to end"), "{}", output.text);
+    assert_eq!(output.exit_code, Some(0));
+    assert!(output.is_error && output.told_to_end);
+    assert_eq!(bench.kept(&context).expect("kept").expect("an output"), output);
+}
+
+#[tokio::test]
+async fn of_a_cancelled_command_that_was_killed_the_output_is_known() {
+    let bench = Bench::new();
+    let mut context = bench.context();
+    context.grace_period = Duration::from_millis(100);
+    let cancel = context.cancel.clone();
+    // The shell itself ends at once; what it waited for does not.
+    let command = "echo half; echo hunter2-hunter2; \
+                   sh -c 'trap \"\" TERM; echo $$ > new; mv new pid; while :; do sleep 1; done'";
+    let call = {
+        let context = context.clone();
+        tokio::spawn(async move { run_command(command, &context).await })
+    };
+    let pid = bench.noted().await;
+    cancel.cancel();
+    let killed = call.await.expect("no panic");
+    let Err(ToolError::Killed(printed)) = &killed else { panic!("{killed:?}") };
+    assert!(printed.text.starts_with("half\n[redacted]\n"), "{}", printed.text);
+    assert_gone(pid).await;
+    let kept = bench.kept(&context).expect("kept");
+    assert!(matches!(kept, Err(ToolError::Killed(kept)) if kept == *printed));
 }
 
 #[tokio::test]
@@ -254,7 +280,7 @@ async fn signals_to_the_whole_group_are_for_the_command() {
     // As when it reads from a terminal that it does not have.
     let input = json!({"command": "kill -TTIN 0; sleep 300", "timeout_s": 1});
     let output = bench.bash(bench.context(), input).await;
-    assert_eq!(output.text, "Error: Timeout (1s)\n(no output)");
+    assert_eq!(output.text, "Error: Timeout (1s)\n(no output)\nexit code 143");
 }
 
 #[tokio::test]

@@ -64,6 +64,7 @@ pub(crate) fn turn_of(
         block: Json::encode(&block),
         stored: None,
         exit_code: None,
+        told_to_end: false,
         took_ms: 1,
     };
     [

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::briefing::Briefing;
 use super::compaction_step::Announcement;
 use super::model_call::{self, CallError, Caller};
-use super::step::{StepContext, StepError, StepResult, finished, settled};
+use super::step::{StepContext, StepError, StepResult, finished, settled, without_outcome};
 use super::tool_run;
 use crate::context::pipeline::Change;
 use crate::crash::{self, Point};
@@ -19,11 +19,11 @@ use crate::id::CallKey;
 use crate::message::{Json, ToolCall};
 use crate::model::Request;
 use crate::output::Output;
-use crate::tool::{ToolError, ToolOutput, ToolSpec};
+use crate::tool::{ToolOutput, ToolSpec};
 use crate::turn::{
     AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
 };
-use crate::turn_machine::recovery::{self, Known};
+use crate::turn_machine::recovery;
 use crate::turn_machine::{PendingCall, reply};
 
 /// The largest output that stands in a record; a larger one is stored beside the journal and named
@@ -178,17 +178,16 @@ pub async fn run_command(
     tool_context.env = Arc::new(all);
     // The limit of the tools that models call is not meant here: a task has its own.
     tool_context.timeout = Duration::MAX;
+    let ended = |mut output: ToolOutput| {
+        context.services.secrets.redact(&mut output.text);
+        finished(COMMAND_TURN, &call, output, began.elapsed())
+    };
     let result = match crate::tool::bash::run_command(&run, &tool_context).await {
-        Err(ToolError::Lost) => recovery::unknown(COMMAND_TURN, call, &Known::default()),
-        Err(ToolError::Cancelled) => {
-            recovery::unknown(COMMAND_TURN, call, &tool_run::told_to_end())
-        }
-        result => {
-            let failed = |error: ToolError| ToolOutput::error(error.to_string());
-            let mut output = result.unwrap_or_else(failed);
-            context.services.secrets.redact(&mut output.text);
-            finished(COMMAND_TURN, &call, output, began.elapsed())
-        }
+        Ok(output) => ended(output),
+        Err(error) => match without_outcome(&context, error) {
+            Ok(known) => recovery::unknown(COMMAND_TURN, call, &known),
+            Err(error) => ended(ToolOutput::error(error.to_string())),
+        },
     };
     records.extend(tool_run::settled(&context, [result]).await?);
     Ok(records)

@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -14,6 +13,8 @@ use serde_json::value::RawValue;
 use super::step::{Past, StepContext};
 use crate::context::recall::{NotThere, Page, Query, Recall, Wanted};
 use crate::event::SharedRecord;
+use crate::journal::JournalError;
+use crate::journal::results::{self, Checked};
 use crate::journal::transcript::Transcript;
 use crate::redaction::Secrets;
 use crate::tool::steps::RecallInput;
@@ -38,9 +39,21 @@ pub(super) async fn recall(
 }
 
 async fn answer(context: &StepContext, query: Query) -> Result<String, ToolError> {
-    if let Some(page) = stored_result(context, &query).await? {
-        return Ok(page);
-    }
+    let lost = match stored_result(context, &query).await? {
+        Some(Ok(page)) => return page.finish().map_err(not_there),
+        // It may still be the id of a call.
+        Some(Err(error)) => Some(error),
+        None => None,
+    };
+    let recall = recall_of(context, query).await?;
+    recall.finish().map_err(|error| match lost {
+        Some(lost) => ToolError::Failed(format!("{lost}; {error}")),
+        None => not_there(error),
+    })
+}
+
+/// What the conversation holds of it.
+async fn recall_of(context: &StepContext, query: Query) -> Result<Recall, ToolError> {
     let (path, asked) = (context.services.transcript(&context.agent), query.clone());
     let past = context.past;
     let from_file = off_the_runtime(move || {
@@ -48,7 +61,7 @@ async fn answer(context: &StepContext, query: Query) -> Result<String, ToolError
         Ok(recall.ok().flatten())
     });
     if let Some(recall) = from_file.await? {
-        return recall.finish().map_err(not_there);
+        return Ok(recall);
     }
     let records = context.services.journal.agent_records(&context.agent).await;
     let records = records.map_err(|error| ToolError::Failed(error.to_string()))?;
@@ -57,7 +70,7 @@ async fn answer(context: &StepContext, query: Query) -> Result<String, ToolError
         let recall = read(lines.as_slice(), query, past).map_err(reading("the journal"))?;
         recall.ok_or_else(|| ToolError::Failed("the journal lacks a message".to_owned()))
     });
-    from_journal.await?.finish().map_err(not_there)
+    from_journal.await
 }
 
 /// The lines of the transcript, made again.
@@ -91,40 +104,44 @@ fn read(mut lines: impl BufRead, query: Query, past: Past) -> io::Result<Option<
     }
 }
 
-/// A page of the stored result of that hash; `None` when the query asks for something else.
-async fn stored_result(context: &StepContext, query: &Query) -> Result<Option<String>, ToolError> {
+/// A page of the stored result of that hash, or why it cannot be had; `None` when the query asks for
+/// something else.
+async fn stored_result(
+    context: &StepContext,
+    query: &Query,
+) -> Result<Option<Result<Page, JournalError>>, ToolError> {
     let Wanted::Result(hash) = &query.wanted else { return Ok(None) };
     let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     // Nothing else may become part of a path.
     if hash.len() != blake3::OUT_LEN * 2 || !hash.bytes().all(is_hex) {
         return Ok(None);
     }
-    let path = context.services.spool.results_dir().join(hash);
-    let (services, offset) = (context.services.clone(), query.offset);
-    let page = off_the_runtime(move || match stored_page(&path, offset, &services.secrets) {
-        Ok(page) => Ok(Some(page)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(reading("the stored result")(error)),
+    let (services, hash, offset) = (context.services.clone(), hash.clone(), query.offset);
+    let page = off_the_runtime(move || {
+        let result = results::open(services.spool.results_dir(), &hash);
+        Ok(result.and_then(|result| stored_page(result, offset, &services.secrets)))
     });
-    match page.await? {
-        Some(page) => page.finish().map(Some).map_err(not_there),
-        None => Ok(None),
-    }
+    page.await.map(Some)
 }
 
 /// What is stored was never redacted. It is before it is cut into pages, a line at a time: a
-/// secret that is half on one page and half on the next could not be told.
-fn stored_page(path: &Path, offset: usize, secrets: &Secrets) -> io::Result<Page> {
-    let mut file = File::open(path)?;
+/// secret that is half on one page and half on the next could not be told. It is read to its end,
+/// for only the whole can be checked.
+fn stored_page(
+    mut result: Checked,
+    offset: usize,
+    secrets: &Secrets,
+) -> Result<Page, JournalError> {
     let (mut page, mut bytes) = (Page::at(offset), Vec::new());
     loop {
-        let is_end = file.by_ref().take(CHUNK).read_to_end(&mut bytes)? == 0;
+        let read = result.by_ref().take(CHUNK).read_to_end(&mut bytes);
+        let is_end = read.map_err(|error| result.refused(&error))? == 0;
         let end = if is_end { bytes.len() } else { whole_end(&bytes) };
         let mut text = String::from_utf8_lossy(&bytes[..end]).into_owned();
         secrets.redact(&mut text);
         page.push(&text);
         if is_end || page.is_full() {
-            return Ok(page);
+            return result.finish().map(|()| page);
         }
         bytes.drain(..end);
     }
@@ -165,7 +182,6 @@ mod tests {
     #[test]
     fn a_stored_result_comes_in_pages_that_are_the_whole() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("result");
         let secrets = Secrets::new(["hunter22-and-more".to_owned()]);
         // Long lines, characters of two bytes across every cut, a byte that is no text, a secret.
         let mut bytes = "é".repeat(40_000).into_bytes();
@@ -173,18 +189,20 @@ mod tests {
         bytes.extend_from_slice(
             format!("\n{}\nhunter22-and-more\n", "xé".repeat(50_000)).as_bytes(),
         );
-        std::fs::write(&path, &bytes).unwrap();
+        let hash = blake3::hash(&bytes).to_hex();
+        std::fs::write(dir.path().join(hash.as_str()), &bytes).unwrap();
+        let open = || results::open(dir.path(), &hash).unwrap();
         let mut whole = String::from_utf8_lossy(&bytes).into_owned();
         secrets.redact(&mut whole);
         let (mut joined, mut offset) = (String::new(), 0);
         while offset < whole.chars().count() {
-            let page = stored_page(&path, offset, &secrets).unwrap().finish().unwrap();
+            let page = stored_page(open(), offset, &secrets).unwrap().finish().unwrap();
             let (text, _) = page.rsplit_once("\n[characters ").unwrap();
             joined.push_str(text);
             offset += text.chars().count();
         }
         assert_eq!(joined, whole);
-        let behind = stored_page(&path, offset, &secrets).unwrap().finish();
+        let behind = stored_page(open(), offset, &secrets).unwrap().finish();
         assert_eq!(behind, Err(NotThere::Offset { offset, chars: offset }));
     }
 

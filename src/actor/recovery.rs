@@ -4,15 +4,17 @@
 //! looked for, and only without one the rules of its effect apply. The same steps serve an agent
 //! that crashed and a run that is resumed.
 
-use super::step::StepResult;
-use super::step::{StepContext, StepError, finished};
+use std::time::Duration;
+
+use super::step::{StepContext, StepError, StepResult, finished, without_outcome};
 use super::tool_run;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::journal::stamp;
 use crate::tool::bash::{self, Remains};
-use crate::tool::{ToolError, ToolOutput, wrapper};
+use crate::tool::{ToolOutput, wrapper};
 use crate::turn::{ResultSource, ToolFinished};
+use crate::turn_machine::PendingCall;
 use crate::turn_machine::recovery::{self, Content, Interrupted, Known};
 
 /// A call that had begun, and when, in milliseconds since the Unix epoch.
@@ -52,30 +54,41 @@ fn result_of(context: &StepContext, lost: Lost) -> Option<ToolFinished> {
     let Lost { interrupted, began_ms } = lost;
     let Interrupted { call, started } = &interrupted;
     let remains = started.process().map(|process| bash::end_remains(process, &call.key));
-    match wrapper::spooled(&context.services.spool, &call.key) {
-        Ok(Some((Err(ToolError::Cancelled), _))) => {
-            let known = tool_run::told_to_end();
-            return Some(recovery::unknown(context.turn, interrupted.call, &known));
+    let kept = wrapper::spooled(&context.services.spool, &call.key).unwrap_or_else(|error| {
+        tracing::warn!(key = %call.key, %error, "a kept result cannot be read");
+        None
+    });
+    let known = match kept {
+        // What of it was done counts for nothing: it is made again as a whole.
+        Some((Ok(output), _)) if output.told_to_end && call.effect.is_repeatable() => return None,
+        Some((Ok(output), took)) => return Some(adopted(context, call, output, took)),
+        Some((Err(error), took)) => match without_outcome(context, error) {
+            Ok(known) => known,
+            Err(error) => {
+                // Worded as if it had been recorded then.
+                let output = ToolOutput::error(format!("Error: {error}"));
+                return Some(adopted(context, call, output, took));
+            }
+        },
+        None => {
+            let processes = remains.map(|remains| processes(remains).to_owned());
+            Known { processes, ..Known::default() }
         }
-        Ok(Some((result, took))) => {
-            let output = adopted(result);
-            let live = finished(context.turn, call, output, took);
-            return Some(ToolFinished { source: ResultSource::Spool, ..live });
-        }
-        Ok(None) => {}
-        Err(error) => tracing::warn!(key = %call.key, %error, "a kept result cannot be read"),
-    }
-    let known = Known {
-        began: began_ms.map(stamp::text),
-        processes: remains.map(|remains| processes(remains).to_owned()),
-        content: content(context, &interrupted),
     };
+    let began = began_ms.map(stamp::text);
+    let known = Known { began, content: content(context, &interrupted), ..known };
     recovery::answer(context.turn, interrupted, &known)
 }
 
-/// The output of a call that had ended, worded as if it had been recorded then.
-fn adopted(result: Result<ToolOutput, ToolError>) -> ToolOutput {
-    result.unwrap_or_else(|error| ToolOutput::error(format!("Error: {error}")))
+/// The record of a call whose result was kept.
+fn adopted(
+    context: &StepContext,
+    call: &PendingCall,
+    output: ToolOutput,
+    took: Duration,
+) -> ToolFinished {
+    let live = finished(context.turn, call, output, took);
+    ToolFinished { source: ResultSource::Spool, ..live }
 }
 
 fn processes(remains: Remains) -> &'static str {

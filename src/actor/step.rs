@@ -13,8 +13,9 @@ use crate::journal::JournalError;
 use crate::journal::room::Room;
 use crate::message::{Block, Json, ResultContent, ToolResult};
 use crate::spec::AgentSpec;
-use crate::tool::{ToolOutput, ToolSpec};
+use crate::tool::{ToolError, ToolOutput, ToolSpec};
 use crate::turn::{ResultSource, ToolFinished, ToolStatus};
+use crate::turn_machine::recovery::Known;
 use crate::turn_machine::{Machine, PendingCall};
 
 /// A step that did not come to its end.
@@ -136,7 +137,25 @@ pub(super) fn finished(
         block: Json::encode(&Block::ToolResult(result)),
         stored: output.stored,
         exit_code: output.exit_code,
+        told_to_end: output.told_to_end,
         took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// What is known of a call that this error left without an outcome; any other error is itself one.
+pub(super) fn without_outcome(context: &StepContext, error: ToolError) -> Result<Known, ToolError> {
+    const TOLD: &str = "It was told to end while it was at work, because its agent was";
+    match error {
+        ToolError::Lost => Ok(Known::default()),
+        ToolError::Cancelled if context.cancel.is_cancelled() => {
+            Ok(Known { processes: Some(format!("{TOLD}.")), ..Known::default() })
+        }
+        ToolError::Killed(mut printed) => {
+            context.services.secrets.redact(&mut printed.text);
+            let processes = Some(format!("{TOLD}, and had to be killed."));
+            Ok(Known { processes, printed, ..Known::default() })
+        }
+        error => Err(error),
     }
 }
 

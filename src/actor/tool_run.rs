@@ -14,13 +14,12 @@ use tokio::task::JoinSet;
 use super::mail::{ChildResult, Delegation, Refused, SupervisorMsg};
 use super::panic::panic_text;
 use super::recall;
-use super::step::{StepContext, StepError, finished};
+use super::step::{StepContext, StepError, finished, without_outcome};
 use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::Json;
-use crate::output::Output;
 use crate::permission::{NonInteractive, Rule, Verdict};
 use crate::spec::AgentSpec;
 use crate::tool::steps::{CompactInput, DelegateInput, SnipInput, TodoInput};
@@ -29,7 +28,7 @@ use crate::tool::{
 };
 use crate::turn::{Effect, Outcome, Process, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
-use crate::turn_machine::recovery::{self, Known};
+use crate::turn_machine::recovery;
 
 /// The most characters of a child's answer that its parent reads: the documented limit of
 /// sub-agent results. The whole stands in the child's transcript.
@@ -150,17 +149,14 @@ async fn run_one(
     let began = Instant::now();
     let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket));
     let mut output = match body.catch_unwind().await {
-        Ok(Ok(output)) => output,
-        Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() && is_repeatable(call) => {
+        Ok(result) if was_cancelled(context, &result) && call.effect.is_repeatable() => {
             return None;
         }
-        Ok(Err(ToolError::Cancelled)) if context.cancel.is_cancelled() => {
-            return Some(recovery::unknown(context.turn, call.clone(), &told_to_end()));
-        }
-        Ok(Err(ToolError::Lost)) => {
-            return Some(recovery::unknown(context.turn, call.clone(), &Known::default()));
-        }
-        Ok(Err(error)) => ToolOutput::error(format!("Error: {error}")),
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => match without_outcome(context, error) {
+            Ok(known) => return Some(recovery::unknown(context.turn, call.clone(), &known)),
+            Err(error) => ToolOutput::error(format!("Error: {error}")),
+        },
         Err(panic) => {
             ToolOutput::error(format!("Error: the tool crashed ({})", panic_text(panic.as_ref())))
         }
@@ -173,17 +169,12 @@ async fn run_one(
     Some(ToolFinished { source, ..finished(context.turn, call, output, began.elapsed()) })
 }
 
-/// What is known of a call that was ended with its agent.
-pub(super) fn told_to_end() -> Known {
-    let processes =
-        Some("It was told to end while it was at work, because its agent was.".to_owned());
-    Known { processes, ..Known::default() }
-}
-
-fn is_repeatable(call: &PendingCall) -> bool {
-    match call.effect {
-        Effect::Pure | Effect::Keyed => true,
-        Effect::Checked | Effect::Once => false,
+/// Whether a call was ended with its agent.
+fn was_cancelled(context: &StepContext, result: &Result<ToolOutput, ToolError>) -> bool {
+    match result {
+        Ok(output) => output.told_to_end,
+        Err(ToolError::Cancelled) => context.cancel.is_cancelled(),
+        Err(error) => matches!(error, ToolError::Killed(_)),
     }
 }
 
@@ -404,18 +395,21 @@ async fn delegate(
         result = result => result,
     };
     match result {
-        Ok(Ok(child)) => Ok(child_output(context, &child).await),
+        Ok(Ok(child)) => child_output(context, &child).await,
         Ok(Err(Refused(reason))) => Ok(ToolOutput::error(format!("Error: {reason}"))),
-        Err(_) => {
-            // The supervisor gives no answer when the run or this agent is told to end.
-            context.cancel.cancelled().await;
-            Err(ToolError::Cancelled)
-        }
+        // The supervisor gives no answer when the run or this agent is told to end.
+        Err(_) => told_to_end(context).await,
     }
 }
 
+/// Waits until the agent is told to end.
+async fn told_to_end<T>(context: &StepContext) -> Result<T, ToolError> {
+    context.cancel.cancelled().await;
+    Err(ToolError::Cancelled)
+}
+
 /// The typed result that a parent reads, cut to a bounded digest.
-async fn child_output(context: &StepContext, child: &ChildResult) -> ToolOutput {
+async fn child_output(context: &StepContext, child: &ChildResult) -> Result<ToolOutput, ToolError> {
     let (status, output, failure) = match &child.outcome {
         Outcome::Completed { output } => ("completed", Some(output), None),
         Outcome::Failed { failure, partial } => {
@@ -424,8 +418,16 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> ToolOutput 
         Outcome::Cancelled { reason } => ("cancelled", None, Some(reason.clone())),
     };
     let text = match output {
-        Some(output) => whole_text(context, output).await,
-        None => String::new(),
+        Some(output) => context.services.whole_text(output).await,
+        None => Ok(String::new()),
+    };
+    let text = match text {
+        Ok(text) => text,
+        Err(error) => {
+            // What the child gave is lost: the run stops, and nobody takes a part for the whole.
+            context.services.tell_supervisor(SupervisorMsg::JournalFailed(error));
+            return told_to_end(context).await;
+        }
     };
     let transcript = context.services.transcript(&child.agent);
     let result = serde_json::json!({
@@ -438,19 +440,7 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> ToolOutput 
         "transcript": transcript,
     });
     let text = result.to_string();
-    if status == "completed" { ToolOutput::ok(text) } else { ToolOutput::error(text) }
-}
-
-/// The text of an output; where the stored whole cannot be read, its beginning.
-async fn whole_text(context: &StepContext, output: &Output) -> String {
-    let Some(stored) = &output.stored else { return output.text.clone() };
-    match tokio::fs::read(context.services.spool.path_of(stored)).await {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) => {
-            tracing::warn!(%error, hash = stored.hash, "a stored output could not be read");
-            output.text.clone()
-        }
-    }
+    Ok(if status == "completed" { ToolOutput::ok(text) } else { ToolOutput::error(text) })
 }
 
 /// The beginning and the end of a text that is too long.

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::locate::{Place, fold};
 use super::paint::{self, Paint};
-use super::reopen::exit_of;
+use super::reopen::{exit_of, help_with_result};
 use super::tail::{Detail, Printer};
 use super::{complain, runtime, say};
 use crate::actor::supervisor::RunEnd;
@@ -79,7 +79,7 @@ async fn to_the_end(
     };
     let run = match starting.await {
         Ok(run) => run,
-        Err(error) => return refused(&error),
+        Err(error) => return refused(place, &error),
     };
     let (id, dir) = (run.id(), run.dir().clone());
     complain(&format!("run {id} in {}", dir.path().display()));
@@ -106,6 +106,7 @@ async fn to_the_end(
         }
         RunEnd::JournalFailed(error) => {
             complain(&format!("error: the disk failed: {error}"));
+            help_with_result(place, &error);
             Exit::Disk
         }
         RunEnd::Broken(reason) => {
@@ -129,12 +130,15 @@ pub(super) fn ended(place: &Place, dir: &RunDir, completed: &RunCompleted) -> Ex
 }
 
 /// Says why a run could not be started.
-pub(super) fn refused(error: &StartError) -> Exit {
+pub(super) fn refused(place: &Place, error: &StartError) -> Exit {
     complain(&format!("error: {error}"));
     match error {
         StartError::Config(_) | StartError::Plan(_) | StartError::Provider { .. } => Exit::Usage,
         StartError::Workspace { .. } => Exit::Usage,
-        StartError::Journal(error) => exit_of(error),
+        StartError::Journal(error) => {
+            help_with_result(place, error);
+            exit_of(error)
+        }
         StartError::Actor(_) | StartError::Illegal(_) => Exit::Bug,
     }
 }

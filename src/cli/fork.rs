@@ -39,12 +39,13 @@ fn refused(place: &Place, error: ForkError) -> Exit {
             Err(exit) => exit,
             Ok(_) => Exit::Usage,
         },
-        ForkError::Start(error) => drive::refused(&error),
+        ForkError::Start(error) => drive::refused(place, &error),
         ForkError::Outside(_) | ForkError::Ended(_) => {
             complain(&format!("error: {error}"));
             Exit::Usage
         }
-        ForkError::Journal(_) | ForkError::Reopen(_) => {
+        ForkError::Journal(error) => drive::refused(place, &error.into()),
+        ForkError::Reopen(error) => {
             complain(&format!("error: {error}"));
             Exit::Disk
         }

@@ -1,11 +1,14 @@
 //! Taking up a run that no process drives, for the verbs that write to it.
 
+use std::path::Path;
+
 use super::complain;
 use super::locate::Place;
 use crate::exit::Exit;
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::recovery::{Cut, RecoveryError};
+use crate::journal::results;
 use crate::run::{ReopenError, Reopened};
 
 /// Takes a run up, says what had to be cut, or why it cannot be taken up and what to do.
@@ -51,6 +54,22 @@ fn refused(place: &Place, dir: &RunDir, error: &ReopenError) -> Exit {
     }
 }
 
+/// Says what to do about a stored result that is not what was recorded.
+pub(super) fn help_with_result(place: &Place, error: &JournalError) {
+    let JournalError::BadResult { path, .. } = error else { return };
+    // A journal that cannot be read is told of by itself.
+    let Ok(Some(origin)) = results::origin(path) else { return };
+    let whose = origin.task.map(|task| format!("task `{task}` made it. ")).unwrap_or_default();
+    let run = path.ancestors().nth(2).and_then(Path::file_name).unwrap_or_default();
+    complain(&format!(
+        "help: {whose}Put the file back, or have it made again: `callsheet fork{} {}@{}` is a new \
+         run that goes on before it was made",
+        place.flags(),
+        run.to_string_lossy(),
+        origin.before
+    ));
+}
+
 /// How the program ends when the journal cannot be had.
 pub(super) fn exit_of(error: &JournalError) -> Exit {
     match error {
@@ -59,6 +78,7 @@ pub(super) fn exit_of(error: &JournalError) -> Exit {
         JournalError::Full
         | JournalError::Io(_)
         | JournalError::Damaged { .. }
+        | JournalError::BadResult { .. }
         | JournalError::Newer(_)
         | JournalError::Closed => Exit::Disk,
     }

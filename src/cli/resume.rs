@@ -34,10 +34,10 @@ fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit>
     let mut config = None;
     if verb.accept_changes && is_changed(place, created, &sources) {
         let (before, now) = both(place, created, &dir)?;
-        let prospects = reopened.outlook(&before, &now).map_err(|error| refused(&error))?;
+        let prospects = reopened.outlook(&before, &now).map_err(|error| refused(place, &error))?;
         let stands = |p: &Prospect| matches!(p.verdict, Verdict::Reused | Verdict::Stays);
         if reopened.completed().is_none() || !prospects.iter().all(stands) {
-            reopened = reopened.accept(&before, &now).map_err(|error| refused(&error))?;
+            reopened = reopened.accept(&before, &now).map_err(|error| refused(place, &error))?;
             config = Some(now);
         }
     }
@@ -70,7 +70,7 @@ fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exi
     let sources = place.sources().of_run(created, dir.path());
     let prospects = if verb.accept_changes && is_changed(place, created, &sources) {
         let (before, now) = both(place, created, dir)?;
-        outlook::accepting(dir, &state, &before, &now).map_err(|error| refused(&error))?
+        outlook::accepting(dir, &state, &before, &now).map_err(|error| refused(place, &error))?
     } else {
         note_changes(place, created, &sources);
         outlook::as_recorded(&state)

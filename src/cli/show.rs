@@ -3,17 +3,20 @@
 mod view;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use globset::Glob;
 use serde_json::{Value, json};
 
 use super::args;
 use super::locate::{Part, Place, agents, fold};
+use super::reopen::{exit_of, help_with_result};
 use super::{complain, say};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
-use crate::journal::stamp;
+use crate::journal::results::{self, Checked};
+use crate::journal::{JournalError, stamp};
 use crate::message::{Block, Message};
 use crate::report;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
@@ -25,7 +28,7 @@ pub(super) fn run(place: &Place, verb: &args::Show) -> Exit {
         Err(exit) => return exit,
     };
     if let Some(hash) = &verb.result {
-        return show_result(&dir, hash);
+        return show_result(place, &dir, hash);
     }
     if verb.view && !matches!(part, Part::Agent(_)) {
         complain("error: an agent is needed: RUN/@AGENT");
@@ -43,24 +46,37 @@ pub(super) fn run(place: &Place, verb: &args::Show) -> Exit {
 }
 
 /// A stored result, byte for byte.
-fn show_result(dir: &RunDir, hash: &str) -> Exit {
+fn show_result(place: &Place, dir: &RunDir, hash: &str) -> Exit {
     if hash.is_empty() || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         complain(&format!("error: `{hash}` is not a hash"));
         return Exit::Usage;
     }
-    let path = dir.results().join(hash);
-    let mut file = match std::fs::File::open(&path) {
-        Ok(file) => file,
-        Err(error) => {
-            complain(&format!("error: {}: {error}", path.display()));
-            return Exit::Failed;
-        }
+    let folder = dir.results();
+    // It is read twice, so that nothing of a damaged one is printed.
+    let checked = results::open(&folder, hash).and_then(Checked::finish);
+    let mut result = match checked.and_then(|()| results::open(&folder, hash)) {
+        Ok(result) => result,
+        Err(error) => return no_result(place, &folder.join(hash), &error),
     };
-    match io::copy(&mut file, &mut io::stdout().lock()) {
-        Ok(_) => Exit::Done,
+    match io::copy(&mut result, &mut io::stdout().lock()) {
+        Ok(_) => match result.finish() {
+            Ok(()) => Exit::Done,
+            Err(error) => no_result(place, &folder.join(hash), &error),
+        },
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
         Err(_) => Exit::Disk,
     }
+}
+
+/// Says why a stored result cannot be shown.
+fn no_result(place: &Place, path: &Path, error: &JournalError) -> Exit {
+    if let (false, Ok(None)) = (path.exists(), results::origin(path)) {
+        complain(&format!("error: {}: the run has no such result", path.display()));
+        return Exit::Failed;
+    }
+    complain(&format!("error: {error}"));
+    help_with_result(place, error);
+    exit_of(error)
 }
 
 fn show_run(place: &Place, dir: &RunDir, state: &RunState, as_json: bool) -> Exit {

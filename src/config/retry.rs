@@ -23,6 +23,12 @@ const MENDABLE: [FailureKind; 12] = [
     FailureKind::Crashed,
 ];
 
+/// What `retry_on` can name: also what may have taken effect, which is tried again only where that
+/// is asked for by name.
+fn nameable() -> impl Iterator<Item = FailureKind> {
+    MENDABLE.into_iter().chain([FailureKind::Interrupted])
+}
+
 /// The retries of model calls.
 pub(super) fn of_calls(table: Option<&Table>, problems: &mut Problems) -> RetryPolicy {
     settings(table, RetryPolicy::default(), problems)
@@ -54,10 +60,10 @@ fn settings(table: Option<&Table>, base: RetryPolicy, problems: &mut Problems) -
 fn kinds(table: &Table, problems: &mut Problems) -> Vec<FailureKind> {
     let mut kinds = Vec::new();
     for (text, place) in table.texts("retry_on") {
-        match MENDABLE.iter().find(|kind| kind.as_str() == text) {
-            Some(kind) => kinds.push(*kind),
+        match nameable().find(|kind| kind.as_str() == text) {
+            Some(kind) => kinds.push(kind),
             None => {
-                let help = names::suggest(text, MENDABLE.iter().map(|kind| kind.as_str()));
+                let help = names::suggest(text, nameable().map(FailureKind::as_str));
                 let message = format!("`{text}` is not a failure that can be retried");
                 problems.error_help("bad_value", place, message, help);
             }

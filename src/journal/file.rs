@@ -73,6 +73,15 @@ impl RunDir {
         self.path.join("results")
     }
 
+    /// Makes the folder of stored outputs again.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn make_results(&self) -> Result<(), JournalError> {
+        let made = DirBuilder::new().mode(0o700).create(self.results());
+        made.map_err(|error| JournalError::io(self.results().display(), &error))
+    }
+
     /// The folder of tool results that are not recorded yet.
     #[must_use]
     pub fn spool(&self) -> PathBuf {

@@ -161,6 +161,7 @@ pub(crate) mod testing {
             block: Json::parse(block).expect("JSON"),
             stored: None,
             exit_code: None,
+            told_to_end: false,
             took_ms: 12,
         })
     }

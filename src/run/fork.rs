@@ -12,7 +12,7 @@ use crate::id::RunId;
 use crate::journal::file::RunDir;
 use crate::journal::reader::Reader;
 use crate::journal::recovery::Cut;
-use crate::journal::{JournalError, copy};
+use crate::journal::{JournalError, copy, results};
 use crate::run_state::RunState;
 use crate::turn::ToolStarted;
 use crate::turn_machine::Machine;
@@ -74,8 +74,10 @@ pub fn fork(
     let folder = from.path().parent().unwrap_or(from.path());
     let to = RunDir::at(folder.join(created.run.to_string()));
     let owned = to.create()?;
-    let linked = share_results(from, &to);
-    linked.map_err(|error| JournalError::io(to.results().display(), &error))?;
+    if results::has_folder(from)? {
+        let linked = share_results(from, &to);
+        linked.map_err(|error| JournalError::io(to.results().display(), &error))?;
+    }
     copy::copy(from, &to, seq, Draft::run(created))?;
     drop(owned);
     Ok(Reopened::open(&to, Cut::Torn)?)

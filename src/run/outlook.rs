@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::event::RunCreated;
 use crate::id::{Name, RunId};
 use crate::journal::file::RunDir;
+use crate::journal::{JournalError, results};
 use crate::output::Output;
 use crate::plan::{Plan, TaskState};
 use crate::run_state::{RunState, TaskStatus};
@@ -102,7 +103,7 @@ fn at_work(state: &RunState, status: &TaskStatus) -> String {
 /// the order of its plan.
 ///
 /// # Errors
-/// When the plan of `now` has no such tasks.
+/// When the plan of `now` has no such tasks, or a stored output is not what was recorded.
 pub fn accepting(
     dir: &RunDir,
     state: &RunState,
@@ -122,7 +123,7 @@ pub fn accepting(
         ended: Map::new(),
         kept: results_of(state),
     };
-    judge.look_back();
+    judge.look_back()?;
     let mut decided: BTreeMap<Name, Decision> = BTreeMap::new();
     // Each pass decides at least one task, for a plan has no cycle.
     while decided.len() < plan.tasks().len() {
@@ -130,7 +131,7 @@ pub fn accepting(
         for task in plan.tasks() {
             let is_open = |name: &Name| !decided.contains_key(name);
             if is_open(&task.name) && !task.depends_on.iter().any(is_open) {
-                let decision = judge.decide(task, &decided);
+                let decision = judge.decide(task, &decided)?;
                 decided.insert(task.name.clone(), decision);
             }
         }
@@ -169,25 +170,30 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     /// Notes what templates saw of the tasks that ended.
-    fn look_back(&mut self) {
+    fn look_back(&mut self) -> Result<(), JournalError> {
         for task in &self.before.tasks {
             let Some(status) = self.state.task(&task.name).filter(|s| s.state.is_end()) else {
                 continue;
             };
-            let value = status.output.as_ref().and_then(|output| self.value(task, output));
+            let value = self.value(task, status.output.as_ref())?;
             let seen = program::ended(status, value.unwrap_or_default());
             self.then.insert(task.name.to_string(), seen);
         }
+        Ok(())
     }
 
-    fn decide(&mut self, task: &TaskSpec, decided: &BTreeMap<Name, Decision>) -> Decision {
-        let (verdict, why, value) = self.judge(task, decided);
+    fn decide(
+        &mut self,
+        task: &TaskSpec,
+        decided: &BTreeMap<Name, Decision>,
+    ) -> Result<Decision, JournalError> {
+        let (verdict, why, value) = self.judge(task, decided)?;
         let is_known = value.is_some();
         if let Some(value) = value {
             self.ended.insert(task.name.to_string(), value);
         }
         let prospect = Prospect { task: task.name.clone(), verdict, why };
-        Decision { prospect, is_known }
+        Ok(Decision { prospect, is_known })
     }
 
     /// The verdict, why, and what templates will see of the task if that is known.
@@ -195,12 +201,12 @@ impl Judge<'_> {
         &self,
         task: &TaskSpec,
         decided: &BTreeMap<Name, Decision>,
-    ) -> (Verdict, String, Option<Value>) {
+    ) -> Result<(Verdict, String, Option<Value>), JournalError> {
         let is_open =
             |name: &&Name| decided.get(*name).is_none_or(|dependency| !dependency.is_known);
         if let Some(dependency) = task.depends_on.iter().find(is_open) {
             let why = format!("`{dependency}` comes first; what stays as it was is reused then");
-            return (Verdict::Runs, why, None);
+            return Ok((Verdict::Runs, why, None));
         }
         let scope = self.scope(self.now, &self.ended);
         if let Some(when) = &task.when
@@ -208,30 +214,29 @@ impl Judge<'_> {
         {
             let status = TaskStatus { state: TaskState::Skipped, ..TaskStatus::default() };
             let seen = program::ended(&status, Value::Null);
-            return (Verdict::Stays, format!("`when` is false: {when}"), Some(seen));
+            return Ok((Verdict::Stays, format!("`when` is false: {when}"), Some(seen)));
         }
         let program = match scope.program(task) {
             Ok(program) => program,
             Err((place, error)) => {
-                return (Verdict::Runs, format!("`{place}`: {}", error.message), None);
+                return Ok((Verdict::Runs, format!("`{place}`: {}", error.message), None));
             }
         };
         let content = content(self.now, task, &program);
         let key = content.key();
-        let reused = self.kept.get(&key).and_then(|output| self.value(task, output));
-        if let Some(value) = reused {
+        if let Some(value) = self.value(task, self.kept.get(&key))? {
             let status = TaskStatus { state: TaskState::Reused, ..TaskStatus::default() };
             let why = "nothing that it was made from has changed".to_owned();
-            return (Verdict::Reused, why, Some(program::ended(&status, value)));
+            return Ok((Verdict::Reused, why, Some(program::ended(&status, value))));
         }
         let Some(status) = self.state.task(&task.name) else {
-            return (Verdict::Runs, "it is new".to_owned(), None);
+            return Ok((Verdict::Runs, "it is new".to_owned(), None));
         };
         // It rests on results that are there under the same names.
         let rests = |name: &Name| self.state.task(name).is_some_and(|task| task.result().is_some());
         let is_same = status.key.as_ref() == Some(&key) && task.depends_on.iter().all(rests);
         if status.state == TaskState::Running && is_same {
-            return (Verdict::GoesOn, at_work(self.state, status), None);
+            return Ok((Verdict::GoesOn, at_work(self.state, status), None));
         }
         let why = match status.state {
             TaskState::Pending | TaskState::Ready => "it has not begun".to_owned(),
@@ -242,7 +247,7 @@ impl Judge<'_> {
                 self.what_changed(task, &content)
             }
         };
-        (Verdict::Runs, why, None)
+        Ok((Verdict::Runs, why, None))
     }
 
     /// In what the task's content differs from the recorded one.
@@ -270,16 +275,15 @@ impl Judge<'_> {
         Scope { run: self.run, workflow: &config.name, inputs: &config.inputs, ended }
     }
 
-    /// What templates see of an output; nothing when it cannot be read any more.
-    fn value(&self, task: &TaskSpec, output: &Output) -> Option<Value> {
-        let text = match &output.stored {
-            None => output.text.clone(),
-            Some(stored) => {
-                let bytes = std::fs::read(self.results.join(&stored.hash)).ok()?;
-                String::from_utf8_lossy(&bytes).into_owned()
-            }
-        };
-        parse(task.output, &text).ok()
+    /// What templates see of an output; nothing when it does not have the form that is wanted.
+    fn value(
+        &self,
+        task: &TaskSpec,
+        output: Option<&Output>,
+    ) -> Result<Option<Value>, JournalError> {
+        let Some(output) = output else { return Ok(None) };
+        let text = results::whole_text(&self.results, output)?;
+        Ok(parse(task.output, &text).ok())
     }
 }
 

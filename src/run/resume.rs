@@ -5,6 +5,7 @@ use super::outlook::{self, Prospect, Verdict, changed_plan};
 use super::{Options, Run, StartError, blocking, fork, plan_of, planned, services};
 use crate::config::{self, Config, Diagnostics, Sources};
 use crate::event::Accepted;
+use crate::journal::results;
 use crate::message::Json;
 
 impl Reopened {
@@ -26,7 +27,7 @@ impl Reopened {
     /// [`Reopened::config`] gives.
     ///
     /// # Errors
-    /// When the plan of `now` has no such tasks.
+    /// When the plan of `now` has no such tasks, or a stored output is not what was recorded.
     pub fn outlook(&self, before: &Config, now: &Config) -> Result<Vec<Prospect>, StartError> {
         outlook::accepting(self.dir(), self.state(), before, now)
     }
@@ -35,7 +36,7 @@ impl Reopened {
     /// tasks at work go on if nothing that they are made from has changed, all others start anew.
     ///
     /// # Errors
-    /// When the plan of `now` has no such tasks.
+    /// As [`Reopened::outlook`].
     pub fn accept(self, before: &Config, now: &Config) -> Result<Self, StartError> {
         let plan = changed_plan(self.created(), before, now)?;
         let prospects = self.outlook(before, now)?;
@@ -78,6 +79,9 @@ impl Run {
         let plan = plan_of(&config, &options)?;
         let parts = services::Parts::prepare(&config, &options).await?;
         let opening = blocking(move || {
+            if !results::has_folder(reopened.dir())? {
+                reopened.dir().make_results()?;
+            }
             let answers = fork::answers(&reopened)?;
             let mut opening = reopened.into_opening()?;
             opening.drafts.extend(answers);

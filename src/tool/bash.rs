@@ -20,6 +20,7 @@ use super::wrapper;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
 use crate::id::Name;
 use crate::message::Json;
+use crate::output::Output;
 use crate::tool::BoxFuture;
 use crate::turn::Effect;
 
@@ -53,13 +54,14 @@ enum Reader {
 /// where the context has one.
 ///
 /// The text is exactly what the command printed, stdout and stderr as they came, or a preview of
-/// it; only a failure adds words of its own. An exit code other than 0 and a timeout are outputs
-/// with `is_error`; `exit_code` is absent after a timeout, and 128 + n when signal n ended the
-/// command. However it ends, no process of the command's group is left, even when the future is
-/// dropped.
+/// it; only a failure adds words of its own. An exit code other than 0, a timeout and an end that
+/// was asked for are outputs with `is_error`; `exit_code` is absent when the command had to be
+/// killed, and 128 + n when signal n ended it. However it ends, no process of the command's group is
+/// left, even when the future is dropped.
 ///
 /// # Errors
-/// When the command could not be started, its output not be stored, or the call was cancelled.
+/// When the command could not be started, its output not be stored, or when the call was cancelled
+/// and the command had to be killed.
 pub async fn run_command(command: &str, context: &ToolContext) -> Result<ToolOutput, ToolError> {
     let (command, timeout) = (command.to_owned(), context.timeout);
     perform(Order { command, timeout, reader: Reader::Tasks }, context).await
@@ -92,20 +94,36 @@ pub(super) async fn run(
             finished.output.text = with_line(finished.output.text, note);
         }
     }
-    Ok(told(finished, order.timeout))
+    told(finished, order.timeout)
 }
 
-fn told(finished: Finished, timeout: Duration) -> ToolOutput {
+/// Says of a command that was told to end what a reader has to know.
+const TOLD_TO_END: &str = "(it was told to end while it was at work, and did so by itself; its work \
+    may be half done. Inspect the state before you repeat it.)";
+
+fn told(finished: Finished, timeout: Duration) -> Result<ToolOutput, ToolError> {
     let Finished { ending, output, errors: _, left_behind: _ } = finished;
+    let with_code = |text, code| with_line(text, &format!("exit code {code}"));
+    let Output { text, stored } = output;
     let (text, exit_code) = match ending {
-        Ending::Exited(0) => (output.text, Some(0)),
-        Ending::Exited(code) => (with_line(output.text, &format!("exit code {code}")), Some(code)),
-        Ending::TimedOut | Ending::Cancelled => {
-            let seconds = timeout.as_secs_f64();
-            (format!("Error: Timeout ({seconds}s)\n{}", output.text), None)
+        Ending::Exited(0) => (text, Some(0)),
+        Ending::Exited(code) => (with_code(text, code), Some(code)),
+        Ending::TimedOut(code) => {
+            let text = format!("Error: Timeout ({}s)\n{text}", timeout.as_secs_f64());
+            let text = match code {
+                Some(code) => with_code(text, code),
+                None => text,
+            };
+            (text, code)
         }
+        Ending::Cancelled(Some(code)) => {
+            (with_line(with_code(text, code), TOLD_TO_END), Some(code))
+        }
+        Ending::Cancelled(None) => return Err(ToolError::Killed(Output { text, stored })),
     };
-    ToolOutput { text, is_error: exit_code != Some(0), stored: output.stored, exit_code }
+    let is_error = ending != Ending::Exited(0);
+    let told_to_end = matches!(ending, Ending::Cancelled(_));
+    Ok(ToolOutput { text, is_error, stored, exit_code, told_to_end })
 }
 
 /// Adds a line of its own.

@@ -69,8 +69,8 @@ pub async fn run(
     };
     match finished.ending {
         Ending::Exited(code) => answer(code, &finished.output.text, &finished.errors.text),
-        Ending::TimedOut => Err(ToolError::Timeout(context.timeout)),
-        Ending::Cancelled => Err(ToolError::Cancelled),
+        Ending::TimedOut(_) => Err(ToolError::Timeout(context.timeout)),
+        Ending::Cancelled(_) => Err(ToolError::Cancelled),
     }
 }
 

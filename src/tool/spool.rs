@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::id::CallKey;
-use crate::journal::{JournalHandle, room};
+use crate::journal::{JournalHandle, results, room};
 use crate::output::{Output, Stored};
 
 /// The longest output given whole after a success, in characters: what Claude Code gives of a
@@ -160,7 +160,8 @@ impl Spool {
         }
     }
 
-    /// Stores bytes durably under their hash. Bytes that are there already are left alone.
+    /// Stores bytes durably under their hash. Bytes that are there already are left alone; a file
+    /// that does not hold them any more is replaced.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -170,7 +171,7 @@ impl Spool {
             hash: blake3::hash(bytes).to_hex().to_string(),
             bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
         };
-        if self.path_of(&stored).metadata().is_ok_and(|found| found.len() == stored.bytes) {
+        if results::read(&self.results, &stored).is_ok() {
             // Whoever wrote it may not have synced the directory yet.
             File::open(&self.results)?.sync_all()?;
             return Ok(stored);
@@ -472,9 +473,11 @@ mod tests {
         let (_dir, spool) = spool();
         let first = spool.store("content").unwrap();
         assert_eq!(spool.store(b"content").unwrap(), first);
-        std::fs::write(spool.path_of(&first), "torn").unwrap();
-        assert_eq!(spool.store("content").unwrap(), first);
-        assert_eq!(std::fs::read(spool.path_of(&first)).unwrap(), b"content");
+        for damage in ["torn", "c0ntent"] {
+            std::fs::write(spool.path_of(&first), damage).unwrap();
+            assert_eq!(spool.store("content").unwrap(), first);
+            assert_eq!(std::fs::read(spool.path_of(&first)).unwrap(), b"content");
+        }
         assert_eq!(names(&spool.results), [first.hash]);
     }
 

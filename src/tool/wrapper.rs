@@ -26,6 +26,7 @@ use super::bash::process::{Finished, Program};
 use super::spool::Spool;
 use super::{ToolError, ToolOutput};
 use crate::id::CallKey;
+use crate::output::Output;
 use crate::redaction::Secrets;
 
 /// The first argument by which the program is asked to be a wrapper. The others are the workspace
@@ -98,7 +99,7 @@ enum Work {
 enum Report {
     Done(ToolOutput),
     Ended(Finished),
-    Cancelled,
+    Killed(Output),
     Failed(String),
 }
 
@@ -108,7 +109,7 @@ impl Report {
         match self {
             Self::Done(output) => Ok(output),
             Self::Ended(_) => Err(ToolError::Lost),
-            Self::Cancelled => Err(ToolError::Cancelled),
+            Self::Killed(printed) => Err(ToolError::Killed(printed)),
             Self::Failed(reason) => Err(ToolError::Failed(reason)),
         }
     }
@@ -117,8 +118,7 @@ impl Report {
     fn into_finished(self) -> Result<Finished, ToolError> {
         match self {
             Self::Ended(finished) => Ok(finished),
-            Self::Done(_) => Err(ToolError::Lost),
-            Self::Cancelled => Err(ToolError::Cancelled),
+            Self::Done(_) | Self::Killed(_) => Err(ToolError::Lost),
             Self::Failed(reason) => Err(ToolError::Failed(reason)),
         }
     }
@@ -126,7 +126,7 @@ impl Report {
     fn of<T>(result: Result<T, ToolError>, good: impl FnOnce(T) -> Self) -> Self {
         match result {
             Ok(value) => good(value),
-            Err(ToolError::Cancelled) => Self::Cancelled,
+            Err(ToolError::Killed(printed)) => Self::Killed(printed),
             Err(error) => Self::Failed(error.to_string()),
         }
     }

@@ -18,8 +18,13 @@ use crate::turn::{
 const CUT_SHORT: &str = "no result: the agent was told to end before the call had one";
 
 /// How an attempt fails whose command was interrupted.
-const INTERRUPTED: &str = "the command was interrupted and may have taken effect; it was not run \
-    again. Inspect the state before you repeat the task";
+fn interrupted_because(what: &str) -> Failure {
+    let message = format!(
+        "the command was interrupted and {what}; it was not run again. Inspect the state before you \
+         repeat the task"
+    );
+    Failure::new(FailureKind::Interrupted, message)
+}
 
 /// A tool call of the current turn.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,6 +128,7 @@ pub(super) fn answer(
         block: Json::encode(&Block::ToolResult(result)),
         stored: None,
         exit_code: None,
+        told_to_end: false,
         took_ms: 0,
     }
 }
@@ -156,7 +162,11 @@ pub(super) fn command_outcome(finished: &ToolFinished) -> Outcome {
         ToolStatus::Ok => Outcome::Completed { output },
         ToolStatus::Error | ToolStatus::Unknown => {
             let failure = match (finished.status, finished.exit_code) {
-                (ToolStatus::Unknown, _) => Failure::new(FailureKind::Interrupted, INTERRUPTED),
+                (ToolStatus::Unknown, _) => interrupted_because("may have taken effect"),
+                // One that caught the signal, cleaned up and left has not done what it was for.
+                (_, Some(code)) if finished.told_to_end => {
+                    interrupted_because(&format!("ended by itself with exit code {code}"))
+                }
                 (_, Some(code)) => failed(format!("the command ended with exit code {code}")),
                 (_, None) => failed(output.text.lines().next().unwrap_or("no result").to_owned()),
             };
@@ -173,4 +183,39 @@ pub(super) fn results_message(blocks: &[Json]) -> Json {
         content: &'a [Json],
     }
     Json::encode(&Results { role: Role::User, content: blocks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{AgentId, RunId};
+
+    #[test]
+    fn a_command_is_done_when_nobody_had_to_end_it() {
+        use ToolStatus::{Error, Ok, Unknown};
+        for (status, exit_code, told_to_end, kind) in [
+            (Ok, Some(0), false, None),
+            (Error, Some(1), false, Some(FailureKind::CommandFailed)),
+            (Error, None, false, Some(FailureKind::CommandFailed)),
+            (Error, Some(0), true, Some(FailureKind::Interrupted)),
+            (Error, Some(143), true, Some(FailureKind::Interrupted)),
+            (Unknown, None, false, Some(FailureKind::Interrupted)),
+        ] {
+            let key = CallKey::derive(RunId::generate(), &AgentId::from_text("a"), 1, 0, "t", "{}");
+            let input = Json::encode(&serde_json::json!({}));
+            let call = ToolCall { id: "run".to_owned(), name: "run".to_owned(), input };
+            let (effect, repeats, given) = (Effect::Once, None, None);
+            let call = PendingCall { key, index: 0, call, effect, repeats, answer: given };
+            let finished = answer(1, call, status, "x".to_owned());
+            let outcome = command_outcome(&ToolFinished { exit_code, told_to_end, ..finished });
+            let failed = match outcome {
+                Outcome::Failed { failure, partial } => {
+                    assert_eq!(partial, Some(Output::whole("x")));
+                    Some(failure.kind)
+                }
+                Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
+            };
+            assert_eq!(failed, kind, "{status:?} {exit_code:?} {told_to_end}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 
 use super::PendingCall;
 use super::calls;
+use crate::output::Output;
 use crate::turn::{Effect, ToolFinished, ToolStarted, ToolStatus};
 
 /// What a model is told of a call that was interrupted and may have taken effect.
@@ -31,6 +32,8 @@ pub struct Known {
     pub processes: Option<String>,
     /// The file that it was to change, as it is now.
     pub content: Content,
+    /// What it had printed by its end.
+    pub printed: Output,
 }
 
 /// A file as it is now.
@@ -89,14 +92,19 @@ pub fn unknown(turn: u32, call: PendingCall, known: &Known) -> ToolFinished {
         text.push(' ');
         text.push_str(sentence);
     }
-    calls::answer(turn, call, ToolStatus::Unknown, text)
+    let Output { text: printed, stored } = &known.printed;
+    if !printed.is_empty() {
+        text.push_str(&format!("\nWhat it had printed by then:\n{printed}"));
+    }
+    let stored = stored.clone();
+    ToolFinished { stored, ..calls::answer(turn, call, ToolStatus::Unknown, text) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::id::{AgentId, CallKey, RunId};
-    use crate::message::{Json, ToolCall};
+    use crate::message::{Block, Json, ToolCall};
     use crate::turn::Change;
 
     fn interrupted(effect: Effect, change: Option<Change>) -> Interrupted {
@@ -146,13 +154,15 @@ mod tests {
         let known = Known {
             began: Some("2026-01-01T00:00:00.000Z".to_owned()),
             processes: Some("Its processes are gone.".to_owned()),
-            content: Content::Unknown,
+            printed: Output::whole("half\n"),
+            ..Known::default()
         };
         let finished = unknown(1, interrupted(Effect::Once, None).call, &known);
         let text = format!(
             "{OUTCOME_UNKNOWN} It began at 2026-01-01T00:00:00.000Z. Its processes are gone. \
-             {INSPECT}"
+             {INSPECT}\nWhat it had printed by then:\nhalf\n"
         );
-        assert!(finished.block.as_str().contains(&text), "{}", finished.block.as_str());
+        let Ok(Block::ToolResult(result)) = finished.block.decode() else { panic!("a result") };
+        assert_eq!(result.text(), text);
     }
 }

@@ -160,6 +160,53 @@ fn a_command_that_was_stopped_is_not_repeated() {
     assert_eq!(desk.read("begun"), "\n");
 }
 
+/// A command that cleans up when it is told to end, and says with what it ends then.
+fn tidy(code: u8) -> String {
+    format!(
+        "trap \"echo tidy; exit {code}\" TERM; echo x >> begun; echo $$ > pid.new; mv pid.new pid; \
+         while :; do sleep 0.01; done 2> /dev/null"
+    )
+}
+
+#[test]
+fn what_ended_in_its_grace_is_known() {
+    let script = format!(
+        "[[rules]]\nturn = 1\n[[rules.calls]]\ntool = 'bash'\ninput = {{ command = '{}' }}\n\
+         [[rules]]\nsay = '{{{{ last[0].text }}}}'\n",
+        tidy(3)
+    );
+    let (desk, run, _) = asleep(&script);
+    run.signal("INT");
+    assert_eq!(run.end().code, 130);
+    let finished = desk.wait_for_event("tool.finished", |_| true);
+    let data = &finished["data"];
+    assert_eq!((&data["status"], &data["source"]), (&"error".into(), &"live".into()));
+    assert_eq!((&data["exit_code"], &data["told_to_end"]), (&3.into(), &true.into()));
+    desk.good(&["resume"]);
+    assert_eq!(desk.read("begun"), "x\n");
+    let completed = desk.wait_for_event("task.completed", |event| event["task"] == "one");
+    let told = completed["data"]["output"]["text"].as_str().expect("a text");
+    assert!(told.contains("tidy\nexit code 3\n(it was told to end while it was at work"), "{told}");
+}
+
+#[test]
+fn a_task_that_cleaned_up_in_its_grace_has_not_done_its_work() {
+    let task = format!("[tasks.only]\nretry = {{ max_attempts = 3 }}\nrun = '''{}'''\n", tidy(0));
+    let desk = Desk::commands(&task);
+    let run = desk.start(&["run"]);
+    sleeper(&desk);
+    run.signal("INT");
+    assert_eq!(run.end().code, 130);
+    let done = desk.call(&["resume"]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    let why = "interrupted: the command was interrupted and ended by itself with exit code 0";
+    assert!(done.out.contains(why), "{}", done.out);
+    assert_eq!(desk.read("begun"), "x\n");
+    let ended = desk.wait_for_event("agent.ended", |_| true);
+    let partial = ended["data"]["outcome"]["partial"]["text"].as_str().expect("a text");
+    assert!(partial.contains("tidy\n"), "{partial}");
+}
+
 /// How long what a program had at work may live on after it.
 const ORPHANS: Duration = Duration::from_secs(1);
 

@@ -13,7 +13,6 @@ use tokio::sync::oneshot;
 
 use super::{Left, RunEnd, State, Supervisor, SupervisorMsg, settle};
 use crate::actor::slots::Rank;
-use crate::failure::Failure;
 use crate::id::{AgentId, Name};
 use crate::journal::agent_records::AgentRecords;
 use crate::journal::{JournalError, stamp, track};
@@ -24,9 +23,8 @@ use crate::turn::Outcome;
 impl Supervisor {
     /// Goes on where the records end.
     pub(super) async fn take_up(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
-        if let Err(failure) = self.note_values(state).await {
+        if let Err(error) = self.note_values(state).await {
             // What was acknowledged is not there any more: nothing may be decided without it.
-            let error = JournalError::Io(failure.message);
             return self.finish(myself, state, RunEnd::JournalFailed(error));
         }
         state.age = since(state.run.created_ms());
@@ -41,7 +39,7 @@ impl Supervisor {
     }
 
     /// Reads the outputs that templates of tasks to come may name.
-    async fn note_values(&self, state: &mut State) -> Result<(), Failure> {
+    async fn note_values(&self, state: &mut State) -> Result<(), JournalError> {
         let has_ended = |state: &State, name: &Name| {
             state.run.task(name).is_some_and(|task| task.state.is_end())
         };
@@ -53,7 +51,10 @@ impl Supervisor {
             }
             let output = state.run.task(name).and_then(|status| status.output.as_ref());
             if let (Some(output), Some(spec)) = (output, self.plan.task(name)) {
-                let value = settle::value_of(&self.services, spec.output, output).await?;
+                let text = self.services.whole_text(output).await?;
+                // It had its form when it was recorded.
+                let value = settle::parse(spec.output, &text);
+                let value = value.map_err(|failure| JournalError::Io(failure.message))?;
                 state.values.insert(name.to_string(), serde_json::json!({ "output": value }));
             }
             Self::note_end(state, name);

@@ -50,10 +50,17 @@ impl Supervisor {
         let values = self.scope(state).values(&spec);
         state.proposed.insert(spec.name.clone());
         state.work.spawn(async move {
-            let result = finish_output(&services, &spec, output, &values).await;
-            let task = spec.name;
+            let message = match services.whole_text(&output).await {
+                Ok(text) => {
+                    let value = finish_output(&services, &spec, &text, &values).await;
+                    let result = value.map(|value| (output, value));
+                    SupervisorMsg::Settled { task: spec.name, result }
+                }
+                // Nothing may be decided without what was acknowledged.
+                Err(error) => SupervisorMsg::JournalFailed(error),
+            };
             // A supervisor that is gone settles nothing.
-            let _ = myself.send_message(SupervisorMsg::Settled { task, result });
+            let _ = myself.send_message(message);
         });
     }
 
@@ -122,37 +129,18 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reads the whole output, checks its form, and writes the task's output file.
+/// Checks the form of an output, and writes the task's output file. Gives what templates see of it.
 async fn finish_output(
     services: &Services,
     spec: &TaskSpec,
-    output: Output,
+    text: &str,
     values: &Value,
-) -> Result<(Output, Value), Failure> {
-    let text = whole_text(services, &output).await?;
-    let value = parse(spec.output, &text)?;
-    if let Some(template) = &spec.output_file {
-        write_output_file(services, template, &text, values).await?;
-    }
-    Ok((output, value))
-}
-
-/// What templates see of an output that was checked before.
-pub(super) async fn value_of(
-    services: &Services,
-    format: OutputFormat,
-    output: &Output,
 ) -> Result<Value, Failure> {
-    parse(format, &whole_text(services, output).await?)
-}
-
-async fn whole_text(services: &Services, output: &Output) -> Result<String, Failure> {
-    let Some(stored) = &output.stored else { return Ok(output.text.clone()) };
-    let path = services.spool.results_dir().join(&stored.hash);
-    let bytes = tokio::fs::read(&path).await.map_err(|error| {
-        Failure::new(FailureKind::Internal, format!("{}: {error}", path.display()))
-    })?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let value = parse(spec.output, text)?;
+    if let Some(template) = &spec.output_file {
+        write_output_file(services, template, text, values).await?;
+    }
+    Ok(value)
 }
 
 /// The value of an output's text for templates.

@@ -78,8 +78,9 @@ impl Group {
         !self.gone
     }
 
-    /// Asks the group to end, and kills it when the grace is over.
-    pub(super) async fn end(&mut self, grace: Duration) {
+    /// Asks the group to end, and kills it when the grace is over. Says whether the grace was
+    /// enough.
+    pub(super) async fn end(&mut self, grace: Duration) -> bool {
         signal(self.id, Signal::TERM);
         // A stopped process would not get the signal before.
         signal(self.id, Signal::CONT);
@@ -88,9 +89,11 @@ impl Group {
                 tokio::time::sleep(POLL).await;
             }
         };
-        if tokio::time::timeout(grace, ended).await.is_err() {
+        let in_time = tokio::time::timeout(grace, ended).await.is_ok();
+        if !in_time {
             self.kill();
         }
+        in_time
     }
 
     fn kill(&self) {

@@ -41,10 +41,11 @@ pub(in crate::tool) enum Place {
 pub(in crate::tool) enum Ending {
     /// By itself, with this exit code; 128 + n when signal n ended it.
     Exited(i32),
-    /// It took too long.
-    TimedOut,
-    /// The call was cancelled.
-    Cancelled,
+    /// It took too long and was told to end: with this exit code where it and all of its group did
+    /// so in their grace, and with none where something had to be killed.
+    TimedOut(Option<i32>),
+    /// The call was cancelled and it was told to end, likewise.
+    Cancelled(Option<i32>),
 }
 
 /// A command that has ended.
@@ -186,9 +187,8 @@ async fn finished(
     );
     let ending = ending.map_err(|source| io_error("wait for the command", source))?;
     let inline = match ending {
-        Ending::Cancelled => return Err(ToolError::Cancelled),
         Ending::Exited(0) => INLINE_CHARS,
-        Ending::Exited(_) | Ending::TimedOut => INLINE_CHARS_FAILED,
+        Ending::Exited(_) | Ending::TimedOut(_) | Ending::Cancelled(_) => INLINE_CHARS_FAILED,
     };
     let finish = move || Ok((output?.finish(inline)?, errors?.finish(inline)?));
     let printed = tokio::task::spawn_blocking(finish).await.map_err(io::Error::other);
@@ -215,35 +215,28 @@ async fn watch(
     context: &ToolContext,
     closed: &CancellationToken,
 ) -> (io::Result<Ending>, bool) {
-    let ending = tokio::select! {
-        status = child.wait() => status.map(|status| Ending::Exited(exit_code(status))),
-        () = context.cancel.cancelled() => Ok(Ending::Cancelled),
-        () = tokio::time::sleep(timeout) => Ok(Ending::TimedOut),
-    };
-    let mut left_behind = false;
-    match ending {
-        Ok(Ending::Exited(_)) => {
+    let told: fn(Option<i32>) -> Ending = tokio::select! {
+        // What has ended is not told to.
+        biased;
+        status = child.wait() => {
             wait_briefly(closed).await;
-            if group.is_alive().await {
-                left_behind = true;
+            let left_behind = group.is_alive().await;
+            if left_behind {
                 group.end(context.grace_period.min(LINGER)).await;
             }
+            let ending = status.map(|status| Ending::Exited(exit_code(status)));
+            return (ending, !wait_briefly(closed).await || left_behind);
         }
-        Ok(Ending::TimedOut | Ending::Cancelled) | Err(_) => {
-            let reaped = tokio::join!(group.end(context.grace_period), child.wait()).1;
-            if let Err(error) = reaped {
-                return (Err(error), false);
-            }
-        }
-    }
-    // What the dead have printed; a process that left the group may keep the pipe open for ever.
-    if !wait_briefly(closed).await {
-        left_behind = true;
-    }
-    (ending, left_behind)
+        () = context.cancel.cancelled() => Ending::Cancelled,
+        () = tokio::time::sleep(timeout) => Ending::TimedOut,
+    };
+    let (by_itself, status) = tokio::join!(group.end(context.grace_period), child.wait());
+    let ending = status.map(|status| told(by_itself.then(|| exit_code(status))));
+    (ending, !wait_briefly(closed).await)
 }
 
-/// Waits a short time until the output is closed, and says whether it is.
+/// Waits a short time until the output is closed, with what the dead have printed, and says whether
+/// it is; a process that left the group may keep it open for ever.
 async fn wait_briefly(closed: &CancellationToken) -> bool {
     tokio::time::timeout(LINGER, closed.cancelled()).await.is_ok()
 }

@@ -116,8 +116,8 @@ async fn a_timeout_ends_the_group_and_keeps_the_output() {
     let begun = Instant::now();
     let input = json!({"command": GRANDCHILD, "timeout_s": 2});
     let output = bench.call("bash", input).await.unwrap();
-    assert_eq!(output.text, "Error: Timeout (2s)\nready\n");
-    assert_eq!((output.is_error, output.exit_code), (true, None));
+    assert_eq!(output.text, "Error: Timeout (2s)\nready\nexit code 143");
+    assert_eq!((output.is_error, output.exit_code), (true, Some(143)));
     assert_gone(&noted(&bench.path("pid")).await).await;
     // The polite signal was enough.
     assert!(begun.elapsed() < bench.context().grace_period);
@@ -142,7 +142,8 @@ async fn the_polite_signal_lets_a_process_clean_up() {
     let output = bench.call("bash", json!({"command": command, "timeout_s": 2})).await.unwrap();
     // Some shells say that the `sleep` was terminated, too.
     assert!(output.text.starts_with("Error: Timeout (2s)\n"), "{}", output.text);
-    assert!(output.text.ends_with("cleaned\n"), "{}", output.text);
+    assert!(output.text.ends_with("cleaned\nexit code 0"), "{}", output.text);
+    assert!(output.is_error && !output.told_to_end);
 }
 
 #[tokio::test]
@@ -154,7 +155,13 @@ async fn a_cancelled_call_ends_its_group() {
     let pid = noted(&bench.path("pid")).await;
     assert!(is_at_work(&pid));
     cancel.cancel();
-    assert!(matches!(call.await.unwrap(), Err(ToolError::Cancelled)));
+    let output = call.await.unwrap().unwrap();
+    assert!(
+        output.text.starts_with("ready\nexit code 143\n(it was told to end"),
+        "{}",
+        output.text
+    );
+    assert_eq!((output.is_error, output.told_to_end), (true, true));
     assert_gone(&pid).await;
 }
 

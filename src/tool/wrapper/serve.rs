@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{GO, Job, Kept, Report, VERSION, Work};
 use crate::crash::{self, Point};
 use crate::journal::room;
+use crate::output::Output;
 use crate::redaction::Secrets;
 use crate::tool::bash;
 use crate::tool::bash::group::Group;
@@ -86,11 +87,13 @@ async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
     crash::pass(Point::WrapperAfterEffect);
     crash::pass_parent(Point::ParentAfterEffect);
     match &mut report {
-        Report::Done(ToolOutput { text, .. }) | Report::Failed(text) => {
+        Report::Done(ToolOutput { text, .. })
+        | Report::Killed(Output { text, .. })
+        | Report::Failed(text) => {
             Secrets::new(job.secrets).redact(text);
         }
         // What a program gave is for callsheet to read, and not kept.
-        Report::Ended(_) | Report::Cancelled => {}
+        Report::Ended(_) => {}
     }
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let kept = Kept { v: VERSION, key: job.key, report, took_ms };
