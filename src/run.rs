@@ -5,6 +5,7 @@
 
 mod cancel;
 pub mod control;
+mod ends;
 mod fork;
 mod launch;
 mod opening;

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{StartError, cancel};
+use super::StartError;
+use super::ends::ends_of_agents;
 use crate::actor::supervisor::Left;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
 use crate::id::{Name, RunId};
@@ -179,7 +180,7 @@ impl Reopened {
         if let Some(accepted) = &accepted {
             let state = tracker.state();
             ends.extend(results_needed(state, accepted));
-            ends.extend(cancel::ends_of_agents(state, &left, CHANGED, |_, agent| {
+            ends.extend(ends_of_agents(state, &left, CHANGED, |_, agent| {
                 !accepted.going_on.contains(&agent.task)
             }));
         }
