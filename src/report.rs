@@ -5,6 +5,7 @@ pub mod next_request;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -362,7 +363,7 @@ pub fn summary(state: &RunState) -> String {
     let Some(completed) = state.completed() else { return text };
     let widest = state.tasks().map(|(name, _)| name.as_str().len()).max().unwrap_or(0);
     for (name, task) in state.tasks() {
-        let took = task.started_ms.zip(task.ended_ms).map(|(from, to)| seconds(to - from));
+        let took = task.started_ms.map(|_| seconds(task.whole.taken(state.reading())));
         let (name, word) = (name.as_str(), task.state.as_str());
         let line = format!(
             "{name:widest$}  {word:9}  {:>8}  {}",
@@ -372,8 +373,8 @@ pub fn summary(state: &RunState) -> String {
         text.push_str(line.trim_end());
         text.push('\n');
     }
-    let began = state.tasks().filter_map(|(_, task)| task.started_ms).min();
-    let took = began.map(|began| format!(" after {}", seconds(state.last_ms() - began)));
+    let began = state.tasks().any(|(_, task)| task.started_ms.is_some());
+    let took = began.then(|| format!(" after {}", seconds(state.spent())));
     let children = match state.agents().values().filter(|agent| agent.parent.is_some()).count() {
         0 => String::new(),
         1 => "1 child agent, ".to_owned(),
@@ -392,8 +393,8 @@ pub fn summary(state: &RunState) -> String {
     text
 }
 
-fn seconds(ms: i64) -> String {
-    format!("{:.1} s", ms as f64 / 1e3)
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
 }
 
 /// What a task gave, in one line: the end of its output, where results stand, or why there is none.

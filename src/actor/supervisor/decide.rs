@@ -200,12 +200,7 @@ impl Supervisor {
         event: &Event,
     ) {
         match event {
-            Event::TaskStarted(started) => {
-                let timeout = self.plan.task(task).and_then(|spec| spec.timeout);
-                if let Some(timeout) = timeout {
-                    self.end_attempt_after(myself, state, timeout, task, started.attempt);
-                }
-            }
+            Event::TaskStarted(_) => self.start_clock_of(myself, state, task),
             Event::TaskRetrying(retrying) => {
                 let pause = Duration::from_millis(retrying.pause_ms);
                 self.rest(myself, state, pause, task);
@@ -221,19 +216,6 @@ impl Supervisor {
         if status.state.is_end() {
             Self::note_end(state, task);
         }
-    }
-
-    /// The attempt ends when this time is over, if it has not before.
-    pub(super) fn end_attempt_after(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        timeout: Duration,
-        task: &Name,
-        attempt: u32,
-    ) {
-        let message = SupervisorMsg::TaskDeadline { task: task.clone(), attempt };
-        self.later(myself, state, timeout, message);
     }
 
     /// The task begins no attempt until this time is over.
@@ -263,22 +245,6 @@ impl Supervisor {
         let output = state.values.get_mut(task.as_str()).map(|known| known["output"].take());
         let value = program::ended(status, output.unwrap_or_default());
         state.values.insert(task.to_string(), value);
-    }
-
-    pub(super) fn task_deadline(&self, state: &mut State, task: &Name, attempt: u32) {
-        let status = state.run.task(task);
-        let current = status.filter(|s| s.state == TaskState::Running && s.attempt == attempt);
-        let Some(agent) = current.and_then(|status| status.agent.clone()) else { return };
-        let limit = self.plan.task(task).and_then(|spec| spec.timeout).unwrap_or_default();
-        let message = format!("attempt {attempt} took longer than {} s", limit.as_secs_f64());
-        let failure = Failure::new(FailureKind::Timeout, message);
-        self.end_agent(state, &agent, Outcome::Failed { failure, partial: None });
-    }
-
-    pub(super) fn run_deadline(&self, state: &mut State) {
-        let limit = self.services.limits.timeout.unwrap_or_default();
-        let message = format!("the run took longer than {} s", limit.as_secs_f64());
-        self.stop_everything(state, Stop::TimedOut(Failure::new(FailureKind::Timeout, message)));
     }
 
     /// Cancels; false when there is no such target. What has ended already is cancelled.
@@ -311,7 +277,7 @@ impl Supervisor {
         }
     }
 
-    fn stop_everything(&self, state: &mut State, stop: Stop) {
+    pub(super) fn stop_everything(&self, state: &mut State, stop: Stop) {
         for agent in self.main_agents(state) {
             self.end_agent(state, &agent, stop.outcome());
         }

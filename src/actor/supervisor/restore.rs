@@ -1,7 +1,7 @@
 //! A run that is taken up again: what its records left at work goes on.
 //!
 //! Owns what the supervisor keeps beside the fold of the journal, as far as it can be had from the
-//! fold. Decides nothing of its own: clocks go on from their recorded start, agents get their
+//! fold. Decides nothing of its own: limits go on with what is left of them, agents get their
 //! actors and slots again, and the rest follows as while the run was live. For a new run there is
 //! only its clock.
 
@@ -19,6 +19,7 @@ use crate::journal::agent_records::AgentRecords;
 use crate::journal::{JournalError, stamp, track};
 use crate::plan::TaskState;
 use crate::policy::RestartWindow;
+use crate::run_state::Reading;
 use crate::turn::Outcome;
 
 impl Supervisor {
@@ -29,10 +30,11 @@ impl Supervisor {
             let error = JournalError::Io(failure.message);
             return self.finish(myself, state, RunEnd::JournalFailed(error));
         }
-        state.age = since(state.run.created_ms());
+        state.age = state.run.reading().since(Reading::default());
         self.note_restarts(state);
         self.note_failures(state);
-        self.wind_clocks(myself, state);
+        self.note_rests(myself, state);
+        self.start_clocks(myself, state);
         for (task, outcome) in Self::unsettled(state) {
             self.settle(myself, state, &task, &outcome);
         }
@@ -63,11 +65,10 @@ impl Supervisor {
 
     /// A crash that follows soon after others is one of them, whoever drives the run.
     fn note_restarts(&self, state: &mut State) {
-        let created = state.run.created_ms();
         let open = state.run.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-        let restarted = open.filter(|(_, agent)| !agent.restarted_ms.is_empty());
+        let restarted = open.filter(|(_, agent)| !agent.restarted.is_empty());
         let windows = restarted.map(|(id, agent)| {
-            let times = agent.restarted_ms.iter().map(|at| millis(at - created));
+            let times = agent.restarted.iter().map(|at| at.since(Reading::default()));
             (id.clone(), RestartWindow::after(times))
         });
         state.restarts = windows.collect();
@@ -81,31 +82,12 @@ impl Supervisor {
         }
     }
 
-    /// Lets deadlines and pauses go on from their recorded start: the time for which nobody drove
-    /// the run counts.
-    fn wind_clocks(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
-        if let Some(limit) = self.services.limits.timeout {
-            match limit.checked_sub(state.age).filter(|left| !left.is_zero()) {
-                Some(left) => self.later(myself, state, left, SupervisorMsg::RunDeadline),
-                None => self.run_deadline(state),
-            }
-        }
+    /// Lets the pauses between attempts end when they were to: meanwhile others had their rest.
+    fn note_rests(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
         for task in self.plan.tasks() {
             let Some(status) = state.run.task(&task.name) else { continue };
-            match (status.state, task.timeout, status.attempt_ms, status.retry_ms) {
-                (TaskState::Running, Some(limit), Some(began), _) => {
-                    let attempt = status.attempt;
-                    match limit.checked_sub(since(began)).filter(|left| !left.is_zero()) {
-                        Some(left) => {
-                            self.end_attempt_after(myself, state, left, &task.name, attempt);
-                        }
-                        None => self.task_deadline(state, &task.name, attempt),
-                    }
-                }
-                (TaskState::Waiting, _, _, Some(until)) => {
-                    self.rest(myself, state, millis(until - stamp::now_ms()), &task.name);
-                }
-                _ => {}
+            if let (TaskState::Waiting, Some(until)) = (status.state, status.retry_ms) {
+                self.rest(myself, state, millis(until - stamp::now_ms()), &task.name);
             }
         }
     }
@@ -159,11 +141,6 @@ impl Supervisor {
             }
         });
     }
-}
-
-/// The time since then by the wall clock; none if then is to come.
-fn since(then_ms: i64) -> Duration {
-    millis(stamp::now_ms() - then_ms)
 }
 
 fn millis(ms: i64) -> Duration {
