@@ -14,7 +14,7 @@ use crate::id::{AgentId, Name};
 use crate::journal::stamp;
 use crate::message::Usage;
 use crate::plan::TaskState;
-use crate::run_state::{AgentStatus, RunPhase, RunState, TaskStatus, total_cost};
+use crate::run_state::{AgentStatus, Part, RunPhase, RunState, TaskStatus, total_cost};
 
 /// A record as `run --json` and `tail --json` print it: the envelope without its checksums.
 #[must_use]
@@ -186,7 +186,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
             left.split_at(left.iter().take_while(|(_, agent)| agent.task == *name).count());
         left = rest;
         rows.push(task_row(state, &run, name, task, own, live, now_ms));
-        rows.extend(own.iter().map(|(id, agent)| agent_row(&run, id, agent, live, now_ms)));
+        rows.extend(own.iter().map(|(id, agent)| agent_row(state, &run, id, agent, live, now_ms)));
     }
     rows
 }
@@ -244,20 +244,32 @@ fn waiting_task(state: &RunState, name: &Name, task: &TaskStatus) -> Option<Stri
     }
 }
 
-fn agent_row(run: &str, id: &AgentId, agent: &AgentStatus, live: bool, now_ms: i64) -> Row {
+fn agent_row(
+    state: &RunState,
+    run: &str,
+    id: &AgentId,
+    agent: &AgentStatus,
+    live: bool,
+    now_ms: i64,
+) -> Row {
     let is_open = agent.outcome.is_none();
     let parent = agent.parent.as_ref().map_or(agent.task.as_str(), AgentId::as_str);
+    let (word, waits) = match (is_open, live, state.part(id)) {
+        (true, false, _) => ("stopped", None),
+        (true, true, Part::Held) => ("waiting", Some("what its task rests on".to_owned())),
+        _ => (agent.state(), agent.waiting_for()),
+    };
     Row {
         kind: "agent",
         run: run.to_owned(),
         name: id.to_string(),
         parent: Some(parent.to_owned()),
-        state: if is_open && !live { "stopped" } else { agent.state() }.to_owned(),
+        state: word.to_owned(),
         turn: Some(agent.turn),
         usage: agent.usage,
         cost_usd: agent.cost_usd,
         age_s: (live && is_open).then(|| age(now_ms, agent.last_ms)),
-        waiting_for: agent.waiting_for().filter(|_| live),
+        waiting_for: waits.filter(|_| live),
         depth: 2 + agent.depth as usize,
     }
 }

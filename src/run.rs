@@ -5,7 +5,6 @@
 
 mod cancel;
 pub mod control;
-mod ends;
 mod fork;
 mod launch;
 mod opening;

@@ -38,6 +38,19 @@ pub enum RunPhase {
     Completed(RunStatus),
 }
 
+/// What an agent that has not ended is to its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It works at the latest attempt.
+    AtWork,
+    /// It worked at an attempt of which is not known yet whether it goes on.
+    Held,
+    /// The task has another attempt, or begins anew.
+    Superseded,
+    /// The task is gone: another configuration does not have it.
+    Gone,
+}
+
 /// A run as its journal tells it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
@@ -200,6 +213,19 @@ impl RunState {
         (usage, cost)
     }
 
+    /// What becomes of an agent that has not ended when a process takes the run up.
+    #[must_use]
+    pub fn part(&self, id: &AgentId) -> Part {
+        let task = self.agents.get(id).and_then(|agent| self.tasks.get(&agent.task));
+        let Some(task) = task else { return Part::Gone };
+        let is_of_latest = task.agent.as_ref().is_some_and(|main| id.is_within(main));
+        match (is_of_latest, task.is_held()) {
+            (true, false) => Part::AtWork,
+            (true, true) => Part::Held,
+            (false, _) => Part::Superseded,
+        }
+    }
+
     /// Whether any task stands in this state.
     #[must_use]
     pub fn any(&self, state: TaskState) -> bool {
@@ -295,14 +321,15 @@ impl RunState {
         Ok(())
     }
 
-    /// Goes on with another configuration: what was made is kept by what it was made from.
+    /// Goes on with another configuration: what was made is kept by what it was made from, and what
+    /// is half done until it is known what it would be made from now.
     fn begin_anew(&mut self, accepted: &Accepted) {
         let results = self.tasks.values().filter_map(TaskStatus::result);
         self.earlier.extend(results.map(|(key, output)| (key.to_owned(), output.clone())));
         let mut before = std::mem::take(&mut self.tasks);
         for PlannedTask { name, .. } in &accepted.tasks {
-            let going_on = before.remove(name).filter(|_| accepted.going_on.contains(name));
-            let status = going_on.unwrap_or_else(|| {
+            let held = before.remove(name).and_then(|status| status.held(self.clock.reading()));
+            let status = held.unwrap_or_else(|| {
                 // The ids of agents are not given twice.
                 let mains = self.agents.values().filter(|agent| agent.parent.is_none());
                 let made = mains.filter(|agent| agent.task == *name).count();

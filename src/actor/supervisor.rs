@@ -112,7 +112,7 @@ pub struct State {
     room: Room,
     finishing: bool,
     end: Option<oneshot::Sender<RunEnd>>,
-    /// The agents that were at work when the run was last left, until they are.
+    /// The agents that had not ended when the run was last left, until they have an actor or end.
     left: Left,
     born: Instant,
     /// What the run's clock showed then.
@@ -327,6 +327,9 @@ impl Supervisor {
         if let (Some(task), None) = (&record.task, &record.agent) {
             state.proposed.remove(task);
             self.task_changed(myself, state, task, &record.event);
+            if let Event::TaskStarted(_) = record.event {
+                self.go_on_with(myself, state, task).await;
+            }
         }
         match (&record.agent, &record.event) {
             (Some(agent), Event::AgentSpawned(_)) => {

@@ -35,7 +35,8 @@ fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit>
     if verb.accept_changes && is_changed(place, created, &sources) {
         let (before, now) = both(place, created, &dir)?;
         let prospects = reopened.outlook(&before, &now).map_err(|error| refused(&error))?;
-        let stands = |p: &Prospect| matches!(p.verdict, Verdict::Reused | Verdict::Stays);
+        let stands =
+            |p: &Prospect| matches!(p.verdict, Verdict::Reused | Verdict::Stays | Verdict::Removed);
         if reopened.completed().is_none() || !prospects.iter().all(stands) {
             reopened = reopened.accept(&before, &now).map_err(|error| refused(&error))?;
             config = Some(now);

@@ -1,11 +1,11 @@
 //! Cancelling in a run that no process drives: recorded at once, with nothing started.
 
-use super::ends::ends_of_agents;
 use super::opening::{Opening, Reopened};
 use super::{StartError, blocking};
+use crate::actor::ends::ends_of_agents;
 use crate::actor::supervisor::{CancelTarget, Left};
 use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus};
-use crate::id::{AgentId, Name};
+use crate::id::Name;
 use crate::journal::{JournalError, Observer, stamp};
 use crate::plan::TaskCancelled;
 use crate::run_state::{IllegalRecord, RunState};
@@ -37,7 +37,7 @@ fn cancelled(state: &RunState, target: &CancelTarget, reason: &str, left: &Left)
     let ends = ends_of_agents(state, left, reason, |id, agent| match target {
         CancelTarget::Run => true,
         CancelTarget::Task(task) => agent.task == *task,
-        CancelTarget::Agent(top) => is_within(id, top),
+        CancelTarget::Agent(top) => id.is_within(top),
     });
     let tasks = state.tasks().filter(|(name, task)| {
         let meant = match target {
@@ -50,12 +50,6 @@ fn cancelled(state: &RunState, target: &CancelTarget, reason: &str, left: &Left)
     let cancel =
         |(name, _): (&Name, _)| Draft::task(name, TaskCancelled { reason: reason.to_owned() });
     ends.into_iter().chain(tasks.map(cancel)).collect()
-}
-
-/// Whether an agent is this one or works for it.
-fn is_within(id: &AgentId, top: &AgentId) -> bool {
-    let below = id.as_str().strip_prefix(top.as_str());
-    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// What the run is left with once these are recorded: its result, if every task has ended.

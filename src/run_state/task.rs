@@ -50,6 +50,24 @@ impl TaskStatus {
         self.key.as_deref().zip(self.output.as_ref()).filter(|_| has_ended)
     }
 
+    /// Whether its latest attempt was under way when another configuration was accepted, and it is
+    /// not known yet whether it would be made from the same now.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self.state, TaskState::Pending | TaskState::Ready) && self.agent.is_some()
+    }
+
+    /// The task with its attempt held, if it has one under way.
+    pub(super) fn held(mut self, now: Reading) -> Option<Self> {
+        if self.state != TaskState::Running && !self.is_held() {
+            return None;
+        }
+        self.state = TaskState::Pending;
+        self.whole.stop(now);
+        self.latest.stop(now);
+        Some(self)
+    }
+
     /// Takes an event in, recorded at this wall time, when the run's clock showed `now`.
     pub(super) fn apply(&mut self, event: &Event, ts_ms: i64, now: Reading) -> Result<(), String> {
         let next = match event {
@@ -66,6 +84,7 @@ impl TaskStatus {
         if !may_follow(self.state, next) {
             return Err(format!("the task is {} already", self.state.as_str()));
         }
+        let was_held = self.is_held();
         self.state = next;
         if next.is_end() {
             self.ended_ms = Some(ts_ms);
@@ -73,13 +92,20 @@ impl TaskStatus {
         }
         match event {
             Event::TaskStarted(started) => {
+                let goes_on = self.agent.as_ref() == Some(&started.agent);
+                if was_held && !goes_on {
+                    self.earlier = self.attempt;
+                }
                 self.attempt = started.attempt;
                 self.agent = Some(started.agent.clone());
                 self.key.clone_from(&started.key);
                 self.started_ms.get_or_insert(ts_ms);
                 self.retry_ms = None;
                 self.whole.go_on(now);
-                self.latest = Stopwatch::started(now);
+                match goes_on {
+                    true => self.latest.go_on(now),
+                    false => self.latest = Stopwatch::started(now),
+                }
             }
             Event::TaskRetrying(retrying) => {
                 self.failure = Some(retrying.failure.clone());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ractor::ActorRef;
 
 use super::program::{self, Scope};
+use super::restore::CHANGED;
 use super::{CancelTarget, RunEnd, State, Stop, Supervisor, SupervisorMsg};
 use crate::actor::Services;
 use crate::actor::slots::Rank;
@@ -162,6 +163,12 @@ impl Supervisor {
         if let Some(output) = state.run.earlier_result(&key).cloned() {
             return self.reuse(myself, state, task, key, output);
         }
+        if let Some(status) = state.run.task(&task.name).filter(|status| status.is_held()) {
+            if status.key.as_ref() == Some(&key) {
+                return self.go_on(state, &task.name);
+            }
+            self.dismiss(state, CHANGED, |_, _, of| *of == task.name);
+        }
         let agent = AgentId::main(&task.name, attempt);
         state.slots.take(agent.clone(), Rank::Main);
         state.proposed.insert(task.name.clone());
@@ -170,6 +177,16 @@ impl Supervisor {
         let drafts =
             vec![Draft::task(&task.name, started), Draft::agent(&task.name, &agent, spawned)];
         self.propose(state, drafts);
+    }
+
+    /// Goes on with the attempt that was under way when another configuration was accepted: it would
+    /// be made from the same now.
+    fn go_on(&self, state: &mut State, task: &Name) {
+        let Some(status) = state.run.task(task) else { return };
+        let Some(agent) = status.agent.clone() else { return };
+        let (attempt, key) = (status.attempt, status.key.clone());
+        state.slots.take(agent.clone(), Rank::Main);
+        self.propose_task(state, task, TaskStarted { attempt, agent, key }.into());
     }
 
     /// What templates of tasks may name by now.
@@ -214,7 +231,9 @@ impl Supervisor {
             status.agent.iter().for_each(|agent| state.slots.release(agent));
         }
         if status.state.is_end() {
+            let reason = status.reason.clone().unwrap_or_else(|| CHANGED.to_owned());
             Self::note_end(state, task);
+            self.dismiss(state, &reason, |_, _, of| of == task);
         }
     }
 
@@ -326,7 +345,8 @@ impl Supervisor {
 
     fn complete_when_done(&self, state: &mut State) {
         let all_ended = state.run.tasks().all(|(_, status)| status.state.is_end());
-        if !all_ended || !state.live.is_empty() || !state.proposed.is_empty() {
+        let quiet = state.live.is_empty() && state.proposed.is_empty() && state.ending.is_empty();
+        if !all_ended || !quiet {
             return;
         }
         let mixed = match (&state.stopped, self.services.limits.fail_fast) {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 
-use super::{Left, RunEnd, State, Supervisor, SupervisorMsg, settle};
+use super::{RunEnd, State, Supervisor, SupervisorMsg, settle};
+use crate::actor::ends::Idle;
 use crate::actor::slots::Rank;
 use crate::failure::Failure;
 use crate::id::{AgentId, Name};
@@ -19,8 +20,17 @@ use crate::journal::agent_records::AgentRecords;
 use crate::journal::{JournalError, stamp, track};
 use crate::plan::TaskState;
 use crate::policy::RestartWindow;
-use crate::run_state::Reading;
+use crate::run_state::{Part, Reading, RunState};
 use crate::turn::Outcome;
+
+/// Why an agent ends whose task turns out to be made from something else.
+pub(super) const CHANGED: &str = "what its task is made from has changed";
+
+/// Why an agent ends whose task another configuration does not have.
+const GONE: &str = "the configuration has its task no more";
+
+/// Why an agent ends that a later attempt has left behind.
+const UNUSED: &str = "its task goes on without it";
 
 impl Supervisor {
     /// Goes on where the records end.
@@ -35,11 +45,11 @@ impl Supervisor {
         self.note_failures(state);
         self.note_rests(myself, state);
         self.start_clocks(myself, state);
-        for (task, outcome) in Self::unsettled(state) {
-            self.settle(myself, state, &task, &outcome);
+        for task in self.plan.tasks() {
+            self.go_on_with(myself, state, &task.name).await;
         }
-        let left = std::mem::take(&mut state.left);
-        self.bring_back(myself, state, left).await;
+        self.dismiss(state, GONE, |run, id, _| run.part(id) == Part::Gone);
+        self.dismiss(state, UNUSED, |run, id, _| run.part(id) == Part::Superseded);
     }
 
     /// Reads the outputs that templates of tasks to come may name.
@@ -92,33 +102,87 @@ impl Supervisor {
         }
     }
 
-    /// The tasks whose agent has ended and whose own end is not recorded.
-    fn unsettled(state: &State) -> Vec<(Name, Outcome)> {
-        let running = state.run.tasks().filter(|(_, task)| task.state == TaskState::Running);
-        let ended = running.filter_map(|(name, task)| {
-            let agent = state.run.agents().get(task.agent.as_ref()?)?;
-            Some((name.clone(), agent.outcome.clone()?))
-        });
-        ended.collect()
+    /// How the agent of a task's latest attempt ended, if the attempt's own end is not recorded.
+    fn unsettled(state: &State, task: &Name) -> Option<Outcome> {
+        let status = state.run.task(task).filter(|task| task.state == TaskState::Running)?;
+        state.run.agents().get(status.agent.as_ref()?)?.outcome.clone()
     }
 
-    /// Gives the agents that have not ended their actors, those first that were spawned first.
-    async fn bring_back(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, left: Left) {
-        let mut left: Vec<_> = left.into_iter().collect();
-        left.sort_by_key(|(_, agent)| agent.first);
-        for (id, track::Left { waits, records, .. }) in left {
-            let is_child = state.run.agents().get(&id).is_some_and(|a| a.parent.is_some());
-            let rank = if is_child { Rank::Child } else { Rank::Main };
-            if waits {
-                // It takes a slot when its children have ended.
-                self.spawn(myself, state, &id, records).await;
-            } else if state.slots.has_room(rank) {
-                state.slots.take(id.clone(), rank);
-                self.spawn(myself, state, &id, records).await;
-            } else {
-                self.spawn_later(myself, state, id, rank, records);
-            }
+    /// An attempt is under way: what is left of it goes on.
+    pub(super) async fn go_on_with(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        task: &Name,
+    ) {
+        if let Some(outcome) = Self::unsettled(state, task) {
+            self.settle(myself, state, task, &outcome);
         }
+        let State { left, run, .. } = &mut *state;
+        let is_meant = |id: &AgentId| {
+            let of_task = run.agents().get(id).is_some_and(|agent| agent.task == *task);
+            of_task && run.part(id) == Part::AtWork
+        };
+        let mut at_work: Vec<_> = left.extract_if(.., |id, _| is_meant(id)).collect();
+        // Those first that were spawned first.
+        at_work.sort_by_key(|(_, agent)| agent.first);
+        for (id, agent) in at_work {
+            self.bring_back(myself, state, id, agent).await;
+        }
+    }
+
+    /// Gives an agent that has not ended its actor.
+    async fn bring_back(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        id: AgentId,
+        left: track::Left,
+    ) {
+        let track::Left { waits, records, .. } = left;
+        let is_child = state.run.agents().get(&id).is_some_and(|a| a.parent.is_some());
+        let rank = if is_child { Rank::Child } else { Rank::Main };
+        if waits {
+            // It takes a slot when its children have ended.
+            state.slots.release(&id);
+            self.spawn(myself, state, &id, records).await;
+        } else if state.slots.holds(&id) || state.slots.has_room(rank) {
+            state.slots.take(id.clone(), rank);
+            self.spawn(myself, state, &id, records).await;
+        } else {
+            self.spawn_later(myself, state, id, rank, records);
+        }
+    }
+
+    /// Ends agents that have no actor and get none.
+    pub(super) fn dismiss(
+        &self,
+        state: &mut State,
+        reason: &str,
+        is_meant: impl Fn(&RunState, &AgentId, &Name) -> bool,
+    ) {
+        let State { left, run, ending, .. } = &mut *state;
+        let of = |id: &AgentId| run.agents().get(id).map(|agent| (agent.depth, &agent.task));
+        let meant = |id: &AgentId| of(id).is_some_and(|(_, task)| is_meant(run, id, task));
+        let dismissed = left.extract_if(.., |id, _| meant(id)).filter_map(|(agent, left)| {
+            let (depth, task) = of(&agent)?;
+            Some((depth, Idle { task: task.clone(), agent, left: Some(left) }))
+        });
+        let mut dismissed: Vec<_> = dismissed.collect();
+        if dismissed.is_empty() {
+            return;
+        }
+        // Children first.
+        dismissed.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
+        ending.extend(dismissed.iter().map(|(_, idle)| idle.agent.clone()));
+        let (proposals, reason) = (state.proposals.clone(), reason.to_owned());
+        state.work.spawn(async move {
+            let ends = move || dismissed.iter().flat_map(|(_, idle)| idle.end(&reason)).collect();
+            // Lost only when the runtime shuts down.
+            if let Ok(ends) = tokio::task::spawn_blocking(ends).await {
+                let _ = proposals.send(ends);
+            }
+        });
     }
 
     /// Gives an agent its actor once there is room: limits may be lower than when it began.

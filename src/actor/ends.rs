@@ -1,35 +1,57 @@
-//! The ends of agents that no process drives: recorded for them, with nothing started.
+//! The ends of agents that have no actor: recorded for them, with nothing started.
 //!
-//! Reads their records and decides nothing: who is meant, and why, is said by the caller.
+//! Reads their records and decides nothing: who is meant, and why, is said by the caller. Blocks.
 
-use crate::actor::supervisor::Left;
+use std::collections::BTreeMap;
+
 use crate::event::{Draft, Event, SharedRecord};
-use crate::id::AgentId;
+use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
-use crate::journal::track::Left as LeftAgent;
+use crate::journal::track::Left;
 use crate::run_state::{AgentStatus, RunState};
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_machine::Machine;
 
+/// An agent without an end and without an actor.
+#[derive(Clone, Debug)]
+pub struct Idle {
+    /// The task it worked for.
+    pub task: Name,
+    /// The agent.
+    pub agent: AgentId,
+    /// Its records, if they are at hand.
+    pub left: Option<Left>,
+}
+
 /// The ends of those agents that have none, children first.
-pub(super) fn ends_of_agents(
+#[must_use]
+pub fn ends_of_agents(
     state: &RunState,
-    left: &Left,
+    left: &BTreeMap<AgentId, Left>,
     reason: &str,
     is_meant: impl Fn(&AgentId, &AgentStatus) -> bool,
 ) -> Vec<Draft> {
     let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
     let mut meant: Vec<_> = open.filter(|(id, agent)| is_meant(id, agent)).collect();
     meant.sort_by_key(|(_, agent)| std::cmp::Reverse(agent.depth));
-    let ends = meant.into_iter().flat_map(|(id, agent)| {
-        let events = ended(left.get(id), reason);
-        events.into_iter().map(|event| Draft::agent(&agent.task, id, event)).collect::<Vec<_>>()
+    let idle = meant.into_iter().map(|(id, agent)| Idle {
+        task: agent.task.clone(),
+        agent: id.clone(),
+        left: left.get(id).cloned(),
     });
-    ends.collect()
+    idle.flat_map(|idle| idle.end(reason)).collect()
 }
 
-/// The end of an agent, after what answers the calls that it leaves open.
-fn ended(left: Option<&LeftAgent>, reason: &str) -> Vec<Event> {
+impl Idle {
+    /// Its end, after what answers the calls that it leaves open.
+    #[must_use]
+    pub fn end(&self, reason: &str) -> Vec<Draft> {
+        let events = ended(self.left.as_ref(), reason).into_iter();
+        events.map(|event| Draft::agent(&self.task, &self.agent, event)).collect()
+    }
+}
+
+fn ended(left: Option<&Left>, reason: &str) -> Vec<Event> {
     let mut machine = None;
     let fold = |record: &SharedRecord| -> Result<(), Unfit> {
         match (&mut machine, &record.event) {
