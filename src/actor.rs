@@ -20,6 +20,7 @@ pub mod briefing;
 mod carry_over;
 pub mod compaction_step;
 pub mod compactor;
+pub mod ends;
 mod fit;
 pub mod gateway;
 mod hooks;

@@ -228,11 +228,9 @@ pub struct Accepted {
     /// The `CALLSHEET_*` variables that set keys, as in `run.created`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// The tasks of the plan.
+    /// The tasks of the plan. None has begun: when it is a task's turn, it takes the result that was
+    /// made before from the same content, or goes on with an attempt that was under way, or begins.
     pub tasks: Vec<PlannedTask>,
-    /// The tasks at work that go on: nothing that they are made from is another. All others start
-    /// anew, and take the result that was made before from the same content, if there is one.
-    pub going_on: Vec<Name>,
 }
 
 /// `run.paused`.

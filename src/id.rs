@@ -109,6 +109,13 @@ impl AgentId {
         Self(format!("{}/{agent}-{ordinal}", self.0).into())
     }
 
+    /// Whether this agent is `top` or works for it.
+    #[must_use]
+    pub fn is_within(&self, top: &Self) -> bool {
+        let below = self.0.strip_prefix(&*top.0);
+        below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
     /// Takes a text as an id without a check: ids come from our own journal or the command line.
     #[must_use]
     pub fn from_text(text: &str) -> Self {

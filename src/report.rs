@@ -5,6 +5,7 @@ pub mod next_request;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use crate::id::{AgentId, Name};
 use crate::journal::stamp;
 use crate::message::Usage;
 use crate::plan::TaskState;
-use crate::run_state::{AgentStatus, RunPhase, RunState, TaskStatus, total_cost};
+use crate::run_state::{AgentStatus, Part, RunPhase, RunState, TaskStatus, total_cost};
 
 /// A record as `run --json` and `tail --json` print it: the envelope without its checksums.
 #[must_use]
@@ -185,7 +186,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
             left.split_at(left.iter().take_while(|(_, agent)| agent.task == *name).count());
         left = rest;
         rows.push(task_row(state, &run, name, task, own, live, now_ms));
-        rows.extend(own.iter().map(|(id, agent)| agent_row(&run, id, agent, live, now_ms)));
+        rows.extend(own.iter().map(|(id, agent)| agent_row(state, &run, id, agent, live, now_ms)));
     }
     rows
 }
@@ -243,20 +244,32 @@ fn waiting_task(state: &RunState, name: &Name, task: &TaskStatus) -> Option<Stri
     }
 }
 
-fn agent_row(run: &str, id: &AgentId, agent: &AgentStatus, live: bool, now_ms: i64) -> Row {
+fn agent_row(
+    state: &RunState,
+    run: &str,
+    id: &AgentId,
+    agent: &AgentStatus,
+    live: bool,
+    now_ms: i64,
+) -> Row {
     let is_open = agent.outcome.is_none();
     let parent = agent.parent.as_ref().map_or(agent.task.as_str(), AgentId::as_str);
+    let (word, waits) = match (is_open, live, state.part(id)) {
+        (true, false, _) => ("stopped", None),
+        (true, true, Part::Held) => ("waiting", Some("what its task rests on".to_owned())),
+        _ => (agent.state(), agent.waiting_for()),
+    };
     Row {
         kind: "agent",
         run: run.to_owned(),
         name: id.to_string(),
         parent: Some(parent.to_owned()),
-        state: if is_open && !live { "stopped" } else { agent.state() }.to_owned(),
+        state: word.to_owned(),
         turn: Some(agent.turn),
         usage: agent.usage,
         cost_usd: agent.cost_usd,
         age_s: (live && is_open).then(|| age(now_ms, agent.last_ms)),
-        waiting_for: agent.waiting_for().filter(|_| live),
+        waiting_for: waits.filter(|_| live),
         depth: 2 + agent.depth as usize,
     }
 }
@@ -362,7 +375,7 @@ pub fn summary(state: &RunState) -> String {
     let Some(completed) = state.completed() else { return text };
     let widest = state.tasks().map(|(name, _)| name.as_str().len()).max().unwrap_or(0);
     for (name, task) in state.tasks() {
-        let took = task.started_ms.zip(task.ended_ms).map(|(from, to)| seconds(to - from));
+        let took = task.started_ms.map(|_| seconds(task.whole.taken(state.reading())));
         let (name, word) = (name.as_str(), task.state.as_str());
         let line = format!(
             "{name:widest$}  {word:9}  {:>8}  {}",
@@ -372,8 +385,8 @@ pub fn summary(state: &RunState) -> String {
         text.push_str(line.trim_end());
         text.push('\n');
     }
-    let began = state.tasks().filter_map(|(_, task)| task.started_ms).min();
-    let took = began.map(|began| format!(" after {}", seconds(state.last_ms() - began)));
+    let began = state.tasks().any(|(_, task)| task.started_ms.is_some());
+    let took = began.then(|| format!(" after {}", seconds(state.spent())));
     let children = match state.agents().values().filter(|agent| agent.parent.is_some()).count() {
         0 => String::new(),
         1 => "1 child agent, ".to_owned(),
@@ -392,8 +405,8 @@ pub fn summary(state: &RunState) -> String {
     text
 }
 
-fn seconds(ms: i64) -> String {
-    format!("{:.1} s", ms as f64 / 1e3)
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
 }
 
 /// What a task gave, in one line: the end of its output, where results stand, or why there is none.

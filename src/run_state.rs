@@ -4,61 +4,27 @@
 //! decides by it; `ps`, `show`, `graph` and `cost` print it.
 
 mod agent;
+mod clock;
+mod task;
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::agent::{AgentStatus, Doing};
+use self::clock::Clock;
+pub use self::clock::{Reading, Stopwatch};
+pub use self::task::TaskStatus;
 use crate::event::{
     Accepted, Event, PlannedTask, Record, RunCompleted, RunCreated, RunStatus, TaskEnd,
 };
-use crate::failure::{Failure, FailureKind};
+use crate::failure::FailureKind;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
 use crate::output::Output;
 use crate::plan::{Standing, TaskState};
 use crate::turn::Program;
-
-/// A task as the journal tells it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TaskStatus {
-    /// Its state.
-    pub state: TaskState,
-    /// Its attempts so far.
-    pub attempt: u32,
-    /// How many of them were made under an earlier configuration.
-    pub earlier: u32,
-    /// The agent of the latest attempt.
-    pub agent: Option<AgentId>,
-    /// The key of what its latest attempt is made from, or its result was.
-    pub key: Option<String>,
-    /// Its output, once it completed.
-    pub output: Option<Output>,
-    /// Why it failed, or why its latest attempt did.
-    pub failure: Option<Failure>,
-    /// Why it was skipped or cancelled.
-    pub reason: Option<String>,
-    /// The task whose failure skipped it.
-    pub because: Option<Name>,
-    /// When its first attempt began, in milliseconds since the Unix epoch.
-    pub started_ms: Option<i64>,
-    /// When its latest attempt began.
-    pub attempt_ms: Option<i64>,
-    /// When the pause before its next attempt is over, if it is in one.
-    pub retry_ms: Option<i64>,
-    /// When it ended.
-    pub ended_ms: Option<i64>,
-}
-
-impl TaskStatus {
-    /// Its result and the key of what that was made from, if it has both.
-    #[must_use]
-    pub fn result(&self) -> Option<(&str, &Output)> {
-        let has_ended = self.state.is_end();
-        self.key.as_deref().zip(self.output.as_ref()).filter(|_| has_ended)
-    }
-}
 
 /// How the run as a whole stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,11 +38,26 @@ pub enum RunPhase {
     Completed(RunStatus),
 }
 
+/// What an agent that has not ended is to its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It works at the latest attempt.
+    AtWork,
+    /// It worked at an attempt of which is not known yet whether it goes on.
+    Held,
+    /// The task has another attempt, or begins anew.
+    Superseded,
+    /// The task is gone: another configuration does not have it.
+    Gone,
+}
+
 /// A run as its journal tells it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     created: Option<RunCreated>,
-    created_ms: i64,
+    clock: Clock,
+    /// When what the run's time limit counts began.
+    began: Reading,
     phase: RunPhase,
     order: Vec<Name>,
     tasks: HashMap<Name, TaskStatus>,
@@ -110,10 +91,17 @@ impl RunState {
         self.created.as_ref()
     }
 
-    /// When the run was created, in milliseconds since the Unix epoch.
+    /// What the run's clock shows: it stands while nobody drives the run, and while it is paused.
     #[must_use]
-    pub fn created_ms(&self) -> i64 {
-        self.created_ms
+    pub fn reading(&self) -> Reading {
+        self.clock.reading()
+    }
+
+    /// How much of its time limit the run has used: the time for which it was open, since another
+    /// configuration was last accepted if one was.
+    #[must_use]
+    pub fn spent(&self) -> Duration {
+        self.reading().since(self.began)
     }
 
     /// How the run stands.
@@ -225,6 +213,19 @@ impl RunState {
         (usage, cost)
     }
 
+    /// What becomes of an agent that has not ended when a process takes the run up.
+    #[must_use]
+    pub fn part(&self, id: &AgentId) -> Part {
+        let task = self.agents.get(id).and_then(|agent| self.tasks.get(&agent.task));
+        let Some(task) = task else { return Part::Gone };
+        let is_of_latest = task.agent.as_ref().is_some_and(|main| id.is_within(main));
+        match (is_of_latest, task.is_held()) {
+            (true, false) => Part::AtWork,
+            (true, true) => Part::Held,
+            (false, _) => Part::Superseded,
+        }
+    }
+
     /// Whether any task stands in this state.
     #[must_use]
     pub fn any(&self, state: TaskState) -> bool {
@@ -269,10 +270,14 @@ impl RunState {
     /// # Errors
     /// When it cannot follow what was recorded before it.
     pub fn apply(&mut self, record: &Record) -> Result<(), IllegalRecord> {
+        // What belongs to another opening does not follow in time: nobody was at work in between.
+        if self.phase == RunPhase::Open && record.epoch == self.epoch {
+            self.clock.passed(record.ts_ms - self.last_ms);
+        }
         let outcome = match (&record.task, &record.agent, &record.event) {
             (_, Some(id), event) => self.apply_agent(record, id, event),
             (Some(task), None, event) => self.apply_task(record, task, event),
-            (None, None, event) => self.apply_run(record, event),
+            (None, None, event) => self.apply_run(event),
         };
         outcome.map_err(|reason| {
             let (seq, kind) = (record.seq, record.event.kind());
@@ -284,7 +289,7 @@ impl RunState {
         Ok(())
     }
 
-    fn apply_run(&mut self, record: &Record, event: &Event) -> Result<(), String> {
+    fn apply_run(&mut self, event: &Event) -> Result<(), String> {
         match event {
             Event::RunCreated(created) => {
                 if self.created.is_some() {
@@ -294,13 +299,12 @@ impl RunState {
                 let fresh = self.order.iter().map(|name| (name.clone(), TaskStatus::default()));
                 self.tasks = fresh.collect();
                 self.created = Some(created.clone());
-                self.created_ms = record.ts_ms;
             }
             Event::RunOpened(opened) => {
                 self.phase = RunPhase::Open;
                 self.paused_reason = None;
                 if let Some(accepted) = &opened.accepted {
-                    self.created_ms = record.ts_ms;
+                    self.began = self.clock.reading();
                     self.begin_anew(accepted);
                 }
             }
@@ -317,14 +321,15 @@ impl RunState {
         Ok(())
     }
 
-    /// Goes on with another configuration: what was made is kept by what it was made from.
+    /// Goes on with another configuration: what was made is kept by what it was made from, and what
+    /// is half done until it is known what it would be made from now.
     fn begin_anew(&mut self, accepted: &Accepted) {
         let results = self.tasks.values().filter_map(TaskStatus::result);
         self.earlier.extend(results.map(|(key, output)| (key.to_owned(), output.clone())));
         let mut before = std::mem::take(&mut self.tasks);
         for PlannedTask { name, .. } in &accepted.tasks {
-            let going_on = before.remove(name).filter(|_| accepted.going_on.contains(name));
-            let status = going_on.unwrap_or_else(|| {
+            let held = before.remove(name).and_then(|status| status.held(self.clock.reading()));
+            let status = held.unwrap_or_else(|| {
                 // The ids of agents are not given twice.
                 let mains = self.agents.values().filter(|agent| agent.parent.is_none());
                 let made = mains.filter(|agent| agent.task == *name).count();
@@ -349,56 +354,7 @@ impl RunState {
 
     fn apply_task(&mut self, record: &Record, name: &Name, event: &Event) -> Result<(), String> {
         let task = self.tasks.get_mut(name).ok_or_else(|| format!("there is no task `{name}`"))?;
-        let next = match event {
-            Event::TaskReady(_) => TaskState::Ready,
-            Event::TaskStarted(_) => TaskState::Running,
-            Event::TaskRetrying(_) => TaskState::Waiting,
-            Event::TaskCompleted(_) => TaskState::Completed,
-            Event::TaskReused(_) => TaskState::Reused,
-            Event::TaskFailed(_) => TaskState::Failed,
-            Event::TaskSkipped(_) => TaskState::Skipped,
-            Event::TaskCancelled(_) => TaskState::Cancelled,
-            _ => return Ok(()),
-        };
-        if !may_follow(task.state, next) {
-            return Err(format!("the task is {} already", task.state.as_str()));
-        }
-        task.state = next;
-        if next.is_end() {
-            task.ended_ms = Some(record.ts_ms);
-        }
-        match event {
-            Event::TaskStarted(started) => {
-                task.attempt = started.attempt;
-                task.agent = Some(started.agent.clone());
-                task.key.clone_from(&started.key);
-                task.started_ms.get_or_insert(record.ts_ms);
-                task.attempt_ms = Some(record.ts_ms);
-                task.retry_ms = None;
-            }
-            Event::TaskRetrying(retrying) => {
-                task.failure = Some(retrying.failure.clone());
-                let pause = i64::try_from(retrying.pause_ms).unwrap_or(i64::MAX);
-                task.retry_ms = Some(record.ts_ms.saturating_add(pause));
-            }
-            Event::TaskCompleted(completed) => {
-                task.output = Some(completed.output.clone());
-                task.failure = None;
-            }
-            Event::TaskReused(reused) => {
-                task.output = Some(reused.output.clone());
-                task.key = Some(reused.key.clone());
-                task.failure = None;
-            }
-            Event::TaskFailed(failed) => task.failure = Some(failed.failure.clone()),
-            Event::TaskSkipped(skipped) => {
-                task.reason = Some(skipped.reason.clone());
-                task.because = skipped.because.clone();
-            }
-            Event::TaskCancelled(cancelled) => task.reason = Some(cancelled.reason.clone()),
-            _ => {}
-        }
-        Ok(())
+        task.apply(event, record.ts_ms, self.clock.reading())
     }
 
     fn apply_agent(&mut self, record: &Record, id: &AgentId, event: &Event) -> Result<(), String> {
@@ -409,7 +365,7 @@ impl RunState {
         if agent.outcome.is_some() {
             return Err("the agent has ended".to_owned());
         }
-        agent.apply(event, record.ts_ms);
+        agent.apply(event, record.ts_ms, self.clock.reading());
         Ok(())
     }
 
@@ -442,20 +398,6 @@ impl RunState {
     }
 }
 
-/// The one table of which task state may follow which.
-fn may_follow(now: TaskState, next: TaskState) -> bool {
-    use TaskState::{
-        Cancelled, Completed, Failed, Pending, Ready, Reused, Running, Skipped, Waiting,
-    };
-    match now {
-        Pending => matches!(next, Ready | Skipped | Cancelled | Failed | Reused),
-        Ready => matches!(next, Running | Skipped | Cancelled | Failed | Reused),
-        Running => matches!(next, Completed | Failed | Cancelled | Waiting),
-        Waiting => matches!(next, Running | Completed | Failed | Cancelled | Skipped | Reused),
-        Completed | Failed | Skipped | Cancelled | Reused => false,
-    }
-}
-
 /// What these agents cost together, in US dollars; `None` when some call had no price.
 #[must_use]
 pub fn total_cost<'a>(agents: impl IntoIterator<Item = &'a AgentStatus>) -> Option<f64> {
@@ -475,19 +417,6 @@ pub fn failure_kinds(completed: &RunCompleted) -> Vec<FailureKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_end_is_followed_and_every_task_can_end() {
-        use TaskState::{
-            Cancelled, Completed, Failed, Pending, Ready, Reused, Running, Skipped, Waiting,
-        };
-        let all = [Pending, Ready, Running, Waiting, Completed, Failed, Skipped, Cancelled, Reused];
-        for now in all {
-            let followers = all.iter().filter(|next| may_follow(now, **next)).count();
-            assert_eq!(followers == 0, now.is_end(), "{now:?}");
-            assert!(!may_follow(now, Pending), "{now:?}");
-        }
-    }
 
     #[test]
     fn no_agents_cost_nothing_without_a_sign() {

@@ -195,7 +195,7 @@ pub struct TaskSpec {
     pub join: Join,
     /// An expression: false skips the task, which then counts as done.
     pub when: Option<String>,
-    /// The longest one attempt may take.
+    /// The longest one attempt may take, in time for which the run is open.
     pub timeout: Option<Duration>,
     /// How often a failed attempt is made again, and when.
     pub retry: RetryPolicy,
@@ -218,7 +218,7 @@ pub struct Limits {
     pub max_children: usize,
     /// Children, and children of children, over the whole run.
     pub max_descendants: usize,
-    /// The longest the run may take.
+    /// The longest the run may be open.
     pub timeout: Option<Duration>,
     /// Whether the first failure stops new tasks from starting.
     pub fail_fast: bool,

@@ -7,10 +7,13 @@ use callsheet::journal::file::RunDir;
 use callsheet::journal::recovery::Cut;
 use callsheet::report;
 use callsheet::run::{Reopened, Run};
+use callsheet::turn::Outcome;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::faults::{Act, Ended, Fake, Setup, fold, gate, open, records, until};
+use crate::faults::{
+    Act, Ended, Fake, Setup, defect, fold, gate, id, open, records, transcript, until,
+};
 use crate::resume::{batch_ends, files, set_back};
 
 /// Four tasks: one, two after it, three after that, and another by itself.
@@ -100,7 +103,8 @@ async fn only_what_is_made_from_something_else_is_run_again() {
         [
             "one reused: nothing that it was made from has changed",
             "two runs: changed: prompt",
-            "three runs: `two` comes first; what stays as it was is reused then",
+            "three depends: on what `two` gives: if that is as before its result is reused, else it \
+             runs",
             "other reused: nothing that it was made from has changed",
         ]
     );
@@ -159,6 +163,7 @@ async fn what_is_at_work_goes_on_if_nothing_that_it_is_made_from_has_changed() {
             going_on,
             "{said:?}"
         );
+        assert_eq!(said[2].starts_with("three depends: on what `two` gives"), !going_on);
         let ended = Ended::of(setup.accept(&dir, &text).await).await;
         assert_eq!(ended.completed().tasks["more"]["output"], "more");
         let three = format!("three {prompt} one");
@@ -221,4 +226,159 @@ async fn a_run_with_another_configuration_is_taken_up_after_any_batch() {
 
 fn replies(records: &[SharedRecord]) -> usize {
     records.iter().filter(|record| matches!(record.event, Event::ModelResponded(_))).count()
+}
+
+/// A task, one that uses what it gives and is half done, and one by itself that is too.
+fn half_done(make: &str, rest: &str) -> String {
+    format!(
+        r#"
+[agents.a]
+model = "main"
+instructions = "Work."
+sub_agents = ["b"]
+[agents.b]
+model = "main"
+instructions = "Help."
+[tasks.make]
+agent = "b"
+prompt = "make {make}"
+[tasks.use]
+agent = "a"
+prompt = "use {{{{ tasks.make.output }}}}"
+depends_on = ["make"]
+{rest}
+"#
+    )
+}
+
+const ASIDE: &str = "[tasks.aside]\nagent = \"a\"\nprompt = \"aside\"";
+
+/// Its agents of kind `a` give two jobs away, of which one is done at once and one at the gate.
+fn jobs(gate: &Arc<Semaphore>) -> Arc<Fake> {
+    let gate = gate.clone();
+    Fake::new(move |request| {
+        let prompt = request.messages()[0].text();
+        let job = |prompt: &str| ("delegate", json!({"agent": "b", "prompt": prompt}));
+        match (request.agent.as_str(), request.turn) {
+            ("a", 1) => Act::Call(vec![job("quick"), job("slow")]),
+            ("a", _) => Act::say(format!("did {prompt}")),
+            _ if prompt == "slow" => Act::say("helped").after(&gate),
+            _ if prompt == "make it" || prompt == "make it again" => Act::say("it"),
+            _ => Act::say(prompt),
+        }
+    })
+}
+
+/// A run in which two tasks are half done, stopped there; the gate is open from now on.
+async fn stopped_half_way() -> (Setup, Arc<Fake>, RunDir) {
+    let slow = gate();
+    let fake = jobs(&slow);
+    let setup = Setup::new().model("main", &fake);
+    let run = setup.start(&half_done("it", ASIDE)).await;
+    // One made it; each of two gave two jobs away, of which one is under way.
+    until(|| fake.count() == 7 && fake.under_way() == 2).await;
+    let dir = stop(run).await;
+    open(&slow);
+    (setup, fake, dir)
+}
+
+fn ids(ended: &Ended) -> Vec<String> {
+    let mut ids: Vec<_> = ended.agents().iter().map(ToString::to_string).collect();
+    ids.sort();
+    ids
+}
+
+#[tokio::test]
+async fn what_is_half_done_goes_on_once_its_dependencies_have_given_the_same() {
+    let before = ["aside", "aside/b-1", "aside/b-2", "make", "use", "use/b-1", "use/b-2"];
+    for (make, same) in [("it again", true), ("that", false)] {
+        let (setup, fake, dir) = stopped_half_way().await;
+        let text = half_done(make, ASIDE);
+        let said = prospects(&setup, &dir, &text);
+        assert_eq!(
+            said[1],
+            "use depends: on what `make` gives: if that is as before it goes on (agent `use` is in \
+             turn 1), else anew"
+        );
+        assert!(said[2].starts_with("aside goes on: agent `aside` is in turn 1"), "{said:?}");
+        let ended = Ended::of(setup.accept(&dir, &text).await).await;
+        assert_eq!(ended.completed().status, RunStatus::Completed);
+        let made = if same { "it" } else { "make that" };
+        assert_eq!(ended.output("use"), format!("did use {made}"));
+        let mut wanted: Vec<_> = before.iter().map(ToString::to_string).collect();
+        wanted.push("make~2".to_owned());
+        if !same {
+            wanted.extend(["use~2", "use~2/b-1", "use~2/b-2"].map(ToString::to_string));
+        }
+        wanted.sort();
+        assert_eq!(ids(&ended), wanted);
+        // Made anew, the slow job of `aside` and its parent; the same of `use`, or all of it.
+        assert_eq!(fake.count(), 7 + 1 + 2 + if same { 2 } else { 4 });
+        for agent in ["use", "use/b-2"] {
+            let cancelled = matches!(
+                ended.outcome(agent),
+                Outcome::Cancelled { reason } if reason == "what its task is made from has changed"
+            );
+            assert_eq!(cancelled, !same, "{agent}");
+            let messages = transcript(&ended.dir.transcript(&id(agent)));
+            assert_eq!(defect(&messages), None, "{agent}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_half_done_is_held_over_any_number_of_openings() {
+    for (make, same) in [("it again", true), ("that", false)] {
+        let (setup, _, dir) = stopped_half_way().await;
+        let before = batch_ends(&dir).len();
+        let wanted = Ended::of(setup.accept(&dir, &half_done(make, ASIDE)).await).await;
+        let (files, ends) = (files(dir.path()), batch_ends(&dir));
+        for end in &ends[before..ends.len() - 1] {
+            set_back(&dir, &files, *end);
+            let free = gate();
+            open(&free);
+            let setup = Setup::new().model("main", &jobs(&free)).at(&setup);
+            let ended = Ended::of(setup.resume(&dir).await).await;
+            assert_eq!(ended.completed().tasks, wanted.completed().tasks);
+            assert_eq!(ids(&ended).contains(&"use~2".to_owned()), !same, "{:#?}", ended.kinds());
+            let state = fold(&ended.records);
+            assert!(state.agents().values().all(|agent| agent.outcome.is_some()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_is_gone_is_cancelled_with_its_children() {
+    let (setup, fake, dir) = stopped_half_way().await;
+    let text = half_done("it", "");
+    let said = prospects(&setup, &dir, &text);
+    assert_eq!(
+        said[2],
+        "aside removed: the file has it no more: agent `aside` is cancelled with 1 child"
+    );
+    let ended = Ended::of(setup.accept(&dir, &text).await).await;
+    assert_eq!(ended.completed().tasks.len(), 2);
+    assert_eq!(ended.output("use"), "did use it");
+    assert_eq!(fake.count(), 7 + 2);
+    for agent in ["aside", "aside/b-2"] {
+        let outcome = ended.outcome(agent);
+        let reason = "the configuration has its task no more".to_owned();
+        assert_eq!(outcome, Outcome::Cancelled { reason });
+        assert_eq!(defect(&transcript(&ended.dir.transcript(&id(agent)))), None, "{agent}");
+    }
+}
+
+#[tokio::test]
+async fn another_preset_is_no_other_task() {
+    let (setup, fake, dir) = stopped_half_way().await;
+    let preset = format!("{ASIDE}\n[compaction]\npreset = \"turn-window\"");
+    let text = half_done("it", &preset);
+    let said = prospects(&setup, &dir, &text);
+    assert!(said[0].starts_with("make reused"), "{said:?}");
+    assert_eq!(
+        said[1],
+        "use goes on: agent `use` is in turn 1, from here on with the changed [compaction]"
+    );
+    let ended = Ended::of(setup.accept(&dir, &text).await).await;
+    assert_eq!((ended.output("use").as_str(), fake.count()), ("did use it", 7 + 4));
 }

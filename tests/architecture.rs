@@ -144,6 +144,12 @@ fn modules_form_no_cycle() {
         let others: Vec<_> = known.filter(|name| *name != module).collect();
         edges.entry(module).or_default().extend(others);
     }
+    let left = in_cycles(&edges);
+    assert!(left.is_empty(), "modules in a cycle: {left:?}");
+}
+
+/// Those that import each other, or what does.
+fn in_cycles(edges: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
     let mut open: BTreeSet<_> = edges.keys().cloned().collect();
     loop {
         let free: Vec<_> = open
@@ -152,11 +158,35 @@ fn modules_form_no_cycle() {
             .cloned()
             .collect();
         if free.is_empty() {
-            break;
+            return open;
         }
         open.retain(|module| !free.contains(module));
     }
-    assert!(open.is_empty(), "modules in a cycle: {open:?}");
+}
+
+/// The folders whose files are known not to import each other in a circle.
+const ORDERED: [&str; 3] = ["actor", "journal", "run"];
+
+#[test]
+fn files_of_a_room_form_no_cycle() {
+    for room in ORDERED {
+        let folder = root().join("src").join(room);
+        let all = sources();
+        let files: BTreeMap<_, _> = all
+            .iter()
+            .filter(|source| source.path.parent() == Some(&*folder) && !source.is_test())
+            .map(|s| (s.path.file_stem().expect("a name").to_string_lossy().into_owned(), s.code()))
+            .collect();
+        let siblings = |(name, code): (&String, &String)| {
+            let code = code.replace("super::super::", "").replace("super::", "crate::");
+            let code = code.replace(&format!("crate::{room}::"), "crate::");
+            let mut others = imports(&code);
+            others.retain(|other| other != name && files.contains_key(other));
+            (name.clone(), others)
+        };
+        let left = in_cycles(&files.iter().map(siblings).collect());
+        assert!(left.is_empty(), "files of `{room}` in a cycle: {left:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A disk that fills up while a run is at work.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use callsheet::actor::supervisor::{RunEnd, SupervisorMsg};
 use callsheet::event::{Event, PauseCause, RunPaused};
@@ -39,6 +40,10 @@ fn is_pause(event: &Event, wanted: PauseCause) -> bool {
 
 /// A run whose tool waits at the gate; the folder that it is in, and what its model was asked.
 async fn at_the_tool() -> (Setup, Rig, Arc<Fake>, Arc<Semaphore>) {
+    at_the_tool_of(CHAIN).await
+}
+
+async fn at_the_tool_of(text: &str) -> (Setup, Rig, Arc<Fake>, Arc<Semaphore>) {
     let main = Fake::new(|request| match follows_tools(request) {
         false => Act::tool("look", json!({})),
         true => Act::say("done"),
@@ -53,7 +58,7 @@ async fn at_the_tool() -> (Setup, Rig, Arc<Fake>, Arc<Semaphore>) {
         }
     });
     let setup = Setup::new().model("main", &main).tool(&look);
-    let rig = Rig::start(&setup, CHAIN).await;
+    let rig = Rig::start(&setup, text).await;
     until(|| look.calls() == 1).await;
     (setup, rig, main, held)
 }
@@ -102,4 +107,19 @@ async fn a_run_that_waits_for_room_can_be_interrupted() {
     assert!(matches!(&ended.end, RunEnd::Paused(reason) if reason == "Ctrl-C"), "{:?}", ended.end);
     assert!(is_pause(&ended.records.last().expect("a record").event, PauseCause::Interrupted));
     assert_eq!(main.count(), 1);
+}
+
+#[tokio::test]
+async fn the_wait_for_room_counts_for_no_limit() {
+    let text = format!("[limits]\ntimeout = \"2s\"\n{CHAIN}")
+        .replace("prompt = \"Go.\"", "prompt = \"Go.\"\ntimeout = \"2s\"");
+    let (_setup, rig, _main, held) = at_the_tool_of(&text).await;
+    rig.supervisor.send_message(SupervisorMsg::Room(Room::Scarce)).expect("lives");
+    until_recorded(&rig.dir, |r| is_pause(&r.event, PauseCause::DiskFull)).await;
+    let paused = Instant::now();
+    until(|| paused.elapsed() > Duration::from_millis(2_100)).await;
+    open(&held);
+    rig.supervisor.send_message(SupervisorMsg::Room(Room::Enough)).expect("lives");
+    let ended = rig.ended().await;
+    assert_eq!(ended.output("last"), "done");
 }

@@ -9,6 +9,7 @@ use callsheet::run::{ForkError, fork};
 use serde_json::json;
 
 use crate::faults::{Act, Ended, Fake, Setup, fold, records, transcript};
+use crate::resume::set_to_yesterday;
 
 const CHAIN: &str = r#"
 [agents.a]
@@ -113,4 +114,24 @@ async fn a_run_can_be_forked_at_every_record_before_its_end() {
     assert!(matches!(refused(last + 9, set([])), ForkError::Ended(_)));
     let wrong = refused(5, set([("tasks.second.promt", "x")]));
     assert!(matches!(wrong, ForkError::Config(_)), "{wrong}");
+}
+
+#[tokio::test]
+async fn a_fork_has_the_time_that_was_left_where_it_begins() {
+    let fake = model();
+    let setup = Setup::new().model("main", &fake);
+    let limit = "[limits]\ntimeout = '30m'\n";
+    for worked in [10, 31] {
+        let old = setup.run(&format!("{limit}{CHAIN}")).await;
+        let at = seq(&old.dir, "first", "task.completed");
+        set_to_yesterday(&old.dir, worked, at);
+        let forked = fork(&old.dir, at, set([]), setup.sources()).expect("forked");
+        let dir = forked.dir().clone();
+        drop(forked);
+        let ended = Ended::of(setup.resume(&dir).await).await;
+        let completed = ended.completed();
+        assert_eq!(completed.tasks["second"]["state"] == "completed", worked < 30, "{completed:?}");
+        let kind = &completed.tasks["second"]["error"]["kind"];
+        assert_eq!(kind == "timeout", worked > 30, "{kind}");
+    }
 }

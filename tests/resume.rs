@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use callsheet::actor::supervisor::{CancelTarget, RunEnd};
 use callsheet::event::{Event, RunStatus, SharedRecord};
 use callsheet::journal::file::RunDir;
-use callsheet::journal::line::Position;
+use callsheet::journal::line::{Position, chain};
 use callsheet::journal::projection::Projection;
 use callsheet::journal::reader::{Reader, Tail, judge};
 use callsheet::journal::recovery::Cut;
 use callsheet::journal::snapshot::{self, Snapshots};
 use callsheet::journal::track::Tracker;
-use callsheet::journal::{JournalError, Observer, recovery};
+use callsheet::journal::{JournalError, Observer, recovery, stamp};
 use callsheet::message::{Message, StopReason};
 use callsheet::run::{ReopenError, Reopened, Run};
 use callsheet::run_state::RunState;
@@ -367,22 +366,43 @@ async fn a_parent_finds_its_children_again_and_starts_none_twice() {
     assert_eq!(fake.count(), 4 + 3);
 }
 
+/// Has a journal tell that its run began a day ago and had been at work for so many minutes by
+/// record `at`.
+pub(crate) fn set_to_yesterday(dir: &RunDir, minutes: i64, at: u64) {
+    let began = stamp::now_ms() - 86_400_000;
+    let (text, mut out, mut crc) = (std::fs::read(dir.journal()).expect("read"), Vec::new(), 0);
+    for (record, line) in records(dir).iter().zip(text.split_inclusive(|byte| *byte == b'\n')) {
+        let now = if record.seq < at { began } else { began + minutes * 60_000 };
+        let line = String::from_utf8_lossy(line);
+        let line = line.replacen(&stamp::text(record.ts_ms), &stamp::text(now), 1);
+        crc = chain(line.as_bytes(), crc, &mut out).expect("a line");
+    }
+    std::fs::write(dir.journal(), out).expect("written");
+}
+
 #[tokio::test]
-async fn time_for_which_nobody_drove_the_run_counts() {
-    let limit = "timeout = '400ms'\n";
-    for (run, task) in [(limit, ""), ("", limit)] {
-        let never = gate();
-        let at = never.clone();
+async fn a_limit_counts_the_time_for_which_the_run_was_open() {
+    let limit = "timeout = '30m'\n";
+    for (run, task, worked) in [(limit, "", 10), ("", limit, 10), (limit, "", 31), ("", limit, 31)]
+    {
+        let gate = gate();
+        let at = gate.clone();
         let fake = Fake::new(move |_| Act::say("done").after(&at));
         let setup =
-            Setup::new().model("main", &fake).tool(&echo()).tool(&slow(Effect::Pure, &never));
-        let began = Instant::now();
+            Setup::new().model("main", &fake).tool(&echo()).tool(&slow(Effect::Pure, &gate));
         let run = setup.start(&one(run, task)).await;
         until(|| fake.under_way() == 1).await;
         let dir = interrupted(run).await;
-        until(|| began.elapsed() > Duration::from_millis(500)).await;
+        set_to_yesterday(&dir, worked, records(&dir).len() as u64);
+        open(&gate);
         let calls = fake.count();
         let ended = Ended::of(setup.resume(&dir).await).await;
+        let minutes = fold(&ended.records).spent().as_secs() / 60;
+        assert_eq!(minutes, worked.unsigned_abs(), "the day in between does not count");
+        if worked < 30 {
+            assert_eq!(ended.output("t"), "done");
+            continue;
+        }
         assert_eq!(fake.count(), calls, "nothing is spent any more");
         let failure = &ended.completed().tasks["t"]["error"];
         assert_eq!(failure["kind"], "timeout", "{failure}");

@@ -7,6 +7,7 @@
 
 mod agents;
 mod decide;
+mod limits;
 pub mod program;
 mod proposals;
 mod restore;
@@ -111,11 +112,13 @@ pub struct State {
     room: Room,
     finishing: bool,
     end: Option<oneshot::Sender<RunEnd>>,
-    /// The agents that were at work when the run was last left, until they are.
+    /// The agents that had not ended when the run was last left, until they have an actor or end.
     left: Left,
     born: Instant,
-    /// How old the run was then.
+    /// What the run's clock showed then.
     age: Duration,
+    /// The timers of limits.
+    clocks: JoinSet<()>,
     work: JoinSet<()>,
 }
 
@@ -207,6 +210,7 @@ impl Actor for Supervisor {
             left: start.left,
             born: Instant::now(),
             age: Duration::ZERO,
+            clocks: JoinSet::new(),
             work: JoinSet::new(),
         };
         state.work.spawn(proposals::record_in_order(self.services.clone(), myself.clone(), queue));
@@ -236,6 +240,7 @@ impl Actor for Supervisor {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         while state.work.try_join_next().is_some() {}
+        while state.clocks.try_join_next().is_some() {}
         match message {
             SupervisorMsg::Committed(records, _permit) => {
                 for record in &records {
@@ -322,6 +327,9 @@ impl Supervisor {
         if let (Some(task), None) = (&record.task, &record.agent) {
             state.proposed.remove(task);
             self.task_changed(myself, state, task, &record.event);
+            if let Event::TaskStarted(_) = record.event {
+                self.go_on_with(myself, state, task).await;
+            }
         }
         match (&record.agent, &record.event) {
             (Some(agent), Event::AgentSpawned(_)) => {
@@ -336,10 +344,13 @@ impl Supervisor {
             (None, Event::RunCompleted(completed)) => {
                 self.finish(myself, state, RunEnd::Completed(completed.clone()));
             }
-            (None, Event::RunPaused(paused)) if paused.cause == PauseCause::Interrupted => {
-                self.finish(myself, state, RunEnd::Paused(paused.reason.clone()));
-            }
-            (None, Event::RunOpened(_)) => self.opened(state),
+            (None, Event::RunPaused(paused)) => match paused.cause {
+                PauseCause::Interrupted => {
+                    self.finish(myself, state, RunEnd::Paused(paused.reason.clone()));
+                }
+                PauseCause::DiskFull => Self::stop_clocks(state),
+            },
+            (None, Event::RunOpened(_)) => self.opened(myself, state),
             _ => {}
         }
     }

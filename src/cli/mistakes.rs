@@ -35,7 +35,7 @@ pub(super) fn text(found: &Diagnostic, colour: bool) -> String {
 }
 
 /// One line, as compilers write it.
-fn plain(found: &Diagnostic) -> String {
+pub(super) fn plain(found: &Diagnostic) -> String {
     let Diagnostic { file, line, column, message, .. } = found;
     format!("{file}:{line}:{column}: {message}")
 }

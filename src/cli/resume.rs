@@ -7,7 +7,7 @@ use super::ask::asker;
 use super::drive::{self, Shown, refused};
 use super::locate::{Place, fold};
 use super::reopen::reopen;
-use super::{check, complain, say};
+use super::{check, complain, mistakes, say};
 use crate::config::{self, Change, Config, Missing, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
@@ -35,7 +35,8 @@ fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit>
     if verb.accept_changes && is_changed(place, created, &sources) {
         let (before, now) = both(place, created, &dir)?;
         let prospects = reopened.outlook(&before, &now).map_err(|error| refused(place, &error))?;
-        let stands = |p: &Prospect| matches!(p.verdict, Verdict::Reused | Verdict::Stays);
+        let stands =
+            |p: &Prospect| matches!(p.verdict, Verdict::Reused | Verdict::Stays | Verdict::Removed);
         if reopened.completed().is_none() || !prospects.iter().all(stands) {
             reopened = reopened.accept(&before, &now).map_err(|error| refused(place, &error))?;
             config = Some(now);
@@ -130,10 +131,15 @@ fn finished(place: &Place, dir: &RunDir, completed: &RunCompleted, verb: &args::
 /// Says in which keys the file differs from the configuration that the run goes on with.
 fn note_changes(place: &Place, created: &RunCreated, sources: &Sources) {
     let file = sources.file.display();
-    let mut changes = match std::fs::read_to_string(&sources.file) {
-        Ok(text) => config::changes(&created.config, &text),
+    let text = std::fs::read_to_string(&sources.file).map_err(|error| format!("{file}: {error}"));
+    let changes = text.and_then(|text| {
+        config::changes(&created.config, &text, &sources.file)
+            .map_err(|found| mistakes::plain(&found))
+    });
+    let mut changes = match changes {
+        Ok(changes) => changes,
         Err(error) => {
-            complain(&format!("note: {file}: {error}: the run goes on with what it recorded"));
+            complain(&format!("note: {error}: the run goes on with what it recorded"));
             return;
         }
     };

@@ -13,7 +13,7 @@ use miette::NamedSource;
 use serde_json::Value;
 
 use super::raw::{self, Node, Raw, Table};
-use super::{Sources, layers, root};
+use super::{Diagnostic, Sources, layers, root};
 use crate::event::RunCreated;
 
 /// The sections whose variables are not recorded.
@@ -70,7 +70,9 @@ impl Sources {
         sources.recorded = None;
         sources.targets = Vec::new();
         let now = std::fs::read_to_string(&sources.file).unwrap_or_default();
-        let (before, now) = (keys(&created.config), keys(&now));
+        // What cannot be read is said when it is loaded.
+        let of = |text: &str| keys(text, &sources.file).unwrap_or_default();
+        let (before, now) = (of(&created.config), of(&now));
         let values = created.inputs.to_value();
         sources.inputs.retain(|(name, _)| {
             let default = before.get(&format!("inputs.{name}.default"));
@@ -132,11 +134,13 @@ fn cut(text: &str) -> String {
     shown
 }
 
-/// The keys in which a configuration's text differs from the recorded one; comments and order do
-/// not count. A text that is not TOML differs as a whole.
-#[must_use]
-pub fn changes(recorded: &str, now: &str) -> Vec<Change> {
-    differences(&keys(recorded), &keys(now))
+/// The keys in which a configuration's text, that of `file`, differs from the recorded one; comments
+/// and order do not count.
+///
+/// # Errors
+/// Where and why the text is not TOML.
+pub fn changes(recorded: &str, now: &str, file: &Path) -> Result<Vec<Change>, Box<Diagnostic>> {
+    Ok(differences(&keys(recorded, file).unwrap_or_default(), &keys(now, file)?))
 }
 
 fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<Change> {
@@ -178,14 +182,11 @@ pub fn changed_files(recorded: &BTreeMap<String, String>, file: &Path) -> Vec<Ch
     changed.map(change).collect()
 }
 
-fn keys(text: &str) -> BTreeMap<String, String> {
-    let named = Arc::new(NamedSource::new("", text.to_owned()));
+fn keys(text: &str, file: &Path) -> Result<BTreeMap<String, String>, Box<Diagnostic>> {
+    let named = Arc::new(NamedSource::new(file.display().to_string(), text.to_owned()));
     let mut all = BTreeMap::new();
-    match raw::parse(&named) {
-        Ok(table) => collect(&table, "", &mut all),
-        Err(_) => drop(all.insert("the file".to_owned(), "not valid TOML".to_owned())),
-    }
-    all
+    collect(&raw::parse(&named)?, "", &mut all);
+    Ok(all)
 }
 
 fn collect(table: &Table, above: &str, all: &mut BTreeMap<String, String>) {
@@ -212,13 +213,16 @@ mod tests {
     #[test]
     fn only_keys_count_as_changes() {
         let recorded = "# old\nversion = 1\n[tasks.a]\nrun = 'x'\n[tasks.b]\nrun = 'y'\n";
-        assert_eq!(changes(recorded, "version = 1 # new\ntasks = {b.run='y', a.run=\"x\"}"), []);
+        let changes = |now: &str| changes(recorded, now, Path::new("a.toml"));
+        let same = changes("version = 1 # new\ntasks = {b.run='y', a.run=\"x\"}").expect("TOML");
+        assert_eq!(same, []);
         let now =
             format!("version = 1\n[tasks.a]\nrun = '{}'\n[tasks.c]\nrun = 'z'\n", "x".repeat(50));
-        let lines: Vec<_> = changes(recorded, &now).iter().map(ToString::to_string).collect();
+        let lines: Vec<_> = changes(&now).expect("TOML").iter().map(ToString::to_string).collect();
         let long = format!("~ tasks.a.run: \"x\" -> \"{}...", "x".repeat(39));
         assert_eq!(lines, [long.as_str(), "- tasks.b.run: \"y\"", "+ tasks.c.run: \"z\""]);
-        assert_eq!(changes(recorded, "[").len(), 4);
+        let found = changes("version = 1\n[tasks.a]\nrun = x\n").expect_err("not TOML");
+        assert_eq!((found.file.as_str(), found.line, found.column), ("a.toml", 3, 7));
     }
 
     #[test]

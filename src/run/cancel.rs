@@ -2,15 +2,13 @@
 
 use super::opening::{Opening, Reopened};
 use super::{StartError, blocking};
+use crate::actor::ends::ends_of_agents;
 use crate::actor::supervisor::{CancelTarget, Left};
-use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus, SharedRecord};
-use crate::id::{AgentId, Name};
-use crate::journal::track::Left as LeftAgent;
+use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus};
+use crate::id::Name;
 use crate::journal::{JournalError, Observer, stamp};
 use crate::plan::TaskCancelled;
-use crate::run_state::{AgentStatus, IllegalRecord, RunState};
-use crate::turn::{AgentEnded, Outcome};
-use crate::turn_machine::Machine;
+use crate::run_state::{IllegalRecord, RunState};
 
 impl Reopened {
     /// Cancels the run, a task or an agent with its children, and leaves the run. When this
@@ -39,7 +37,7 @@ fn cancelled(state: &RunState, target: &CancelTarget, reason: &str, left: &Left)
     let ends = ends_of_agents(state, left, reason, |id, agent| match target {
         CancelTarget::Run => true,
         CancelTarget::Task(task) => agent.task == *task,
-        CancelTarget::Agent(top) => is_within(id, top),
+        CancelTarget::Agent(top) => id.is_within(top),
     });
     let tasks = state.tasks().filter(|(name, task)| {
         let meant = match target {
@@ -52,64 +50,6 @@ fn cancelled(state: &RunState, target: &CancelTarget, reason: &str, left: &Left)
     let cancel =
         |(name, _): (&Name, _)| Draft::task(name, TaskCancelled { reason: reason.to_owned() });
     ends.into_iter().chain(tasks.map(cancel)).collect()
-}
-
-/// The ends of those agents that have none, children first.
-pub(super) fn ends_of_agents(
-    state: &RunState,
-    left: &Left,
-    reason: &str,
-    is_meant: impl Fn(&AgentId, &AgentStatus) -> bool,
-) -> Vec<Draft> {
-    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-    let mut meant: Vec<_> = open.filter(|(id, agent)| is_meant(id, agent)).collect();
-    meant.sort_by_key(|(_, agent)| std::cmp::Reverse(agent.depth));
-    let ends = meant.into_iter().flat_map(|(id, agent)| {
-        let events = ended(left.get(id), reason);
-        events.into_iter().map(|event| Draft::agent(&agent.task, id, event)).collect::<Vec<_>>()
-    });
-    ends.collect()
-}
-
-/// Whether an agent is this one or works for it.
-fn is_within(id: &AgentId, top: &AgentId) -> bool {
-    let below = id.as_str().strip_prefix(top.as_str());
-    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// The end of an agent, after what answers the calls that it leaves open.
-fn ended(left: Option<&LeftAgent>, reason: &str) -> Vec<Event> {
-    let mut machine = None;
-    let fold = |record: &SharedRecord| -> Result<(), Unfit> {
-        match (&mut machine, &record.event) {
-            (None, Event::AgentSpawned(spawned)) => {
-                machine = Some(Machine::new(spawned.clone(), u32::MAX));
-                Ok(())
-            }
-            (None, _) => Err(Unfit),
-            (Some(machine), event) => machine.apply(event).map_err(|_| Unfit),
-        }
-    };
-    // An agent whose records stop to make sense ends all the same.
-    let _ = left.map(|left| left.records.for_each(fold));
-    let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-    let Some(machine) = machine else {
-        let ended = AgentEnded { outcome, turns: 0, usage: Default::default() };
-        return vec![ended.into()];
-    };
-    let mut events: Vec<Event> = machine.closings().into_iter().map(Event::from).collect();
-    let (turns, usage) = (machine.replies(), machine.usage());
-    events.push(AgentEnded { outcome, turns, usage }.into());
-    events
-}
-
-/// The records of an agent cannot be folded further.
-struct Unfit;
-
-impl From<JournalError> for Unfit {
-    fn from(_: JournalError) -> Self {
-        Self
-    }
 }
 
 /// What the run is left with once these are recorded: its result, if every task has ended.

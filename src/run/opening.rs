@@ -3,9 +3,7 @@
 //! Owns the way from a journal to what the actors start with. A new run and one that is taken up
 //! differ in nothing behind this.
 
-use std::collections::BTreeSet;
-
-use super::{StartError, cancel};
+use super::StartError;
 use crate::actor::supervisor::Left;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
 use crate::id::{Name, RunId};
@@ -16,7 +14,6 @@ use crate::journal::recovery::{self, Cut, Kept, Recovered, RecoveryError};
 use crate::journal::snapshot::{self, Snapshot};
 use crate::journal::track::Tracker;
 use crate::journal::{JournalError, JournalHandle};
-use crate::plan::TaskReused;
 use crate::run_state::{IllegalRecord, RunState};
 
 /// Why a run cannot be taken up again. Nothing was appended.
@@ -47,9 +44,6 @@ pub struct Reopened {
     kept: Option<Kept>,
     accepted: Option<Box<Accepted>>,
 }
-
-/// Why an agent ends whose task does not go on.
-const CHANGED: &str = "what its task is made from has changed";
 
 impl Reopened {
     /// Takes the lock of a run and folds its journal. Blocks while it reads.
@@ -161,9 +155,11 @@ impl Reopened {
         tasks.iter().map(|task| task.name.to_string()).collect()
     }
 
-    /// Whether a task at work goes on as it is.
-    pub(super) fn goes_on(&self, task: &Name) -> bool {
-        self.accepted.as_ref().is_none_or(|accepted| accepted.going_on.contains(task))
+    /// Whether a task is in the plan with which the run goes on.
+    pub(super) fn has(&self, task: &Name) -> bool {
+        self.accepted
+            .as_ref()
+            .is_none_or(|accepted| accepted.tasks.iter().any(|planned| planned.name == *task))
     }
 
     /// Repairs the agents' files, and makes it ready for the actors. Blocks.
@@ -175,17 +171,8 @@ impl Reopened {
             Some((from, files)) => Projection::go_on(owned.dir().clone(), from, files)?,
             None => Projection::take_up(owned.dir().clone())?,
         };
-        let mut ends = Vec::new();
-        if let Some(accepted) = &accepted {
-            let state = tracker.state();
-            ends.extend(results_needed(state, accepted));
-            ends.extend(cancel::ends_of_agents(state, &left, CHANGED, |_, agent| {
-                !accepted.going_on.contains(&agent.task)
-            }));
-        }
         let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), reason: None, accepted };
-        let drafts = std::iter::once(Draft::run(opened)).chain(ends).collect();
-        Ok(Opening { id, owned, at, tracker, left, projection, drafts })
+        Ok(Opening { id, owned, at, tracker, left, projection, drafts: vec![Draft::run(opened)] })
     }
 }
 
@@ -235,17 +222,4 @@ pub(super) async fn record(
     let records = journal.append_at_once(drafts).await?;
     tracker.apply(at.offset, &records)?;
     Ok(tracker)
-}
-
-/// The results on which tasks that go on rest: theirs are there from the beginning, those of
-/// others when it is their turn.
-fn results_needed(state: &RunState, accepted: &Accepted) -> Vec<Draft> {
-    let going_on = accepted.tasks.iter().filter(|task| accepted.going_on.contains(&task.name));
-    let needed: BTreeSet<_> = going_on.flat_map(|task| &task.depends_on).collect();
-    let reused = needed.into_iter().filter_map(|name| {
-        let (key, output) = state.task(name)?.result()?;
-        let (key, output) = (key.to_owned(), output.clone());
-        Some(Draft::task(name, TaskReused { key, output }))
-    });
-    reused.collect()
 }

@@ -18,7 +18,7 @@ use crate::id::{Name, RunId};
 use crate::journal::file::RunDir;
 use crate::journal::{JournalError, results};
 use crate::output::Output;
-use crate::plan::{Plan, TaskState};
+use crate::plan::{Plan, Standing, TaskState};
 use crate::run_state::{RunState, TaskStatus};
 use crate::spec::TaskSpec;
 use crate::template;
@@ -35,8 +35,12 @@ pub enum Verdict {
     GoesOn,
     /// It is run, from its beginning.
     Runs,
+    /// What another task gives decides it.
+    Depends,
     /// It stays as it ended.
     Stays,
+    /// It is no task of the run any more.
+    Removed,
 }
 
 impl Verdict {
@@ -47,7 +51,9 @@ impl Verdict {
             Self::Reused => "reused",
             Self::GoesOn => "goes on",
             Self::Runs => "runs",
+            Self::Depends => "depends",
             Self::Stays => "stays",
+            Self::Removed => "removed",
         }
     }
 }
@@ -67,13 +73,13 @@ pub struct Prospect {
 #[must_use]
 pub fn as_recorded(state: &RunState) -> Vec<Prospect> {
     let prospect = |(name, status): (&Name, &TaskStatus)| {
-        let (verdict, why) = unchanged(state, status);
+        let (verdict, why) = unchanged(state, name, status);
         Prospect { task: name.clone(), verdict, why }
     };
     state.tasks().map(prospect).collect()
 }
 
-fn unchanged(state: &RunState, status: &TaskStatus) -> (Verdict, String) {
+fn unchanged(state: &RunState, name: &Name, status: &TaskStatus) -> (Verdict, String) {
     let reason = || status.reason.clone().unwrap_or_default();
     match status.state {
         TaskState::Completed => (Verdict::Reused, format!("attempt {} completed", status.attempt)),
@@ -86,8 +92,45 @@ fn unchanged(state: &RunState, status: &TaskStatus) -> (Verdict, String) {
         TaskState::Cancelled => (Verdict::Stays, format!("it was cancelled: {}", reason())),
         TaskState::Running => (Verdict::GoesOn, at_work(state, status)),
         TaskState::Waiting => (Verdict::Runs, format!("attempt {} is next", status.attempt + 1)),
+        TaskState::Pending | TaskState::Ready if status.is_held() => {
+            let planned = state.created().into_iter().flat_map(|created| &created.tasks);
+            let before =
+                planned.filter(|task| task.name == *name).flat_map(|task| &task.depends_on);
+            let is_open = |task: &&Name| state.standing(task) == Standing::Open;
+            let names: Vec<_> = before.filter(is_open).map(|task| format!("`{task}`")).collect();
+            match names.is_empty() {
+                true => (Verdict::Depends, going_on(state, status, "what it is made from")),
+                false => {
+                    let what = format!("what {} gives", names.join(", "));
+                    (Verdict::Depends, going_on(state, status, &what))
+                }
+            }
+        }
         TaskState::Pending | TaskState::Ready => (Verdict::Runs, "it has not begun".to_owned()),
     }
+}
+
+/// What decides whether a task that is half done goes on.
+fn going_on(state: &RunState, status: &TaskStatus, what: &str) -> String {
+    format!("on {what}: if that is as before it goes on ({}), else anew", at_work(state, status))
+}
+
+/// What becomes of a task that the configuration does not have any more.
+fn removed(state: &RunState, name: &Name, status: &TaskStatus) -> Prospect {
+    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
+    let open: Vec<_> = open.filter(|(_, agent)| agent.task == *name).map(|(id, _)| id).collect();
+    let state = status.state.as_str();
+    let becomes = match (open.as_slice(), status.state.is_end()) {
+        ([], true) => format!("that it was {state} stays on record"),
+        ([], false) => "it is dropped".to_owned(),
+        ([one], _) => format!("agent `{one}` is cancelled"),
+        ([one, _], _) => format!("agent `{one}` is cancelled with 1 child"),
+        ([one, more @ ..], _) => {
+            format!("agent `{one}` is cancelled with {} children", more.len())
+        }
+    };
+    let why = format!("the file has it no more: {becomes}");
+    Prospect { task: name.clone(), verdict: Verdict::Removed, why }
 }
 
 fn at_work(state: &RunState, status: &TaskStatus) -> String {
@@ -140,7 +183,9 @@ pub fn accepting(
         }
     }
     let in_order = plan.tasks().iter().filter_map(|task| decided.remove(&task.name));
-    Ok(in_order.map(|decision| decision.prospect).collect())
+    let is_gone = |(name, _): &(&Name, &TaskStatus)| plan.task(name).is_none();
+    let gone = state.tasks().filter(is_gone).map(|(name, status)| removed(state, name, status));
+    Ok(in_order.map(|decision| decision.prospect).chain(gone).collect())
 }
 
 /// The results so far, by the key of what they were made from.
@@ -205,8 +250,8 @@ impl Judge<'_> {
         let is_open =
             |name: &&Name| decided.get(*name).is_none_or(|dependency| !dependency.is_known);
         if let Some(dependency) = task.depends_on.iter().find(is_open) {
-            let why = format!("`{dependency}` comes first; what stays as it was is reused then");
-            return Ok((Verdict::Runs, why, None));
+            let (verdict, why) = self.depends(task, dependency);
+            return Ok((verdict, why, None));
         }
         let scope = self.scope(self.now, &self.ended);
         if let Some(when) = &task.when
@@ -224,7 +269,8 @@ impl Judge<'_> {
         };
         let content = content(self.now, task, &program);
         let key = content.key();
-        if let Some(value) = self.value(task, self.kept.get(&key))? {
+        let kept = self.kept.get(&key).or_else(|| self.state.earlier_result(&key));
+        if let Some(value) = self.value(task, kept)? {
             let status = TaskStatus { state: TaskState::Reused, ..TaskStatus::default() };
             let why = "nothing that it was made from has changed".to_owned();
             return Ok((Verdict::Reused, why, Some(program::ended(&status, value))));
@@ -232,11 +278,12 @@ impl Judge<'_> {
         let Some(status) = self.state.task(&task.name) else {
             return Ok((Verdict::Runs, "it is new".to_owned(), None));
         };
-        // It rests on results that are there under the same names.
-        let rests = |name: &Name| self.state.task(name).is_some_and(|task| task.result().is_some());
-        let is_same = status.key.as_ref() == Some(&key) && task.depends_on.iter().all(rests);
-        if status.state == TaskState::Running && is_same {
-            return Ok((Verdict::GoesOn, at_work(self.state, status), None));
+        if is_half_done(status) && status.key.as_ref() == Some(&key) {
+            let with = match self.before.compaction == self.now.compaction {
+                true => "",
+                false => ", from here on with the changed [compaction]",
+            };
+            return Ok((Verdict::GoesOn, at_work(self.state, status) + with, None));
         }
         let why = match status.state {
             TaskState::Pending | TaskState::Ready => "it has not begun".to_owned(),
@@ -248,6 +295,22 @@ impl Judge<'_> {
             }
         };
         Ok((Verdict::Runs, why, None))
+    }
+
+    /// What is known of a task before it is known what another one gives.
+    fn depends(&self, task: &TaskSpec, on: &Name) -> (Verdict, String) {
+        let what = format!("what `{on}` gives");
+        match self.state.task(&task.name) {
+            Some(status) if is_half_done(status) => {
+                (Verdict::Depends, going_on(self.state, status, &what))
+            }
+            Some(status) if status.result().is_some() => {
+                let why =
+                    format!("on {what}: if that is as before its result is reused, else it runs");
+                (Verdict::Depends, why)
+            }
+            Some(_) | None => (Verdict::Runs, format!("`{on}` comes first")),
+        }
     }
 
     /// In what the task's content differs from the recorded one.
@@ -285,6 +348,11 @@ impl Judge<'_> {
         let text = results::whole_text(&self.results, output)?;
         Ok(parse(task.output, &text).ok())
     }
+}
+
+/// Whether an attempt is under way that may go on.
+fn is_half_done(status: &TaskStatus) -> bool {
+    status.state == TaskState::Running || status.is_held()
 }
 
 fn content<'a>(config: &'a Config, task: &TaskSpec, program: &'a Program) -> Content<'a> {

@@ -1,7 +1,7 @@
 //! A run that goes on: from what its journal recorded, in a process of its own.
 
 use super::opening::Reopened;
-use super::outlook::{self, Prospect, Verdict, changed_plan};
+use super::outlook::{self, Prospect, changed_plan};
 use super::{Options, Run, StartError, blocking, fork, plan_of, planned, services};
 use crate::config::{self, Config, Diagnostics, Sources};
 use crate::event::Accepted;
@@ -32,15 +32,13 @@ impl Reopened {
         outlook::accepting(self.dir(), self.state(), before, now)
     }
 
-    /// Lets the run go on with `now`: what was made stands where it was made from the same content,
-    /// tasks at work go on if nothing that they are made from has changed, all others start anew.
+    /// Lets the run go on with `now`: when it is a task's turn, its result stands if it was made from
+    /// the same content, and an attempt that was under way goes on if it was; else it begins anew.
     ///
     /// # Errors
     /// As [`Reopened::outlook`].
     pub fn accept(self, before: &Config, now: &Config) -> Result<Self, StartError> {
         let plan = changed_plan(self.created(), before, now)?;
-        let prospects = self.outlook(before, now)?;
-        let going_on = prospects.into_iter().filter(|p| p.verdict == Verdict::GoesOn);
         let accepted = Accepted {
             config: now.text.clone(),
             files: now.files.clone(),
@@ -48,7 +46,6 @@ impl Reopened {
             inputs: Json::encode(&now.inputs),
             settings: now.settings.clone(),
             tasks: planned(&plan),
-            going_on: going_on.map(|prospect| prospect.task).collect(),
         };
         Ok(self.accepting(accepted))
     }

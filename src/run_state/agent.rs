@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::clock::Reading;
 use crate::event::Event;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
@@ -52,8 +53,8 @@ pub struct AgentStatus {
     pub by_model: BTreeMap<Name, (Usage, Option<f64>)>,
     /// How often it was restarted.
     pub restarts: u32,
-    /// When it was, in milliseconds since the Unix epoch.
-    pub restarted_ms: Vec<i64>,
+    /// When it was, by the run's clock.
+    pub restarted: Vec<Reading>,
     /// How many children it started, by definition.
     pub children: BTreeMap<Name, u32>,
     /// How it ended.
@@ -67,7 +68,7 @@ impl AgentStatus {
         task: Name,
         definition: Option<Name>,
         spawned: &AgentSpawned,
-        now_ms: i64,
+        ts_ms: i64,
     ) -> Self {
         Self {
             task,
@@ -81,20 +82,21 @@ impl AgentStatus {
             cost_usd: Some(0.0),
             by_model: BTreeMap::new(),
             restarts: 0,
-            restarted_ms: Vec::new(),
+            restarted: Vec::new(),
             children: BTreeMap::new(),
             outcome: None,
-            last_ms: now_ms,
+            last_ms: ts_ms,
         }
     }
 
-    /// Takes an event in; the caller has seen to it that the agent has not ended.
-    pub(super) fn apply(&mut self, event: &Event, now_ms: i64) {
-        self.last_ms = now_ms;
+    /// Takes an event in, recorded at this wall time, when the run's clock showed `now`; the caller
+    /// has seen to it that the agent has not ended.
+    pub(super) fn apply(&mut self, event: &Event, ts_ms: i64, now: Reading) {
+        self.last_ms = ts_ms;
         match event {
             Event::AgentRestarted(restarted) => {
                 self.restarts = restarted.restart;
-                self.restarted_ms.push(now_ms);
+                self.restarted.push(now);
                 self.doing = Doing::Starting;
             }
             Event::AgentEnded(ended) => {

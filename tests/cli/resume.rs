@@ -324,6 +324,33 @@ fn what_changed_in_the_file_is_said_and_not_used() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_is_said_with_its_place() {
+    let desk = long();
+    let run = desk.start(&["run"]);
+    until_long(&desk);
+    run.signal("KILL");
+    run.end();
+    desk.write("script.toml", "[[rules]]\nsay = 'done'\n");
+    let text = desk.read("agents.toml");
+    let line = text.lines().count() + 1;
+    desk.write("agents.toml", &format!("{text}broken = [\n"));
+    let before = journal(&desk);
+    for arguments in
+        [&["resume", "--accept-changes"][..], &["resume", "--accept-changes", "--explain"]]
+    {
+        let done = desk.call(arguments);
+        assert_eq!(done.code, 2, "{}", done.err);
+        assert!(done.err.contains(&format!("agents.toml:{line}:")), "{}", done.err);
+    }
+    assert_eq!(journal(&desk), before, "nothing is appended");
+    let done = desk.call(&["resume"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(done.err.contains(&format!("agents.toml:{line}:")), "{}", done.err);
+    assert!(done.err.contains("the run goes on with what it recorded"), "{}", done.err);
+    assert!(!done.err.contains("  - "), "no key is called gone: {}", done.err);
+}
+
+#[test]
 fn a_stopped_run_is_cancelled_for_good() {
     let desk = long();
     let run = desk.start(&["run"]);

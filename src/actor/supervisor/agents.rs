@@ -11,10 +11,11 @@ use crate::actor::agent::{Agent, AgentMsg};
 use crate::actor::slots::Rank;
 use crate::event::Draft;
 use crate::failure::{Failure, FailureKind};
-use crate::id::AgentId;
+use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::journal::agent_records::AgentRecords;
 use crate::message::Usage;
+use crate::plan::TaskState;
 use crate::policy::RestartPolicy;
 use crate::turn::{AgentEnded, AgentRestarted, AgentSpawned, Outcome, Program};
 
@@ -315,10 +316,13 @@ impl Supervisor {
         id: &AgentId,
         ended: &AgentEnded,
     ) {
-        let status = state.run.agents().get(id);
-        let works = |task| state.run.task(task).is_some_and(|task| !task.state.is_end());
-        let awaits_its_task = status.is_some_and(|a| a.parent.is_none() && works(&a.task));
-        if !awaits_its_task {
+        let awaits = |task: &Name| {
+            let task = state.run.task(task);
+            task.is_some_and(|t| t.state == TaskState::Running && t.agent.as_ref() == Some(id))
+        };
+        let task = state.run.agents().get(id).map(|agent| agent.task.clone());
+        let task = task.filter(awaits);
+        if task.is_none() {
             // Otherwise the slot comes back with the end of the task's attempt.
             state.slots.release(id);
         }
@@ -332,8 +336,7 @@ impl Supervisor {
                 let _ = reply.send(Ok(result.clone()));
             }
         }
-        let status = state.run.agents().get(id);
-        if let Some(task) = status.filter(|a| a.parent.is_none()).map(|a| a.task.clone()) {
+        if let Some(task) = task {
             self.settle(myself, state, &task, &ended.outcome);
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ractor::ActorRef;
 
 use super::program::{self, Scope};
+use super::restore::CHANGED;
 use super::{CancelTarget, RunEnd, State, Stop, Supervisor, SupervisorMsg};
 use crate::actor::Services;
 use crate::actor::slots::Rank;
@@ -162,6 +163,12 @@ impl Supervisor {
         if let Some(output) = state.run.earlier_result(&key).cloned() {
             return self.reuse(myself, state, task, key, output);
         }
+        if let Some(status) = state.run.task(&task.name).filter(|status| status.is_held()) {
+            if status.key.as_ref() == Some(&key) {
+                return self.go_on(state, &task.name);
+            }
+            self.dismiss(state, CHANGED, |_, _, of| *of == task.name);
+        }
         let agent = AgentId::main(&task.name, attempt);
         state.slots.take(agent.clone(), Rank::Main);
         state.proposed.insert(task.name.clone());
@@ -170,6 +177,16 @@ impl Supervisor {
         let drafts =
             vec![Draft::task(&task.name, started), Draft::agent(&task.name, &agent, spawned)];
         self.propose(state, drafts);
+    }
+
+    /// Goes on with the attempt that was under way when another configuration was accepted: it would
+    /// be made from the same now.
+    fn go_on(&self, state: &mut State, task: &Name) {
+        let Some(status) = state.run.task(task) else { return };
+        let Some(agent) = status.agent.clone() else { return };
+        let (attempt, key) = (status.attempt, status.key.clone());
+        state.slots.take(agent.clone(), Rank::Main);
+        self.propose_task(state, task, TaskStarted { attempt, agent, key }.into());
     }
 
     /// What templates of tasks may name by now.
@@ -200,12 +217,7 @@ impl Supervisor {
         event: &Event,
     ) {
         match event {
-            Event::TaskStarted(started) => {
-                let timeout = self.plan.task(task).and_then(|spec| spec.timeout);
-                if let Some(timeout) = timeout {
-                    self.end_attempt_after(myself, state, timeout, task, started.attempt);
-                }
-            }
+            Event::TaskStarted(_) => self.start_clock_of(myself, state, task),
             Event::TaskRetrying(retrying) => {
                 let pause = Duration::from_millis(retrying.pause_ms);
                 self.rest(myself, state, pause, task);
@@ -219,21 +231,10 @@ impl Supervisor {
             status.agent.iter().for_each(|agent| state.slots.release(agent));
         }
         if status.state.is_end() {
+            let reason = status.reason.clone().unwrap_or_else(|| CHANGED.to_owned());
             Self::note_end(state, task);
+            self.dismiss(state, &reason, |_, _, of| of == task);
         }
-    }
-
-    /// The attempt ends when this time is over, if it has not before.
-    pub(super) fn end_attempt_after(
-        &self,
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        timeout: Duration,
-        task: &Name,
-        attempt: u32,
-    ) {
-        let message = SupervisorMsg::TaskDeadline { task: task.clone(), attempt };
-        self.later(myself, state, timeout, message);
     }
 
     /// The task begins no attempt until this time is over.
@@ -263,22 +264,6 @@ impl Supervisor {
         let output = state.values.get_mut(task.as_str()).map(|known| known["output"].take());
         let value = program::ended(status, output.unwrap_or_default());
         state.values.insert(task.to_string(), value);
-    }
-
-    pub(super) fn task_deadline(&self, state: &mut State, task: &Name, attempt: u32) {
-        let status = state.run.task(task);
-        let current = status.filter(|s| s.state == TaskState::Running && s.attempt == attempt);
-        let Some(agent) = current.and_then(|status| status.agent.clone()) else { return };
-        let limit = self.plan.task(task).and_then(|spec| spec.timeout).unwrap_or_default();
-        let message = format!("attempt {attempt} took longer than {} s", limit.as_secs_f64());
-        let failure = Failure::new(FailureKind::Timeout, message);
-        self.end_agent(state, &agent, Outcome::Failed { failure, partial: None });
-    }
-
-    pub(super) fn run_deadline(&self, state: &mut State) {
-        let limit = self.services.limits.timeout.unwrap_or_default();
-        let message = format!("the run took longer than {} s", limit.as_secs_f64());
-        self.stop_everything(state, Stop::TimedOut(Failure::new(FailureKind::Timeout, message)));
     }
 
     /// Cancels; false when there is no such target. What has ended already is cancelled.
@@ -311,7 +296,7 @@ impl Supervisor {
         }
     }
 
-    fn stop_everything(&self, state: &mut State, stop: Stop) {
+    pub(super) fn stop_everything(&self, state: &mut State, stop: Stop) {
         for agent in self.main_agents(state) {
             self.end_agent(state, &agent, stop.outcome());
         }
@@ -360,7 +345,8 @@ impl Supervisor {
 
     fn complete_when_done(&self, state: &mut State) {
         let all_ended = state.run.tasks().all(|(_, status)| status.state.is_end());
-        if !all_ended || !state.live.is_empty() || !state.proposed.is_empty() {
+        let quiet = state.live.is_empty() && state.proposed.is_empty() && state.ending.is_empty();
+        if !all_ended || !quiet {
             return;
         }
         let mixed = match (&state.stopped, self.services.limits.fail_fast) {

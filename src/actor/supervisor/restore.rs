@@ -1,7 +1,7 @@
 //! A run that is taken up again: what its records left at work goes on.
 //!
 //! Owns what the supervisor keeps beside the fold of the journal, as far as it can be had from the
-//! fold. Decides nothing of its own: clocks go on from their recorded start, agents get their
+//! fold. Decides nothing of its own: limits go on with what is left of them, agents get their
 //! actors and slots again, and the rest follows as while the run was live. For a new run there is
 //! only its clock.
 
@@ -11,14 +11,25 @@ use std::time::Duration;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 
-use super::{Left, RunEnd, State, Supervisor, SupervisorMsg, settle};
+use super::{RunEnd, State, Supervisor, SupervisorMsg, settle};
+use crate::actor::ends::Idle;
 use crate::actor::slots::Rank;
 use crate::id::{AgentId, Name};
 use crate::journal::agent_records::AgentRecords;
 use crate::journal::{JournalError, stamp, track};
 use crate::plan::TaskState;
 use crate::policy::RestartWindow;
+use crate::run_state::{Part, Reading, RunState};
 use crate::turn::Outcome;
+
+/// Why an agent ends whose task turns out to be made from something else.
+pub(super) const CHANGED: &str = "what its task is made from has changed";
+
+/// Why an agent ends whose task another configuration does not have.
+const GONE: &str = "the configuration has its task no more";
+
+/// Why an agent ends that a later attempt has left behind.
+const UNUSED: &str = "its task goes on without it";
 
 impl Supervisor {
     /// Goes on where the records end.
@@ -27,15 +38,16 @@ impl Supervisor {
             // What was acknowledged is not there any more: nothing may be decided without it.
             return self.finish(myself, state, RunEnd::JournalFailed(error));
         }
-        state.age = since(state.run.created_ms());
+        state.age = state.run.reading().since(Reading::default());
         self.note_restarts(state);
         self.note_failures(state);
-        self.wind_clocks(myself, state);
-        for (task, outcome) in Self::unsettled(state) {
-            self.settle(myself, state, &task, &outcome);
+        self.note_rests(myself, state);
+        self.start_clocks(myself, state);
+        for task in self.plan.tasks() {
+            self.go_on_with(myself, state, &task.name).await;
         }
-        let left = std::mem::take(&mut state.left);
-        self.bring_back(myself, state, left).await;
+        self.dismiss(state, GONE, |run, id, _| run.part(id) == Part::Gone);
+        self.dismiss(state, UNUSED, |run, id, _| run.part(id) == Part::Superseded);
     }
 
     /// Reads the outputs that templates of tasks to come may name.
@@ -64,11 +76,10 @@ impl Supervisor {
 
     /// A crash that follows soon after others is one of them, whoever drives the run.
     fn note_restarts(&self, state: &mut State) {
-        let created = state.run.created_ms();
         let open = state.run.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-        let restarted = open.filter(|(_, agent)| !agent.restarted_ms.is_empty());
+        let restarted = open.filter(|(_, agent)| !agent.restarted.is_empty());
         let windows = restarted.map(|(id, agent)| {
-            let times = agent.restarted_ms.iter().map(|at| millis(at - created));
+            let times = agent.restarted.iter().map(|at| at.since(Reading::default()));
             (id.clone(), RestartWindow::after(times))
         });
         state.restarts = windows.collect();
@@ -82,62 +93,97 @@ impl Supervisor {
         }
     }
 
-    /// Lets deadlines and pauses go on from their recorded start: the time for which nobody drove
-    /// the run counts.
-    fn wind_clocks(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
-        if let Some(limit) = self.services.limits.timeout {
-            match limit.checked_sub(state.age).filter(|left| !left.is_zero()) {
-                Some(left) => self.later(myself, state, left, SupervisorMsg::RunDeadline),
-                None => self.run_deadline(state),
-            }
-        }
+    /// Lets the pauses between attempts end when they were to: meanwhile others had their rest.
+    fn note_rests(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
         for task in self.plan.tasks() {
             let Some(status) = state.run.task(&task.name) else { continue };
-            match (status.state, task.timeout, status.attempt_ms, status.retry_ms) {
-                (TaskState::Running, Some(limit), Some(began), _) => {
-                    let attempt = status.attempt;
-                    match limit.checked_sub(since(began)).filter(|left| !left.is_zero()) {
-                        Some(left) => {
-                            self.end_attempt_after(myself, state, left, &task.name, attempt);
-                        }
-                        None => self.task_deadline(state, &task.name, attempt),
-                    }
-                }
-                (TaskState::Waiting, _, _, Some(until)) => {
-                    self.rest(myself, state, millis(until - stamp::now_ms()), &task.name);
-                }
-                _ => {}
+            if let (TaskState::Waiting, Some(until)) = (status.state, status.retry_ms) {
+                self.rest(myself, state, millis(until - stamp::now_ms()), &task.name);
             }
         }
     }
 
-    /// The tasks whose agent has ended and whose own end is not recorded.
-    fn unsettled(state: &State) -> Vec<(Name, Outcome)> {
-        let running = state.run.tasks().filter(|(_, task)| task.state == TaskState::Running);
-        let ended = running.filter_map(|(name, task)| {
-            let agent = state.run.agents().get(task.agent.as_ref()?)?;
-            Some((name.clone(), agent.outcome.clone()?))
+    /// How the agent of a task's latest attempt ended, if the attempt's own end is not recorded.
+    fn unsettled(state: &State, task: &Name) -> Option<Outcome> {
+        let status = state.run.task(task).filter(|task| task.state == TaskState::Running)?;
+        state.run.agents().get(status.agent.as_ref()?)?.outcome.clone()
+    }
+
+    /// An attempt is under way: what is left of it goes on.
+    pub(super) async fn go_on_with(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        task: &Name,
+    ) {
+        if let Some(outcome) = Self::unsettled(state, task) {
+            self.settle(myself, state, task, &outcome);
+        }
+        let State { left, run, .. } = &mut *state;
+        let is_meant = |id: &AgentId| {
+            let of_task = run.agents().get(id).is_some_and(|agent| agent.task == *task);
+            of_task && run.part(id) == Part::AtWork
+        };
+        let mut at_work: Vec<_> = left.extract_if(.., |id, _| is_meant(id)).collect();
+        // Those first that were spawned first.
+        at_work.sort_by_key(|(_, agent)| agent.first);
+        for (id, agent) in at_work {
+            self.bring_back(myself, state, id, agent).await;
+        }
+    }
+
+    /// Gives an agent that has not ended its actor.
+    async fn bring_back(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        id: AgentId,
+        left: track::Left,
+    ) {
+        let track::Left { waits, records, .. } = left;
+        let is_child = state.run.agents().get(&id).is_some_and(|a| a.parent.is_some());
+        let rank = if is_child { Rank::Child } else { Rank::Main };
+        if waits {
+            // It takes a slot when its children have ended.
+            state.slots.release(&id);
+            self.spawn(myself, state, &id, records).await;
+        } else if state.slots.holds(&id) || state.slots.has_room(rank) {
+            state.slots.take(id.clone(), rank);
+            self.spawn(myself, state, &id, records).await;
+        } else {
+            self.spawn_later(myself, state, id, rank, records);
+        }
+    }
+
+    /// Ends agents that have no actor and get none.
+    pub(super) fn dismiss(
+        &self,
+        state: &mut State,
+        reason: &str,
+        is_meant: impl Fn(&RunState, &AgentId, &Name) -> bool,
+    ) {
+        let State { left, run, ending, .. } = &mut *state;
+        let of = |id: &AgentId| run.agents().get(id).map(|agent| (agent.depth, &agent.task));
+        let meant = |id: &AgentId| of(id).is_some_and(|(_, task)| is_meant(run, id, task));
+        let dismissed = left.extract_if(.., |id, _| meant(id)).filter_map(|(agent, left)| {
+            let (depth, task) = of(&agent)?;
+            Some((depth, Idle { task: task.clone(), agent, left: Some(left) }))
         });
-        ended.collect()
-    }
-
-    /// Gives the agents that have not ended their actors, those first that were spawned first.
-    async fn bring_back(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, left: Left) {
-        let mut left: Vec<_> = left.into_iter().collect();
-        left.sort_by_key(|(_, agent)| agent.first);
-        for (id, track::Left { waits, records, .. }) in left {
-            let is_child = state.run.agents().get(&id).is_some_and(|a| a.parent.is_some());
-            let rank = if is_child { Rank::Child } else { Rank::Main };
-            if waits {
-                // It takes a slot when its children have ended.
-                self.spawn(myself, state, &id, records).await;
-            } else if state.slots.has_room(rank) {
-                state.slots.take(id.clone(), rank);
-                self.spawn(myself, state, &id, records).await;
-            } else {
-                self.spawn_later(myself, state, id, rank, records);
-            }
+        let mut dismissed: Vec<_> = dismissed.collect();
+        if dismissed.is_empty() {
+            return;
         }
+        // Children first.
+        dismissed.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
+        ending.extend(dismissed.iter().map(|(_, idle)| idle.agent.clone()));
+        let (proposals, reason) = (state.proposals.clone(), reason.to_owned());
+        state.work.spawn(async move {
+            let ends = move || dismissed.iter().flat_map(|(_, idle)| idle.end(&reason)).collect();
+            // Lost only when the runtime shuts down.
+            if let Ok(ends) = tokio::task::spawn_blocking(ends).await {
+                let _ = proposals.send(ends);
+            }
+        });
     }
 
     /// Gives an agent its actor once there is room: limits may be lower than when it began.
@@ -160,11 +206,6 @@ impl Supervisor {
             }
         });
     }
-}
-
-/// The time since then by the wall clock; none if then is to come.
-fn since(then_ms: i64) -> Duration {
-    millis(stamp::now_ms() - then_ms)
 }
 
 fn millis(ms: i64) -> Duration {

@@ -58,7 +58,8 @@ impl Supervisor {
     }
 
     /// The run was opened again: what waited may go on, unless the disk filled up meanwhile.
-    pub(super) fn opened(&self, state: &State) {
+    pub(super) fn opened(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
+        self.start_clocks(myself, state);
         self.services.room.send_replace(state.room);
     }
 

@@ -1,0 +1,166 @@
+//! One task as the journal tells it: its state, what it gave, how long it took.
+
+use serde::{Deserialize, Serialize};
+
+use super::clock::{Reading, Stopwatch};
+use crate::event::Event;
+use crate::failure::Failure;
+use crate::id::{AgentId, Name};
+use crate::output::Output;
+use crate::plan::TaskState;
+
+/// A task as the journal tells it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskStatus {
+    /// Its state.
+    pub state: TaskState,
+    /// Its attempts so far.
+    pub attempt: u32,
+    /// How many of them were made under an earlier configuration.
+    pub earlier: u32,
+    /// The agent of the latest attempt.
+    pub agent: Option<AgentId>,
+    /// The key of what its latest attempt is made from, or its result was.
+    pub key: Option<String>,
+    /// Its output, once it completed.
+    pub output: Option<Output>,
+    /// Why it failed, or why its latest attempt did.
+    pub failure: Option<Failure>,
+    /// Why it was skipped or cancelled.
+    pub reason: Option<String>,
+    /// The task whose failure skipped it.
+    pub because: Option<Name>,
+    /// When its first attempt began, in milliseconds since the Unix epoch.
+    pub started_ms: Option<i64>,
+    /// When it ended.
+    pub ended_ms: Option<i64>,
+    /// When the pause before its next attempt is over, if it is in one.
+    pub retry_ms: Option<i64>,
+    /// The time that it has taken from its first attempt on, pauses between attempts included.
+    pub whole: Stopwatch,
+    /// The time that its latest attempt has taken.
+    pub latest: Stopwatch,
+}
+
+impl TaskStatus {
+    /// Its result and the key of what that was made from, if it has both.
+    #[must_use]
+    pub fn result(&self) -> Option<(&str, &Output)> {
+        let has_ended = self.state.is_end();
+        self.key.as_deref().zip(self.output.as_ref()).filter(|_| has_ended)
+    }
+
+    /// Whether its latest attempt was under way when another configuration was accepted, and it is
+    /// not known yet whether it would be made from the same now.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self.state, TaskState::Pending | TaskState::Ready) && self.agent.is_some()
+    }
+
+    /// The task with its attempt held, if it has one under way.
+    pub(super) fn held(mut self, now: Reading) -> Option<Self> {
+        if self.state != TaskState::Running && !self.is_held() {
+            return None;
+        }
+        self.state = TaskState::Pending;
+        self.whole.stop(now);
+        self.latest.stop(now);
+        Some(self)
+    }
+
+    /// Takes an event in, recorded at this wall time, when the run's clock showed `now`.
+    pub(super) fn apply(&mut self, event: &Event, ts_ms: i64, now: Reading) -> Result<(), String> {
+        let next = match event {
+            Event::TaskReady(_) => TaskState::Ready,
+            Event::TaskStarted(_) => TaskState::Running,
+            Event::TaskRetrying(_) => TaskState::Waiting,
+            Event::TaskCompleted(_) => TaskState::Completed,
+            Event::TaskReused(_) => TaskState::Reused,
+            Event::TaskFailed(_) => TaskState::Failed,
+            Event::TaskSkipped(_) => TaskState::Skipped,
+            Event::TaskCancelled(_) => TaskState::Cancelled,
+            _ => return Ok(()),
+        };
+        if !may_follow(self.state, next) {
+            return Err(format!("the task is {} already", self.state.as_str()));
+        }
+        let was_held = self.is_held();
+        self.state = next;
+        if next.is_end() {
+            self.ended_ms = Some(ts_ms);
+            self.whole.stop(now);
+        }
+        match event {
+            Event::TaskStarted(started) => {
+                let goes_on = self.agent.as_ref() == Some(&started.agent);
+                if was_held && !goes_on {
+                    self.earlier = self.attempt;
+                }
+                self.attempt = started.attempt;
+                self.agent = Some(started.agent.clone());
+                self.key.clone_from(&started.key);
+                self.started_ms.get_or_insert(ts_ms);
+                self.retry_ms = None;
+                self.whole.go_on(now);
+                match goes_on {
+                    true => self.latest.go_on(now),
+                    false => self.latest = Stopwatch::started(now),
+                }
+            }
+            Event::TaskRetrying(retrying) => {
+                self.failure = Some(retrying.failure.clone());
+                let pause = i64::try_from(retrying.pause_ms).unwrap_or(i64::MAX);
+                self.retry_ms = Some(ts_ms.saturating_add(pause));
+            }
+            Event::TaskCompleted(completed) => {
+                self.output = Some(completed.output.clone());
+                self.failure = None;
+            }
+            Event::TaskReused(reused) => {
+                self.output = Some(reused.output.clone());
+                self.key = Some(reused.key.clone());
+                self.failure = None;
+            }
+            Event::TaskFailed(failed) => self.failure = Some(failed.failure.clone()),
+            Event::TaskSkipped(skipped) => {
+                self.reason = Some(skipped.reason.clone());
+                self.because = skipped.because.clone();
+            }
+            Event::TaskCancelled(cancelled) => self.reason = Some(cancelled.reason.clone()),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The one table of which task state may follow which.
+fn may_follow(now: TaskState, next: TaskState) -> bool {
+    use TaskState::{
+        Cancelled, Completed, Failed, Pending, Ready, Reused, Running, Skipped, Waiting,
+    };
+    match now {
+        Pending => matches!(next, Ready | Skipped | Cancelled | Failed | Reused),
+        Ready => matches!(next, Running | Skipped | Cancelled | Failed | Reused),
+        Running => matches!(next, Completed | Failed | Cancelled | Waiting),
+        Waiting => matches!(next, Running | Completed | Failed | Cancelled | Skipped | Reused),
+        Completed | Failed | Skipped | Cancelled | Reused => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_end_is_followed_and_every_task_can_end() {
+        use TaskState::{
+            Cancelled, Completed, Failed, Pending, Ready, Reused, Running, Skipped, Waiting,
+        };
+        let all = [Pending, Ready, Running, Waiting, Completed, Failed, Skipped, Cancelled, Reused];
+        for now in all {
+            let followers = all.iter().filter(|next| may_follow(now, **next)).count();
+            assert_eq!(followers == 0, now.is_end(), "{now:?}");
+            assert!(!may_follow(now, Pending), "{now:?}");
+        }
+    }
+}
