@@ -83,7 +83,7 @@ fn keep(rig: &Rig, key: &CallKey, text: &str) {
 fn keep_report(rig: &Rig, key: &CallKey, report: &serde_json::Value) {
     let kept = json!({"v": 1, "key": key, "report": report, "took_ms": 7});
     let bytes = serde_json::to_vec(&kept).expect("JSON");
-    rig.services.spool.keep_result(key, &bytes).expect("kept");
+    rig.services.spool.keep_result(key, &bytes, None).expect("kept");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::id::AgentId;
 use crate::journal::line::Position;
 use crate::journal::storage::{Place, Storage};
 use crate::journal::writer;
-use crate::journal::{JournalError, JournalHandle, Observer, filesystem};
+use crate::journal::{JournalError, JournalHandle, Observer, filesystem, room};
 
 /// How often the lock is tried, and the pause between: a reader that looks whether the run is live
 /// holds it for microseconds, and must not make a resume believe that the run is open.
@@ -306,7 +306,7 @@ impl Storage for JournalFile {
     fn reserve(&mut self, bytes: u64) -> io::Result<()> {
         let made = match bytes {
             0 => Ok(()),
-            _ => preallocate(&self.reserve, bytes),
+            _ => room::file_of(&self.reserve, bytes).map(drop),
         };
         if bytes > 0 && made.is_ok() {
             return Ok(());
@@ -323,19 +323,6 @@ impl Drop for JournalFile {
         // A run that nobody writes needs no reserve. One that cannot be removed is taken over by
         // the next writer.
         let _ = self.reserve(0);
-    }
-}
-
-/// Makes a file that really takes up this much of the disk.
-fn preallocate(path: &Path, bytes: u64) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-            io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
-            file.sync_data()
-        }
-        other => Ok(other?),
     }
 }
 
@@ -414,7 +401,7 @@ mod tests {
         let dir = RunDir::at(root.path().join("run"));
         let owned = dir.create().unwrap();
         // What a killed process left.
-        preallocate(&dir.reserve(), 10).unwrap();
+        drop(room::file_of(&dir.reserve(), 10).unwrap());
         let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
         let reserve = fs::metadata(dir.reserve()).unwrap();
         assert!(reserve.len() > 10 && reserve.blocks() * 512 >= reserve.len(), "{reserve:?}");

@@ -3,7 +3,10 @@
 //! Owns the sizes and the keeper of one journal's reserve. The keeper only finds out and makes
 //! room; that nothing new is begun meanwhile is the business of whoever watches.
 
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -173,6 +176,21 @@ pub(super) async fn out_of_patience(room: &mut watch::Receiver<Room>) {
 /// The pauses of one that waits for a full disk by trying again.
 pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(FIRST_LOOK), |pause| Some(longer(*pause)))
+}
+
+/// Makes a file that really takes up this much of the disk. What is written over it finds room.
+pub(crate) fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+            io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
+            file.sync_data()?;
+            file.rewind()?;
+        }
+        other => other?,
+    }
+    Ok(file)
 }
 
 /// Makes a file that may not grow an error of the write, which is answered, and not the end of the

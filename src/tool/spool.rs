@@ -32,6 +32,10 @@ pub const MEMORY_BYTES: usize = 64 * 1024;
 /// command in an endless loop would otherwise fill the disk within its time limit.
 pub const MAX_STORED_BYTES: u64 = 1 << 30;
 
+/// The room that is taken for the result of a call before the call begins, in bytes: the longest
+/// text that is given whole, each character as JSON at its worst, and what stands around it.
+const RESULT_ROOM: u64 = (INLINE_CHARS * 6 + 4096) as u64;
+
 /// The two directories of a run that outputs pass through.
 #[derive(Clone, Debug)]
 pub struct Spool {
@@ -103,15 +107,38 @@ impl Spool {
         &self.scratch
     }
 
-    /// Keeps the result of a call durably until it is recorded. Does not wait for room: whoever
-    /// asked for the call may live, and then has the result all the same.
+    /// Takes room for the result of a call that is about to begin, so that it can be kept also when
+    /// the disk is full by then.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn keep_result(&self, key: &CallKey, bytes: &[u8]) -> io::Result<()> {
+    pub fn take_room(&self, key: &CallKey) -> io::Result<ResultRoom> {
+        make_dir(&self.scratch)?;
+        let path = self.scratch.join(Self::room_name(key));
+        let file = room::file_of(&path, RESULT_ROOM)?;
+        Ok(ResultRoom(Scratch { file, path }))
+    }
+
+    /// Keeps the result of a call durably until it is recorded, in the room that was taken for it if
+    /// any was. Does not wait for more: whoever asked for the call may live, and then has the result
+    /// all the same.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn keep_result(
+        &self,
+        key: &CallKey,
+        bytes: &[u8],
+        room: Option<ResultRoom>,
+    ) -> io::Result<()> {
         let at_once = Self { patience: Patience::None, ..self.clone() };
-        let mut scratch = Scratch::create(&at_once)?;
+        let mut scratch = match room {
+            Some(ResultRoom(scratch)) => scratch,
+            None => Scratch::create(&at_once)?,
+        };
         scratch.file.write_all(bytes)?;
+        // What was taken and is not needed.
+        scratch.file.set_len(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         scratch.keep_as(&at_once, &self.scratch, &Self::result_name(key))
     }
 
@@ -127,10 +154,13 @@ impl Spool {
         }
     }
 
-    /// Removes the result of a call, if one was kept: it is recorded.
+    /// Removes the result of a call, if one was kept, and the room of one that was not: it is
+    /// recorded.
     pub fn forget_result(&self, key: &CallKey) {
-        // What stays is removed with the rest when the run ends.
-        let _gone = std::fs::remove_file(self.scratch.join(Self::result_name(key)));
+        for name in [Self::result_name(key), Self::room_name(key)] {
+            // What stays is removed with the rest when the run ends.
+            let _gone = std::fs::remove_file(self.scratch.join(name));
+        }
     }
 
     /// Removes what is kept and what was never finished: the run has ended.
@@ -143,6 +173,10 @@ impl Spool {
 
     fn result_name(key: &CallKey) -> String {
         format!("{key}.json")
+    }
+
+    fn room_name(key: &CallKey) -> String {
+        format!("{key}.room")
     }
 
     /// Begins an output.
@@ -343,6 +377,10 @@ fn char_starts(bytes: &[u8]) -> Vec<usize> {
     starts
 }
 
+/// Room on the disk for the result of one call. Dropping it gives it up.
+#[derive(Debug)]
+pub struct ResultRoom(Scratch);
+
 /// A file under a temporary name; it is removed unless it is kept.
 #[derive(Debug)]
 struct Scratch {
@@ -387,9 +425,10 @@ fn make_dir(dir: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
+    use crate::id::{AgentId, RunId};
     use crate::journal::memory::MemoryJournal;
     use crate::journal::room::Room;
 
@@ -496,6 +535,26 @@ mod tests {
         runtime.block_on(room.wait_for(|room| *room == Room::Scarce)).unwrap();
         runtime.block_on(memory.handle().close());
         assert_eq!(waiting.join().unwrap().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_result_is_kept_in_the_room_that_was_taken_for_it() {
+        let (_dir, spool) = spool();
+        let key = CallKey::derive(RunId::generate(), &AgentId::from_text("a"), 1, 0, "bash", "{}");
+        let room = spool.take_room(&key).unwrap();
+        let taken = spool.scratch.join(Spool::room_name(&key)).metadata().unwrap();
+        assert!(taken.blocks() * 512 >= RESULT_ROOM);
+        // The worst that there is: every character is escaped.
+        let text = serde_json::to_vec(&"\u{1}".repeat(INLINE_CHARS)).unwrap();
+        assert!(text.len() as u64 <= RESULT_ROOM);
+        spool.keep_result(&key, &text, Some(room)).unwrap();
+        assert_eq!(spool.kept_result(&key).unwrap().unwrap(), text);
+        assert_eq!(names(&spool.scratch), [Spool::result_name(&key)]);
+        drop(spool.take_room(&key).unwrap());
+        assert_eq!(names(&spool.scratch), [Spool::result_name(&key)]);
+        std::mem::forget(spool.take_room(&key).unwrap());
+        spool.forget_result(&key);
+        assert!(names(&spool.scratch).is_empty());
     }
 
     #[test]

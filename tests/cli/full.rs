@@ -4,10 +4,11 @@ use std::process::Command;
 
 use super::desk::{Desk, Done, lines};
 
+const MOUNT: &str = "mount -t tmpfs -o size=8m none small || exit 99\n";
+
 /// Starts a run whose state is in a small file system, where a task leaves no room, and waits until
 /// it says that it waits.
-const MOUNT: &str = r#"
-mount -t tmpfs -o size=8m none small || exit 99
+const RUN: &str = r#"
 "$0" run --json --state-dir small/state > events 2> said &
 for second in $(seq 300); do
   grep -q '"run.paused"' events && break
@@ -48,6 +49,24 @@ cat small/state/*/journal.jsonl > journal
 exit $code
 "#;
 
+/// The program is killed when its only task has used up all room, also that which was kept aside, and
+/// its result is kept.
+const DIE: &str = r#"
+CALLSHEET_CRASH_AT=parent-after-spool:1 "$0" run --state-dir small/state 2> said
+rm small/fill small/more
+"$0" resume --json --state-dir small/state > events 2>> said
+"#;
+
+const FILL_ALL: &str = r#"
+[tasks.fill]
+run = """
+dd if=/dev/zero of=small/fill bs=4k 2> /dev/null
+while ls small/state/*/reserve > /dev/null 2>&1; do sleep 0.01; done
+dd if=/dev/zero of=small/more bs=4k 2> /dev/null
+echo filled
+"""
+"#;
+
 const FILL: &str = r#"
 [tasks.fill]
 run = "dd if=/dev/zero of=small/fill bs=4k 2> /dev/null; echo filled"
@@ -58,11 +77,11 @@ depends_on = ["fill"]
 
 /// Runs a script with a small file system of its own in `small`, or says why the system does not
 /// give it one.
-fn in_a_small_place(script: &str) -> Result<(Desk, Done), String> {
+fn in_a_small_place(tasks: &str, script: &str) -> Result<(Desk, Done), String> {
     if !Command::new("unshare").args(["-r", "-m", "true"]).status().is_ok_and(|s| s.success()) {
         return Err("this system gives no mount namespace".to_owned());
     }
-    let desk = Desk::commands(FILL);
+    let desk = Desk::commands(tasks);
     std::fs::create_dir(desk.path().join("small")).expect("a folder");
     let script = format!("{MOUNT}{script}");
     let mut unshare = Command::new("unshare");
@@ -77,7 +96,7 @@ fn in_a_small_place(script: &str) -> Result<(Desk, Done), String> {
 
 #[test]
 fn a_full_disk_pauses_the_run_and_room_lets_it_go_on() {
-    let (desk, done) = match in_a_small_place(GO_ON) {
+    let (desk, done) = match in_a_small_place(FILL, &format!("{RUN}{GO_ON}")) {
         Ok(done) => done,
         Err(reason) => return println!("skipped: {reason}"),
     };
@@ -104,7 +123,7 @@ fn a_full_disk_pauses_the_run_and_room_lets_it_go_on() {
 
 #[test]
 fn a_run_that_was_killed_while_it_waited_is_taken_up_when_there_is_room() {
-    let (desk, done) = match in_a_small_place(KILL) {
+    let (desk, done) = match in_a_small_place(FILL, &format!("{RUN}{KILL}")) {
         Ok(done) => done,
         Err(reason) => return println!("skipped: {reason}"),
     };
@@ -115,6 +134,22 @@ fn a_run_that_was_killed_while_it_waited_is_taken_up_when_there_is_room() {
     assert_eq!(journal.matches("\"tool.started\"").count(), 2, "no command is run twice");
     let ends = lines(&journal).into_iter().filter(|event| event["type"] == "task.completed");
     assert_eq!(ends.count(), 2);
+}
+
+#[test]
+fn a_result_is_kept_where_there_is_no_room() {
+    let (desk, done) = match in_a_small_place(FILL_ALL, DIE) {
+        Ok(done) => done,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    assert_eq!(done.code, 0, "{}{}", desk.read("said"), done.err);
+    let events = lines(&desk.read("events"));
+    let result = events.iter().find(|event| event["type"] == "tool.finished").expect("a result");
+    assert_eq!(
+        (&result["data"]["status"], &result["data"]["source"]),
+        (&"ok".into(), &"spool".into())
+    );
+    assert!(result.to_string().contains("filled"), "{result}");
 }
 
 const LARGE: &str = r#"

@@ -190,6 +190,25 @@ fn what_ended_in_its_grace_is_known() {
 }
 
 #[test]
+fn of_what_had_to_be_killed_the_output_is_told() {
+    let stubborn = SLEEP
+        .replace("sleep 60 &", "trap '' TERM; echo half; sleep 60 &")
+        .replace("say = \"done\"", "say = \"{{ last[0].text }}\"");
+    let desk = Desk::offline(&format!("{BASH}[limits]\ngrace_period = '100ms'\n"), &stubborn);
+    let run = desk.start(&["run"]);
+    sleeper(&desk);
+    run.signal("INT");
+    assert_eq!(run.end().code, 130);
+    let finished = desk.wait_for_event("tool.finished", |_| true);
+    assert_eq!(finished["data"]["status"], "unknown");
+    desk.good(&["resume"]);
+    let completed = desk.wait_for_event("task.completed", |event| event["task"] == "one");
+    let told = completed["data"]["output"]["text"].as_str().expect("a text");
+    assert!(told.starts_with("outcome unknown: ") && told.contains("had to be killed."), "{told}");
+    assert!(told.trim_end().ends_with("\nWhat it had printed by then:\nhalf"), "{told}");
+}
+
+#[test]
 fn a_task_that_cleaned_up_in_its_grace_has_not_done_its_work() {
     let task = format!("[tasks.only]\nretry = {{ max_attempts = 3 }}\nrun = '''{}'''\n", tidy(0));
     let desk = Desk::commands(&task);

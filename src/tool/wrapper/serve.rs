@@ -77,11 +77,13 @@ async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
     let Some(job) = control.next_line().await? else { return Ok(()) };
     let job: Job = serde_json::from_str(&job)?;
     let workspace = Arc::new(Workspace::open(root)?);
+    let is_kept = matches!(job.work, Work::Command(_));
+    // It costs no time: the parent records meanwhile that the command begins.
+    let room = if is_kept { spool.take_room(&job.key).ok() } else { None };
     if control.next_line().await?.as_deref() != Some(GO) {
         return Ok(());
     }
     let began = Instant::now();
-    let is_kept = matches!(job.work, Work::Command(_));
     let context = context(&job, workspace, spool.clone());
     let mut report = perform(job.work, &context, &mut control).await;
     crash::pass(Point::WrapperAfterEffect);
@@ -100,7 +102,7 @@ async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
     let bytes = serde_json::to_vec(&kept)?;
     if is_kept {
         // A result that cannot be kept is still a result: the parent may live to record it.
-        let _unkept = spool.keep_result(&kept.key, &bytes);
+        let _unkept = spool.keep_result(&kept.key, &bytes, room);
     }
     crash::pass(Point::WrapperAfterSpool);
     crash::pass_parent(Point::ParentAfterSpool);
