@@ -6,8 +6,10 @@
 
 pub mod bash;
 mod blocking;
+mod command;
 pub mod files;
 pub mod hook;
+pub mod process;
 pub mod search;
 pub mod skills;
 pub mod spool;

@@ -14,10 +14,9 @@ mod summaries;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-pub use self::calls::PendingCall;
 use self::calls::{CallState, results_message};
+pub use self::calls::{Interrupted, PendingCall};
 pub use self::provider::ProviderWork;
-use self::recovery::Interrupted;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
 use self::summaries::Summaries;

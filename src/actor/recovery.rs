@@ -11,11 +11,12 @@ use super::tool_run;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::journal::stamp;
-use crate::tool::bash::{self, Remains};
+use crate::tool::process::{self, Remains};
 use crate::tool::{ToolOutput, wrapper};
 use crate::turn::{ResultSource, ToolFinished};
+use crate::turn_machine::Interrupted;
 use crate::turn_machine::PendingCall;
-use crate::turn_machine::recovery::{self, Content, Interrupted, Known};
+use crate::turn_machine::recovery::{self, Content, Known};
 
 /// A call that had begun, and when, in milliseconds since the Unix epoch.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ pub(super) async fn recover(context: StepContext, lost: Vec<Lost>) -> StepResult
 fn result_of(context: &StepContext, lost: Lost) -> Option<ToolFinished> {
     let Lost { interrupted, began_ms } = lost;
     let Interrupted { call, started } = &interrupted;
-    let remains = started.process().map(|process| bash::end_remains(process, &call.key));
+    let remains = started.process().map(|process| process::end_remains(process, &call.key));
     let kept = wrapper::spooled(&context.services.spool, &call.key).unwrap_or_else(|error| {
         tracing::warn!(key = %call.key, %error, "a kept result cannot be read");
         None

@@ -249,7 +249,7 @@ async fn listen(mut signals: Signals, remote: Remote, heard: Heard) {
         let (name, exit) = signals.next().await;
         heard.0.store(exit == Exit::Terminated, Ordering::SeqCst);
         if again {
-            crate::tool::bash::kill_all_groups();
+            crate::tool::process::kill_all_groups();
             std::process::exit(heard.exit() as i32);
         }
         again = true;

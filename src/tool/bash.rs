@@ -1,26 +1,22 @@
 //! The tool `bash`, and the runner for tasks that are commands.
 //!
-//! Owns the wording of what a command gave. Processes are not confined to the workspace: what
-//! they may do is for permissions and, later, a sandbox to say.
+//! Owns what a call may ask for. Processes are not confined to the workspace: what they may do is
+//! for permissions and, later, a sandbox to say.
 
-pub(super) mod group;
 mod parts;
-pub(super) mod process;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-pub use group::{Remains, end_remains, kill_all_groups};
-use process::{Ending, Finished, Place};
-
+use super::command::{self, Order, Reader};
+use super::process::Place;
 use super::workspace::Workspace;
 use super::wrapper;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
 use crate::id::Name;
 use crate::message::Json;
-use crate::output::Output;
 use crate::tool::BoxFuture;
 use crate::turn::Effect;
 
@@ -28,26 +24,6 @@ use crate::turn::Effect;
 #[must_use]
 pub fn tools() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(Bash { spec: spec() })]
-}
-
-/// A command that is to be run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Order {
-    /// The command line for `sh -c`.
-    command: String,
-    /// The longest it may take.
-    pub(super) timeout: Duration,
-    reader: Reader,
-}
-
-/// Who reads what a command gave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Reader {
-    /// A model.
-    Model,
-    /// Other tasks: they want its output and nothing else.
-    Tasks,
 }
 
 /// Runs `sh -c command` in the workspace root for at most the context's time, in a wrapper process
@@ -73,65 +49,9 @@ async fn perform(order: Order, context: &ToolContext) -> Result<ToolOutput, Tool
         Some(program) => wrapper::call(program, order, context).await,
         None => {
             context.announce.announce(None).await?;
-            run(&order, Place::OwnGroup, context).await
+            command::run(&order, Place::OwnGroup, context).await
         }
     }
-}
-
-/// Runs the command in this process.
-pub(super) async fn run(
-    order: &Order,
-    place: Place,
-    context: &ToolContext,
-) -> Result<ToolOutput, ToolError> {
-    let mut finished = process::run(&order.command, order.timeout, place, context).await?;
-    if order.reader == Reader::Model {
-        if finished.output.text.is_empty() {
-            finished.output.text.push_str("(no output)");
-        }
-        if finished.left_behind {
-            let note = "(background processes were left; those of the command's own process group have been ended)";
-            finished.output.text = with_line(finished.output.text, note);
-        }
-    }
-    told(finished, order.timeout)
-}
-
-/// Says of a command that was told to end what a reader has to know.
-const TOLD_TO_END: &str = "(it was told to end while it was at work, and did so by itself; its work \
-    may be half done. Inspect the state before you repeat it.)";
-
-fn told(finished: Finished, timeout: Duration) -> Result<ToolOutput, ToolError> {
-    let Finished { ending, output, errors: _, left_behind: _ } = finished;
-    let with_code = |text, code| with_line(text, &format!("exit code {code}"));
-    let Output { text, stored } = output;
-    let (text, exit_code) = match ending {
-        Ending::Exited(0) => (text, Some(0)),
-        Ending::Exited(code) => (with_code(text, code), Some(code)),
-        Ending::TimedOut(code) => {
-            let text = format!("Error: Timeout ({}s)\n{text}", timeout.as_secs_f64());
-            let text = match code {
-                Some(code) => with_code(text, code),
-                None => text,
-            };
-            (text, code)
-        }
-        Ending::Cancelled(Some(code)) => {
-            (with_line(with_code(text, code), TOLD_TO_END), Some(code))
-        }
-        Ending::Cancelled(None) => return Err(ToolError::Killed(Output { text, stored })),
-    };
-    let is_error = ending != Ending::Exited(0);
-    let told_to_end = matches!(ending, Ending::Cancelled(_));
-    Ok(ToolOutput { text, is_error, stored, exit_code, told_to_end })
-}
-
-/// Adds a line of its own.
-fn with_line(mut text: String, line: &str) -> String {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text + line
 }
 
 fn spec() -> ToolSpec {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::bash::process::{self, Ending, Place, Program};
+use super::process::{self, Ending, Place, Program};
 use super::{ToolContext, ToolError, wrapper};
 use crate::message::Json;
 

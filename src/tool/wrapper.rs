@@ -21,8 +21,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::parent::{call, run_program};
-use super::bash::Order;
-use super::bash::process::{Finished, Program};
+use super::command::Order;
+use super::process::{Finished, Program};
 use super::spool::Spool;
 use super::{ToolError, ToolOutput};
 use crate::id::CallKey;

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::recovery::Interrupted;
 use crate::context::inventory::Inventory;
 use crate::context::read_state::Read;
 use crate::context::view::View;
@@ -41,6 +40,15 @@ pub struct PendingCall {
     pub repeats: Option<Read>,
     /// What the agent itself answers, where only it knows.
     pub answer: Option<String>,
+}
+
+/// A call that had begun.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interrupted {
+    /// The call.
+    pub call: PendingCall,
+    /// Its beginning.
+    pub started: ToolStarted,
 }
 
 /// A call as its events tell it.

@@ -3,9 +3,9 @@
 //! Pure: what the spool, the processes and the files show is found out elsewhere and told here.
 
 use super::PendingCall;
-use super::calls;
+use super::calls::{self, Interrupted};
 use crate::output::Output;
-use crate::turn::{Effect, ToolFinished, ToolStarted, ToolStatus};
+use crate::turn::{Effect, ToolFinished, ToolStatus};
 
 /// What a model is told of a call that was interrupted and may have taken effect.
 const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
@@ -13,15 +13,6 @@ const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may
 
 /// And in the end.
 const INSPECT: &str = "Inspect the state before you repeat it.";
-
-/// A call that had begun.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Interrupted {
-    /// The call.
-    pub call: PendingCall,
-    /// Its beginning.
-    pub started: ToolStarted,
-}
 
 /// What is known of an interrupted call that left no result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,7 +96,7 @@ mod tests {
     use super::*;
     use crate::id::{AgentId, CallKey, RunId};
     use crate::message::{Block, Json, ToolCall};
-    use crate::turn::Change;
+    use crate::turn::{Change, ToolStarted};
 
     fn interrupted(effect: Effect, change: Option<Change>) -> Interrupted {
         let key = CallKey::derive(RunId::generate(), &AgentId::from_text("a"), 1, 0, "t", "{}");

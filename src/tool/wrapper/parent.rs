@@ -9,9 +9,9 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::{CANCEL, GO, Job, Kept, Report, Work, Wrapper, arguments, spooled};
 use crate::crash::{self, Point};
-use crate::tool::bash::Order;
-use crate::tool::bash::group::{self, Group};
-use crate::tool::bash::process::{self, Finished, Program};
+use crate::tool::command::Order;
+use crate::tool::process::group::{self, Group};
+use crate::tool::process::{self, Finished, Program};
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 use crate::turn::Process;
 

@@ -18,9 +18,9 @@ use crate::crash::{self, Point};
 use crate::journal::room;
 use crate::output::Output;
 use crate::redaction::Secrets;
-use crate::tool::bash;
-use crate::tool::bash::group::Group;
-use crate::tool::bash::process::{self, Place};
+use crate::tool::command;
+use crate::tool::process::group::Group;
+use crate::tool::process::{self, Place};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::{ToolContext, ToolOutput};
@@ -132,7 +132,7 @@ async fn perform(work: Work, context: &ToolContext, control: &mut Control) -> Re
     let mut work = pin!(async {
         match work {
             Work::Command(order) => {
-                let result = bash::run(&order, Place::ThisGroup, context).await;
+                let result = command::run(&order, Place::ThisGroup, context).await;
                 Report::of(result, Report::Done)
             }
             Work::Program(program) => {

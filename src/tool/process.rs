@@ -2,6 +2,8 @@
 //!
 //! Owns processes, not wording. Memory stays bounded whatever the command prints.
 
+pub(super) mod group;
+
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -14,7 +16,8 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio_util::sync::CancellationToken;
 
-use super::group::Group;
+use self::group::{Group, KEY_VARIABLE};
+pub use self::group::{Remains, end_remains, kill_all_groups};
 use crate::output::Output;
 use crate::tool::spool::{INLINE_CHARS, INLINE_CHARS_FAILED, MEMORY_BYTES, SpoolWriter};
 use crate::tool::{ToolContext, ToolError};
@@ -22,9 +25,6 @@ use crate::tool::{ToolContext, ToolError};
 /// How long the output is still read after the command has ended while something keeps it open,
 /// and how long what a command left behind may take to end.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// The environment variable that holds the call's idempotency key, for commands that can use one.
-pub(in crate::tool) const KEY_VARIABLE: &str = "CALLSHEET_IDEMPOTENCY_KEY";
 
 /// Where a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 
-use super::process::KEY_VARIABLE;
 use crate::id::CallKey;
 use crate::turn::Process;
+
+/// The environment variable that holds the call's idempotency key, for commands that can use one.
+pub(in crate::tool) const KEY_VARIABLE: &str = "CALLSHEET_IDEMPOTENCY_KEY";
 
 /// How often a group is looked at while it has time to end: much shorter than any grace period
 /// that a person would set.
