@@ -412,6 +412,7 @@ fn a_run_is_forked_with_something_changed() {
     let now = ends(&desk);
     assert_eq!((&now["plan"], &now["more"]), (&wanted["plan"], &wanted["more"]));
     assert_eq!(now["last"]["output"], "did other");
+    assert!(!done.err.contains("has no effect"), "{}", done.err);
     let shown = desk.good(&["show"]);
     let id = old[0].file_name().expect("a name").to_string_lossy().into_owned();
     assert!(shown.contains(&format!("forked from {id}@{}", event["seq"])), "{shown}");
@@ -420,6 +421,14 @@ fn a_run_is_forked_with_something_changed() {
     }
     assert_eq!(desk.call(&["fork", &at, "--set", "tasks.last.promt=x"]).code, 2);
     assert_eq!(desk.runs().len(), old.len() + 1, "what is refused leaves nothing behind");
+    let done = desk.call(&["fork", &at, "--set", "tasks.plan.prompt=x", "--set", "name=other"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    for said in [
+        "note: `tasks.plan.prompt` has no effect here: task `plan` has ended: it is completed",
+        "note: `name` has no effect here: a run keeps the name with which it began",
+    ] {
+        assert!(done.err.contains(said), "{}", done.err);
+    }
 }
 
 #[test]
