@@ -200,6 +200,17 @@ impl fmt::Debug for Config {
     }
 }
 
+impl Config {
+    /// These agents, those to which they may delegate, and theirs.
+    #[must_use]
+    pub fn team<'a>(
+        &'a self,
+        mains: impl IntoIterator<Item = &'a Name>,
+    ) -> BTreeMap<&'a Name, &'a AgentSpec> {
+        plan::team(&self.agents, mains)
+    }
+}
+
 /// Reads, layers and checks a configuration.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ mod cancel;
 pub mod control;
 mod fork;
 mod launch;
+pub mod no_effect;
 mod opening;
 pub mod outlook;
 mod resume;

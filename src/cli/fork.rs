@@ -6,6 +6,7 @@ use super::drive::{self, Shown};
 use super::locate::Place;
 use super::{check, complain};
 use crate::exit::Exit;
+use crate::run::no_effect::{NoEffect, no_effect};
 use crate::run::{ForkError, Options, Run, fork};
 
 pub(super) fn run(place: &Place, verb: &args::Fork, verbose: u8) -> Exit {
@@ -27,6 +28,11 @@ fn forked(place: &Place, verb: &args::Fork, verbose: u8) -> Result<Exit, Exit> {
         fork(&from, seq, overrides, place.sources()).map_err(|error| refused(place, error))?;
     let sources = reopened.sources(place.sources());
     let config = check::shown(reopened.config(place.sources()), &sources)?;
+    for NoEffect { key, why } in
+        no_effect(reopened.state(), &config, verb.set.iter().map(|(key, _)| key.as_str()))
+    {
+        complain(&format!("note: `{key}` has no effect here: {why}"));
+    }
     drive::note_scripts(&config);
     let options = Options { asker: asker(), ..Options::default() };
     let shown = Shown { json: verb.json, verbose };

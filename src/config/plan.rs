@@ -40,25 +40,35 @@ pub(super) fn models_in_use(
         (targets, _) => targets.iter().map(String::as_str).collect(),
     };
     let mut seen = BTreeSet::new();
-    let mut at_work: Vec<&str> = Vec::new();
+    let mut at_work = Vec::new();
     while let Some(name) = open.pop() {
         let Some(task) = by_name.get(name).filter(|_| seen.insert(name)) else { continue };
         open.extend(task.depends_on.iter().map(Name::as_str));
         if let Work::Agent { agent, .. } = &task.work {
-            at_work.push(agent.as_str());
+            at_work.push(agent);
         }
     }
-    let mut used = BTreeSet::new();
-    let mut seen = BTreeSet::new();
-    while let Some(name) = at_work.pop() {
-        let Some(agent) = agents.get(name).filter(|_| seen.insert(name)) else { continue };
-        at_work.extend(agent.sub_agents.iter().map(Name::as_str));
-        used.insert(agent.model.clone());
-    }
+    let mut used: BTreeSet<_> =
+        team(agents, at_work).values().map(|agent| agent.model.clone()).collect();
     if !used.is_empty() && compaction.preset.name != "off" {
         used.extend(compaction.model.clone());
     }
     used
+}
+
+/// These agents, those to which they may delegate, and theirs.
+pub(super) fn team<'a>(
+    agents: &'a BTreeMap<Name, AgentSpec>,
+    mains: impl IntoIterator<Item = &'a Name>,
+) -> BTreeMap<&'a Name, &'a AgentSpec> {
+    let (mut found, mut open) = (BTreeMap::new(), mains.into_iter().collect::<Vec<_>>());
+    while let Some(name) = open.pop() {
+        let Some((name, agent)) = agents.get_key_value(name) else { continue };
+        if found.insert(name, agent).is_none() {
+            open.extend(&agent.sub_agents);
+        }
+    }
+    found
 }
 
 /// A ceiling in money needs the price of every model that can be called.

@@ -149,7 +149,42 @@ fn may_follow(now: TaskState, next: TaskState) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::plan::{TaskReady, TaskStarted};
+    use crate::run_state::clock::Clock;
+
+    #[test]
+    fn a_held_attempt_goes_on_or_belongs_to_an_earlier_configuration() {
+        let agent = |attempt| AgentId::from_text(&format!("t~{attempt}"));
+        let started = |attempt| -> Event {
+            TaskStarted { attempt, agent: agent(attempt), key: Some("k".to_owned()) }.into()
+        };
+        // The attempt that begins after it was held; then how many are of an earlier configuration,
+        // and what the latest has taken of the 5 ms before it was held and the 3 ms after.
+        for (attempt, earlier, taken) in [(2, 0, 8), (3, 2, 3)] {
+            let mut clock = Clock::default();
+            let mut task = TaskStatus::default();
+            for event in [TaskReady {}.into(), started(2)] {
+                task.apply(&event, 0, clock.reading()).expect("legal");
+            }
+            clock.passed(5);
+            let held = task.held(clock.reading()).expect("it was at work");
+            assert!(held.is_held() && held.state == TaskState::Pending);
+            clock.passed(100);
+            let mut task = held.clone().held(clock.reading()).expect("it is held");
+            assert_eq!(task, held, "to hold it twice is to hold it");
+            for event in [TaskReady {}.into(), started(attempt)] {
+                task.apply(&event, 0, clock.reading()).expect("legal");
+            }
+            clock.passed(3);
+            assert!(!task.is_held());
+            assert_eq!((task.attempt, task.earlier), (attempt, earlier));
+            assert_eq!(task.latest.taken(clock.reading()), Duration::from_millis(taken));
+        }
+        assert_eq!(TaskStatus::default().held(Reading::default()), None);
+    }
 
     #[test]
     fn no_end_is_followed_and_every_task_can_end() {

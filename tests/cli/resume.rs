@@ -412,6 +412,7 @@ fn a_run_is_forked_with_something_changed() {
     let now = ends(&desk);
     assert_eq!((&now["plan"], &now["more"]), (&wanted["plan"], &wanted["more"]));
     assert_eq!(now["last"]["output"], "did other");
+    assert!(!done.err.contains("has no effect"), "{}", done.err);
     let shown = desk.good(&["show"]);
     let id = old[0].file_name().expect("a name").to_string_lossy().into_owned();
     assert!(shown.contains(&format!("forked from {id}@{}", event["seq"])), "{shown}");
@@ -420,6 +421,14 @@ fn a_run_is_forked_with_something_changed() {
     }
     assert_eq!(desk.call(&["fork", &at, "--set", "tasks.last.promt=x"]).code, 2);
     assert_eq!(desk.runs().len(), old.len() + 1, "what is refused leaves nothing behind");
+    let done = desk.call(&["fork", &at, "--set", "tasks.plan.prompt=x", "--set", "name=other"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    for said in [
+        "note: `tasks.plan.prompt` has no effect here: task `plan` has ended: it is completed",
+        "note: `name` has no effect here: a run keeps the name with which it began",
+    ] {
+        assert!(done.err.contains(said), "{}", done.err);
+    }
 }
 
 #[test]
@@ -462,6 +471,49 @@ fn changes_are_explained_and_accepted() {
     let after = journal(&desk);
     desk.good(&["resume", "--accept-changes"]);
     assert_eq!(journal(&desk), after);
+}
+
+#[test]
+fn what_was_killed_half_way_goes_on_if_what_it_rests_on_gives_the_same() {
+    let desk = long();
+    let text = desk.read("agents.toml").replace(
+        "[tasks.one]\nagent = 'a'\nprompt = 'go'\n",
+        "[tasks.first]\nrun = 'echo made'\n\
+         [tasks.one]\nagent = 'a'\nprompt = 'use {{ tasks.first.output }}'\ndepends_on = ['first']\n",
+    );
+    let gone = "[tasks.gone]\nagent = 'a'\nprompt = 'go'\n";
+    desk.write("agents.toml", &format!("{text}{gone}"));
+    let run = desk.start(&["run"]);
+    for task in ["one", "gone"] {
+        let second = |event: &Value| event["data"]["turn"] == 2 && event["task"] == task;
+        desk.wait_for_event("model.requested", second);
+    }
+    run.signal("KILL");
+    run.end();
+    desk.write("script.toml", "[[rules]]\nsay = 'done'\n");
+    desk.write("agents.toml", &text.replace("echo made", "echo made; true"));
+    let told = desk.good(&["resume", "--accept-changes", "--explain"]);
+    for said in [
+        "first  runs     changed: run\n",
+        "one    depends  on what `first` gives: if that is as before it goes on (agent `one` is in \
+         turn 2), else anew\n",
+        "gone   removed  the file has it no more: agent `gone` is cancelled\n",
+    ] {
+        assert!(told.contains(said), "{told}");
+    }
+    desk.good(&["resume", "--accept-changes"]);
+    let agents: Vec<_> = events(&desk)
+        .into_iter()
+        .filter(|event| event["type"] == "agent.spawned")
+        .map(|event| event["agent"].to_string())
+        .collect();
+    for agent in ["\"first~2\"", "\"one\""] {
+        assert!(agents.iter().any(|id| id == agent), "{agents:?}");
+    }
+    assert!(!agents.iter().any(|id| id == "\"one~2\""), "{agents:?}");
+    let end = desk.wait_for_event("agent.ended", |event| event["agent"] == "gone");
+    let outcome = end["data"]["outcome"].to_string();
+    assert!(outcome.contains("the configuration has its task no more"), "{outcome}");
 }
 
 #[test]
