@@ -164,8 +164,10 @@ fn in_cycles(edges: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
     }
 }
 
-/// The folders whose files are known not to import each other in a circle.
-const ORDERED: [&str; 3] = ["actor", "journal", "run"];
+/// The folders whose files do not import each other in a circle; in `cli` files have the names of
+/// modules, which this cannot tell apart.
+const ORDERED: [&str; 9] =
+    ["actor", "config", "context", "journal", "model", "run", "run_state", "tool", "turn_machine"];
 
 #[test]
 fn files_of_a_room_form_no_cycle() {
