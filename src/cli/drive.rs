@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::locate::{Place, fold};
+use super::locate::Place;
 use super::paint::{self, Paint};
-use super::reopen::exit_of;
 use super::tail::{Detail, Printer};
-use super::{complain, runtime, say};
+use super::{complain, refusal, runtime, say};
 use crate::actor::supervisor::RunEnd;
 use crate::config::{Config, ProviderKind};
 use crate::event::{Event, PauseCause, RunCompleted};
@@ -79,7 +78,7 @@ async fn to_the_end(
     };
     let run = match starting.await {
         Ok(run) => run,
-        Err(error) => return refused(&error),
+        Err(error) => return refused(place, &error),
     };
     let (id, dir) = (run.id(), run.dir().clone());
     complain(&format!("run {id} in {}", dir.path().display()));
@@ -117,7 +116,7 @@ async fn to_the_end(
 
 /// Shows the result of a run that came to its end.
 pub(super) fn ended(place: &Place, dir: &RunDir, completed: &RunCompleted) -> Exit {
-    let state = match fold(dir, |_| {}) {
+    let state = match place.fold(dir, |_| {}) {
         Ok(state) => state,
         Err(exit) => return exit,
     };
@@ -129,13 +128,15 @@ pub(super) fn ended(place: &Place, dir: &RunDir, completed: &RunCompleted) -> Ex
 }
 
 /// Says why a run could not be started.
-pub(super) fn refused(error: &StartError) -> Exit {
+pub(super) fn refused(place: &Place, error: &StartError) -> Exit {
+    if let StartError::Journal(error) = error {
+        return refusal::refused(&place.flags(), None, error);
+    }
     complain(&format!("error: {error}"));
     match error {
         StartError::Config(_) | StartError::Plan(_) | StartError::Provider { .. } => Exit::Usage,
         StartError::Workspace { .. } => Exit::Usage,
-        StartError::Journal(error) => exit_of(error),
-        StartError::Actor(_) | StartError::Illegal(_) => Exit::Bug,
+        StartError::Actor(_) | StartError::Illegal(_) | StartError::Journal(_) => Exit::Bug,
     }
 }
 

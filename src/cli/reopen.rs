@@ -2,15 +2,15 @@
 
 use super::complain;
 use super::locate::Place;
+use super::refusal;
 use crate::exit::Exit;
-use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::recovery::{Cut, RecoveryError};
-use crate::run::{ReopenError, Reopened};
+use crate::run::Reopened;
 
 /// Takes a run up, says what had to be cut, or why it cannot be taken up and what to do.
 pub(super) fn reopen(place: &Place, dir: &RunDir, cut: Cut) -> Result<Reopened, Exit> {
-    let reopened = Reopened::open(dir, cut).map_err(|error| refused(place, dir, &error))?;
+    let reopened = Reopened::open(dir, cut).map_err(|error| refused(place, dir, cut, &error))?;
     if let Some(kept) = reopened.kept() {
         let what = match cut {
             Cut::Torn => "the end of the journal was cut short by a crash before it counted",
@@ -23,43 +23,40 @@ pub(super) fn reopen(place: &Place, dir: &RunDir, cut: Cut) -> Result<Reopened, 
             kept.path.display()
         ));
     }
+    if let Some(loss) = reopened.loss() {
+        complain(&format!("note: the run goes on without what stood {}", refusal::told(loss)));
+    }
     Ok(reopened)
 }
 
-fn refused(place: &Place, dir: &RunDir, error: &ReopenError) -> Exit {
+/// Says why a run cannot be taken up, or not as asked.
+pub(super) fn refused(place: &Place, dir: &RunDir, cut: Cut, error: &RecoveryError) -> Exit {
+    let flags = place.flags();
+    if let RecoveryError::Journal(error) = error {
+        return refusal::refused(&flags, Some(dir), error);
+    }
     complain(&format!("error: {error}"));
-    match error {
-        ReopenError::Recovery(RecoveryError::Journal(error)) => {
-            if let JournalError::Damaged { line, .. } = error {
-                let run = dir.path().file_name().unwrap_or_default().to_string_lossy();
-                complain(&format!(
-                    "help: what was recorded from there on cannot be trusted. `callsheet \
-                     resume{} {run} --truncate-at {line}` cuts it, keeps it aside and goes on \
-                     before it: what was done since may be done again",
-                    place.flags()
-                ));
-            }
-            exit_of(error)
+    let run = refusal::name(dir);
+    let (there, exit) = match error {
+        RecoveryError::Beginning(_) => (format!("`callsheet run{flags}` starts anew"), Exit::Disk),
+        RecoveryError::Elsewhere(refusal) => {
+            (format!("--truncate-at {} cuts it there", refusal.line), Exit::Usage)
         }
-        ReopenError::Recovery(RecoveryError::Critical(_)) => Exit::Disk,
-        ReopenError::Recovery(RecoveryError::Empty) => {
-            complain("help: nothing was done yet: remove its directory and start anew");
-            Exit::Failed
+        RecoveryError::ElsewhereLost(seq) => {
+            (format!("--truncate-at {seq} cuts it there"), Exit::Usage)
         }
-        ReopenError::Recovery(RecoveryError::Sound | RecoveryError::Outside { .. }) => Exit::Usage,
-        ReopenError::Illegal(_) => Exit::Bug,
-    }
-}
-
-/// How the program ends when the journal cannot be had.
-pub(super) fn exit_of(error: &JournalError) -> Exit {
-    match error {
-        JournalError::Locked { .. } => Exit::Held,
-        JournalError::Exists(_) | JournalError::NotLocal { .. } => Exit::Usage,
-        JournalError::Full
-        | JournalError::Io(_)
-        | JournalError::Damaged { .. }
-        | JournalError::Newer(_)
-        | JournalError::Closed => Exit::Disk,
-    }
+        RecoveryError::Sound | RecoveryError::Journal(_) => {
+            (format!("`{}` goes on with it as it is", place.resume_command(&run)), Exit::Usage)
+        }
+    };
+    let fork = match cut {
+        Cut::From(seq @ 2..) => format!(
+            "; `callsheet fork{flags} {run}@{}` makes a run that goes on from there, and nothing is \
+             lost",
+            seq - 1
+        ),
+        Cut::From(_) | Cut::Torn => String::new(),
+    };
+    complain(&format!("help: {there}{fork}"));
+    exit
 }

@@ -1,0 +1,146 @@
+//! What people are told of a journal that cannot be had, and the code with which the program then
+//! ends: the same from every verb.
+
+use super::complain;
+use crate::exit::Exit;
+use crate::journal::file::RunDir;
+use crate::journal::recovery::{self, Loss, RecoveryError};
+use crate::journal::refusal::{Refusal, Why};
+use crate::journal::{JournalError, walk};
+
+/// Says why the journal of a run cannot be had, and what to do. `flags` are those by which another
+/// verb finds the run.
+pub(super) fn refused(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Exit {
+    let place = dir.filter(|_| is_of_content(error));
+    let place = place.map(|dir| format!("{}: ", dir.journal().display())).unwrap_or_default();
+    complain(&format!("error: {place}{error}"));
+    if let Some(help) = help(flags, dir, error) {
+        complain(&format!("help: {help}"));
+    }
+    exit_of(error)
+}
+
+/// How the program ends when the journal cannot be had.
+fn exit_of(error: &JournalError) -> Exit {
+    match error {
+        JournalError::Locked { .. } => Exit::Held,
+        JournalError::Exists(_) | JournalError::NotLocal { .. } => Exit::Usage,
+        JournalError::NeverBegan => Exit::Failed,
+        JournalError::Full
+        | JournalError::Io(_)
+        | JournalError::Refused(_)
+        | JournalError::Lost { .. }
+        | JournalError::Closed => Exit::Disk,
+    }
+}
+
+/// A run whose journal cannot be had, in one word.
+pub(super) fn word(error: &JournalError) -> &'static str {
+    match error {
+        JournalError::NeverBegan => "empty",
+        JournalError::Lost { .. } => "lost",
+        JournalError::Refused(refusal) if !is_of_another(&refusal.why) => "damaged",
+        _ => "unreadable",
+    }
+}
+
+/// Whether it tells of what stands in the journal, or does not.
+fn is_of_content(error: &JournalError) -> bool {
+    matches!(error, JournalError::Refused(_) | JournalError::NeverBegan | JournalError::Lost { .. })
+}
+
+/// Whether another version may read what this one cannot.
+fn is_of_another(why: &Why) -> bool {
+    match why {
+        Why::Unreadable(_) | Why::Newer(_) | Why::Critical(_) => true,
+        Why::Damaged(_) | Why::Gone | Why::Order(_) | Why::Amid | Why::Illegal(_) => false,
+    }
+}
+
+fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<String> {
+    let anew = format!("start anew with `callsheet run{flags}`");
+    Some(match error {
+        JournalError::Refused(refusal) => past(flags, dir, refusal),
+        JournalError::NeverBegan => match dir {
+            Some(dir) => format!("{anew}; {} can be removed", dir.path().display()),
+            None => anew,
+        },
+        JournalError::Lost { .. } => "bring journal.jsonl back from a copy: without it nobody can \
+                                      tell what was done, or go on with it"
+            .to_owned(),
+        JournalError::Exists(path) => {
+            let dir = RunDir::at(path);
+            match walk::first(&dir) {
+                Ok(_) => format!(
+                    "that run has begun: `callsheet resume{flags} {}` goes on with it; another run \
+                     needs another id",
+                    name(&dir)
+                ),
+                Err(JournalError::NeverBegan) if dir.is_live() => {
+                    "a process is just beginning it; another run needs another id".to_owned()
+                }
+                Err(JournalError::NeverBegan) => {
+                    "that run never began, so nothing was done: remove the directory, or name \
+                     another id"
+                        .to_owned()
+                }
+                Err(error) => format!("{error}; another run needs another id"),
+            }
+        }
+        JournalError::Full
+        | JournalError::Io(_)
+        | JournalError::Locked { .. }
+        | JournalError::NotLocal { .. }
+        | JournalError::Closed => return None,
+    })
+}
+
+/// The way past a record.
+fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
+    let whose = match refusal.why {
+        Why::Newer(_) | Why::Critical(_) => "a newer callsheet wrote it: go on with that one. ",
+        Why::Unreadable(_) => "a newer callsheet may have written it: go on with that one. ",
+        Why::Illegal(_) => "the records contradict each other. ",
+        Why::Damaged(_) | Why::Gone | Why::Order(_) | Why::Amid => {
+            "what was recorded from there on cannot be trusted. "
+        }
+    };
+    let line = refusal.line;
+    let cut = dir.map(|dir| recovery::place_to_cut(dir, line));
+    if let Some(Err(RecoveryError::Beginning(_))) = cut {
+        return format!(
+            "{whose}Nothing would be left before it: `callsheet run{flags}` starts anew"
+        );
+    }
+    let run = dir.map_or_else(|| "RUN".to_owned(), name);
+    format!(
+        "{whose}`callsheet resume{flags} {run} --truncate-at {line}` cuts the journal there, keeps \
+         what it cuts aside and goes on before it: what was done since may be done again; with \
+         --explain it only says what would go"
+    )
+}
+
+/// The last part of a run directory's path, which is the id of the run.
+pub(super) fn name(dir: &RunDir) -> String {
+    dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// What goes with the end of a journal.
+pub(super) fn told(loss: &Loss) -> String {
+    let Loss { offset, records, damaged, completed, calls, replies } = loss;
+    let mut text = format!("from byte {offset} on {records} sound records");
+    if *damaged > 0 {
+        text.push_str(&format!(" and {damaged} damaged bytes"));
+    }
+    let tasks: Vec<_> = completed.iter().map(|task| format!("`{task}`")).collect();
+    let ends = match tasks.is_empty() {
+        true => "no end of a task".to_owned(),
+        false => format!("the ends of the tasks {}", tasks.join(", ")),
+    };
+    text.push_str(&format!(
+        "; among them {ends}, {} tool calls, {replies} replies of models: what they did may be done \
+         again",
+        calls.len()
+    ));
+    text
+}
