@@ -72,7 +72,7 @@ fn without_owner(place: &Place, dir: &RunDir, part: &Part) -> Exit {
     };
     match runtime.block_on(reopened.cancel(&target(part), "cancelled by a person")) {
         Ok(()) => Exit::Done,
-        Err(error) => refused(place, &error),
+        Err(error) => refused(place, Some(dir), &error),
     }
 }
 

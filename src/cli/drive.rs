@@ -32,15 +32,17 @@ pub(super) struct Shown {
     pub(super) verbose: u8,
 }
 
-/// Drives a run that is about to start to its end for this process.
+/// Drives a run that is about to start to its end for this process. `dir` is there already when it
+/// goes on.
 pub(super) fn drive(
     place: &Place,
     shown: Shown,
+    dir: Option<&RunDir>,
     starting: impl Future<Output = Result<Run, StartError>>,
 ) -> Exit {
     match runtime() {
         Ok(runtime) => {
-            let exit = runtime.block_on(to_the_end(place, shown, starting));
+            let exit = runtime.block_on(to_the_end(place, shown, dir, starting));
             // A blocking call that hangs must not hold the program up.
             runtime.shutdown_timeout(std::time::Duration::from_secs(1));
             exit
@@ -66,6 +68,7 @@ pub(super) fn note_scripts(config: &Config) {
 async fn to_the_end(
     place: &Place,
     shown: Shown,
+    dir: Option<&RunDir>,
     starting: impl Future<Output = Result<Run, StartError>>,
 ) -> Exit {
     // From here on a signal stops the run and does not kill the program.
@@ -78,7 +81,7 @@ async fn to_the_end(
     };
     let run = match starting.await {
         Ok(run) => run,
-        Err(error) => return refused(place, &error),
+        Err(error) => return refused(place, dir, &error),
     };
     let (id, dir) = (run.id(), run.dir().clone());
     complain(&format!("run {id} in {}", dir.path().display()));
@@ -128,9 +131,9 @@ pub(super) fn ended(place: &Place, dir: &RunDir, completed: &RunCompleted) -> Ex
 }
 
 /// Says why a run could not be started.
-pub(super) fn refused(place: &Place, error: &StartError) -> Exit {
+pub(super) fn refused(place: &Place, dir: Option<&RunDir>, error: &StartError) -> Exit {
     if let StartError::Journal(error) = error {
-        return refusal::refused(&place.flags(), None, error);
+        return refusal::refused(&place.flags(), dir, error);
     }
     complain(&format!("error: {error}"));
     match error {

@@ -32,7 +32,8 @@ fn forked(place: &Place, verb: &args::Fork, verbose: u8) -> Result<Exit, Exit> {
     drive::note_scripts(&config);
     let options = Options { asker: asker(), ..Options::default() };
     let shown = Shown { json: verb.json, verbose };
-    Ok(drive::drive(place, shown, Run::resume(reopened, config, options)))
+    let dir = reopened.dir().clone();
+    Ok(drive::drive(place, shown, Some(&dir), Run::resume(reopened, config, options)))
 }
 
 fn refused(place: &Place, from: &RunDir, error: ForkError) -> Exit {
@@ -41,7 +42,7 @@ fn refused(place: &Place, from: &RunDir, error: ForkError) -> Exit {
             Err(exit) => exit,
             Ok(_) => Exit::Usage,
         },
-        ForkError::Start(error) => drive::refused(place, &error),
+        ForkError::Start(error) => drive::refused(place, Some(from), &error),
         ForkError::Outside(_) | ForkError::Ended(_) => {
             complain(&format!("error: {error}"));
             Exit::Usage

@@ -47,7 +47,7 @@ pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
 fn rows_of(place: &Place, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
     let mut state = RunState::default();
     let walked = walk(dir, Position::START, None, |_, records| {
-        records.iter().try_for_each(|record| state.apply(record))
+        records.iter().try_for_each(|record| Ok(state.apply(record)?))
     });
     let error = match walked.and_then(|_| walk::created(&state).map(drop)) {
         Ok(()) => {

@@ -53,7 +53,12 @@ fn is_of_content(error: &JournalError) -> bool {
 fn is_of_another(why: &Why) -> bool {
     match why {
         Why::Unreadable(_) | Why::Newer(_) | Why::Critical(_) => true,
-        Why::Damaged(_) | Why::Gone | Why::Order(_) | Why::Amid | Why::Illegal(_) => false,
+        Why::Damaged(_)
+        | Why::Gone
+        | Why::Order(_)
+        | Why::Amid
+        | Why::Illegal(_)
+        | Why::ResultGone(_) => false,
     }
 }
 
@@ -101,6 +106,7 @@ fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
         Why::Newer(_) | Why::Critical(_) => "a newer callsheet wrote it: go on with that one. ",
         Why::Unreadable(_) => "a newer callsheet may have written it: go on with that one. ",
         Why::Illegal(_) => "the records contradict each other. ",
+        Why::ResultGone(_) => "tasks to come need it: bring the file back from a copy. ",
         Why::Damaged(_) | Why::Gone | Why::Order(_) | Why::Amid => {
             "what was recorded from there on cannot be trusted. "
         }
@@ -115,7 +121,7 @@ fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
     let run = dir.map_or_else(|| "RUN".to_owned(), name);
     format!(
         "{whose}`callsheet resume{flags} {run} --truncate-at {line}` cuts the journal there, keeps \
-         what it cuts aside and goes on before it: what was done since may be done again; with \
+         what it cuts aside and goes on before it: what was done since may be done again, or be told as unknown; with \
          --explain it only says what would go"
     )
 }
@@ -128,19 +134,26 @@ pub(super) fn name(dir: &RunDir) -> String {
 /// What goes with the end of a journal.
 pub(super) fn told(loss: &Loss) -> String {
     let Loss { offset, records, damaged, completed, calls, replies } = loss;
-    let mut text = format!("from byte {offset} on {records} sound records");
-    if *damaged > 0 {
-        text.push_str(&format!(" and {damaged} damaged bytes"));
-    }
-    let tasks: Vec<_> = completed.iter().map(|task| format!("`{task}`")).collect();
-    let ends = match tasks.is_empty() {
-        true => "no end of a task".to_owned(),
-        false => format!("the ends of the tasks {}", tasks.join(", ")),
+    let records = counted(*records, "sound record");
+    let damaged = match damaged {
+        0 => String::new(),
+        bytes => format!(" and {}", counted(*bytes, "damaged byte")),
     };
-    text.push_str(&format!(
-        "; among them {ends}, {} tool calls, {replies} replies of models: what they did may be done \
-         again",
-        calls.len()
-    ));
-    text
+    let tasks: Vec<_> = completed.iter().map(|task| format!("`{task}`")).collect();
+    let tasks = match tasks.len() {
+        0 => "the end of no task".to_owned(),
+        1 => format!("the end of task {}", tasks[0]),
+        _ => format!("the ends of tasks {}", tasks.join(", ")),
+    };
+    let (calls, replies) =
+        (counted(calls.len() as u64, "tool call"), counted(*replies, "model call"));
+    format!(
+        "from byte {offset} on: {records}{damaged}; among them {tasks}, {calls}, {replies}: what \
+         they did may be done again, or be told as unknown"
+    )
+}
+
+fn counted(number: u64, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{s}")
 }

@@ -42,9 +42,6 @@ pub(super) fn refused(place: &Place, dir: &RunDir, cut: Cut, error: &RecoveryErr
         RecoveryError::Elsewhere(refusal) => {
             (format!("--truncate-at {} cuts it there", refusal.line), Exit::Usage)
         }
-        RecoveryError::ElsewhereLost(seq) => {
-            (format!("--truncate-at {seq} cuts it there"), Exit::Usage)
-        }
         RecoveryError::Sound | RecoveryError::Journal(_) => {
             (format!("`{}` goes on with it as it is", place.resume_command(&run)), Exit::Usage)
         }

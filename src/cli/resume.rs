@@ -37,10 +37,13 @@ fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit>
     let mut config = None;
     if verb.accept_changes && is_changed(place, created, &sources) {
         let (before, now) = both(place, created, &dir)?;
-        let prospects = reopened.outlook(&before, &now).map_err(|error| refused(place, &error))?;
+        let prospects =
+            reopened.outlook(&before, &now).map_err(|error| refused(place, Some(&dir), &error))?;
         let stands = |p: &Prospect| matches!(p.verdict, Verdict::Reused | Verdict::Stays);
         if reopened.completed().is_none() || !prospects.iter().all(stands) {
-            reopened = reopened.accept(&before, &now).map_err(|error| refused(place, &error))?;
+            reopened = reopened
+                .accept(&before, &now)
+                .map_err(|error| refused(place, Some(&dir), &error))?;
             config = Some(now);
         }
     }
@@ -60,7 +63,7 @@ fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit>
     drive::note_scripts(&config);
     let options = Options { asker: asker(), ..Options::default() };
     let shown = Shown { json: verb.json, verbose };
-    Ok(drive::drive(place, shown, Run::resume(reopened, config, options)))
+    Ok(drive::drive(place, shown, Some(&dir), Run::resume(reopened, config, options)))
 }
 
 /// Says what would become of each task, and what would stand in the way. Reads only, so it needs no
@@ -78,7 +81,8 @@ fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exi
     let mut able = Exit::Done;
     let prospects = if verb.accept_changes && is_changed(place, created, &sources) {
         let (before, now) = both(place, created, dir)?;
-        outlook::accepting(dir, &state, &before, &now).map_err(|error| refused(place, &error))?
+        outlook::accepting(dir, &state, &before, &now)
+            .map_err(|error| refused(place, Some(dir), &error))?
     } else {
         note_changes(place, created, &sources);
         // A run that has come to its end needs nothing any more.
@@ -87,6 +91,9 @@ fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exi
         {
             complain("note: the run cannot go on before that is mended");
             able = exit;
+        }
+        if let Err(error) = outlook::rests_on_what_is_there(dir, &state, &created.tasks) {
+            able = refusal::refused(&place.flags(), Some(dir), &error);
         }
         outlook::as_recorded(&state)
     };
@@ -107,7 +114,7 @@ fn state_before(place: &Place, dir: &RunDir, seq: u64) -> Result<RunState, Exit>
     let mut look = || -> Result<_, RecoveryError> {
         let end = recovery::place_to_cut(dir, seq)?;
         walk::walk(dir, Position::START, Some(end), |_, records| {
-            records.iter().try_for_each(|record| state.apply(record))
+            records.iter().try_for_each(|record| Ok(state.apply(record)?))
         })?;
         Ok(recovery::loss(dir, end)?)
     };

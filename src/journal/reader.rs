@@ -14,8 +14,7 @@ use crate::event::{Record, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::journal::line::{self, Fault, Line, Position};
-use crate::journal::refusal::{Refusal, Why};
-use crate::run_state::IllegalRecord;
+use crate::journal::refusal::{Objection, Refusal, Why};
 
 /// How much is read from a file at once: a few hundred records.
 const CHUNK: usize = 256 * 1024;
@@ -191,21 +190,20 @@ impl Reader {
     /// when there is no other whole batch (yet).
     ///
     /// # Errors
-    /// When the file cannot be read, or a record stands in the way: also one that cannot follow
-    /// those before it.
+    /// When the file cannot be read, or a record stands in the way: also one to which the fold has
+    /// an objection.
     pub fn fold_batch(
         &mut self,
-        fold: impl FnOnce(Position, &[SharedRecord]) -> Result<(), IllegalRecord>,
+        fold: impl FnOnce(Position, &[SharedRecord]) -> Result<(), Objection>,
     ) -> Result<bool, JournalError> {
         let before = self.position();
         let Some(records) = self.next_batch()? else { return Ok(false) };
         match fold(before, &records) {
             Ok(()) => Ok(true),
-            Err(illegal) => {
+            Err(Objection { seq: line, why }) => {
                 let io = |error| JournalError::io("journal: read", &error);
-                let offset = self.offset_of(before, illegal.seq).map_err(io)?;
-                let line = illegal.seq;
-                Err(Refusal { offset, line, why: illegal.into() }.into())
+                let offset = self.offset_of(before, line).map_err(io)?;
+                Err(Refusal { offset, line, why }.into())
             }
         }
     }
@@ -510,9 +508,9 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let mut reader = Reader::open(&path).unwrap();
         assert!(reader.fold_batch(|_, _| Ok(())).unwrap());
-        let illegal = IllegalRecord { seq: 3, kind: "x", reason: "y".to_owned() };
-        let refused = reader.fold_batch(|_, _| Err(illegal.clone())).unwrap_err();
-        let why = Why::Illegal("x: y".to_owned());
+        let why = Why::Illegal("x".to_owned());
+        let objection = Objection { seq: 3, why: why.clone() };
+        let refused = reader.fold_batch(|_, _| Err(objection)).unwrap_err();
         assert_eq!(refused, Refusal { offset: lines[1] as u64, line: 3, why }.into());
         assert_eq!(reader.next_batch().unwrap().map(|records| records[0].seq), Some(4));
     }

@@ -4,7 +4,7 @@
 //! only where somebody asked for it by number, and only from where the journal cannot be gone on
 //! with. What is cut is durable under a name of its own before the journal is made shorter.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,11 +14,11 @@ use crate::event::{Event, SharedRecord};
 use crate::id::{CallKey, Name};
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::{self, Line, Position};
-use crate::journal::refusal::Refusal;
+use crate::journal::refusal::{Objection, Refusal, Why};
 use crate::journal::walk::{self, walk};
 use crate::journal::{JournalError, stamp};
 use crate::output::Stored;
-use crate::run_state::{IllegalRecord, RunState};
+use crate::run_state::RunState;
 use crate::turn::Outcome;
 
 /// What may be cut from a journal.
@@ -42,9 +42,6 @@ pub enum RecoveryError {
     /// It was to be cut elsewhere than where it has to be.
     #[error("the journal is sound up to there: it is cut only where it has to be: {0}")]
     Elsewhere(Refusal),
-    /// It was to be cut elsewhere than at a record whose result is lost.
-    #[error("the journal is sound; only record {0} names a stored result that is gone")]
-    ElsewhereLost(u64),
     /// It was to be cut so that nothing would be left.
     #[error("nothing would be left of the journal: {0}")]
     Beginning(Refusal),
@@ -98,7 +95,7 @@ pub fn recover(
     owned: &OwnedRun,
     from: Position,
     cut: Cut,
-    each: impl FnMut(Position, &[SharedRecord]) -> Result<(), IllegalRecord>,
+    each: impl FnMut(Position, &[SharedRecord]) -> Result<(), Objection>,
 ) -> Result<Recovered, RecoveryError> {
     let dir = owned.dir();
     let end = match cut {
@@ -121,26 +118,30 @@ pub fn recover(
 /// When it cannot be read, or has not to be cut there.
 pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, RecoveryError> {
     let mut reader = walk::open(dir, Position::START)?;
-    let (mut state, mut lost) = (RunState::default(), BTreeSet::new());
+    let (mut state, mut lost) = (RunState::default(), BTreeMap::new());
     loop {
         let before = reader.position();
         let read = reader.fold_batch(|_, records| {
             records.iter().try_for_each(|record| {
-                if stored(&record.event).is_some_and(|stored| is_gone(dir, stored)) {
-                    lost.insert(record.seq);
+                if let Some(stored) = stored(&record.event).filter(|stored| is_gone(dir, stored)) {
+                    lost.insert(record.seq, stored.clone());
                 }
-                state.apply(record)
+                Ok(state.apply(record)?)
             })
         });
         match read {
-            Ok(true) if lost.contains(&seq) => return Ok(before),
+            Ok(true) if lost.contains_key(&seq) => return Ok(before),
             Ok(true) => {}
             Ok(false) if before.seq == Position::START.seq => {
                 return Err(walk::without_record(dir).into());
             }
             Ok(false) => {
-                let first = lost.first().copied();
-                return Err(first.map_or(RecoveryError::Sound, RecoveryError::ElsewhereLost));
+                let refused = lost.first_key_value().map(|(_, stored)| naming(dir, stored));
+                return Err(match refused {
+                    Some(JournalError::Refused(refusal)) => RecoveryError::Elsewhere(refusal),
+                    Some(error) => error.into(),
+                    None => RecoveryError::Sound,
+                });
             }
             Err(JournalError::Refused(refusal)) => {
                 return match (before.seq..=refusal.line).contains(&seq) {
@@ -170,7 +171,22 @@ fn stored(event: &Event) -> Option<&Stored> {
     }
 }
 
-fn is_gone(dir: &RunDir, stored: &Stored) -> bool {
+/// The first record that names a stored result, as what stands in the way. Reads only.
+#[must_use]
+pub fn naming(dir: &RunDir, wanted: &Stored) -> JournalError {
+    let walked = walk(dir, Position::START, None, |_, records| {
+        let is_named = |record: &&SharedRecord| stored(&record.event) == Some(wanted);
+        records.iter().find(is_named).map_or(Ok(()), |record| {
+            Err(Objection { seq: record.seq, why: Why::ResultGone(wanted.hash.clone()) })
+        })
+    });
+    let unnamed = |_| JournalError::Io(format!("no record names the result {}", wanted.hash));
+    walked.map_or_else(|error| error, unnamed)
+}
+
+/// Whether the file of a stored result is gone.
+#[must_use]
+pub fn is_gone(dir: &RunDir, stored: &Stored) -> bool {
     let found = fs::metadata(dir.results().join(&stored.hash));
     found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
@@ -242,7 +258,6 @@ mod tests {
     use super::*;
     use crate::event::{Draft, RunPaused};
     use crate::journal::line::Fault;
-    use crate::journal::refusal::Why;
     use crate::journal::testing::turn;
     use crate::journal::transcript::testing::{finished, spawned};
     use crate::turn::ToolStatus;
@@ -399,7 +414,10 @@ mod tests {
         std::fs::write(dir.results().join("abc"), "abc").unwrap();
         assert_eq!(place_to_cut(&dir, 6), Err(RecoveryError::Sound));
         std::fs::remove_file(dir.results().join("abc")).unwrap();
-        assert_eq!(place_to_cut(&dir, 5), Err(RecoveryError::ElsewhereLost(6)));
+        let refused = place_to_cut(&dir, 5).unwrap_err();
+        let RecoveryError::Elsewhere(refusal) = refused else { panic!("{refused}") };
+        assert_eq!((refusal.line, refusal.offset), (6, begins(&dir)[5] as u64));
+        assert_eq!(refusal.why, Why::ResultGone("abc".to_owned()));
         assert_eq!(place_to_cut(&dir, 6).map(|end| end.seq), Ok(6));
     }
 }

@@ -53,11 +53,23 @@ pub enum Why {
     /// It can be read, and cannot have happened.
     #[error("cannot follow what stands before it: {0}")]
     Illegal(String),
+    /// It names a result that it does not hold, and whose file is not there any more.
+    #[error("names the stored result {0}, whose file is gone")]
+    ResultGone(String),
 }
 
-impl From<IllegalRecord> for Why {
-    fn from(IllegalRecord { kind, reason, .. }: IllegalRecord) -> Self {
-        Self::Illegal(format!("{kind}: {reason}"))
+/// What a fold has against a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Objection {
+    /// The record's number.
+    pub seq: u64,
+    /// Why it cannot be read past.
+    pub why: Why,
+}
+
+impl From<IllegalRecord> for Objection {
+    fn from(IllegalRecord { seq, kind, reason }: IllegalRecord) -> Self {
+        Self { seq, why: Why::Illegal(format!("{kind}: {reason}")) }
     }
 }
 

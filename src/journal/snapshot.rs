@@ -356,7 +356,7 @@ mod tests {
     }
 
     fn fold(owned: &OwnedRun, from: Position, mut tracker: Tracker) -> (Position, Tracker) {
-        let each = |at: Position, records: &[SharedRecord]| tracker.apply(at.offset, records);
+        let each = |at: Position, records: &[SharedRecord]| Ok(tracker.apply(at.offset, records)?);
         let recovered = recover(owned, from, Cut::Torn, each).unwrap();
         (recovered.at, tracker)
     }

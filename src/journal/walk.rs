@@ -11,8 +11,8 @@ use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
 use crate::journal::reader::Reader;
-use crate::journal::refusal::{Refusal, Why};
-use crate::run_state::{IllegalRecord, RunState};
+use crate::journal::refusal::{Objection, Refusal, Why};
+use crate::run_state::RunState;
 
 /// Opens the journal of a run at the end of a batch that was read before.
 ///
@@ -48,7 +48,7 @@ pub fn walk(
     dir: &RunDir,
     from: Position,
     end: Option<Position>,
-    mut fold: impl FnMut(Position, &[SharedRecord]) -> Result<(), IllegalRecord>,
+    mut fold: impl FnMut(Position, &[SharedRecord]) -> Result<(), Objection>,
 ) -> Result<Position, JournalError> {
     let mut reader = open(dir, from)?;
     let is_before = |at: Position| end.is_none_or(|end| at.seq < end.seq);

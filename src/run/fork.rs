@@ -88,7 +88,9 @@ fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), For
     walk::first(from)?;
     let end = copy::end_of(from, seq)?.filter(|_| seq > 0).ok_or(ForkError::Outside(seq))?;
     walk::walk(from, Position::START, Some(end), |_, records| {
-        records.iter().try_for_each(|record| state.apply(record))?;
+        for record in records {
+            state.apply(record)?;
+        }
         created = created.take().or_else(|| state.created().cloned());
         Ok(())
     })?;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{StartError, cancel};
+use super::{StartError, cancel, outlook};
 use crate::actor::supervisor::Left;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
 use crate::id::{Name, RunId};
@@ -85,8 +85,9 @@ impl Reopened {
         mut tracker: Tracker,
         cut: Cut,
     ) -> Result<(Tracker, Recovered), RecoveryError> {
-        let recovered =
-            recovery::recover(owned, from, cut, |at, records| tracker.apply(at.offset, records))?;
+        let recovered = recovery::recover(owned, from, cut, |at, records| {
+            Ok(tracker.apply(at.offset, records)?)
+        })?;
         Ok((tracker, recovered))
     }
 
@@ -141,6 +142,17 @@ impl Reopened {
     /// When the journal cannot be read.
     pub fn complete_files(&self) -> Result<(), JournalError> {
         Projection::take_up(self.dir().clone()).map(drop)
+    }
+
+    /// Looks whether the stored results are there that tasks which go on as they are rest on.
+    ///
+    /// # Errors
+    /// When one is not: the record that names it.
+    pub(super) fn rests_on_what_is_there(&self) -> Result<(), JournalError> {
+        let accepted = self.accepted.as_ref().map(|accepted| &accepted.tasks);
+        let tasks = accepted.unwrap_or(&self.created().tasks).iter();
+        let going_on = tasks.filter(|task| self.goes_on(&task.name));
+        outlook::rests_on_what_is_there(self.dir(), self.state(), going_on)
     }
 
     /// Lets the run go on with another configuration.

@@ -13,9 +13,11 @@ use super::{Options, StartError, plan_of};
 use crate::actor::supervisor::parse;
 use crate::actor::supervisor::program::{self, Scope};
 use crate::config::Config;
-use crate::event::RunCreated;
+use crate::event::{PlannedTask, RunCreated};
 use crate::id::{Name, RunId};
+use crate::journal::JournalError;
 use crate::journal::file::RunDir;
+use crate::journal::recovery;
 use crate::output::Output;
 use crate::plan::{Plan, TaskState};
 use crate::run_state::{RunState, TaskStatus};
@@ -140,6 +142,24 @@ pub fn accepting(
     }
     let in_order = plan.tasks().iter().filter_map(|task| decided.remove(&task.name));
     Ok(in_order.map(|decision| decision.prospect).collect())
+}
+
+/// Looks whether the stored results are there that the tasks rest on which have not ended.
+///
+/// # Errors
+/// When one is not: the record that names it.
+pub fn rests_on_what_is_there<'a>(
+    dir: &RunDir,
+    state: &RunState,
+    tasks: impl IntoIterator<Item = &'a PlannedTask>,
+) -> Result<(), JournalError> {
+    let is_open =
+        |task: &&PlannedTask| state.task(&task.name).is_some_and(|task| !task.state.is_end());
+    let needed = tasks.into_iter().filter(is_open).flat_map(|task| &task.depends_on);
+    let outputs = needed.filter_map(|name| state.task(name)?.output.as_ref());
+    let mut stored = outputs.filter_map(|output| output.stored.as_ref());
+    let gone = stored.find(|stored| recovery::is_gone(dir, stored));
+    gone.map_or(Ok(()), |stored| Err(recovery::naming(dir, stored)))
 }
 
 /// The results so far, by the key of what they were made from.

@@ -78,6 +78,7 @@ impl Run {
         let plan = plan_of(&config, &options)?;
         let parts = services::Parts::prepare(&config, &options).await?;
         let opening = blocking(move || {
+            reopened.rests_on_what_is_there()?;
             let answers = fork::answers(&reopened)?;
             let mut opening = reopened.into_opening()?;
             opening.drafts.extend(answers);

@@ -141,7 +141,7 @@ fn a_last_record_that_was_written_whole_is_refused_by_every_verb() {
         // Two ways out.
         let done = desk.call(&["resume", "--truncate-at", &seq.to_string()]);
         assert_eq!(done.code, 0, "{why}: {}", done.err);
-        let gone = format!("without what stood from byte {offset} on 1 sound records; among them");
+        let gone = format!("without what stood from byte {offset} on: 1 sound record; among them");
         assert!(done.err.contains(&gone), "{}", done.err);
         for path in fs::read_dir(run_of(&desk)).expect("a folder").map(|e| e.expect("one").path()) {
             if path.to_string_lossy().contains("torn-") {
@@ -198,9 +198,9 @@ fn what_a_cut_takes_is_told_before_and_after() {
     let damaged = lines(&whole[at..])[0].len();
     let sound = lines(&whole).len() - seq;
     let gone = format!(
-        "from byte {at} on {sound} sound records and {damaged} damaged bytes; among them the ends \
-         of the tasks `one`, `two`, 2 tool calls, 2 replies of models: what they did may be done \
-         again"
+        "from byte {at} on: {sound} sound records and {damaged} damaged bytes; among them the ends \
+         of tasks `one`, `two`, 2 tool calls, 2 model calls: what they did may be done again, or \
+         be told as unknown"
     );
     assert!(told.err.contains(&format!("would go on without what stands {gone}")), "{}", told.err);
     assert_eq!(told.out, "one  runs     it has not begun\ntwo  runs     it has not begun\n");
@@ -226,6 +226,50 @@ fn what_a_resume_lacks_is_explained() {
     assert!(explained.err.contains("script.toml"), "{}", explained.err);
     assert!(explained.out.contains("two  runs"), "{}", explained.out);
     assert_eq!(fs::read(&path).expect("a journal"), rest);
+}
+
+#[test]
+fn a_run_whose_result_was_lost_is_refused_before_it_opens() {
+    let desk = Desk::commands(
+        "[tasks.one]\nrun = \"head -c 200000 /dev/zero | tr '\\\\0' x; echo one >> ledger\"\n\
+         [tasks.two]\nrun = 'echo $LENGTH >> ledger'\ndepends_on = ['one']\n\
+         env = { LENGTH = '{{ tasks.one.output | length }}' }\n",
+    );
+    desk.good(&["run"]);
+    let path = run_of(&desk).join("journal.jsonl");
+    let rest = before(&fs::read(&path).expect("a journal"), "task.ready", "two");
+    fs::write(&path, &rest).expect("written");
+    let results = run_of(&desk).join("results");
+    let result = fs::read_dir(&results).expect("a folder").next().expect("a result").expect("one");
+    let (result, aside) = (result.path(), desk.path().join("aside"));
+    fs::rename(&result, &aside).expect("moved");
+    let there = files(&run_of(&desk));
+    let first = lines(&rest)
+        .iter()
+        .position(|line| String::from_utf8_lossy(line).contains("\"stored\""))
+        .expect("a record that names it");
+    let seq = first + 1;
+    let offset = lines(&rest)[..first].concat().len();
+    for verb in [&["resume"][..], &["resume", "--explain"]] {
+        let done = desk.call(verb);
+        let place = format!("line {seq} of the journal, at byte {offset}, names the stored result");
+        assert_refused(&done, &format!("{verb:?}"), &place, seq);
+        assert_eq!(fs::read(&path).expect("a journal"), rest);
+    }
+    assert_eq!(files(&run_of(&desk)), there);
+    let elsewhere = desk.call(&["resume", "--truncate-at", "3"]);
+    assert_eq!(elsewhere.code, 2, "{}", elsewhere.err);
+    let cut = desk.call(&["resume", "--truncate-at", &seq.to_string()]);
+    assert!(cut.err.contains("the end of task `one`, 1 tool call, 0 model calls"), "{}", cut.err);
+    // A command that had begun is not run again.
+    assert!(cut.code == 1 && cut.err.contains("task failed: interrupted"), "{}", cut.err);
+
+    // Brought back, it is as if nothing had been.
+    fs::write(&path, &rest).expect("written");
+    fs::rename(&aside, &result).expect("moved");
+    fs::write(desk.path().join("ledger"), "").expect("written");
+    desk.good(&["resume"]);
+    assert_eq!(desk.read("ledger"), "200000\n");
 }
 
 /// A run directory beside the others, as a process makes it before its first record.
