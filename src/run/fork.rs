@@ -84,10 +84,8 @@ pub fn fork(
 /// How the run was created, and how it stood there, if it can be forked there.
 fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), ForkError> {
     let (mut state, mut created) = (RunState::default(), None);
-    // That a run holds nothing weighs more than that it does not hold this record.
-    walk::first(from)?;
-    let end = copy::end_of(from, seq)?.filter(|_| seq > 0).ok_or(ForkError::Outside(seq))?;
-    walk::walk(from, Position::START, Some(end), |_, records| {
+    let end = copy::end_of(from, seq)?;
+    walk::walk(from, Position::START, end, |_, records| {
         for record in records {
             state.apply(record)?;
         }
@@ -95,9 +93,10 @@ fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), For
         Ok(())
     })?;
     walk::created(&state)?;
-    match created.filter(|_| state.completed().is_none()) {
-        Some(created) => Ok((end, created, state)),
-        None => Err(ForkError::Ended(state.last_seq())),
+    match (end, created) {
+        _ if state.completed().is_some() => Err(ForkError::Ended(state.last_seq())),
+        (Some(end), Some(created)) if seq > 0 => Ok((end, created, state)),
+        _ => Err(ForkError::Outside(seq)),
     }
 }
 
