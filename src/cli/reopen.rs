@@ -37,17 +37,21 @@ pub(super) fn refused(place: &Place, dir: &RunDir, cut: Cut, error: &RecoveryErr
     }
     complain(&format!("error: {error}"));
     let run = refusal::name(dir);
-    let (there, exit) = match error {
-        RecoveryError::Beginning(_) => (format!("`callsheet run{flags}` starts anew"), Exit::Disk),
+    // Where it is sound up to, a fork begins without any loss.
+    let (there, sound, exit) = match error {
+        RecoveryError::Beginning(_) => {
+            (format!("`callsheet run{flags}` starts anew"), 0, Exit::Disk)
+        }
         RecoveryError::Elsewhere(refusal) => {
-            (format!("--truncate-at {} cuts it there", refusal.line), Exit::Usage)
+            (format!("--truncate-at {0} cuts it there", refusal.line), refusal.line, Exit::Usage)
         }
         RecoveryError::Sound | RecoveryError::Journal(_) => {
-            (format!("`{}` goes on with it as it is", place.resume_command(&run)), Exit::Usage)
+            let resume = place.resume_command(&run);
+            (format!("`{resume}` goes on with it as it is"), u64::MAX, Exit::Usage)
         }
     };
     let fork = match cut {
-        Cut::From(seq @ 2..) => format!(
+        Cut::From(seq) if (2..=sound).contains(&seq) => format!(
             "; `callsheet fork{flags} {run}@{}` makes a run that goes on from there, and nothing is \
              lost",
             seq - 1

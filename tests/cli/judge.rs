@@ -193,6 +193,11 @@ fn what_a_cut_takes_is_told_before_and_after() {
         elsewhere.err
     );
 
+    assert!(elsewhere.err.contains("callsheet fork "), "{}", elsewhere.err);
+    let behind = desk.call(&["resume", "--truncate-at", &(seq + 1).to_string()]);
+    assert_eq!(behind.code, 2, "{}", behind.err);
+    assert!(!behind.err.contains("fork"), "nothing can begin there: {}", behind.err);
+
     let told = desk.call(&["resume", "--truncate-at", &cut, "--explain"]);
     assert_eq!(told.code, 0, "{}", told.err);
     let damaged = lines(&whole[at..])[0].len();
