@@ -15,6 +15,7 @@ mod mistakes;
 mod paint;
 mod ps;
 mod rebuild;
+mod refusal;
 mod reopen;
 mod resume;
 mod run;

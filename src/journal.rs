@@ -14,6 +14,7 @@ pub mod memory;
 pub mod projection;
 pub mod reader;
 pub mod recovery;
+pub mod refusal;
 pub mod results;
 pub mod room;
 pub mod snapshot;
@@ -21,6 +22,7 @@ pub mod stamp;
 pub mod storage;
 pub mod track;
 pub mod transcript;
+pub mod walk;
 pub mod writer;
 
 use std::path::PathBuf;
@@ -32,6 +34,7 @@ use crate::event::{Draft, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::line::Position;
 use crate::journal::memory::MemoryJournal;
+use crate::journal::refusal::Refusal;
 use crate::journal::room::Room;
 use crate::journal::writer::Mailbox;
 
@@ -44,15 +47,17 @@ pub enum JournalError {
     /// The operating system refused something.
     #[error("{0}")]
     Io(String),
-    /// A record that had been acknowledged cannot be read back.
-    #[error("line {line} of the journal, at byte {offset}, is damaged: {reason}")]
-    Damaged {
-        /// Where the line begins, in bytes.
-        offset: u64,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong with it.
-        reason: String,
+    /// A record that had been acknowledged, or that somebody wrote whole, stands in the way.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It holds no record, and nothing tells that it ever did.
+    #[error("the run never began: its first record was not written, so nothing was done")]
+    NeverBegan,
+    /// It holds no record any more.
+    #[error("the journal holds no record, though {} is filled: it was lost", .folder.display())]
+    Lost {
+        /// A folder that is filled only behind a record.
+        folder: PathBuf,
     },
     /// A stored result is not what was recorded.
     #[error("stored result {}: {reason}", .path.display())]
@@ -62,9 +67,6 @@ pub enum JournalError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A later version of the program wrote it.
-    #[error("the journal has format {0}, which is newer than this program")]
-    Newer(u64),
     /// Another process has the run.
     #[error("run is open in {}", holder(*.pid))]
     Locked {
@@ -105,10 +107,14 @@ impl JournalError {
         match self {
             Self::Full
             | Self::Io(_)
-            | Self::Damaged { .. }
-            | Self::BadResult { .. }
-            | Self::Newer(_) => true,
-            Self::Locked { .. } | Self::Exists(_) | Self::NotLocal { .. } | Self::Closed => false,
+            | Self::Refused(_)
+            | Self::Lost { .. }
+            | Self::BadResult { .. } => true,
+            Self::NeverBegan
+            | Self::Locked { .. }
+            | Self::Exists(_)
+            | Self::NotLocal { .. }
+            | Self::Closed => false,
         }
     }
 
@@ -270,7 +276,7 @@ mod tests {
 
     #[test]
     fn errors_say_whose_fault_it_is() {
-        assert!(JournalError::Full.is_disk() && JournalError::Newer(2).is_disk());
+        assert!(JournalError::Full.is_disk() && !JournalError::NeverBegan.is_disk());
         let locked = JournalError::Locked { pid: Some(7) };
         assert_eq!(locked.to_string(), "run is open in process 7");
         assert!(!locked.is_disk() && !JournalError::Closed.is_disk());

@@ -191,6 +191,24 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
     rows
 }
 
+/// The row of a run whose journal cannot be read, with as much of it as could be.
+#[must_use]
+pub fn unread_row(run: String, state: &RunState, word: &str, why: String) -> Row {
+    Row {
+        kind: "run",
+        run,
+        name: state.created().map(|created| created.workflow.clone()).unwrap_or_default(),
+        parent: None,
+        state: word.to_owned(),
+        turn: None,
+        usage: state.usage(),
+        cost_usd: state.cost_usd(),
+        age_s: None,
+        waiting_for: Some(why),
+        depth: 0,
+    }
+}
+
 /// Seconds since then.
 fn age(now_ms: i64, then_ms: i64) -> f64 {
     (now_ms - then_ms).max(0) as f64 / 1e3

@@ -44,7 +44,7 @@ use crate::tool::spool::Spool;
 
 pub use self::fork::{ForkError, fork};
 pub use self::launch::Launch;
-pub use self::opening::{ReopenError, Reopened};
+pub use self::opening::Reopened;
 pub use self::services::front;
 
 /// How long the actors may take to end once the run is over, before they are dropped.

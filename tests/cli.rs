@@ -6,6 +6,7 @@ mod desk;
 mod exits;
 mod explain;
 mod full;
+mod judge;
 mod mistakes;
 mod resume;
 mod secrets;

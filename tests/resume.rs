@@ -7,15 +7,16 @@ use std::sync::Arc;
 use callsheet::actor::supervisor::{CancelTarget, RunEnd};
 use callsheet::event::{Event, RunStatus, SharedRecord};
 use callsheet::journal::file::RunDir;
-use callsheet::journal::line::{Position, chain};
+use callsheet::journal::line::{Fault, Position, chain};
 use callsheet::journal::projection::Projection;
 use callsheet::journal::reader::{Reader, Tail, judge};
 use callsheet::journal::recovery::Cut;
+use callsheet::journal::refusal::{Refusal, Why};
 use callsheet::journal::snapshot::{self, Snapshots};
 use callsheet::journal::track::Tracker;
-use callsheet::journal::{JournalError, Observer, recovery, stamp};
+use callsheet::journal::{Observer, recovery, stamp};
 use callsheet::message::{Message, StopReason};
-use callsheet::run::{ReopenError, Reopened, Run};
+use callsheet::run::{Reopened, Run};
 use callsheet::run_state::RunState;
 use callsheet::tool::ToolOutput;
 use callsheet::turn::{Effect, ToolStatus};
@@ -556,22 +557,16 @@ async fn what_cannot_be_gone_on_with_is_refused() {
     let front = r#"{"v":1,"seq":1,"bt":1,"be":true,"ep":1,"ts":"2026-11-18T02:14:05.123Z","type":"later.on","data":{},"crit":true"#;
     let crc = crc32c::crc32c(front.as_bytes());
     std::fs::write(dir.journal(), format!("{front},\"crc\":\"{crc:08x}\"}}\n")).expect("written");
-    assert!(refused(&dir).contains("`later.on` records"), "{}", refused(&dir));
+    assert!(refused(&dir).contains("at byte 0, tells of `later.on`"), "{}", refused(&dir));
 
     let mut damaged = whole.clone();
     let second = whole.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
     damaged[second + 30] ^= 4;
     std::fs::write(dir.journal(), &damaged).expect("written");
     let error = Reopened::open(&dir, Cut::Torn).expect_err("refused");
-    let ReopenError::Recovery(recovery::RecoveryError::Journal(JournalError::Damaged {
-        offset,
-        line,
-        ..
-    })) = error
-    else {
-        panic!("{error}")
-    };
-    assert_eq!((offset, line), (second as u64, 2));
+    let why = Why::Damaged(Fault::Checksum);
+    let refusal = Refusal { offset: second as u64, line: 2, why };
+    assert_eq!(error, recovery::RecoveryError::Journal(refusal.into()));
     assert_eq!(std::fs::read(dir.journal()).expect("read"), damaged);
 }
 

@@ -134,7 +134,7 @@ pub(super) struct Resume {
     /// content, the rest is run again
     #[arg(long)]
     pub accept_changes: bool,
-    /// Of a journal that is damaged there, cut this record and what follows; it is kept aside
+    /// Cut a journal at the record from which it cannot be gone on with; what is cut is kept aside
     #[arg(long, value_name = "SEQ")]
     pub truncate_at: Option<u64>,
 }

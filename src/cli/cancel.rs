@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::args;
 use super::drive::refused;
-use super::locate::{Part, Place, fold};
+use super::locate::{Part, Place};
 use super::reopen::reopen;
 use super::{complain, runtime};
 use crate::actor::supervisor::CancelTarget;
@@ -26,7 +26,7 @@ pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
         Ok(found) => found,
         Err(exit) => return exit,
     };
-    match stopped(&dir, &part) {
+    match stopped(place, &dir, &part) {
         Ok(Some(true)) => {
             complain("nothing to stop: it has ended");
             return Exit::Done;
@@ -48,7 +48,7 @@ pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
             Exit::Failed
         }
         // The owner may have ended in between.
-        Err(error) => match stopped(&dir, &part) {
+        Err(error) => match stopped(place, &dir, &part) {
             Ok(Some(true)) => Exit::Done,
             _ if !dir.is_live() => without_owner(place, &dir, &part),
             _ => {
@@ -72,7 +72,7 @@ fn without_owner(place: &Place, dir: &RunDir, part: &Part) -> Exit {
     };
     match runtime.block_on(reopened.cancel(&target(part), "cancelled by a person")) {
         Ok(()) => Exit::Done,
-        Err(error) => refused(place, &error),
+        Err(error) => refused(place, Some(dir), &error),
     }
 }
 
@@ -98,7 +98,7 @@ fn target(part: &Part) -> CancelTarget {
 fn wait(place: &Place, dir: &RunDir, part: &Part) -> Exit {
     let deadline = Instant::now() + WAIT;
     while Instant::now() < deadline {
-        match stopped(dir, part) {
+        match stopped(place, dir, part) {
             Ok(Some(true)) => return Exit::Done,
             // The owner died over it.
             Ok(_) if !dir.is_live() => return without_owner(place, dir, part),
@@ -111,8 +111,8 @@ fn wait(place: &Place, dir: &RunDir, part: &Part) -> Exit {
 }
 
 /// Whether the end of the target is recorded; `None` when there is no such target.
-fn stopped(dir: &RunDir, part: &Part) -> Result<Option<bool>, Exit> {
-    let state: RunState = fold(dir, |_| {})?;
+fn stopped(place: &Place, dir: &RunDir, part: &Part) -> Result<Option<bool>, Exit> {
+    let state: RunState = place.fold(dir, |_| {})?;
     let over = matches!(state.phase(), RunPhase::Completed(_));
     Ok(match part {
         Part::Run => Some(over),

@@ -1,7 +1,7 @@
 //! `cost`: tokens and money by agent, task or model.
 
 use super::args::{self, CostBy};
-use super::locate::{Place, fold};
+use super::locate::Place;
 use super::say;
 use crate::exit::Exit;
 use crate::message::Usage;
@@ -9,7 +9,7 @@ use crate::report::{self, CostRow, short};
 use crate::run_state::RunState;
 
 pub(super) fn run(place: &Place, verb: &args::Cost) -> Exit {
-    let state = match place.run(verb.run.as_deref()).and_then(|dir| fold(&dir, |_| {})) {
+    let state = match place.run(verb.run.as_deref()).and_then(|dir| place.fold(&dir, |_| {})) {
         Ok(state) => state,
         Err(exit) => return exit,
     };

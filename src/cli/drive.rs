@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::locate::{Place, fold};
+use super::locate::Place;
 use super::paint::{self, Paint};
-use super::reopen::{exit_of, help_with_result};
 use super::tail::{Detail, Printer};
-use super::{complain, runtime, say};
+use super::{complain, refusal, runtime, say};
 use crate::actor::supervisor::RunEnd;
 use crate::config::{Config, ProviderKind};
 use crate::event::{Event, PauseCause, RunCompleted};
@@ -33,15 +32,17 @@ pub(super) struct Shown {
     pub(super) verbose: u8,
 }
 
-/// Drives a run that is about to start to its end for this process.
+/// Drives a run that is about to start to its end for this process. `dir` is there already when it
+/// goes on.
 pub(super) fn drive(
     place: &Place,
     shown: Shown,
+    dir: Option<&RunDir>,
     starting: impl Future<Output = Result<Run, StartError>>,
 ) -> Exit {
     match runtime() {
         Ok(runtime) => {
-            let exit = runtime.block_on(to_the_end(place, shown, starting));
+            let exit = runtime.block_on(to_the_end(place, shown, dir, starting));
             // A blocking call that hangs must not hold the program up.
             runtime.shutdown_timeout(std::time::Duration::from_secs(1));
             exit
@@ -67,6 +68,7 @@ pub(super) fn note_scripts(config: &Config) {
 async fn to_the_end(
     place: &Place,
     shown: Shown,
+    dir: Option<&RunDir>,
     starting: impl Future<Output = Result<Run, StartError>>,
 ) -> Exit {
     // From here on a signal stops the run and does not kill the program.
@@ -79,7 +81,7 @@ async fn to_the_end(
     };
     let run = match starting.await {
         Ok(run) => run,
-        Err(error) => return refused(place, &error),
+        Err(error) => return refused(place, dir, &error),
     };
     let (id, dir) = (run.id(), run.dir().clone());
     complain(&format!("run {id} in {}", dir.path().display()));
@@ -106,7 +108,7 @@ async fn to_the_end(
         }
         RunEnd::JournalFailed(error) => {
             complain(&format!("error: the disk failed: {error}"));
-            help_with_result(place, &error);
+            refusal::advise(&place.flags(), Some(&dir), &error);
             Exit::Disk
         }
         RunEnd::Broken(reason) => {
@@ -118,7 +120,7 @@ async fn to_the_end(
 
 /// Shows the result of a run that came to its end.
 pub(super) fn ended(place: &Place, dir: &RunDir, completed: &RunCompleted) -> Exit {
-    let state = match fold(dir, |_| {}) {
+    let state = match place.fold(dir, |_| {}) {
         Ok(state) => state,
         Err(exit) => return exit,
     };
@@ -130,16 +132,15 @@ pub(super) fn ended(place: &Place, dir: &RunDir, completed: &RunCompleted) -> Ex
 }
 
 /// Says why a run could not be started.
-pub(super) fn refused(place: &Place, error: &StartError) -> Exit {
+pub(super) fn refused(place: &Place, dir: Option<&RunDir>, error: &StartError) -> Exit {
+    if let StartError::Journal(error) = error {
+        return refusal::refused(&place.flags(), dir, error);
+    }
     complain(&format!("error: {error}"));
     match error {
         StartError::Config(_) | StartError::Plan(_) | StartError::Provider { .. } => Exit::Usage,
         StartError::Workspace { .. } => Exit::Usage,
-        StartError::Journal(error) => {
-            help_with_result(place, error);
-            exit_of(error)
-        }
-        StartError::Actor(_) | StartError::Illegal(_) => Exit::Bug,
+        StartError::Actor(_) | StartError::Illegal(_) | StartError::Journal(_) => Exit::Bug,
     }
 }
 

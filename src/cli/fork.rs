@@ -4,8 +4,10 @@ use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Place;
-use super::{check, complain};
+use super::{check, complain, refusal, reopen};
 use crate::exit::Exit;
+use crate::journal::file::RunDir;
+use crate::journal::recovery::Cut;
 use crate::run::no_effect::{NoEffect, no_effect};
 use crate::run::{ForkError, Options, Run, fork};
 
@@ -24,8 +26,8 @@ fn forked(place: &Place, verb: &args::Fork, verbose: u8) -> Result<Exit, Exit> {
     };
     let from = place.run(Some(name))?;
     let overrides = verb.set.iter().cloned().collect();
-    let reopened =
-        fork(&from, seq, overrides, place.sources()).map_err(|error| refused(place, error))?;
+    let reopened = fork(&from, seq, overrides, place.sources())
+        .map_err(|error| refused(place, &from, error))?;
     let sources = reopened.sources(place.sources());
     let config = check::shown(reopened.config(place.sources()), &sources)?;
     for NoEffect { key, why } in
@@ -36,24 +38,22 @@ fn forked(place: &Place, verb: &args::Fork, verbose: u8) -> Result<Exit, Exit> {
     drive::note_scripts(&config);
     let options = Options { asker: asker(), ..Options::default() };
     let shown = Shown { json: verb.json, verbose };
-    Ok(drive::drive(place, shown, Run::resume(reopened, config, options)))
+    let dir = reopened.dir().clone();
+    Ok(drive::drive(place, shown, Some(&dir), Run::resume(reopened, config, options)))
 }
 
-fn refused(place: &Place, error: ForkError) -> Exit {
+fn refused(place: &Place, from: &RunDir, error: ForkError) -> Exit {
     match error {
         ForkError::Config(problems) => match check::shown(Err(problems), &place.sources()) {
             Err(exit) => exit,
             Ok(_) => Exit::Usage,
         },
-        ForkError::Start(error) => drive::refused(place, &error),
+        ForkError::Start(error) => drive::refused(place, Some(from), &error),
         ForkError::Outside(_) | ForkError::Ended(_) => {
             complain(&format!("error: {error}"));
             Exit::Usage
         }
-        ForkError::Journal(error) => drive::refused(place, &error.into()),
-        ForkError::Reopen(error) => {
-            complain(&format!("error: {error}"));
-            Exit::Disk
-        }
+        ForkError::Journal(error) => refusal::refused(&place.flags(), Some(from), &error),
+        ForkError::Recovery(error) => reopen::refused(place, from, Cut::Torn, &error),
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use serde_json::json;
 
 use super::args::{self, GraphFormat};
-use super::locate::{Place, fold};
+use super::locate::Place;
 use super::paint::{self, Paint};
 use super::{check, say};
 use crate::config::{Missing, Sources};
@@ -39,7 +39,7 @@ pub(super) fn run(place: &Place, verb: &args::Graph) -> Exit {
 
 fn of_run(place: &Place, run: &str) -> Result<Vec<Node>, Exit> {
     let dir = place.run(Some(run))?;
-    let state = fold(&dir, |_| {})?;
+    let state = place.fold(&dir, |_| {})?;
     let tasks = state.created().map(|created| created.tasks.clone()).unwrap_or_default();
     let node = |task: PlannedTask| {
         let word = state.task(&task.name).map(|status| status.state.as_str());

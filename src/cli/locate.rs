@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 
 use globset::Glob;
 
-use super::complain;
+use super::{complain, refusal};
 use crate::config::Sources;
 use crate::event::{Event, SharedRecord};
 use crate::exit::Exit;
 use crate::id::{AgentId, RunId};
+use crate::journal::JournalError;
 use crate::journal::file::RunDir;
-use crate::journal::reader::{Reader, agent_records};
+use crate::journal::line::Position;
+use crate::journal::reader::agent_records;
+use crate::journal::walk::{self, walk};
 use crate::report::next_request::{NextRequest, next_request};
 use crate::run_state::{AgentStatus, RunState};
 
@@ -72,7 +75,7 @@ impl Place {
         }
     }
 
-    /// All runs that have begun, the newest first: their ids sort by time.
+    /// All run directories, the newest first: their ids sort by time.
     pub(super) fn runs(&self) -> Vec<RunDir> {
         let entries = std::fs::read_dir(self.runs_folder());
         let names = entries.into_iter().flatten().flatten();
@@ -81,33 +84,33 @@ impl Place {
             .map(|entry| entry.path())
             .collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));
-        // Before its first record is written a run has nothing to show, not even its name.
-        let has_begun = |dir: &RunDir| dir.journal().metadata().is_ok_and(|file| file.len() > 0);
-        paths.into_iter().map(RunDir::at).filter(has_begun).collect()
+        paths.into_iter().map(RunDir::at).collect()
     }
 
     /// The run of that id, of an id that begins so, or the newest of the workflow of that name;
-    /// without a name the newest of all.
+    /// without a name the newest of all that have begun.
     pub(super) fn run(&self, name: Option<&str>) -> Result<RunDir, Exit> {
         let runs = self.runs();
-        let Some(name) = name.filter(|name| !name.is_empty()) else {
-            return runs.into_iter().next().ok_or_else(|| {
+        let Some(name) = name else {
+            return runs.into_iter().find(walk::has_begun).ok_or_else(|| {
                 complain(&format!("error: there is no run in {}", self.runs_folder().display()));
                 Exit::Failed
             });
         };
-        let id_of = |run: &RunDir| {
-            run.path().file_name().map(|id| id.to_string_lossy().into_owned()).unwrap_or_default()
-        };
+        if name.is_empty() {
+            complain("error: an empty name names no run: leave it out for the newest one");
+            return Err(Exit::Usage);
+        }
         let lower = name.to_lowercase();
-        if let Some(run) = runs.iter().find(|run| id_of(run) == lower) {
+        if let Some(run) = runs.iter().find(|run| refusal::name(run) == lower) {
             return Ok(run.clone());
         }
         let workflow = runs.iter().find(|run| workflow_of(run).as_deref() == Some(name));
         if let Some(run) = workflow {
             return Ok(run.clone());
         }
-        let begins: Vec<_> = runs.iter().filter(|run| id_of(run).starts_with(&lower)).collect();
+        let begins: Vec<_> =
+            runs.iter().filter(|run| refusal::name(run).starts_with(&lower)).collect();
         match begins.as_slice() {
             [run] => Ok((*run).clone()),
             [] => {
@@ -118,7 +121,7 @@ impl Place {
                 Err(Exit::Failed)
             }
             several => {
-                let ids: Vec<_> = several.iter().map(|run| id_of(run)).collect();
+                let ids: Vec<_> = several.iter().map(|run| refusal::name(run)).collect();
                 complain(&format!(
                     "error: `{name}` is the beginning of several runs: {}",
                     ids.join(", ")
@@ -130,20 +133,58 @@ impl Place {
 
     /// Reads RUN, RUN/TASK or RUN/@AGENT; RUN may be left out.
     pub(super) fn part(&self, text: Option<&str>) -> Result<(RunDir, Part), Exit> {
-        let text = text.unwrap_or_default();
+        let Some(text) = text else { return Ok((self.run(None)?, Part::Run)) };
+        // `@survey/reader-1`: an agent of the newest run.
+        if let Some(agent) = text.strip_prefix('@') {
+            return Ok((self.run(None)?, Part::Agent(agent.to_owned())));
+        }
         let (run, part) = match text.split_once('/') {
-            None => match text.strip_prefix('@') {
-                Some(agent) => ("", Part::Agent(agent.to_owned())),
-                None => (text, Part::Run),
-            },
-            Some((run, rest)) => match (run.strip_prefix('@'), rest.strip_prefix('@')) {
-                // `@survey/reader-1`: an agent of the newest run.
-                (Some(_), _) => ("", Part::Agent(text[1..].to_owned())),
-                (None, Some(agent)) => (run, Part::Agent(agent.to_owned())),
-                (None, None) => (run, Part::Task(rest.to_owned())),
-            },
+            None => (Some(text), Part::Run),
+            Some((run, rest)) => {
+                let part = match rest.strip_prefix('@') {
+                    Some(agent) => Part::Agent(agent.to_owned()),
+                    None => Part::Task(rest.to_owned()),
+                };
+                // `/survey`: a task of the newest run.
+                (Some(run).filter(|run| !run.is_empty()), part)
+            }
         };
-        Ok((self.run(Some(run))?, part))
+        Ok((self.run(run)?, part))
+    }
+
+    /// Folds a run's journal; `each` sees every record. A run that is just beginning has none.
+    pub(super) fn fold(
+        &self,
+        run: &RunDir,
+        mut each: impl FnMut(&SharedRecord),
+    ) -> Result<RunState, Exit> {
+        let mut state = RunState::default();
+        let walked = walk(run, Position::START, None, |_, records| {
+            records.iter().try_for_each(|record| {
+                state.apply(record)?;
+                each(record);
+                Ok(())
+            })
+        });
+        match walked.and_then(|_| walk::created(&state).map(drop)) {
+            Err(JournalError::NeverBegan) if run.is_live() => Ok(state),
+            Err(error) => Err(refusal::refused(&self.flags(), Some(run), &error)),
+            Ok(()) => Ok(state),
+        }
+    }
+
+    /// What the next request of an agent would hold.
+    pub(super) fn view(&self, run: &RunDir, id: &AgentId) -> Result<NextRequest, Exit> {
+        let records = agent_records(&run.journal(), id)
+            .map_err(|error| refusal::refused(&self.flags(), Some(run), &error))?;
+        let next = next_request(&records).map_err(|error| {
+            complain(&format!("error: {}: {error}", run.journal().display()));
+            Exit::Disk
+        })?;
+        next.ok_or_else(|| {
+            complain(&format!("error: agent `{id}` runs a command: it has no context"));
+            Exit::Failed
+        })
     }
 }
 
@@ -158,29 +199,10 @@ fn quoted(path: &Path) -> String {
 }
 
 fn workflow_of(run: &RunDir) -> Option<String> {
-    let mut reader = Reader::open(&run.journal()).ok()?;
-    let first = reader.next_batch().ok()??;
-    match &first.first()?.event {
+    match &walk::first(run).ok()?.first()?.event {
         Event::RunCreated(created) => Some(created.workflow.clone()),
         _ => None,
     }
-}
-
-/// Folds a run's journal; `each` sees every record.
-pub(super) fn fold(run: &RunDir, mut each: impl FnMut(&SharedRecord)) -> Result<RunState, Exit> {
-    let failed = |error: &dyn std::fmt::Display| {
-        complain(&format!("error: {}: {error}", run.journal().display()));
-        Exit::Disk
-    };
-    let mut state = RunState::default();
-    let mut reader = Reader::open(&run.journal()).map_err(|error| failed(&error))?;
-    while let Some(batch) = reader.next_batch().map_err(|error| failed(&error))? {
-        for record in &batch {
-            state.apply(record).map_err(|error| failed(&error))?;
-            each(record);
-        }
-    }
-    Ok(state)
 }
 
 /// The agent of that name, or those that it fits as a glob.
@@ -199,17 +221,4 @@ pub(super) fn agents<'a>(
         return Err(Exit::Failed);
     }
     Ok(found)
-}
-
-/// What the next request of an agent would hold.
-pub(super) fn view(run: &RunDir, id: &AgentId) -> Result<NextRequest, Exit> {
-    let failed = |error: &dyn std::fmt::Display| {
-        complain(&format!("error: {}: {error}", run.journal().display()));
-        Exit::Disk
-    };
-    let records = agent_records(&run.journal(), id).map_err(|error| failed(&error))?;
-    next_request(&records).map_err(|error| failed(&error))?.ok_or_else(|| {
-        complain(&format!("error: agent `{id}` runs a command: it has no context"));
-        Exit::Failed
-    })
 }

@@ -3,39 +3,33 @@
 use std::io;
 
 use super::args;
-use super::locate::{Place, fold};
+use super::locate::Place;
 use super::paint::{self, Paint};
-use super::{complain, say};
+use super::{complain, refusal, say};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::stamp;
+use crate::journal::line::Position;
+use crate::journal::walk::{self, walk};
+use crate::journal::{JournalError, stamp};
 use crate::report::{self, Row};
+use crate::run_state::RunState;
 
 pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
     let mut rows = Vec::new();
     let mut worst = Exit::Done;
     let runs = place.runs();
-    let any_live = runs.iter().any(RunDir::is_live);
+    // Without `-a`: what is at work now, or else how the newest run ended.
+    let newest = match runs.iter().any(RunDir::is_live) {
+        true => None,
+        false => runs.iter().position(walk::has_begun),
+    };
     for (at, dir) in runs.iter().enumerate() {
         let live = dir.is_live();
-        // Without `-a`: what is at work now, or else how the newest run ended.
-        let wanted = verb.all || live || (at == 0 && !any_live);
-        if !wanted {
-            continue;
-        }
-        match fold(dir, |_| {}) {
-            // A run whose first records are being written has no name yet.
-            Ok(state) if state.created().is_none() => {}
-            Ok(state) => {
-                let mut of_run = report::rows(&state, live, stamp::now_ms());
-                if let (Some(run), true) = (of_run.first_mut(), report::is_resumable(&state, live))
-                {
-                    run.waiting_for = Some(place.resume_command(&run.run));
-                }
-                rows.extend(of_run);
-            }
+        if verb.all || live || newest == Some(at) {
+            let (mut of_run, exit) = rows_of(place, dir, live);
+            rows.append(&mut of_run);
             // The others can still be shown.
-            Err(exit) => worst = exit,
+            worst = if exit == Exit::Done { worst } else { exit };
         }
     }
     let said = if verb.json {
@@ -47,6 +41,34 @@ pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
         say(&table(&rows, verb.tree, Paint::new(paint::is_on(&io::stdout()))))
     };
     if said == Exit::Done { worst } else { said }
+}
+
+/// The rows of a run, and whether its journal could be read.
+fn rows_of(place: &Place, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
+    let mut state = RunState::default();
+    let walked = walk(dir, Position::START, None, |_, records| {
+        records.iter().try_for_each(|record| Ok(state.apply(record)?))
+    });
+    let error = match walked.and_then(|_| walk::created(&state).map(drop)) {
+        Ok(()) => {
+            let mut rows = report::rows(&state, live, stamp::now_ms());
+            if let (Some(run), true) = (rows.first_mut(), report::is_resumable(&state, live)) {
+                run.waiting_for = Some(place.resume_command(&run.run));
+            }
+            return (rows, Exit::Done);
+        }
+        // A run whose first records are being written has no name yet.
+        Err(JournalError::NeverBegan) if live => return (Vec::new(), Exit::Done),
+        Err(error) => error,
+    };
+    let (id, word) = (refusal::name(dir), refusal::word(&error));
+    let row = report::unread_row(id, &state, word, error.to_string());
+    let exit = match error {
+        // There is nothing to be done about it.
+        JournalError::NeverBegan => Exit::Done,
+        _ => refusal::refused(&place.flags(), Some(dir), &error),
+    };
+    (vec![row], exit)
 }
 
 /// An age in its largest unit: `7s`, `12m`, `3h`, `5d`.
@@ -62,7 +84,7 @@ fn age(seconds: f64) -> String {
 fn table(rows: &[Row], tree: bool, paint: Paint) -> String {
     let name = |row: &Row| {
         let shown = match row.kind {
-            "run" => format!("{} {}", row.name, row.run),
+            "run" => format!("{} {}", row.name, row.run).trim_start().to_owned(),
             "agent" if tree => {
                 row.name.rsplit('/').next().map(|last| format!("@{last}")).unwrap_or_default()
             }

@@ -1,8 +1,7 @@
 //! `rebuild`: makes the transcripts and logs of a run again from its journal.
 
 use super::locate::Place;
-use super::reopen::exit_of;
-use super::{args, complain};
+use super::{args, complain, refusal};
 use crate::exit::Exit;
 use crate::journal::JournalError;
 use crate::journal::projection::Projection;
@@ -20,11 +19,10 @@ pub(super) fn run(place: &Place, verb: &args::Rebuild) -> Exit {
             Exit::Done
         }
         Err(error) => {
-            complain(&format!("error: {error}"));
-            if let JournalError::Damaged { .. } = error {
-                complain("help: no file was touched");
+            if let JournalError::Refused(_) = error {
+                complain("note: no file was touched");
             }
-            exit_of(&error)
+            refusal::refused(&place.flags(), Some(&dir), &error)
         }
     }
 }

@@ -1,19 +1,16 @@
 //! Taking up a run that no process drives, for the verbs that write to it.
 
-use std::path::Path;
-
 use super::complain;
 use super::locate::Place;
+use super::refusal;
 use crate::exit::Exit;
-use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::recovery::{Cut, RecoveryError};
-use crate::journal::results;
-use crate::run::{ReopenError, Reopened};
+use crate::run::Reopened;
 
 /// Takes a run up, says what had to be cut, or why it cannot be taken up and what to do.
 pub(super) fn reopen(place: &Place, dir: &RunDir, cut: Cut) -> Result<Reopened, Exit> {
-    let reopened = Reopened::open(dir, cut).map_err(|error| refused(place, dir, &error))?;
+    let reopened = Reopened::open(dir, cut).map_err(|error| refused(place, dir, cut, &error))?;
     if let Some(kept) = reopened.kept() {
         let what = match cut {
             Cut::Torn => "the end of the journal was cut short by a crash before it counted",
@@ -26,60 +23,41 @@ pub(super) fn reopen(place: &Place, dir: &RunDir, cut: Cut) -> Result<Reopened, 
             kept.path.display()
         ));
     }
+    if let Some(loss) = reopened.loss() {
+        complain(&format!("note: the run goes on without what stood {}", refusal::told(loss)));
+    }
     Ok(reopened)
 }
 
-fn refused(place: &Place, dir: &RunDir, error: &ReopenError) -> Exit {
+/// Says why a run cannot be taken up, or not as asked.
+pub(super) fn refused(place: &Place, dir: &RunDir, cut: Cut, error: &RecoveryError) -> Exit {
+    let flags = place.flags();
+    if let RecoveryError::Journal(error) = error {
+        return refusal::refused(&flags, Some(dir), error);
+    }
     complain(&format!("error: {error}"));
-    match error {
-        ReopenError::Recovery(RecoveryError::Journal(error)) => {
-            if let JournalError::Damaged { line, .. } = error {
-                let run = dir.path().file_name().unwrap_or_default().to_string_lossy();
-                complain(&format!(
-                    "help: what was recorded from there on cannot be trusted. `callsheet \
-                     resume{} {run} --truncate-at {line}` cuts it, keeps it aside and goes on \
-                     before it: what was done since may be done again",
-                    place.flags()
-                ));
-            }
-            exit_of(error)
+    let run = refusal::name(dir);
+    // Where it is sound up to, a fork begins without any loss.
+    let (there, sound, exit) = match error {
+        RecoveryError::Beginning(_) => {
+            (format!("`callsheet run{flags}` starts anew"), 0, Exit::Disk)
         }
-        ReopenError::Recovery(RecoveryError::Critical(_)) => Exit::Disk,
-        ReopenError::Recovery(RecoveryError::Empty) => {
-            complain("help: nothing was done yet: remove its directory and start anew");
-            Exit::Failed
+        RecoveryError::Elsewhere { seq, .. } => {
+            (format!("--truncate-at {seq} cuts it there"), *seq, Exit::Usage)
         }
-        ReopenError::Recovery(RecoveryError::Sound | RecoveryError::Outside { .. }) => Exit::Usage,
-        ReopenError::Illegal(_) => Exit::Bug,
-    }
-}
-
-/// Says what to do about a stored result that is not what was recorded.
-pub(super) fn help_with_result(place: &Place, error: &JournalError) {
-    let JournalError::BadResult { path, .. } = error else { return };
-    // A journal that cannot be read is told of by itself.
-    let Ok(Some(origin)) = results::origin(path) else { return };
-    let whose = origin.task.map(|task| format!("task `{task}` made it. ")).unwrap_or_default();
-    let run = path.ancestors().nth(2).and_then(Path::file_name).unwrap_or_default();
-    complain(&format!(
-        "help: {whose}Put the file back, or have it made again: `callsheet fork{} {}@{}` is a new \
-         run that goes on before it was made",
-        place.flags(),
-        run.to_string_lossy(),
-        origin.before
-    ));
-}
-
-/// How the program ends when the journal cannot be had.
-pub(super) fn exit_of(error: &JournalError) -> Exit {
-    match error {
-        JournalError::Locked { .. } => Exit::Held,
-        JournalError::Exists(_) | JournalError::NotLocal { .. } => Exit::Usage,
-        JournalError::Full
-        | JournalError::Io(_)
-        | JournalError::Damaged { .. }
-        | JournalError::BadResult { .. }
-        | JournalError::Newer(_)
-        | JournalError::Closed => Exit::Disk,
-    }
+        RecoveryError::Sound | RecoveryError::Journal(_) => {
+            let resume = place.resume_command(&run);
+            (format!("`{resume}` goes on with it as it is"), u64::MAX, Exit::Usage)
+        }
+    };
+    let fork = match cut {
+        Cut::From(seq) if (2..=sound).contains(&seq) => format!(
+            "; `callsheet fork{flags} {run}@{}` makes a run that goes on from there, and nothing is \
+             lost",
+            seq - 1
+        ),
+        Cut::From(_) | Cut::Torn => String::new(),
+    };
+    complain(&format!("help: {there}{fork}"));
+    exit
 }

@@ -5,17 +5,20 @@ use std::path::Path;
 use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown, refused};
-use super::locate::{Place, fold};
-use super::reopen::reopen;
-use super::{check, complain, mistakes, say};
+use super::locate::Place;
+use super::reopen::{self, reopen};
+use super::{check, complain, mistakes, refusal, say};
 use crate::config::{self, Change, Config, Missing, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::recovery::Cut;
+use crate::journal::line::Position;
+use crate::journal::recovery::{self, Cut, RecoveryError};
+use crate::journal::walk;
 use crate::report;
 use crate::run::outlook::{self, Prospect, Verdict};
 use crate::run::{Options, Run};
+use crate::run_state::RunState;
 
 /// The most keys that a note of changes lists.
 const LISTED: usize = 10;
@@ -34,11 +37,14 @@ fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit>
     let mut config = None;
     if verb.accept_changes && is_changed(place, created, &sources) {
         let (before, now) = both(place, created, &dir)?;
-        let prospects = reopened.outlook(&before, &now).map_err(|error| refused(place, &error))?;
+        let prospects =
+            reopened.outlook(&before, &now).map_err(|error| refused(place, Some(&dir), &error))?;
         let stands =
             |p: &Prospect| matches!(p.verdict, Verdict::Reused | Verdict::Stays | Verdict::Removed);
         if reopened.completed().is_none() || !prospects.iter().all(stands) {
-            reopened = reopened.accept(&before, &now).map_err(|error| refused(place, &error))?;
+            reopened = reopened
+                .accept(&before, &now)
+                .map_err(|error| refused(place, Some(&dir), &error))?;
             config = Some(now);
         }
     }
@@ -58,33 +64,64 @@ fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit>
     drive::note_scripts(&config);
     let options = Options { asker: asker(), ..Options::default() };
     let shown = Shown { json: verb.json, verbose };
-    Ok(drive::drive(place, shown, Run::resume(reopened, config, options)))
+    Ok(drive::drive(place, shown, Some(&dir), Run::resume(reopened, config, options)))
 }
 
-/// Says what would become of each task. Reads only, so it needs no lock.
+/// Says what would become of each task, and what would stand in the way. Reads only, so it needs no
+/// lock.
 fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exit> {
-    let state = fold(dir, |_| {})?;
+    let state = match verb.truncate_at {
+        Some(seq) => state_before(place, dir, seq)?,
+        None => place.fold(dir, |_| {})?,
+    };
     let Some(created) = state.created() else {
         complain("error: the run has no beginning yet");
         return Err(Exit::Failed);
     };
     let sources = place.sources().of_run(created, dir.path());
+    let mut able = Exit::Done;
     let prospects = if verb.accept_changes && is_changed(place, created, &sources) {
         let (before, now) = both(place, created, dir)?;
-        outlook::accepting(dir, &state, &before, &now).map_err(|error| refused(place, &error))?
+        outlook::accepting(dir, &state, &before, &now)
+            .map_err(|error| refused(place, Some(dir), &error))?
     } else {
         note_changes(place, created, &sources);
+        // A run that has come to its end needs nothing any more.
+        if state.completed().is_none()
+            && let Err(exit) = check::shown(config::load_text(&created.config, &sources), &sources)
+        {
+            complain("note: the run cannot go on before that is mended");
+            able = exit;
+        }
+        if let Err(error) = outlook::rests_on_what_is_there(dir, &state, &created.tasks) {
+            able = refusal::refused(&place.flags(), Some(dir), &error);
+        }
         outlook::as_recorded(&state)
     };
-    if verb.json {
-        let line = |prospect: &Prospect| serde_json::to_string(prospect).unwrap_or_default() + "\n";
-        return Ok(say(&prospects.iter().map(line).collect::<String>()));
-    }
     let widest = prospects.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);
-    let line = |p: &Prospect| {
-        format!("{:widest$}  {:7}  {}\n", p.task.as_str(), p.verdict.as_str(), p.why)
+    let line = |p: &Prospect| match verb.json {
+        true => serde_json::to_string(p).unwrap_or_default() + "\n",
+        false => format!("{:widest$}  {:7}  {}\n", p.task.as_str(), p.verdict.as_str(), p.why),
     };
-    Ok(say(&prospects.iter().map(line).collect::<String>()))
+    match say(&prospects.iter().map(line).collect::<String>()) {
+        Exit::Done => Ok(able),
+        disk => Ok(disk),
+    }
+}
+
+/// The run as it would be with its journal cut at a record; says what would go.
+fn state_before(place: &Place, dir: &RunDir, seq: u64) -> Result<RunState, Exit> {
+    let mut state = RunState::default();
+    let mut look = || -> Result<_, RecoveryError> {
+        let end = recovery::place_to_cut(dir, seq)?;
+        walk::walk(dir, Position::START, Some(end), |_, records| {
+            records.iter().try_for_each(|record| Ok(state.apply(record)?))
+        })?;
+        Ok(recovery::loss(dir, end)?)
+    };
+    let loss = look().map_err(|error| reopen::refused(place, dir, Cut::From(seq), &error))?;
+    complain(&format!("note: the run would go on without what stands {}", refusal::told(&loss)));
+    Ok(state)
 }
 
 /// The recorded configuration, and the file's as it is now.
@@ -118,7 +155,7 @@ fn finished(place: &Place, dir: &RunDir, completed: &RunCompleted, verb: &args::
         return drive::ended(place, dir, completed);
     }
     let mut last = None;
-    if let Err(exit) = fold(dir, |record| last = Some(record.clone())) {
+    if let Err(exit) = place.fold(dir, |record| last = Some(record.clone())) {
         return exit;
     }
     let line = last.map(|record| report::event_json(&record) + "\n").unwrap_or_default();

@@ -38,5 +38,5 @@ pub(super) fn run(place: &Place, verb: args::Run, verbose: u8) -> Exit {
         ..Options::default()
     };
     let shown = Shown { json: verb.json, verbose };
-    drive::drive(place, shown, Run::start(config, options))
+    drive::drive(place, shown, None, Run::start(config, options))
 }

@@ -9,9 +9,8 @@ use globset::Glob;
 use serde_json::{Value, json};
 
 use super::args;
-use super::locate::{Part, Place, agents, fold};
-use super::reopen::{exit_of, help_with_result};
-use super::{complain, say};
+use super::locate::{Part, Place, agents};
+use super::{complain, refusal, say};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
@@ -34,14 +33,14 @@ pub(super) fn run(place: &Place, verb: &args::Show) -> Exit {
         complain("error: an agent is needed: RUN/@AGENT");
         return Exit::Usage;
     }
-    let state = match fold(&dir, |_| {}) {
+    let state = match place.fold(&dir, |_| {}) {
         Ok(state) => state,
         Err(exit) => return exit,
     };
     match part {
         Part::Run => show_run(place, &dir, &state, verb.json),
         Part::Task(name) => show_task(&state, &name, verb.json),
-        Part::Agent(name) => show_agent(&dir, &state, &name, verb),
+        Part::Agent(name) => show_agent(place, &dir, &state, &name, verb),
     }
 }
 
@@ -74,9 +73,7 @@ fn no_result(place: &Place, path: &Path, error: &JournalError) -> Exit {
         complain(&format!("error: {}: the run has no such result", path.display()));
         return Exit::Failed;
     }
-    complain(&format!("error: {error}"));
-    help_with_result(place, error);
-    exit_of(error)
+    refusal::refused(&place.flags(), None, error)
 }
 
 fn show_run(place: &Place, dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
@@ -187,14 +184,20 @@ fn show_task(state: &RunState, name: &str, as_json: bool) -> Exit {
     say(&text)
 }
 
-fn show_agent(dir: &RunDir, state: &RunState, name: &str, verb: &args::Show) -> Exit {
+fn show_agent(
+    place: &Place,
+    dir: &RunDir,
+    state: &RunState,
+    name: &str,
+    verb: &args::Show,
+) -> Exit {
     let found = match agents(state, name) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
     for (id, agent) in found {
         let exit = match (verb.transcript, verb.json) {
-            _ if verb.view => view::show(dir, id, verb.json),
+            _ if verb.view => view::show(place, dir, id, verb.json),
             (true, true) => raw_transcript(dir, id),
             (true, false) => readable_transcript(dir, id),
             (false, true) => say(&format!("{}\n", agent_json(dir, state, id, agent))),

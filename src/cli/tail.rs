@@ -8,13 +8,14 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use super::args;
 use super::locate::Place;
 use super::paint::{self, Paint};
-use super::{complain, runtime};
+use super::{complain, refusal, runtime};
 use crate::event::{Event, PauseCause, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::log_line::line_for;
 use crate::journal::reader::Reader;
 use crate::journal::reader::follow::{Follower, Until};
+use crate::journal::{JournalError, walk};
 use crate::report;
 
 pub(super) fn run(place: &Place, verb: &args::Tail) -> Exit {
@@ -33,13 +34,13 @@ pub(super) fn run(place: &Place, verb: &args::Tail) -> Exit {
     let after = match replay(&dir, &filter, verb.lines, &mut printer) {
         Ok(Some(after)) => after,
         Ok(None) => return printer.end(),
-        Err(error) => return failed(&error),
+        Err(error) => return refusal::refused(&place.flags(), Some(&dir), &error),
     };
     if !verb.follow {
         return Exit::Done;
     }
     match runtime() {
-        Ok(runtime) => runtime.block_on(follow(dir, &filter, after, &mut printer)),
+        Ok(runtime) => runtime.block_on(follow(place, dir, &filter, after, &mut printer)),
         Err(exit) => exit,
     }
 }
@@ -56,7 +57,12 @@ fn replay(
     filter: &Filter,
     lines: Option<usize>,
     printer: &mut Printer,
-) -> Result<Option<u64>, crate::journal::JournalError> {
+) -> Result<Option<u64>, JournalError> {
+    match walk::first(dir) {
+        // Its first records are being written.
+        Err(JournalError::NeverBegan) if dir.is_live() => return Ok(Some(0)),
+        first => first?,
+    };
     let mut reader = Reader::open(&dir.journal())?;
     let mut last = VecDeque::new();
     let mut seq = 0;
@@ -85,10 +91,17 @@ fn replay(
     Ok(shown.then_some(seq))
 }
 
-async fn follow(dir: RunDir, filter: &Filter, after: u64, printer: &mut Printer) -> Exit {
-    let mut follower = match Follower::new(dir, Until::RunEnds) {
+async fn follow(
+    place: &Place,
+    dir: RunDir,
+    filter: &Filter,
+    after: u64,
+    printer: &mut Printer,
+) -> Exit {
+    let refused = |error: &JournalError| refusal::refused(&place.flags(), Some(&dir), error);
+    let mut follower = match Follower::new(dir.clone(), Until::RunEnds) {
         Ok(follower) => follower,
-        Err(error) => return failed(&error),
+        Err(error) => return refused(&error),
     };
     loop {
         let next = tokio::select! {
@@ -103,7 +116,7 @@ async fn follow(dir: RunDir, filter: &Filter, after: u64, printer: &mut Printer)
             }
             Ok(Some(_)) => {}
             Ok(None) => return Exit::Done,
-            Err(error) => return failed(&error),
+            Err(error) => return refused(&error),
         }
     }
 }

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use crate::event::SharedRecord;
 use crate::id::AgentId;
 use crate::journal::JournalError;
-use crate::journal::line::{self, Position};
+use crate::journal::line::{self, Fault, Position};
 use crate::journal::reader::batch_of;
+use crate::journal::refusal::Refusal;
 
 /// How much is read of the journal at once: some batches of one agent side by side.
 const CHUNK: usize = 64 * 1024;
@@ -85,10 +86,9 @@ fn read(
         let mut tail = [0; line::TAIL];
         input.read_exact(&mut tail).map_err(io)?;
         let recorded = line::recorded_crc(&tail);
-        crc = recorded.ok_or_else(|| JournalError::Damaged {
-            offset: before,
-            line: seq.saturating_sub(1),
-            reason: "it carries no checksum".to_owned(),
+        crc = recorded.ok_or_else(|| {
+            let line = seq.saturating_sub(1);
+            Refusal { offset: before, line, why: Fault::Unsealed.into() }
         })?;
     }
     let from = Position { seq, crc, epoch: 0, offset };
@@ -139,7 +139,7 @@ mod tests {
             let AgentRecords::Stored { batches, .. } = &mut stored else { unreachable!() };
             batches[1].0 += 1;
             let refused = stored.for_each(|_| Ok::<_, JournalError>(()));
-            assert!(matches!(refused, Err(JournalError::Damaged { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(JournalError::Refused(_))), "{refused:?}");
         }
     }
 }

@@ -11,27 +11,41 @@ use crate::event::Draft;
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::line::{self, Batch, Framer, Position};
-use crate::journal::reader::Reader;
+use crate::journal::walk;
 
-/// Copies the whole batches up to record `upto` into the journal of a new run, with `first` in
-/// place of the first record. When this returns, the copy is durable; before, there is none.
+/// Where the whole batches up to record `upto` end; with no smaller number than the first batch
+/// ends with. `None` when there is no such record.
 ///
 /// # Errors
-/// When a journal cannot be read or written, or is damaged before that record.
-pub fn copy(from: &RunDir, to: &RunDir, upto: u64, first: Draft) -> Result<(), JournalError> {
-    let mut reader = Reader::open(&from.journal())?;
-    // `next_batch` has verified what is copied.
-    let Some(records) = reader.next_batch()? else {
-        return Err(JournalError::Io("journal: it has no record".to_owned()));
-    };
-    let created = records.first().map_or(0, |record| record.ts_ms);
-    let head = reader.position();
-    let mut end = head;
-    while reader.next_batch_of(|_| false)?.is_some() && reader.position().seq <= upto + 1 {
-        end = reader.position();
+/// When the journal cannot be read, or not up to there.
+pub fn end_of(from: &RunDir, upto: u64) -> Result<Option<Position>, JournalError> {
+    let mut reader = walk::open(from, Position::START)?;
+    let mut end = Position::START;
+    while end.seq == Position::START.seq || end.seq <= upto {
+        if reader.next_batch_of(|_| false)?.is_none() {
+            return Ok(None);
+        }
+        let at = reader.position();
+        if end.seq > Position::START.seq && at.seq > upto + 1 {
+            break;
+        }
+        end = at;
     }
-    let batch =
-        Batch { first: Position::START.seq, last: head.seq - 1, epoch: head.epoch, ts_ms: created };
+    Ok(Some(end))
+}
+
+/// Copies the batches before the place `end` into the journal of a new run, with `first` in place
+/// of the first record. When this returns, the copy is durable; before, there is none.
+///
+/// # Errors
+/// When a journal cannot be read or written.
+pub fn copy(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(), JournalError> {
+    let mut reader = walk::open(from, Position::START)?;
+    let created = reader.next_batch()?.and_then(|records| Some(records.first()?.ts_ms));
+    let head = reader.position();
+    let (first_seq, last) = (Position::START.seq, head.seq - 1);
+    let ts_ms = created.unwrap_or_default();
+    let batch = Batch { first: first_seq, last, epoch: head.epoch, ts_ms };
     let written = write(from, to, end.offset, batch, first);
     written.map_err(|error| JournalError::io(to.journal().display(), &error))
 }
@@ -75,6 +89,7 @@ impl<R: io::BufRead> Lines<R> {
 mod tests {
     use super::*;
     use crate::event::SharedRecord;
+    use crate::journal::reader::Reader;
     use crate::journal::testing::turn;
 
     async fn run(root: &std::path::Path) -> RunDir {
@@ -102,14 +117,23 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let old = run(root.path()).await;
         let whole = records(&old);
-        for (upto, last) in [(1, 2), (2, 2), (3, 2), (6, 6), (8, 8), (99, 8)] {
+        assert_eq!(end_of(&old, 9), Ok(None));
+        for (upto, last) in [(1, 2), (2, 2), (3, 2), (6, 6), (7, 6), (8, 8)] {
             let new = RunDir::at(root.path().join(format!("new-{upto}")));
             drop(new.create().unwrap());
-            copy(&old, &new, upto, turn("c", 7)).unwrap();
+            let end = end_of(&old, upto).unwrap().unwrap();
+            copy(&old, &new, end, turn("c", 7)).unwrap();
             let copied = records(&new);
             assert_eq!(copied[0].event, turn("c", 7).event);
             assert_eq!(copied[0].ts_ms, whole[0].ts_ms);
             assert_eq!(copied[1..], whole[1..last], "up to {upto}");
         }
+        // What stands behind the last shared record does not matter.
+        let mut bytes = std::fs::read(old.journal()).unwrap();
+        let lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len).collect();
+        bytes[lines[..4].iter().sum::<usize>() + 20] ^= 1;
+        std::fs::write(old.journal(), bytes).unwrap();
+        assert_eq!(end_of(&old, 4).unwrap().map(|end| end.seq), Some(5));
+        assert!(end_of(&old, 5).is_err());
     }
 }

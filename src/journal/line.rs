@@ -154,18 +154,30 @@ pub enum Fault {
     /// It is cut off.
     #[error("it has no end")]
     Unended,
+    /// It does not end as every line does.
+    #[error("it carries no checksum")]
+    Unsealed,
     /// Its bytes are not those that were written, or not after that line.
     #[error("its checksum does not match")]
     Checksum,
-    /// It is not a record.
+    /// Its checksum is right, and it is no record that this program knows.
     #[error("{0}")]
     Shape(String),
-    /// It is not the next record.
-    #[error("number {0} stands out of order")]
-    Order(u64),
-    /// A later format wrote it.
+    /// Its checksum is right, and a later format wrote it.
     #[error("it has format {0}")]
     Newer(u64),
+}
+
+impl Fault {
+    /// Whether these are the bytes that somebody wrote after that line: no crash amid a write
+    /// leaves them.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        match self {
+            Self::Unended | Self::Unsealed | Self::Checksum => false,
+            Self::Shape(_) | Self::Newer(_) => true,
+        }
+    }
 }
 
 /// A line that was read: the envelope, with the payload still as text.
@@ -260,7 +272,7 @@ fn split_tail(line: &[u8]) -> Result<(&[u8], u32), Fault> {
     }
     let (front, tail) = line.split_at(line.len().saturating_sub(TAIL));
     let hex = tail.strip_prefix(CRC_KEY).and_then(|rest| rest.strip_suffix(b"\"}\n"));
-    let Some(hex) = hex else { return Err(Fault::Shape("it carries no checksum".to_owned())) };
+    let Some(hex) = hex else { return Err(Fault::Unsealed) };
     let crc = hex.iter().try_fold(0u32, |sum, byte| match byte {
         b'0'..=b'9' => Some(sum << 4 | u32::from(byte - b'0')),
         b'a'..=b'f' => Some(sum << 4 | u32::from(byte - b'a' + 10)),
@@ -269,10 +281,10 @@ fn split_tail(line: &[u8]) -> Result<(&[u8], u32), Fault> {
     crc.map(|crc| (front, crc)).ok_or(Fault::Checksum)
 }
 
-/// The checksum that the end of a line, its last [`TAIL`] bytes, carries.
+/// The checksum that a line, or its last [`TAIL`] bytes, carries.
 #[must_use]
-pub fn recorded_crc(tail: &[u8; TAIL]) -> Option<u32> {
-    split_tail(tail).ok().map(|(_, crc)| crc)
+pub fn recorded_crc(line: &[u8]) -> Option<u32> {
+    split_tail(line).ok().map(|(_, crc)| crc)
 }
 
 /// Appends a line as it would stand after one with the checksum `crc`; gives its own checksum, or

@@ -41,6 +41,8 @@ pub struct Projection {
     open: usize,
     /// The files of agents that have ended since somebody asked.
     ended: BTreeMap<AgentId, Option<Lengths>>,
+    /// The first agent whose files could not be written, and why.
+    failed: Option<(AgentId, io::Error)>,
 }
 
 /// The lengths of an agent's transcript and log, in bytes.
@@ -94,6 +96,7 @@ impl Projection {
             fresh: Vec::new(),
             open: 0,
             ended: BTreeMap::new(),
+            failed: None,
         }
     }
 
@@ -128,6 +131,7 @@ impl Projection {
             }
             tracing::warn!(%agent, %error, "the transcript and the log are stale from here on");
             view.stale = true;
+            self.failed.get_or_insert((agent.clone(), error));
         }
         view.messages.clear();
         view.log.clear();

@@ -10,10 +10,11 @@ use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::event::SharedRecord;
+use crate::event::{Record, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::journal::line::{self, Fault, Line, Position};
+use crate::journal::refusal::{Objection, Refusal, Why};
 
 /// How much is read from a file at once: a few hundred records.
 const CHUNK: usize = 256 * 1024;
@@ -28,23 +29,15 @@ pub enum Tail {
         /// Where it begins, in bytes.
         offset: u64,
     },
-    /// A batch that had been acknowledged and cannot be read.
-    Damaged {
-        /// Where the bad line begins, in bytes.
-        offset: u64,
-        /// The bad line, from 1.
-        line: u64,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A record of a later format.
-    Newer(u64),
+    /// A line that had been acknowledged, or that somebody wrote whole, and that cannot be read.
+    Refused(Refusal),
 }
 
 /// Verifies a journal from `from` to its end: where its last whole batch ends, and what follows.
 ///
 /// A bad line is a torn tail unless a later line says that it belongs to a later batch: only one
-/// batch is ever in flight, so that later batch proves that the bad line had been acknowledged.
+/// batch is ever in flight, so that later batch proves that the bad line had been acknowledged. A
+/// line whose checksum is right is never torn: somebody wrote it whole.
 ///
 /// # Errors
 /// When the input cannot be read.
@@ -70,7 +63,7 @@ impl<R: BufRead> Scan<R> {
     /// the batch whole.
     fn batch(
         &mut self,
-        mut each: impl FnMut(&Line<'_>) -> Result<(), Fault>,
+        mut each: impl FnMut(&Line<'_>) -> Result<(), Why>,
     ) -> io::Result<Option<Tail>> {
         let first = self.at.seq;
         let mut next = self.at;
@@ -82,19 +75,20 @@ impl<R: BufRead> Scan<R> {
             }
             let line = match line::decode(&self.line, next.crc) {
                 Ok(line) => line,
+                // What is wrong with bytes that were written so was not done by a crash, and they
+                // are not to be cut.
+                Err(fault) if fault.is_sound() => return Ok(Some(refused(next, fault))),
                 Err(fault) => return self.verdict(next, fault).map(Some),
             };
-            // Past the checksum these are the bytes that were written after that line: what is
-            // wrong with them was not done by a crash, and they are not to be cut.
-            let sound = if line.seq != next.seq {
-                Err(Fault::Order(line.seq))
+            let known = if line.seq != next.seq {
+                Err(Why::Order(line.seq))
             } else if line.batch != first {
-                Err(Fault::Shape("the batch before it has no end".to_owned()))
+                Err(Why::Amid)
             } else {
                 each(&line)
             };
-            if let Err(fault) = sound {
-                return Ok(Some(damaged(next, &fault)));
+            if let Err(why) = known {
+                return Ok(Some(refused(next, why)));
             }
             let (seq, offset) = (next.seq + 1, next.offset + read as u64);
             next = Position { seq, crc: line.crc, epoch: line.epoch, offset };
@@ -109,12 +103,12 @@ impl<R: BufRead> Scan<R> {
     fn verdict(&mut self, bad: Position, fault: Fault) -> io::Result<Tail> {
         // A first line of a later format may even compute its checksum in another way.
         let newer = if bad.seq == 1 { line::newer(&self.line) } else { None };
-        if let (_, Some(format)) | (Fault::Newer(format), None) = (fault.clone(), newer) {
-            return Ok(Tail::Newer(format));
+        if let Some(format) = newer {
+            return Ok(refused(bad, Why::Newer(format)));
         }
         loop {
             if line::batch_of(&self.line).is_some_and(|batch| batch > bad.seq) {
-                return Ok(damaged(bad, &fault));
+                return Ok(refused(bad, fault));
             }
             self.line.clear();
             if self.input.read_until(b'\n', &mut self.line)? == 0 {
@@ -124,14 +118,13 @@ impl<R: BufRead> Scan<R> {
     }
 }
 
-fn damaged(bad: Position, fault: &Fault) -> Tail {
-    Tail::Damaged { offset: bad.offset, line: bad.seq, reason: fault.to_string() }
+fn refused(bad: Position, why: impl Into<Why>) -> Tail {
+    Tail::Refused(Refusal::at(bad, why))
 }
 
 /// Reads the records of a journal file, batch by batch.
 pub struct Reader {
     scan: Scan<BufReader<File>>,
-    critical: Option<String>,
 }
 
 impl Reader {
@@ -155,14 +148,14 @@ impl Reader {
         };
         let file = open().map_err(|error| JournalError::io(path.display(), &error))?;
         let input = BufReader::with_capacity(CHUNK, file);
-        Ok(Self { scan: Scan { input, at, line: Vec::new() }, critical: None })
+        Ok(Self { scan: Scan { input, at, line: Vec::new() } })
     }
 
     /// The records of the next whole batch; none of them if this program knows none of their
     /// types. `None` when there is no other whole batch (yet).
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, or is of a later format.
+    /// When the file cannot be read, or a record stands in the way.
     pub fn next_batch(&mut self) -> Result<Option<Vec<SharedRecord>>, JournalError> {
         self.next_batch_of(|_| true)
     }
@@ -170,37 +163,62 @@ impl Reader {
     /// As [`next_batch`](Self::next_batch), with the payloads of `wanted` lines only.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, or is of a later format.
+    /// When the file cannot be read, or a record stands in the way.
     pub fn next_batch_of(
         &mut self,
         wanted: impl Fn(&Line<'_>) -> bool,
     ) -> Result<Option<Vec<SharedRecord>>, JournalError> {
-        let (mut records, mut critical) = (Vec::new(), None);
+        let mut records = Vec::new();
         let each = |line: &Line<'_>| {
             if wanted(line) {
-                match line.record()? {
-                    Some(record) => records.push(Arc::new(record)),
-                    None if line.critical => critical = Some(line.kind.clone().into_owned()),
-                    None => {}
-                }
+                records.extend(known(line)?.map(Arc::new));
             }
             Ok(())
         };
         let io = |error: io::Error| JournalError::io("journal: read", &error);
         let tail = self.scan.batch(each).map_err(io)?;
-        let Some(tail) = tail else {
-            self.critical = self.critical.take().or(critical);
-            return Ok(Some(records));
-        };
+        let Some(tail) = tail else { return Ok(Some(records)) };
         // What was read beyond the last whole batch may look different the next time.
         self.scan.input.seek(SeekFrom::Start(self.scan.at.offset)).map_err(io)?;
         match tail {
             Tail::Clean | Tail::Torn { .. } => Ok(None),
-            Tail::Damaged { offset, line, reason } => {
-                Err(JournalError::Damaged { offset, line, reason })
-            }
-            Tail::Newer(format) => Err(JournalError::Newer(format)),
+            Tail::Refused(refusal) => Err(refusal.into()),
         }
+    }
+
+    /// Gives the records of the next whole batch to a fold, with the place where it begins; false
+    /// when there is no other whole batch (yet).
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a record stands in the way: also one to which the fold has
+    /// an objection.
+    pub fn fold_batch(
+        &mut self,
+        fold: impl FnOnce(Position, &[SharedRecord]) -> Result<(), Objection>,
+    ) -> Result<bool, JournalError> {
+        let before = self.position();
+        let Some(records) = self.next_batch()? else { return Ok(false) };
+        match fold(before, &records) {
+            Ok(()) => Ok(true),
+            Err(Objection { seq: line, why }) => {
+                let io = |error| JournalError::io("journal: read", &error);
+                let offset = self.offset_of(before, line).map_err(io)?;
+                Err(Refusal { offset, line, why }.into())
+            }
+        }
+    }
+
+    /// Where the line of a record begins that stands in the batch at `batch`.
+    fn offset_of(&mut self, batch: Position, seq: u64) -> io::Result<u64> {
+        let input = &mut self.scan.input;
+        input.seek(SeekFrom::Start(batch.offset))?;
+        let (mut offset, mut line) = (batch.offset, Vec::new());
+        for _ in batch.seq..seq {
+            line.clear();
+            offset += input.read_until(b'\n', &mut line)? as u64;
+        }
+        input.seek(SeekFrom::Start(self.scan.at.offset))?;
+        Ok(offset)
     }
 
     /// The end of the last whole batch.
@@ -209,14 +227,16 @@ impl Reader {
         self.scan.at
     }
 
-    /// The first type met that this program does not know and that forbids to go on without.
-    #[must_use]
-    pub fn unknown_critical(&self) -> Option<&str> {
-        self.critical.as_deref()
-    }
-
     fn file(&self) -> &File {
         self.scan.input.get_ref()
+    }
+}
+
+/// The record of a line; `None` for one of an unknown type that may be passed over.
+fn known(line: &Line<'_>) -> Result<Option<Record>, Why> {
+    match line.record()? {
+        None if line.critical => Err(Why::Critical(line.kind.clone().into_owned())),
+        record => Ok(record),
     }
 }
 
@@ -229,7 +249,7 @@ impl std::fmt::Debug for Reader {
 /// Every record of one agent, oldest first.
 ///
 /// # Errors
-/// When the file cannot be read, is damaged, or is of a later format.
+/// When the file cannot be read, or a record stands in the way.
 pub fn agent_records(path: &Path, agent: &AgentId) -> Result<Vec<SharedRecord>, JournalError> {
     let mut reader = Reader::open(path)?;
     let mut all = Vec::new();
@@ -253,22 +273,16 @@ pub fn batch_of(
     let mut records = Vec::new();
     let each = |line: &Line<'_>| {
         if line.agent.as_deref() == Some(agent.as_str()) {
-            records.extend(line.record()?.map(Arc::new));
+            records.extend(known(line)?.map(Arc::new));
         }
         Ok(())
     };
     let tail = scan.batch(each).map_err(|error| JournalError::io("journal: read", &error))?;
     match tail {
         None => Ok((records, scan.at)),
-        Some(Tail::Newer(format)) => Err(JournalError::Newer(format)),
-        Some(Tail::Damaged { offset, line, reason }) => {
-            Err(JournalError::Damaged { offset, line, reason })
-        }
+        Some(Tail::Refused(refusal)) => Err(refusal.into()),
         // It was whole when its place was noted.
-        Some(Tail::Clean | Tail::Torn { .. }) => {
-            let reason = "the batch that began there is gone".to_owned();
-            Err(JournalError::Damaged { offset: from.offset, line: from.seq, reason })
-        }
+        Some(Tail::Clean | Tail::Torn { .. }) => Err(Refusal::at(from, Why::Gone).into()),
     }
 }
 
@@ -328,8 +342,11 @@ mod tests {
                 let (good, tail) = tail_of(&bytes);
                 let bad = lines.iter().filter(|end| **end <= at).count() as u64 + 1;
                 match tail {
-                    Tail::Damaged { line, .. } => assert_eq!(line, bad),
-                    Tail::Newer(_) => assert_eq!(bad, 1, "only the first line is believed"),
+                    Tail::Refused(Refusal { line, why, .. }) => {
+                        assert_eq!(line, bad);
+                        let newer = matches!(why, Why::Newer(_));
+                        assert!(!newer || bad == 1, "only the first line is believed");
+                    }
                     Tail::Clean | Tail::Torn { .. } => panic!("byte {at}, bit {bit}: {tail:?}"),
                 }
                 assert!(good.offset <= at as u64);
@@ -356,7 +373,7 @@ mod tests {
         let mut cut = bytes[..lines[2]].to_vec();
         cut.extend_from_slice(&bytes[lines[3]..]);
         let (_, tail) = tail_of(&cut);
-        assert!(matches!(tail, Tail::Damaged { line: 4, .. }), "{tail:?}");
+        assert!(matches!(tail, Tail::Refused(Refusal { line: 4, .. })), "{tail:?}");
     }
 
     proptest! {
@@ -402,24 +419,99 @@ mod tests {
         std::fs::write(&path, &damaged).unwrap();
         let error = agent_records(&path, &AgentId::from_text("even")).unwrap_err();
         let offset = lines[0] as u64;
-        assert!(matches!(error, JournalError::Damaged { offset: o, line: 2, .. } if o == offset));
+        let why = Why::Damaged(Fault::Checksum);
+        assert_eq!(error, Refusal { offset, line: 2, why }.into());
     }
 
+    /// Appends a line of this front, with a checksum that is right.
+    fn seal(front: &str, crc: u32, bytes: &mut Vec<u8>) -> u32 {
+        let crc = crc32c::crc32c_append(crc, front.as_bytes());
+        bytes.extend_from_slice(format!("{front},\"crc\":\"{crc:08x}\"}}\n").as_bytes());
+        crc
+    }
+
+    const LATER: &str = r#"{"v":1,"seq":1,"bt":1,"be":true,"ep":1,"ts":"2026-11-18T02:14:05.123Z","type":"later.on","data":{}"#;
+
     #[test]
-    fn unknown_types_are_skipped_and_critical_ones_remembered() {
-        let front = r#"{"v":1,"seq":1,"bt":1,"be":true,"ep":1,"ts":"2026-11-18T02:14:05.123Z","type":"later.on","data":{},"crit":true"#;
-        let crc = crc32c::crc32c(front.as_bytes());
-        let mut bytes = format!("{front},\"crc\":\"{crc:08x}\"}}\n").into_bytes();
+    fn unknown_types_are_passed_over_unless_they_are_critical() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let mut bytes = Vec::new();
+        let crc = seal(LATER, 0, &mut bytes);
         let mut body = Vec::new();
         write_body(&mut turn("a", 1), &mut body);
         let batch = Batch { first: 2, last: 2, epoch: 1, ts_ms: 5 };
         Framer::new(batch, crc).write(&body, &mut bytes);
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal.jsonl");
         std::fs::write(&path, &bytes).unwrap();
         let mut reader = Reader::open(&path).unwrap();
         assert_eq!(reader.next_batch().unwrap().map(|records| records.len()), Some(0));
-        assert_eq!(reader.unknown_critical(), Some("later.on"));
         assert_eq!(reader.next_batch().unwrap().map(|records| records[0].seq), Some(2));
+
+        bytes.clear();
+        seal(&format!("{LATER},\"crit\":true"), 0, &mut bytes);
+        std::fs::write(&path, &bytes).unwrap();
+        let refused = Reader::open(&path).unwrap().next_batch().unwrap_err();
+        let why = Why::Critical("later.on".to_owned());
+        assert_eq!(refused, Refusal { offset: 0, line: 1, why }.into());
+    }
+
+    #[test]
+    fn a_last_line_that_was_written_whole_is_never_torn() {
+        let (whole, lines, _) = journal(8);
+        let (last, bytes) = (lines.len() as u64 + 1, whole.len() as u64);
+        let crc = line::recorded_crc(&whole).unwrap();
+        let sound = format!(
+            r#"{{"v":1,"seq":{last},"bt":{last},"be":true,"ep":1,"ts":"2026-11-18T02:14:05.123Z","type":"turn.started","data":{{"turn":1}}"#
+        );
+        type Fits = fn(&Why) -> bool;
+        let unreadable: Fits = |why| matches!(why, Why::Unreadable(_));
+        let cases: [(&str, &str, Fits); 9] = [
+            ("\"v\":1", "\"v\":2", |why| *why == Why::Newer(2)),
+            ("2026-11-18T02", "2026-11-18 02", unreadable),
+            ("\"ep\":1", "\"ep\":-1", unreadable),
+            ("\"be\":true,", "", unreadable),
+            ("{\"v\"", "[\"v\"", unreadable),
+            ("\"turn\":1", "\"turn\":\"one\"", unreadable),
+            ("\"data\":{\"turn\":1}", "\"data\":7", unreadable),
+            ("turn.started", "x\",\"crit\":true,\"y\":\"", |why| *why == Why::Critical("x".into())),
+            ("\"seq\":", "\"seq\":9", |why| matches!(why, Why::Order(_))),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        for (from, to, fits) in cases {
+            let mut bytes_now = whole.clone();
+            seal(&sound.replace(from, to), crc, &mut bytes_now);
+            std::fs::write(&path, &bytes_now).unwrap();
+            let mut reader = Reader::open(&path).unwrap();
+            let refused = loop {
+                match reader.next_batch() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => panic!("{to}: taken for torn"),
+                    Err(JournalError::Refused(refusal)) => break refusal,
+                    Err(error) => panic!("{error}"),
+                }
+            };
+            assert_eq!((refused.line, refused.offset), (last, bytes), "{to}: {refused}");
+            assert!(fits(&refused.why), "{to}: {refused}");
+            // Cut anywhere, it is torn.
+            for cut in whole.len() + 1..bytes_now.len() {
+                assert_eq!(tail_of(&bytes_now[..cut]).1, Tail::Torn { offset: bytes });
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_that_cannot_follow_is_refused_with_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let (bytes, lines, _) = journal(4);
+        std::fs::write(&path, &bytes).unwrap();
+        let mut reader = Reader::open(&path).unwrap();
+        assert!(reader.fold_batch(|_, _| Ok(())).unwrap());
+        let why = Why::Illegal("x".to_owned());
+        let objection = Objection { seq: 3, why: why.clone() };
+        let refused = reader.fold_batch(|_, _| Err(objection)).unwrap_err();
+        assert_eq!(refused, Refusal { offset: lines[1] as u64, line: 3, why }.into());
+        assert_eq!(reader.next_batch().unwrap().map(|records| records[0].seq), Some(4));
     }
 }

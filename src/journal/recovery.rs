@@ -1,52 +1,59 @@
 //! Taking a journal up again: reads it to its end, cuts what is torn and keeps what was cut.
 //!
 //! Owns what may be cut. A batch that was never acknowledged may; what had been acknowledged is cut
-//! only where somebody asked for it by number, and only when it cannot be read. What is cut is
-//! durable under a name of its own before the journal is made shorter.
+//! only where somebody asked for it by number, and only from where the journal cannot be gone on
+//! with. What is cut is durable under a name of its own before the journal is made shorter.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use crate::event::SharedRecord;
+use crate::event::{Event, SharedRecord};
+use crate::id::{CallKey, Name};
 use crate::journal::file::{OwnedRun, RunDir};
-use crate::journal::line::Position;
-use crate::journal::reader::Reader;
-use crate::journal::{JournalError, stamp};
+use crate::journal::line::{self, Line, Position};
+use crate::journal::refusal::{Objection, Refusal};
+use crate::journal::walk::{self, walk};
+use crate::journal::{JournalError, results, stamp};
+use crate::run_state::RunState;
 
 /// What may be cut from a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// What was never acknowledged.
     Torn,
-    /// That, and of a damaged journal everything from this record on.
+    /// That, and everything from this record on, with which the journal cannot be gone on with.
     From(u64),
 }
 
 /// Why a journal cannot be taken up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryError {
-    /// It cannot be read, or is damaged.
+    /// It cannot be read, or a record stands in the way.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// It holds records that must not be passed over.
-    #[error(
-        "the journal has `{0}` records, which a newer program wrote and without which the run must not go on"
-    )]
-    Critical(String),
-    /// It holds no whole batch.
-    #[error("the journal has no record")]
-    Empty,
-    /// It was to be cut though nothing in it is damaged.
-    #[error("the journal is not damaged: nothing of it is cut")]
+    /// It was to be cut though nothing in it stands in the way.
+    #[error("the journal is sound: nothing of it is cut")]
     Sound,
-    /// It was to be cut behind the damage, or so that nothing would be left.
-    #[error("the journal can be cut at a record from 2 to {last}")]
-    Outside {
-        /// The last record at which it can be cut: the damaged one.
-        last: u64,
+    /// It was to be cut elsewhere than where it has to be.
+    #[error("the journal is cut only where it has to be: {error}")]
+    Elsewhere {
+        /// The record from which on it may be cut.
+        seq: u64,
+        /// What stands in the way there.
+        error: JournalError,
     },
+    /// It was to be cut so that nothing would be left.
+    #[error("nothing would be left of the journal: {0}")]
+    Beginning(Refusal),
+}
+
+impl RecoveryError {
+    fn elsewhere(refusal: Refusal) -> Self {
+        Self::Elsewhere { seq: refusal.line, error: refusal.into() }
+    }
 }
 
 /// A journal that can be written again.
@@ -56,6 +63,8 @@ pub struct Recovered {
     pub at: Position,
     /// What was cut, if anything.
     pub kept: Option<Kept>,
+    /// What went with it, if it was cut where somebody asked for it.
+    pub loss: Option<Loss>,
 }
 
 /// Bytes that were cut from a journal.
@@ -69,65 +78,130 @@ pub struct Kept {
     pub offset: u64,
 }
 
-/// Gives every batch of a run's journal from `from` on to `each`, with its offset, and makes the
-/// journal end behind the last one.
+/// What a journal loses behind a place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// The place, in bytes.
+    pub offset: u64,
+    /// The records whose checksum is right.
+    pub records: u64,
+    /// The bytes of all other lines.
+    pub damaged: u64,
+    /// The tasks that these records complete.
+    pub completed: BTreeSet<Name>,
+    /// The tool calls that they begin or finish.
+    pub calls: BTreeSet<CallKey>,
+    /// The replies of models that they hold.
+    pub replies: u64,
+}
+
+/// Gives every batch of a run's journal from `from` on to `each`, with the place where it begins,
+/// and makes the journal end behind the last one.
 ///
 /// # Errors
 /// When the journal cannot be taken up; nothing was cut then.
-pub fn recover<E: From<RecoveryError>>(
+pub fn recover(
     owned: &OwnedRun,
     from: Position,
     cut: Cut,
-    each: impl FnMut(u64, &[SharedRecord]) -> Result<(), E>,
-) -> Result<Recovered, E> {
-    let at = walk(owned.dir(), from, cut, each)?;
-    if at.seq == Position::START.seq {
-        return Err(RecoveryError::Empty.into());
-    }
-    let kept = set_rest_aside(owned.dir(), at.offset)
-        .map_err(|error| RecoveryError::Journal(JournalError::io("journal: torn end", &error)))?;
+    each: impl FnMut(Position, &[SharedRecord]) -> Result<(), Objection>,
+) -> Result<Recovered, RecoveryError> {
+    let dir = owned.dir();
+    let end = match cut {
+        Cut::Torn => None,
+        Cut::From(seq) => Some(place_to_cut(dir, seq)?),
+    };
+    let at = walk(dir, from, end, each)?;
+    let loss = end.map(|end| loss(dir, end)).transpose()?;
+    let kept = set_rest_aside(dir, at.offset)
+        .map_err(|error| JournalError::io("journal: torn end", &error))?;
     // More openings than numbers: whoever wrote the last line did not count.
-    Ok(Recovered { at: Position { epoch: at.epoch.saturating_add(1), ..at }, kept })
+    Ok(Recovered { at: Position { epoch: at.epoch.saturating_add(1), ..at }, kept, loss })
 }
 
-/// Reads up to where the journal is to end.
-fn walk<E: From<RecoveryError>>(
-    dir: &RunDir,
-    from: Position,
-    cut: Cut,
-    mut each: impl FnMut(u64, &[SharedRecord]) -> Result<(), E>,
-) -> Result<Position, E> {
-    let failed = |error: JournalError| E::from(RecoveryError::Journal(error));
-    let mut reader = Reader::open_at(&dir.journal(), from).map_err(failed)?;
-    // Where the journal is to be cut, once that is reached.
-    let mut end = None;
+/// Where a journal ends once it was cut at record `seq`: before the batch of that record, for a
+/// batch is whole or absent. That is where it cannot be read further, or where a record names a
+/// stored result that is not what was recorded; to go back from anywhere else, there are forks. Reads only.
+///
+/// # Errors
+/// When it cannot be read, or has not to be cut there.
+pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, RecoveryError> {
+    let mut reader = walk::open(dir, Position::START)?;
+    let (mut state, mut lost) = (RunState::default(), BTreeMap::new());
     loop {
         let before = reader.position();
-        match (reader.next_batch(), cut) {
-            (Ok(Some(records)), _) => {
-                if matches!(cut, Cut::From(seq) if reader.position().seq > seq) {
-                    end.get_or_insert(before);
-                }
-                if end.is_none() {
-                    each(before.offset, &records)?;
-                }
+        let read = reader.fold_batch(|_, records| {
+            records.iter().try_for_each(|record| {
+                let mut named = results::named_by(&record.event);
+                let bad = named.find_map(|hash| results::check(&dir.results(), &hash).err());
+                lost.extend(bad.map(|error| (record.seq, error)));
+                Ok(state.apply(record)?)
+            })
+        });
+        match read {
+            Ok(true) if lost.contains_key(&seq) => return Ok(before),
+            Ok(true) => {}
+            Ok(false) if before.seq == Position::START.seq => {
+                return Err(walk::without_record(dir).into());
             }
-            (Ok(None), Cut::Torn) => break,
-            (Ok(None), Cut::From(_)) => return Err(RecoveryError::Sound.into()),
-            (Err(JournalError::Damaged { line, .. }), Cut::From(seq)) => {
-                if !(2..=line).contains(&seq) {
-                    return Err(RecoveryError::Outside { last: line }.into());
-                }
-                end.get_or_insert(before);
-                break;
+            Ok(false) => {
+                let first = lost.pop_first();
+                let elsewhere = first.map(|(seq, error)| RecoveryError::Elsewhere { seq, error });
+                return Err(elsewhere.unwrap_or(RecoveryError::Sound));
             }
-            (Err(error), _) => return Err(failed(error)),
+            Err(JournalError::Refused(refusal)) => {
+                return match (before.seq..=refusal.line).contains(&seq) {
+                    true if before.seq == Position::START.seq => {
+                        Err(RecoveryError::Beginning(refusal))
+                    }
+                    true => Ok(before),
+                    false => Err(RecoveryError::elsewhere(refusal)),
+                };
+            }
+            Err(error) => return Err(error.into()),
         }
     }
-    if let (Some(kind), None) = (reader.unknown_critical(), end) {
-        return Err(RecoveryError::Critical(kind.to_owned()).into());
+}
+
+/// What a journal loses when it is made to end at this place. Reads only.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn loss(dir: &RunDir, end: Position) -> Result<Loss, JournalError> {
+    let mut loss = Loss { offset: end.offset, ..Loss::default() };
+    let mut read = || -> io::Result<()> {
+        let mut journal = File::open(dir.journal())?;
+        journal.seek(SeekFrom::Start(end.offset))?;
+        let (mut input, mut text) = (BufReader::new(journal), Vec::new());
+        // A line is held against the checksum that the one before it carries, sound or not.
+        let mut before = Some(end.crc);
+        while input.read_until(b'\n', &mut text)? > 0 {
+            match before.map(|crc| line::decode(&text, crc)) {
+                Some(Ok(line)) => loss.add(&line),
+                Some(Err(fault)) if fault.is_sound() => loss.records += 1,
+                Some(Err(_)) | None => loss.damaged += text.len() as u64,
+            }
+            before = line::recorded_crc(&text);
+            text.clear();
+        }
+        Ok(())
+    };
+    read().map_err(|error| JournalError::io(dir.journal().display(), &error))?;
+    Ok(loss)
+}
+
+impl Loss {
+    fn add(&mut self, line: &Line<'_>) {
+        self.records += 1;
+        let Ok(Some(record)) = line.record() else { return };
+        match record.event {
+            Event::TaskCompleted(_) => self.completed.extend(record.task),
+            Event::ToolStarted(started) => drop(self.calls.insert(started.key)),
+            Event::ToolFinished(finished) => drop(self.calls.insert(finished.key)),
+            Event::ModelResponded(_) => self.replies += 1,
+            _ => {}
+        }
     }
-    Ok(end.unwrap_or_else(|| reader.position()))
 }
 
 /// Moves what stands from `offset` on into a file of its own.
@@ -154,7 +228,13 @@ fn set_rest_aside(dir: &RunDir, offset: u64) -> io::Result<Option<Kept>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Draft, RunPaused};
+    use crate::journal::line::Fault;
+    use crate::journal::refusal::Why;
     use crate::journal::testing::turn;
+    use crate::journal::transcript::testing::{finished, spawned};
+    use crate::output::Stored;
+    use crate::turn::ToolStatus;
 
     /// A run of so many batches, each of two records.
     async fn run(batches: u32) -> (tempfile::TempDir, RunDir) {
@@ -175,7 +255,7 @@ mod tests {
                 assert_eq!(record.seq, seen + 1);
                 seen = record.seq;
             }
-            Ok::<_, RecoveryError>(())
+            Ok(())
         })?;
         Ok((recovered, seen))
     }
@@ -205,33 +285,122 @@ mod tests {
             }
         }
         std::fs::write(dir.journal(), &whole[..batches[0] - 1]).unwrap();
-        assert_eq!(take_up(&dir, Cut::Torn), Err(RecoveryError::Empty));
+        assert_eq!(take_up(&dir, Cut::Torn), Err(JournalError::NeverBegan.into()));
+    }
+
+    fn spoil(dir: &RunDir, at: usize) -> Vec<u8> {
+        let mut bytes = std::fs::read(dir.journal()).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(dir.journal(), &bytes).unwrap();
+        bytes
+    }
+
+    /// Where the lines of a journal begin.
+    fn begins(dir: &RunDir) -> Vec<usize> {
+        let bytes = std::fs::read(dir.journal()).unwrap();
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+        let begin = |at: &mut usize, line: &[u8]| Some(std::mem::replace(at, *at + line.len()));
+        lines.scan(0, begin).collect()
+    }
+
+    /// A run of so many batches of two records that can follow each other.
+    async fn paused(batches: u32) -> (tempfile::TempDir, RunDir) {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("run"));
+        let journal = dir.create().unwrap().start_writer(Position::START, Vec::new()).unwrap();
+        let pause = || Draft::run(RunPaused { reason: "x".to_owned(), cause: Default::default() });
+        for _ in 0..batches {
+            journal.append(vec![pause(), pause()]).await.unwrap();
+        }
+        journal.close().await;
+        (root, dir)
     }
 
     #[tokio::test]
-    async fn damage_is_cut_only_where_somebody_says() {
-        let (_root, dir) = run(4).await;
-        assert_eq!(take_up(&dir, Cut::From(3)), Err(RecoveryError::Sound));
-        let mut bytes = std::fs::read(dir.journal()).unwrap();
-        let lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len).collect();
-        let fifth = lines[..4].iter().sum::<usize>();
-        bytes[fifth + 20] ^= 1;
-        std::fs::write(dir.journal(), &bytes).unwrap();
+    async fn damage_is_cut_only_where_it_is() {
+        let (_root, dir) = paused(5).await;
+        for anywhere in [1, 3, 10, 11] {
+            assert_eq!(take_up(&dir, Cut::From(anywhere)), Err(RecoveryError::Sound));
+        }
+        let begins = begins(&dir);
+        let bytes = spoil(&dir, begins[5] + 20);
+        let damage = (bytes[begins[5]..begins[6]].len() as u64, begins[5] as u64);
         let refused = take_up(&dir, Cut::Torn).unwrap_err();
-        let at = fifth as u64;
-        assert!(
-            matches!(refused, RecoveryError::Journal(JournalError::Damaged { offset, line: 5, .. }) if offset == at),
-            "{refused}"
-        );
-        for outside in [0, 1, 6] {
-            assert_eq!(take_up(&dir, Cut::From(outside)), Err(RecoveryError::Outside { last: 5 }));
+        let why = Why::Damaged(Fault::Checksum);
+        let refusal = Refusal { offset: damage.1, line: 6, why };
+        assert_eq!(refused, JournalError::Refused(refusal.clone()).into());
+        for elsewhere in [0, 1, 4, 7, 11] {
+            let refused = RecoveryError::elsewhere(refusal.clone());
+            assert_eq!(take_up(&dir, Cut::From(elsewhere)), Err(refused));
         }
         assert_eq!(std::fs::read(dir.journal()).unwrap(), bytes, "nothing was cut");
-        // A batch is whole or absent.
-        let (recovered, seen) = take_up(&dir, Cut::From(4)).unwrap();
-        assert_eq!((recovered.at.seq, seen), (3, 2));
+        // A batch is whole or absent: its sound record goes too, and the four behind it.
+        let (recovered, seen) = take_up(&dir, Cut::From(6)).unwrap();
+        assert_eq!((recovered.at.seq, seen), (5, 4));
+        let loss = recovered.loss.unwrap();
+        let lost = (loss.records, loss.damaged, loss.offset);
+        assert_eq!(lost, (5, damage.0, begins[4] as u64));
         let kept = recovered.kept.unwrap();
         assert_eq!(std::fs::read(kept.path).unwrap(), bytes[kept.offset as usize..]);
-        assert_eq!(take_up(&dir, Cut::Torn).unwrap().1, 2);
+        assert_eq!(take_up(&dir, Cut::Torn).unwrap().1, 4);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_cut_where_nothing_would_be_left() {
+        let (_root, dir) = paused(3).await;
+        let begins = begins(&dir);
+        let bytes = spoil(&dir, begins[1] + 20);
+        let refused = take_up(&dir, Cut::From(2)).unwrap_err();
+        assert!(matches!(refused, RecoveryError::Beginning(_)), "{refused}");
+        assert_eq!(std::fs::read(dir.journal()).unwrap(), bytes);
+    }
+
+    #[tokio::test]
+    async fn a_record_that_cannot_follow_can_be_cut() {
+        // The second batch tells of an agent that nobody spawned.
+        let (_root, dir) = paused(1).await;
+        let at = take_up(&dir, Cut::Torn).unwrap().0.at;
+        let journal = dir.own().unwrap().start_writer(at, Vec::new()).unwrap();
+        let pause = Draft::run(RunPaused { reason: "x".to_owned(), cause: Default::default() });
+        journal.append(vec![pause.clone(), turn("a", 1)]).await.unwrap();
+        journal.append(vec![pause]).await.unwrap();
+        journal.close().await;
+        let refused = place_to_cut(&dir, 5).unwrap_err();
+        let RecoveryError::Elsewhere { error: JournalError::Refused(refusal), .. } = refused else {
+            panic!("{refused}")
+        };
+        assert!(matches!(refusal.why, Why::Illegal(_)), "{refusal}");
+        assert_eq!((refusal.line, refusal.offset), (4, begins(&dir)[3] as u64));
+        let (recovered, seen) = take_up(&dir, Cut::From(4)).unwrap();
+        assert_eq!((seen, recovered.loss.unwrap().records), (2, 3));
+    }
+
+    #[tokio::test]
+    async fn a_record_whose_result_is_gone_can_be_cut() {
+        let (_root, dir) = paused(2).await;
+        let at = take_up(&dir, Cut::Torn).unwrap().0.at;
+        let journal = dir.own().unwrap().start_writer(at, Vec::new()).unwrap();
+        let hash = blake3::hash(b"abc").to_hex().to_string();
+        let (path, stored) = (dir.results().join(&hash), Stored { hash, bytes: 3 });
+        let mut finished = finished(1, 0, ToolStatus::Ok, "a");
+        let Event::ToolFinished(tool) = &mut finished.event else { panic!("a result") };
+        tool.stored = Some(stored);
+        journal.append(vec![spawned("Hello")]).await.unwrap();
+        journal.append(vec![finished]).await.unwrap();
+        journal.close().await;
+        std::fs::write(&path, "abc").unwrap();
+        assert_eq!(place_to_cut(&dir, 6), Err(RecoveryError::Sound));
+        std::fs::write(&path, "abd").unwrap();
+        let damaged = place_to_cut(&dir, 5).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        for (refused, why) in
+            [(damaged, "damaged"), (place_to_cut(&dir, 5).unwrap_err(), "missing")]
+        {
+            let RecoveryError::Elsewhere { seq: 6, error } = refused else { panic!("{refused}") };
+            assert!(
+                matches!(&error, JournalError::BadResult { reason, .. } if reason.contains(why))
+            );
+        }
+        assert_eq!(place_to_cut(&dir, 6).map(|end| end.seq), Ok(6));
     }
 }

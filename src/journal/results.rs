@@ -12,7 +12,8 @@ use crate::event::Event;
 use crate::id::Name;
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
-use crate::journal::reader::Reader;
+use crate::journal::line::Position;
+use crate::journal::walk;
 use crate::output::{Output, Stored};
 
 /// Opens the stored result of that hash in a folder of results.
@@ -25,6 +26,14 @@ pub fn open(folder: &Path, hash: &str) -> Result<Checked, JournalError> {
         Ok(file) => Ok(Checked { file, path, hasher: blake3::Hasher::new() }),
         Err(error) => Err(unreadable(path, &error)),
     }
+}
+
+/// Looks whether a stored result is what was recorded. Blocks.
+///
+/// # Errors
+/// When it is not there, cannot be read, or is not what was stored.
+pub fn check(folder: &Path, hash: &str) -> Result<(), JournalError> {
+    open(folder, hash)?.finish()
 }
 
 /// The content of a stored result. Blocks.
@@ -116,6 +125,8 @@ pub struct Origin {
     pub task: Option<Name>,
     /// The last record before it began to.
     pub before: u64,
+    /// The first record that names it.
+    pub named: u64,
 }
 
 /// What made the stored result at `path`; `None` when no record of its run names it. Reads the
@@ -137,7 +148,7 @@ fn first(
     dir: &RunDir,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Option<(String, Origin)>, JournalError> {
-    let mut reader = Reader::open(&dir.journal())?;
+    let mut reader = walk::open(dir, Position::START)?;
     // The calls at work, and when they began.
     let mut begun = HashMap::new();
     while let Some(records) = reader.next_batch()? {
@@ -148,14 +159,20 @@ fn first(
                 Event::ToolFinished(finished) => began = begun.remove(&finished.key),
                 _ => {}
             }
-            let data = record.event.data();
-            if let Some(hash) = named(data.as_str()).find(|hash| wanted(hash)) {
+            if let Some(hash) = named_by(&record.event).find(|hash| wanted(hash)) {
                 let (task, before) = (record.task.clone(), began.unwrap_or(record.seq) - 1);
-                return Ok(Some((hash.to_owned(), Origin { task, before })));
+                return Ok(Some((hash, Origin { task, before, named: record.seq })));
             }
         }
     }
     Ok(None)
+}
+
+/// The hashes of the stored results that an event names in place of holding them.
+pub fn named_by(event: &Event) -> impl Iterator<Item = String> {
+    let data = event.data();
+    let hashes: Vec<_> = named(data.as_str()).map(str::to_owned).collect();
+    hashes.into_iter()
 }
 
 /// The hashes of the stored results that a payload names. In a text within it every quote has a

@@ -273,10 +273,9 @@ mod tests {
     use crate::journal::JournalHandle;
     use crate::journal::file::OwnedRun;
     use crate::journal::reader::agent_records;
-    use crate::journal::recovery::{Cut, RecoveryError, recover};
+    use crate::journal::recovery::{Cut, recover};
     use crate::journal::testing::turn;
     use crate::message::Json;
-    use crate::run_state::IllegalRecord;
     use crate::turn::{AgentEnded, AgentSpawned, Outcome, Program};
 
     /// Small, so that a few batches make a snapshot.
@@ -356,22 +355,8 @@ mod tests {
         }
     }
 
-    #[derive(Debug)]
-    struct Unfit;
-    impl From<RecoveryError> for Unfit {
-        fn from(_: RecoveryError) -> Self {
-            Self
-        }
-    }
-    impl From<IllegalRecord> for Unfit {
-        fn from(_: IllegalRecord) -> Self {
-            Self
-        }
-    }
-
     fn fold(owned: &OwnedRun, from: Position, mut tracker: Tracker) -> (Position, Tracker) {
-        let each =
-            |offset, records: &[SharedRecord]| Ok::<_, Unfit>(tracker.apply(offset, records)?);
+        let each = |at: Position, records: &[SharedRecord]| Ok(tracker.apply(at.offset, records)?);
         let recovered = recover(owned, from, Cut::Torn, each).unwrap();
         (recovered.at, tracker)
     }

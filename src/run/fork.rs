@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 
-use super::opening::{ReopenError, Reopened};
+use super::opening::Reopened;
 use super::{Options, StartError, plan_of, planned};
 use crate::config::{self, Diagnostics, Sources};
 use crate::event::{Draft, Event, Forked, RunCreated};
 use crate::id::RunId;
 use crate::journal::file::RunDir;
-use crate::journal::reader::Reader;
-use crate::journal::recovery::Cut;
-use crate::journal::{JournalError, copy, results};
+use crate::journal::line::Position;
+use crate::journal::recovery::{Cut, RecoveryError};
+use crate::journal::{JournalError, copy, results, walk};
 use crate::run_state::RunState;
 use crate::turn::ToolStarted;
 use crate::turn_machine::Machine;
@@ -41,7 +41,7 @@ pub enum ForkError {
     Journal(#[from] JournalError),
     /// The copy cannot be taken up.
     #[error(transparent)]
-    Reopen(#[from] ReopenError),
+    Recovery(#[from] RecoveryError),
 }
 
 /// Makes a new run that shares the journal of another up to record `seq`, and takes it up: the
@@ -56,7 +56,7 @@ pub fn fork(
     overrides: BTreeMap<String, String>,
     sources: Sources,
 ) -> Result<Reopened, ForkError> {
-    let (mut created, state) = look(from, seq)?;
+    let (end, mut created, state) = look(from, seq)?;
     let origin = Forked { run: created.run, seq };
     created.run = RunId::generate();
     created.forked = Some(origin);
@@ -78,29 +78,26 @@ pub fn fork(
         let linked = share_results(from, &to);
         linked.map_err(|error| JournalError::io(to.results().display(), &error))?;
     }
-    copy::copy(from, &to, seq, Draft::run(created))?;
+    copy::copy(from, &to, end, Draft::run(created))?;
     drop(owned);
     Ok(Reopened::open(&to, Cut::Torn)?)
 }
 
 /// How the run was created, and how it stood there, if it can be forked there.
-fn look(from: &RunDir, seq: u64) -> Result<(RunCreated, RunState), ForkError> {
-    let mut reader = Reader::open(&from.journal())?;
-    let (mut state, mut created, mut goes_on) = (RunState::default(), None, false);
-    while let Some(records) = reader.next_batch()? {
-        // The first batch is always shared.
-        goes_on = created.is_some() && reader.position().seq > seq + 1;
-        if goes_on {
-            break;
+fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), ForkError> {
+    let (mut state, mut created) = (RunState::default(), None);
+    let end = copy::end_of(from, seq)?;
+    walk::walk(from, Position::START, end, |_, records| {
+        for record in records {
+            state.apply(record)?;
         }
-        for record in &records {
-            state.apply(record).map_err(ReopenError::from)?;
-        }
-        created = created.or_else(|| state.created().cloned());
-    }
-    match created {
+        created = created.take().or_else(|| state.created().cloned());
+        Ok(())
+    })?;
+    walk::created(&state)?;
+    match (end, created) {
         _ if state.completed().is_some() => Err(ForkError::Ended(state.last_seq())),
-        Some(created) if seq > 0 && (goes_on || seq <= state.last_seq()) => Ok((created, state)),
+        (Some(end), Some(created)) if seq > 0 => Ok((end, created, state)),
         _ => Err(ForkError::Outside(seq)),
     }
 }

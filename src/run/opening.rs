@@ -3,35 +3,19 @@
 //! Owns the way from a journal to what the actors start with. A new run and one that is taken up
 //! differ in nothing behind this.
 
-use super::StartError;
+use super::{StartError, outlook};
 use crate::actor::supervisor::Left;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
 use crate::id::{Name, RunId};
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
 use crate::journal::projection::{Files, Projection};
-use crate::journal::recovery::{self, Cut, Kept, Recovered, RecoveryError};
+use crate::journal::recovery::{self, Cut, Kept, Loss, Recovered, RecoveryError};
 use crate::journal::snapshot::{self, Snapshot};
 use crate::journal::track::Tracker;
+use crate::journal::walk;
 use crate::journal::{JournalError, JournalHandle};
-use crate::run_state::{IllegalRecord, RunState};
-
-/// Why a run cannot be taken up again. Nothing was appended.
-#[derive(Debug, thiserror::Error)]
-pub enum ReopenError {
-    /// Another process has it, or its journal cannot be gone on with.
-    #[error(transparent)]
-    Recovery(#[from] RecoveryError),
-    /// Its records contradict each other.
-    #[error(transparent)]
-    Illegal(#[from] IllegalRecord),
-}
-
-impl From<JournalError> for ReopenError {
-    fn from(error: JournalError) -> Self {
-        Self::Recovery(error.into())
-    }
-}
+use crate::run_state::RunState;
 
 /// A run that this process has taken up: its lock is held, its journal ends with a whole batch.
 #[derive(Debug)]
@@ -42,6 +26,7 @@ pub struct Reopened {
     /// The agents' files where the fold began, if that was not at the first record.
     base: Option<(Position, Files)>,
     kept: Option<Kept>,
+    loss: Option<Loss>,
     accepted: Option<Box<Accepted>>,
 }
 
@@ -50,7 +35,7 @@ impl Reopened {
     ///
     /// # Errors
     /// When another process has the run, or the journal cannot be gone on with.
-    pub fn open(dir: &RunDir, cut: Cut) -> Result<Self, ReopenError> {
+    pub fn open(dir: &RunDir, cut: Cut) -> Result<Self, RecoveryError> {
         let owned = dir.own()?;
         let base = match cut {
             Cut::Torn => snapshot::newest(dir),
@@ -61,9 +46,7 @@ impl Reopened {
         let Snapshot { at: from, tracker, files, .. } = base;
         match Self::fold(&owned, from, tracker, cut) {
             Ok((tracker, recovered)) => {
-                let (at, kept) = (recovered.at, recovered.kept);
-                let base = Some((from, files));
-                Ok(Self { owned, at, tracker, base, kept, accepted: None })
+                Ok(Self::new(owned, tracker, recovered, Some((from, files))))
             }
             // Whose fault it is only the whole journal can tell.
             Err(_) => Self::whole(owned, cut),
@@ -71,16 +54,23 @@ impl Reopened {
     }
 
     /// Folds the journal from its first record on.
-    fn whole(owned: OwnedRun, cut: Cut) -> Result<Self, ReopenError> {
+    fn whole(owned: OwnedRun, cut: Cut) -> Result<Self, RecoveryError> {
         let (tracker, recovered) = Self::fold(&owned, Position::START, Tracker::default(), cut)?;
         if let Cut::From(_) = cut {
             snapshot::forget(owned.dir());
         }
-        if tracker.state().created().is_none() {
-            return Err(RecoveryError::Empty.into());
-        }
-        let (at, kept) = (recovered.at, recovered.kept);
-        Ok(Self { owned, at, tracker, base: None, kept, accepted: None })
+        walk::created(tracker.state())?;
+        Ok(Self::new(owned, tracker, recovered, None))
+    }
+
+    fn new(
+        owned: OwnedRun,
+        tracker: Tracker,
+        recovered: Recovered,
+        base: Option<(Position, Files)>,
+    ) -> Self {
+        let Recovered { at, kept, loss } = recovered;
+        Self { owned, at, tracker, base, kept, loss, accepted: None }
     }
 
     fn fold(
@@ -88,9 +78,9 @@ impl Reopened {
         from: Position,
         mut tracker: Tracker,
         cut: Cut,
-    ) -> Result<(Tracker, Recovered), ReopenError> {
-        let recovered = recovery::recover(owned, from, cut, |offset, records| {
-            tracker.apply(offset, records).map_err(ReopenError::from)
+    ) -> Result<(Tracker, Recovered), RecoveryError> {
+        let recovered = recovery::recover(owned, from, cut, |at, records| {
+            Ok(tracker.apply(at.offset, records)?)
         })?;
         Ok((tracker, recovered))
     }
@@ -133,6 +123,12 @@ impl Reopened {
         self.kept.as_ref()
     }
 
+    /// What went with it, if it was cut where somebody asked for it.
+    #[must_use]
+    pub fn loss(&self) -> Option<&Loss> {
+        self.loss.as_ref()
+    }
+
     /// Completes the agents' files of a run that has come to its end: its last process may have
     /// died between its last record and their last lines. Blocks.
     ///
@@ -140,6 +136,20 @@ impl Reopened {
     /// When the journal cannot be read.
     pub fn complete_files(&self) -> Result<(), JournalError> {
         Projection::take_up(self.dir().clone()).map(drop)
+    }
+
+    /// Looks whether the stored results are what was recorded that tasks to come rest on. With
+    /// another configuration the outlook has looked at those that stand. Blocks.
+    ///
+    /// # Errors
+    /// When one is not.
+    pub(super) fn rests_on_what_is_there(&self) -> Result<(), JournalError> {
+        match self.accepted {
+            None => {
+                outlook::rests_on_what_is_there(self.dir(), self.state(), &self.created().tasks)
+            }
+            Some(_) => Ok(()),
+        }
     }
 
     /// Lets the run go on with another configuration.
@@ -166,7 +176,7 @@ impl Reopened {
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
         let left = self.left();
-        let Self { owned, at, tracker, base, kept: _, accepted } = self;
+        let Self { owned, at, tracker, base, kept: _, loss: _, accepted } = self;
         let projection = match base {
             Some((from, files)) => Projection::go_on(owned.dir().clone(), from, files)?,
             None => Projection::take_up(owned.dir().clone())?,

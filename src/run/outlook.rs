@@ -13,7 +13,7 @@ use super::{Options, StartError, plan_of};
 use crate::actor::supervisor::parse;
 use crate::actor::supervisor::program::{self, Scope};
 use crate::config::Config;
-use crate::event::RunCreated;
+use crate::event::{PlannedTask, RunCreated};
 use crate::id::{Name, RunId};
 use crate::journal::file::RunDir;
 use crate::journal::{JournalError, results};
@@ -186,6 +186,24 @@ pub fn accepting(
     let is_gone = |(name, _): &(&Name, &TaskStatus)| plan.task(name).is_none();
     let gone = state.tasks().filter(is_gone).map(|(name, status)| removed(state, name, status));
     Ok(in_order.map(|decision| decision.prospect).chain(gone).collect())
+}
+
+/// Looks whether the stored results are what was recorded that the tasks rest on which have not
+/// ended.
+///
+/// # Errors
+/// When one is not.
+pub fn rests_on_what_is_there<'a>(
+    dir: &RunDir,
+    state: &RunState,
+    tasks: impl IntoIterator<Item = &'a PlannedTask>,
+) -> Result<(), JournalError> {
+    let is_open =
+        |task: &&PlannedTask| state.task(&task.name).is_some_and(|task| !task.state.is_end());
+    let needed = tasks.into_iter().filter(is_open).flat_map(|task| &task.depends_on);
+    let outputs = needed.filter_map(|name| state.task(name)?.output.as_ref());
+    let mut stored = outputs.filter_map(|output| output.stored.as_ref());
+    stored.try_for_each(|stored| results::check(&dir.results(), &stored.hash))
 }
 
 /// The results so far, by the key of what they were made from.

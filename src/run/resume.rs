@@ -79,6 +79,7 @@ impl Run {
             if !results::has_folder(reopened.dir())? {
                 reopened.dir().make_results()?;
             }
+            reopened.rests_on_what_is_there()?;
             let answers = fork::answers(&reopened)?;
             let mut opening = reopened.into_opening()?;
             opening.drafts.extend(answers);

@@ -47,11 +47,11 @@ fn explain(place: &Place, verb: &Explain) -> Result<String, Exit> {
         complain("error: an agent is needed: RUN/@AGENT");
         return Err(Exit::Usage);
     };
-    let state = locate::fold(&dir, |_| {})?;
+    let state = place.fold(&dir, |_| {})?;
     let config = state.created().and_then(|created| configuration(place, created));
     let mut all = String::new();
     for (id, agent) in locate::agents(&state, &name)? {
-        let next = locate::view(&dir, id)?;
+        let next = place.view(&dir, id)?;
         let mut explained =
             Explained { id, parts: parts(&next.view, &next.history), next, window: None };
         if let Some(config) = &config {

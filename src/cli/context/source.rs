@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::shown::System;
 use crate::cli::complain;
-use crate::cli::locate::{Part, Place, fold};
+use crate::cli::locate::{Part, Place};
 use crate::conversation::{Billed, Conversation, ConversationError, History, Recorded};
 use crate::event::Event;
 use crate::exit::Exit;
@@ -46,7 +46,7 @@ impl Source {
         };
         let agent = AgentId::from_text(&agent);
         let mut billed = HashMap::new();
-        let state = fold(&dir, |record| {
+        let state = place.fold(&dir, |record| {
             if let Event::ModelResponded(responded) = &record.event
                 && record.agent.as_ref() == Some(&agent)
             {

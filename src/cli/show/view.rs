@@ -14,8 +14,8 @@ use crate::journal::stamp;
 use crate::message::Json;
 use crate::report::next_request::{NextRequest, edit_json};
 
-pub(super) fn show(dir: &RunDir, id: &AgentId, as_json: bool) -> Exit {
-    match locate::view(dir, id) {
+pub(super) fn show(place: &locate::Place, dir: &RunDir, id: &AgentId, as_json: bool) -> Exit {
+    match place.view(dir, id) {
         Ok(next) if as_json => say(&json(id, &next)),
         Ok(next) => say(&text(id, &next)),
         Err(exit) => exit,

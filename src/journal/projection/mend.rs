@@ -3,7 +3,7 @@
 //! Owns how far a file may be believed: its whole lines, if the last of them is one that the
 //! journal gives too. What is missing is appended; a file that does not fit is made again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
@@ -18,6 +18,7 @@ use crate::journal::file::RunDir;
 use crate::journal::line::Position;
 use crate::journal::log_line::line_for;
 use crate::journal::reader::Reader;
+use crate::journal::walk::walk;
 use crate::journal::{JournalError, Observer};
 
 /// How many records are gathered before the files are written: a few megabytes.
@@ -103,32 +104,30 @@ impl Projection {
         Ok(projection)
     }
 
-    /// Makes all files again from the journal.
+    /// Makes all files again from the journal, as many as can be.
     ///
     /// # Errors
-    /// When the journal cannot be read, or a file not written.
+    /// When the journal cannot be read, or a file not removed or written.
     pub fn rebuild(dir: &RunDir) -> Result<(), JournalError> {
         // A journal that cannot be read is known before a file is touched.
-        each_of_agents(dir, Position::START, |_| false, |_, _| {})?;
-        remove(dir, |_| true);
+        walk(dir, Position::START, None, |_, _| Ok(()))?;
+        let stayed = remove(dir, |_| true);
         let folder = dir.agents();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(|error| JournalError::io(folder.display(), &error))?;
         let mut projection = Self::new(dir.clone());
-        let mut stale = None;
-        each_of_agents(
-            dir,
-            Position::START,
-            |_| true,
-            |record, id| {
-                projection.gather(record);
-                let is_stale = projection.agents.get(id).is_some_and(|view| view.stale);
-                stale = stale.take().or_else(|| is_stale.then(|| id.clone()));
-            },
-        )?;
+        let wanted = |id: &AgentId| !stayed.contains_key(&id.file_stem());
+        each_of_agents(dir, Position::START, wanted, |record, _| projection.gather(record))?;
         projection.settle();
-        match stale {
-            Some(id) => Err(JournalError::Io(format!("the files of agent `{id}` are stale"))),
+        // What a full disk does not take waits for room, and here nobody waits.
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let waiting = projection.touched.first().map(|id| (id.file_stem(), full()));
+        let failed = projection.failed.take().map(|(id, error)| (id.file_stem(), error));
+        match stayed.into_iter().next().or(failed).or(waiting) {
+            Some((stem, error)) => {
+                let files = folder.join(stem);
+                Err(JournalError::io(format!("{}.*: not made again", files.display()), &error))
+            }
             None => Ok(()),
         }
     }
@@ -308,8 +307,9 @@ fn cut(file: &File, len: u64) -> io::Result<()> {
     if file.metadata()?.len() > len { file.set_len(len) } else { Ok(()) }
 }
 
-/// Removes the files of agents whose file name fits.
-fn remove(dir: &RunDir, fits: impl Fn(&str) -> bool) {
+/// Removes the files of agents whose file name fits; gives those that stay.
+fn remove(dir: &RunDir, fits: impl Fn(&str) -> bool) -> BTreeMap<String, io::Error> {
+    let mut stayed = BTreeMap::new();
     let entries = fs::read_dir(dir.agents()).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
         let is_ours = path.extension().is_some_and(|end| end == "jsonl" || end == "log");
@@ -318,9 +318,11 @@ fn remove(dir: &RunDir, fits: impl Fn(&str) -> bool) {
             // One that stays is appended to, and then does not fit the next time either.
             if let Err(error) = fs::remove_file(&path) {
                 tracing::warn!(file = %path.display(), %error, "a file stays that is stale");
+                stayed.insert(stem, error);
             }
         }
     }
+    stayed
 }
 
 #[cfg(test)]

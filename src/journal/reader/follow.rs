@@ -10,6 +10,7 @@ use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
 use crate::journal::reader::Reader;
+use crate::journal::refusal::{Refusal, Why};
 
 /// The first pause at the end of the file: short enough to feel immediate.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -116,8 +117,7 @@ impl Follower {
             return Ok(false);
         }
         if file.len() < at.offset {
-            let reason = "what was there is gone".to_owned();
-            return Err(JournalError::Damaged { offset: at.offset, line: at.seq, reason });
+            return Err(Refusal::at(at, Why::Gone).into());
         }
         match self.reader.next_batch() {
             Ok(Some(records)) => {
@@ -140,7 +140,7 @@ impl Follower {
                 Ok(false)
             }
             // A torn end may be cut and written anew while it is being read: look again.
-            Err(JournalError::Damaged { .. }) if !self.suspected => {
+            Err(JournalError::Refused(_)) if !self.suspected => {
                 self.suspected = true;
                 Ok(false)
             }

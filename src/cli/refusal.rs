@@ -1,0 +1,176 @@
+//! What people are told of a journal that cannot be had, and the code with which the program then
+//! ends: the same from every verb.
+
+use std::path::Path;
+
+use super::complain;
+use crate::exit::Exit;
+use crate::journal::file::RunDir;
+use crate::journal::recovery::{self, Loss, RecoveryError};
+use crate::journal::refusal::{Refusal, Why};
+use crate::journal::results::{self, Origin};
+use crate::journal::{JournalError, walk};
+
+/// Says why the journal of a run cannot be had, and what to do. `flags` are those by which another
+/// verb finds the run.
+pub(super) fn refused(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Exit {
+    let place = dir.filter(|_| is_of_content(error));
+    let place = place.map(|dir| format!("{}: ", dir.journal().display())).unwrap_or_default();
+    complain(&format!("error: {place}{error}"));
+    advise(flags, dir, error);
+    exit_of(error)
+}
+
+/// Says what to do about a journal that cannot be had.
+pub(super) fn advise(flags: &str, dir: Option<&RunDir>, error: &JournalError) {
+    if let Some(help) = help(flags, dir, error) {
+        complain(&format!("help: {help}"));
+    }
+}
+
+/// How the program ends when the journal cannot be had.
+fn exit_of(error: &JournalError) -> Exit {
+    match error {
+        JournalError::Locked { .. } => Exit::Held,
+        JournalError::Exists(_) | JournalError::NotLocal { .. } => Exit::Usage,
+        JournalError::NeverBegan => Exit::Failed,
+        JournalError::Full
+        | JournalError::Io(_)
+        | JournalError::Refused(_)
+        | JournalError::Lost { .. }
+        | JournalError::BadResult { .. }
+        | JournalError::Closed => Exit::Disk,
+    }
+}
+
+/// A run whose journal cannot be had, in one word.
+pub(super) fn word(error: &JournalError) -> &'static str {
+    match error {
+        JournalError::NeverBegan => "empty",
+        JournalError::Lost { .. } => "lost",
+        JournalError::Refused(refusal) if !is_of_another(&refusal.why) => "damaged",
+        _ => "unreadable",
+    }
+}
+
+/// Whether it tells of what stands in the journal, or does not.
+fn is_of_content(error: &JournalError) -> bool {
+    matches!(error, JournalError::Refused(_) | JournalError::NeverBegan | JournalError::Lost { .. })
+}
+
+/// Whether another version may read what this one cannot.
+fn is_of_another(why: &Why) -> bool {
+    match why {
+        Why::Unreadable(_) | Why::Newer(_) | Why::Critical(_) => true,
+        Why::Damaged(_) | Why::Gone | Why::Order(_) | Why::Amid | Why::Illegal(_) => false,
+    }
+}
+
+fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<String> {
+    let anew = format!("start anew with `callsheet run{flags}`");
+    Some(match error {
+        JournalError::Refused(refusal) => past(flags, dir, refusal),
+        JournalError::NeverBegan => match dir {
+            Some(dir) => format!("{anew}; {} can be removed", dir.path().display()),
+            None => anew,
+        },
+        JournalError::Lost { .. } => "bring journal.jsonl back from a copy: without it nobody can \
+                                      tell what was done, or go on with it"
+            .to_owned(),
+        JournalError::BadResult { path, .. } => return without_result(flags, path),
+        JournalError::Exists(path) => {
+            let dir = RunDir::at(path);
+            match walk::first(&dir) {
+                Ok(_) => format!(
+                    "that run has begun: `callsheet resume{flags} {}` goes on with it; another run \
+                     needs another id",
+                    name(&dir)
+                ),
+                Err(JournalError::NeverBegan) if dir.is_live() => {
+                    "a process is just beginning it; another run needs another id".to_owned()
+                }
+                Err(JournalError::NeverBegan) => {
+                    "that run never began, so nothing was done: remove the directory, or name \
+                     another id"
+                        .to_owned()
+                }
+                Err(error) => format!("{error}; another run needs another id"),
+            }
+        }
+        JournalError::Full
+        | JournalError::Io(_)
+        | JournalError::Locked { .. }
+        | JournalError::NotLocal { .. }
+        | JournalError::Closed => return None,
+    })
+}
+
+/// The way past a record.
+fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
+    let whose = match refusal.why {
+        Why::Newer(_) | Why::Critical(_) => "a newer callsheet wrote it: go on with that one. ",
+        Why::Unreadable(_) => "a newer callsheet may have written it: go on with that one. ",
+        Why::Illegal(_) => "the records contradict each other. ",
+        Why::Damaged(_) | Why::Gone | Why::Order(_) | Why::Amid => {
+            "what was recorded from there on cannot be trusted. "
+        }
+    };
+    let line = refusal.line;
+    let cut = dir.map(|dir| recovery::place_to_cut(dir, line));
+    if let Some(Err(RecoveryError::Beginning(_))) = cut {
+        return format!(
+            "{whose}Nothing would be left before it: `callsheet run{flags}` starts anew"
+        );
+    }
+    let run = dir.map_or_else(|| "RUN".to_owned(), name);
+    format!(
+        "{whose}`callsheet resume{flags} {run} --truncate-at {line}` cuts the journal there, keeps \
+         what it cuts aside and goes on before it: what was done since may be done again, or be told as unknown; with \
+         --explain it only says what would go"
+    )
+}
+
+/// What to do about a stored result that is not what was recorded; nothing where no record names
+/// it, or the journal cannot be read, which is told of by itself.
+fn without_result(flags: &str, path: &Path) -> Option<String> {
+    let Origin { task, before, named } = results::origin(path).ok()??;
+    let task = task.map(|task| format!("task `{task}` made it. ")).unwrap_or_default();
+    let run = name(&RunDir::at(path.ancestors().nth(2)?));
+    Some(format!(
+        "{task}Put the file back, or have it made again: `callsheet fork{flags} {run}@{before}` is \
+         a new run that goes on before it was made. `callsheet resume{flags} {run} --truncate-at \
+         {named}` cuts the journal there, where it is first named, and keeps aside what it cuts"
+    ))
+}
+
+/// The last part of a run directory's path, which is the id of the run.
+pub(super) fn name(dir: &RunDir) -> String {
+    dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// What goes with the end of a journal.
+pub(super) fn told(loss: &Loss) -> String {
+    let Loss { offset, records, damaged, completed, calls, replies } = loss;
+    let records = counted(*records, "sound record");
+    let damaged = match damaged {
+        0 => String::new(),
+        bytes => format!(" and {}", counted(*bytes, "damaged byte")),
+    };
+    let tasks: Vec<_> = completed.iter().map(|task| format!("`{task}`")).collect();
+    let tasks = match tasks.len() {
+        0 => "the end of no task".to_owned(),
+        1 => format!("the end of task {}", tasks[0]),
+        _ => format!("the ends of tasks {}", tasks.join(", ")),
+    };
+    let (calls, replies) =
+        (counted(calls.len() as u64, "tool call"), counted(*replies, "model call"));
+    format!(
+        "from byte {offset} on: {records}{damaged}; among them {tasks}, {calls}, {replies}: what \
+         they did may be done again, or be told as unknown"
+    )
+}
+
+fn counted(number: u64, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{s}")
+}
