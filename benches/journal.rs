@@ -35,6 +35,10 @@ use self::group::Journal;
 use self::spread::Spread;
 use self::turn::turn_of;
 
+/// The program's own, for the bare loop too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Callers that append at the same time, each one event after the other.
 const CALLERS: [usize; 4] = [1, 8, 64, 256];
 /// How long each measurement lasts: short, so that what else the machine does meets all alike.
