@@ -12,6 +12,7 @@ mod opening;
 pub mod outlook;
 mod resume;
 mod services;
+pub mod values;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -101,6 +102,14 @@ pub enum StartError {
         /// Why it could not.
         source: std::io::Error,
     },
+    /// An output that tasks to come read does not have the form that is set for it now.
+    #[error("task `{task}`: {reason}")]
+    Output {
+        /// The task that gave it.
+        task: Name,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A provider's client or a script could not be made.
     #[error("provider `{provider}`: {reason}")]
     Provider {
@@ -161,7 +170,7 @@ impl Run {
         parts: services::Parts,
         opening: Opening,
     ) -> Result<Self, StartError> {
-        let Opening { id, owned, at, tracker, left: _, projection, drafts } = opening;
+        let Opening { id, owned, at, tracker, left: _, projection, values, drafts } = opening;
         let snapshots = Snapshots::new(owned.dir().clone(), at, tracker.clone(), projection);
         let (dir, began) = (owned.dir().clone(), at);
         let supervisor_address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
@@ -182,7 +191,7 @@ impl Run {
             parts.into_services(&config, &options, id, &dir, journal, supervisor_address)?;
         let supervisor = Supervisor { services: Arc::new(services), plan, gateways };
         let (reply, end) = oneshot::channel();
-        let start = Start { run, left, end: reply };
+        let start = Start { run, left, values, end: reply };
         let (supervisor, supervisor_task) = Actor::spawn(None, supervisor, start).await?;
         let remote = Remote(supervisor);
         let control = match control::Listener::open(&dir, remote.clone()) {
@@ -286,10 +295,11 @@ fn plan_of(config: &Config, options: &Options) -> Result<Plan, StartError> {
 }
 
 /// Does what waits for the disk; lost only when the runtime shuts down.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
-) -> Result<T, JournalError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or(Err(JournalError::Closed))
+async fn blocking<T: Send + 'static, E: From<JournalError> + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(JournalError::Closed.into()))
 }
 
 fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCreated {

@@ -111,13 +111,14 @@ async fn a_run_that_waits_for_room_can_be_interrupted() {
 
 #[tokio::test]
 async fn the_wait_for_room_counts_for_no_limit() {
-    let text = format!("[limits]\ntimeout = \"2s\"\n{CHAIN}")
-        .replace("prompt = \"Go.\"", "prompt = \"Go.\"\ntimeout = \"2s\"");
+    // Far longer than all but the wait takes.
+    let text = format!("[limits]\ntimeout = \"6s\"\n{CHAIN}")
+        .replace("prompt = \"Go.\"", "prompt = \"Go.\"\ntimeout = \"6s\"");
     let (_setup, rig, _main, held) = at_the_tool_of(&text).await;
     rig.supervisor.send_message(SupervisorMsg::Room(Room::Scarce)).expect("lives");
     until_recorded(&rig.dir, |r| is_pause(&r.event, PauseCause::DiskFull)).await;
     let paused = Instant::now();
-    until(|| paused.elapsed() > Duration::from_millis(2_100)).await;
+    until(|| paused.elapsed() > Duration::from_millis(6_100)).await;
     open(&held);
     rig.supervisor.send_message(SupervisorMsg::Room(Room::Enough)).expect("lives");
     let ended = rig.ended().await;

@@ -166,6 +166,8 @@ pub struct Start {
     pub run: RunState,
     /// The agents that were at work when the run was last left.
     pub left: Left,
+    /// The outputs that templates of tasks to come may name, by task, as far as tasks have ended.
+    pub values: serde_json::Map<String, serde_json::Value>,
     /// Answered when the run is over.
     pub end: oneshot::Sender<RunEnd>,
 }
@@ -199,7 +201,7 @@ impl Actor for Supervisor {
             by_actor: HashMap::new(),
             restarts: HashMap::new(),
             services_by_actor: HashMap::new(),
-            values: serde_json::Map::new(),
+            values: start.values,
             reusing: HashMap::new(),
             first_failed: None,
             stopped: None,

@@ -139,7 +139,7 @@ pub(super) fn refused(place: &Place, dir: Option<&RunDir>, error: &StartError) -
     complain(&format!("error: {error}"));
     match error {
         StartError::Config(_) | StartError::Plan(_) | StartError::Provider { .. } => Exit::Usage,
-        StartError::Workspace { .. } => Exit::Usage,
+        StartError::Workspace { .. } | StartError::Output { .. } => Exit::Usage,
         StartError::Actor(_) | StartError::Illegal(_) | StartError::Journal(_) => Exit::Bug,
     }
 }

@@ -17,7 +17,7 @@ use crate::journal::recovery::{self, Cut, RecoveryError};
 use crate::journal::walk;
 use crate::report;
 use crate::run::outlook::{self, Prospect, Verdict};
-use crate::run::{Options, Run};
+use crate::run::{Options, Run, values};
 use crate::run_state::RunState;
 
 /// The most keys that a note of changes lists.
@@ -87,14 +87,8 @@ fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exi
     } else {
         note_changes(place, created, &sources);
         // A run that has come to its end needs nothing any more.
-        if state.completed().is_none()
-            && let Err(exit) = check::shown(config::load_text(&created.config, &sources), &sources)
-        {
-            complain("note: the run cannot go on before that is mended");
-            able = exit;
-        }
-        if let Err(error) = outlook::rests_on_what_is_there(dir, &state, &created.tasks) {
-            able = refusal::refused(&place.flags(), Some(dir), &error);
+        if state.completed().is_none() {
+            able = able_to_go_on(place, dir, created, &state, &sources);
         }
         outlook::as_recorded(&state)
     };
@@ -106,6 +100,28 @@ fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exi
     match say(&prospects.iter().map(line).collect::<String>()) {
         Exit::Done => Ok(able),
         disk => Ok(disk),
+    }
+}
+
+/// Whether the run can go on with its recorded configuration, here and now: [`Exit::Done`]; else why
+/// not is said.
+fn able_to_go_on(
+    place: &Place,
+    dir: &RunDir,
+    created: &RunCreated,
+    state: &RunState,
+    sources: &Sources,
+) -> Exit {
+    let config = match check::shown(config::load_text(&created.config, sources), sources) {
+        Ok(config) => config,
+        Err(exit) => {
+            complain("note: the run cannot go on before that is mended");
+            return exit;
+        }
+    };
+    match values::of_ended(dir, state, &config.tasks) {
+        Ok(_) => Exit::Done,
+        Err(error) => refused(place, Some(dir), &error),
     }
 }
 

@@ -17,7 +17,7 @@ impl Reopened {
     /// # Errors
     /// When it cannot be recorded.
     pub async fn cancel(self, target: &CancelTarget, reason: &str) -> Result<(), StartError> {
-        let Opening { id: _, owned, at, tracker, left, projection, mut drafts } =
+        let Opening { owned, at, tracker, left, projection, mut drafts, .. } =
             blocking(move || self.into_opening()).await?;
         let state = tracker.state();
         drafts.extend(cancelled(state, target, reason, &left));

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 
 use super::opening::Reopened;
-use super::{Options, StartError, plan_of, planned};
+use super::{Options, StartError, plan_of, planned, values};
 use crate::config::{self, Diagnostics, Sources};
 use crate::event::{Draft, Event, Forked, RunCreated};
 use crate::id::RunId;
@@ -70,6 +70,9 @@ pub fn fork(
     if in_force.config_hash == created.config_hash {
         created.tasks = planned(&plan);
     }
+
+    // What cannot go on leaves nothing behind.
+    values::of_ended(from, &state, plan.tasks())?;
 
     let folder = from.path().parent().unwrap_or(from.path());
     let to = RunDir::at(folder.join(created.run.to_string()));

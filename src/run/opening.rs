@@ -3,7 +3,9 @@
 //! Owns the way from a journal to what the actors start with. A new run and one that is taken up
 //! differ in nothing behind this.
 
-use super::{StartError, outlook};
+use serde_json::{Map, Value};
+
+use super::{StartError, values};
 use crate::actor::supervisor::Left;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
 use crate::id::{Name, RunId};
@@ -16,6 +18,7 @@ use crate::journal::track::Tracker;
 use crate::journal::walk;
 use crate::journal::{JournalError, JournalHandle};
 use crate::run_state::RunState;
+use crate::spec::TaskSpec;
 
 /// A run that this process has taken up: its lock is held, its journal ends with a whole batch.
 #[derive(Debug)]
@@ -138,17 +141,12 @@ impl Reopened {
         Projection::take_up(self.dir().clone()).map(drop)
     }
 
-    /// Looks whether the stored results are what was recorded that tasks to come rest on. With
-    /// another configuration the outlook has looked at those that stand. Blocks.
-    ///
-    /// # Errors
-    /// When one is not.
-    pub(super) fn rests_on_what_is_there(&self) -> Result<(), JournalError> {
+    /// What tasks to come see of those that have ended: nothing with another configuration, under
+    /// which each gets its turn again. Blocks.
+    pub(super) fn values(&self, tasks: &[TaskSpec]) -> Result<Map<String, Value>, StartError> {
         match self.accepted {
-            None => {
-                outlook::rests_on_what_is_there(self.dir(), self.state(), &self.created().tasks)
-            }
-            Some(_) => Ok(()),
+            None => values::of_ended(self.dir(), self.state(), tasks),
+            Some(_) => Ok(Map::new()),
         }
     }
 
@@ -182,7 +180,17 @@ impl Reopened {
             None => Projection::take_up(owned.dir().clone())?,
         };
         let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), reason: None, accepted };
-        Ok(Opening { id, owned, at, tracker, left, projection, drafts: vec![Draft::run(opened)] })
+        let values = Map::new();
+        Ok(Opening {
+            id,
+            owned,
+            at,
+            tracker,
+            left,
+            projection,
+            values,
+            drafts: vec![Draft::run(opened)],
+        })
     }
 }
 
@@ -199,6 +207,8 @@ pub(super) struct Opening {
     pub(super) left: Left,
     /// The agents' files, up to date.
     pub(super) projection: Projection,
+    /// The outputs that tasks to come read, as far as they are there.
+    pub(super) values: Map<String, Value>,
     /// What is recorded first.
     pub(super) drafts: Vec<Draft>,
 }
@@ -217,6 +227,7 @@ impl Opening {
             tracker: Tracker::default(),
             left: Left::default(),
             projection: Projection::new(dir.clone()),
+            values: Map::new(),
             drafts: vec![Draft::run(created), Draft::run(opened)],
         })
     }

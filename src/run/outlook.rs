@@ -13,7 +13,7 @@ use super::{Options, StartError, plan_of};
 use crate::actor::supervisor::parse;
 use crate::actor::supervisor::program::{self, Scope};
 use crate::config::Config;
-use crate::event::{PlannedTask, RunCreated};
+use crate::event::RunCreated;
 use crate::id::{Name, RunId};
 use crate::journal::file::RunDir;
 use crate::journal::{JournalError, results};
@@ -166,7 +166,7 @@ pub fn accepting(
         ended: Map::new(),
         kept: results_of(state),
     };
-    judge.look_back()?;
+    judge.look_back();
     let mut decided: BTreeMap<Name, Decision> = BTreeMap::new();
     // Each pass decides at least one task, for a plan has no cycle.
     while decided.len() < plan.tasks().len() {
@@ -186,24 +186,6 @@ pub fn accepting(
     let is_gone = |(name, _): &(&Name, &TaskStatus)| plan.task(name).is_none();
     let gone = state.tasks().filter(is_gone).map(|(name, status)| removed(state, name, status));
     Ok(in_order.map(|decision| decision.prospect).chain(gone).collect())
-}
-
-/// Looks whether the stored results are what was recorded that the tasks rest on which have not
-/// ended.
-///
-/// # Errors
-/// When one is not.
-pub fn rests_on_what_is_there<'a>(
-    dir: &RunDir,
-    state: &RunState,
-    tasks: impl IntoIterator<Item = &'a PlannedTask>,
-) -> Result<(), JournalError> {
-    let is_open =
-        |task: &&PlannedTask| state.task(&task.name).is_some_and(|task| !task.state.is_end());
-    let needed = tasks.into_iter().filter(is_open).flat_map(|task| &task.depends_on);
-    let outputs = needed.filter_map(|name| state.task(name)?.output.as_ref());
-    let mut stored = outputs.filter_map(|output| output.stored.as_ref());
-    stored.try_for_each(|stored| results::check(&dir.results(), &stored.hash))
 }
 
 /// The results so far, by the key of what they were made from.
@@ -232,17 +214,17 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Notes what templates saw of the tasks that ended.
-    fn look_back(&mut self) -> Result<(), JournalError> {
+    /// Notes what templates saw of the tasks that ended: nothing of one whose output is lost, for
+    /// that stands in nobody's way who makes it again.
+    fn look_back(&mut self) {
         for task in &self.before.tasks {
             let Some(status) = self.state.task(&task.name).filter(|s| s.state.is_end()) else {
                 continue;
             };
-            let value = self.value(task, status.output.as_ref())?;
+            let Ok(value) = self.value(task, status.output.as_ref()) else { continue };
             let seen = program::ended(status, value.unwrap_or_default());
             self.then.insert(task.name.to_string(), seen);
         }
-        Ok(())
     }
 
     fn decide(

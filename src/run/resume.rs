@@ -1,6 +1,6 @@
 //! A run that goes on: from what its journal recorded, in a process of its own.
 
-use super::opening::Reopened;
+use super::opening::{Opening, Reopened};
 use super::outlook::{self, Prospect, changed_plan};
 use super::{Options, Run, StartError, blocking, fork, plan_of, planned, services};
 use crate::config::{self, Config, Diagnostics, Sources};
@@ -75,15 +75,16 @@ impl Run {
         let options = Options { tasks, keep_going, ..options };
         let plan = plan_of(&config, &options)?;
         let parts = services::Parts::prepare(&config, &options).await?;
+        let tasks = plan.tasks().to_vec();
         let opening = blocking(move || {
             if !results::has_folder(reopened.dir())? {
                 reopened.dir().make_results()?;
             }
-            reopened.rests_on_what_is_there()?;
+            let values = reopened.values(&tasks)?;
             let answers = fork::answers(&reopened)?;
-            let mut opening = reopened.into_opening()?;
+            let mut opening = Opening { values, ..reopened.into_opening()? };
             opening.drafts.extend(answers);
-            Ok(opening)
+            Ok::<_, StartError>(opening)
         });
         let opening = opening.await?;
         Self::launch(config, options, plan, parts, opening).await

@@ -420,6 +420,9 @@ fn a_run_is_forked_with_something_changed() {
         assert_eq!(desk.call(&["fork", what]).code, code, "{what}");
     }
     assert_eq!(desk.call(&["fork", &at, "--set", "tasks.last.promt=x"]).code, 2);
+    let done = desk.call(&["fork", &at, "--set", "tasks.plan.output=json"]);
+    let why = "error: task `plan`: the output is not valid JSON";
+    assert!(done.code == 2 && done.err.contains(why), "{}", done.err);
     assert_eq!(desk.runs().len(), old.len() + 1, "what is refused leaves nothing behind");
     let done = desk.call(&["fork", &at, "--set", "tasks.plan.prompt=x", "--set", "name=other"]);
     assert_eq!(done.code, 0, "{}", done.err);

@@ -80,6 +80,18 @@ fn a_result_that_is_damaged_or_gone_is_the_disk_s_fault() {
 }
 
 #[test]
+fn what_was_lost_is_in_nobody_s_way_who_makes_it_again() {
+    let (desk, path) = killed();
+    fs::remove_file(&path).expect("removed");
+    desk.write("agents.toml", &desk.read("agents.toml").replace("seq 1 10000", "seq 1 20000"));
+    let said = desk.good(&["resume", "--accept-changes", "--explain"]);
+    assert!(said.contains("changed: run"), "{said}");
+    desk.good(&["resume", "--accept-changes"]);
+    let last = desk.json(&["show", "/last", "--json"]).pop().expect("a task");
+    assert_eq!(last["output"]["text"], "20000\n");
+}
+
+#[test]
 fn what_was_lost_is_made_again_in_a_fork() {
     let (desk, path) = killed();
     // Of the same length: it is not taken for the whole when that is stored again.

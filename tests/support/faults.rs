@@ -612,7 +612,7 @@ impl Rig {
         let supervisor = Supervisor { services: services.clone(), plan, gateways };
         let (reply, end) = oneshot::channel();
         let (run, left) = (fold(&records), Left::new());
-        let start = Start { run, left, end: reply };
+        let start = Start { run, left, values: serde_json::Map::new(), end: reply };
         let (supervisor, _) = Actor::spawn(None, supervisor, start).await.expect("starts");
         Self { services, supervisor, dir, writer, end }
     }

@@ -5,18 +5,17 @@
 //! actors and slots again, and the rest follows as while the run was live. For a new run there is
 //! only its clock.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 
-use super::{RunEnd, State, Supervisor, SupervisorMsg, settle};
+use super::{State, Supervisor, SupervisorMsg};
 use crate::actor::ends::Idle;
 use crate::actor::slots::Rank;
 use crate::id::{AgentId, Name};
 use crate::journal::agent_records::AgentRecords;
-use crate::journal::{JournalError, stamp, track};
+use crate::journal::{stamp, track};
 use crate::plan::TaskState;
 use crate::policy::RestartWindow;
 use crate::run_state::{Part, Reading, RunState};
@@ -34,10 +33,7 @@ const UNUSED: &str = "its task goes on without it";
 impl Supervisor {
     /// Goes on where the records end.
     pub(super) async fn take_up(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
-        if let Err(error) = self.note_values(state).await {
-            // What was acknowledged is not there any more: nothing may be decided without it.
-            return self.finish(myself, state, RunEnd::JournalFailed(error));
-        }
+        self.note_values(state);
         state.age = state.run.reading().since(Reading::default());
         self.note_restarts(state);
         self.note_failures(state);
@@ -50,28 +46,16 @@ impl Supervisor {
         self.dismiss(state, UNUSED, |run, id, _| run.part(id) == Part::Superseded);
     }
 
-    /// Reads the outputs that templates of tasks to come may name.
-    async fn note_values(&self, state: &mut State) -> Result<(), JournalError> {
-        let has_ended = |state: &State, name: &Name| {
-            state.run.task(name).is_some_and(|task| task.state.is_end())
-        };
-        let open = self.plan.tasks().iter().filter(|task| !has_ended(state, &task.name));
-        let named: BTreeSet<_> = open.flat_map(|task| &task.depends_on).collect();
-        for name in named {
-            if !has_ended(state, name) {
-                continue;
-            }
-            let output = state.run.task(name).and_then(|status| status.output.as_ref());
-            if let (Some(output), Some(spec)) = (output, self.plan.task(name)) {
-                let text = self.services.whole_text(output).await?;
-                // It had its form when it was recorded.
-                let value = settle::parse(spec.output, &text);
-                let value = value.map_err(|failure| JournalError::Io(failure.message))?;
-                state.values.insert(name.to_string(), serde_json::json!({ "output": value }));
-            }
-            Self::note_end(state, name);
+    /// Notes what templates of tasks to come see of those that have ended.
+    fn note_values(&self, state: &mut State) {
+        for output in state.values.values_mut() {
+            *output = serde_json::json!({ "output": output.take() });
         }
-        Ok(())
+        for task in self.plan.tasks() {
+            if state.run.task(&task.name).is_some_and(|task| task.state.is_end()) {
+                Self::note_end(state, &task.name);
+            }
+        }
     }
 
     /// A crash that follows soon after others is one of them, whoever drives the run.
