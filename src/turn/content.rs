@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Program;
 use crate::id::Name;
@@ -130,7 +130,8 @@ fn compare(one: &Value, other: &Value, path: &str, found: &mut Vec<String>) {
             let keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
             for key in keys {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                compare(&a[key.as_str()], b.get(key).unwrap_or(&Value::Null), &path, found);
+                let of = |map: &Map<String, Value>| map.get(key).cloned().unwrap_or_default();
+                compare(&of(a), &of(b), &path, found);
             }
         }
         _ if one != other => found.push(path.to_owned()),
@@ -140,6 +141,8 @@ fn compare(one: &Value, other: &Value, path: &str, found: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::policy::RestartPolicy;
 
@@ -183,5 +186,12 @@ mod tests {
         let mut found = Vec::new();
         compare(&content(&b).1, &content(&other).1, "", &mut found);
         assert_eq!(found, ["agents.b.instructions"]);
+        let (some, more) =
+            (json!({ "a": { "x": 1 } }), json!({ "a": { "x": 1, "y": [] }, "b": {} }));
+        for (one, other) in [(&some, &more), (&more, &some)] {
+            let mut found = Vec::new();
+            compare(one, other, "", &mut found);
+            assert_eq!(found, ["a.y", "b"]);
+        }
     }
 }
