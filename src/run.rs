@@ -4,6 +4,7 @@
 //! prints nothing.
 
 mod cancel;
+mod commands;
 pub mod control;
 mod fork;
 mod launch;

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use self::calls::{CallState, results_message};
-pub use self::calls::{Interrupted, PendingCall};
+pub use self::calls::{Interrupted, PendingCall, command_outcome};
 pub use self::provider::ProviderWork;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;

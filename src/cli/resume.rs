@@ -87,10 +87,12 @@ fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exi
     } else {
         note_changes(place, created, &sources);
         // A run that has come to its end needs nothing any more.
+        let mut config = None;
         if state.completed().is_none() {
-            able = able_to_go_on(place, dir, created, &state, &sources);
+            (config, able) = able_to_go_on(place, dir, created, &state, &sources);
         }
-        outlook::as_recorded(&state)
+        outlook::as_recorded(dir, &state, config.as_ref())
+            .map_err(|error| refusal::refused(&place.flags(), Some(dir), &error))?
     };
     let widest = prospects.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);
     let line = |p: &Prospect| match verb.json {
@@ -103,26 +105,27 @@ fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exi
     }
 }
 
-/// Whether the run can go on with its recorded configuration, here and now: [`Exit::Done`]; else why
-/// not is said.
+/// The recorded configuration as it is here and now, and whether the run can go on with it:
+/// [`Exit::Done`]; else why not is said.
 fn able_to_go_on(
     place: &Place,
     dir: &RunDir,
     created: &RunCreated,
     state: &RunState,
     sources: &Sources,
-) -> Exit {
+) -> (Option<Config>, Exit) {
     let config = match check::shown(config::load_text(&created.config, sources), sources) {
         Ok(config) => config,
         Err(exit) => {
             complain("note: the run cannot go on before that is mended");
-            return exit;
+            return (None, exit);
         }
     };
-    match values::of_ended(dir, state, &config.tasks) {
+    let able = match values::of_ended(dir, state, &config.tasks) {
         Ok(_) => Exit::Done,
         Err(error) => refused(place, Some(dir), &error),
-    }
+    };
+    (Some(config), able)
 }
 
 /// The run as it would be with its journal cut at a record; says what would go.

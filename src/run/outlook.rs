@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::commands::{self, Command};
 use super::{Options, StartError, plan_of};
 use crate::actor::supervisor::parse;
 use crate::actor::supervisor::program::{self, Scope};
@@ -37,6 +38,8 @@ pub enum Verdict {
     Runs,
     /// What another task gives decides it.
     Depends,
+    /// It fails, for what it did cannot be told or done again.
+    Fails,
     /// It stays as it ended.
     Stays,
     /// It is no task of the run any more.
@@ -52,6 +55,7 @@ impl Verdict {
             Self::GoesOn => "goes on",
             Self::Runs => "runs",
             Self::Depends => "depends",
+            Self::Fails => "fails",
             Self::Stays => "stays",
             Self::Removed => "removed",
         }
@@ -69,14 +73,54 @@ pub struct Prospect {
     pub why: String,
 }
 
-/// The prospects of a run that goes on with its recorded configuration.
-#[must_use]
-pub fn as_recorded(state: &RunState) -> Vec<Prospect> {
+/// The prospects of a run that goes on with its recorded configuration: `None` where that cannot be
+/// had here and now. Blocks.
+///
+/// # Errors
+/// When the journal or the spool cannot be read.
+pub fn as_recorded(
+    dir: &RunDir,
+    state: &RunState,
+    config: Option<&Config>,
+) -> Result<Vec<Prospect>, JournalError> {
+    let commands = commands::under_way(dir, state)?;
+    let specs: BTreeMap<_, _> =
+        config.iter().flat_map(|config| &config.tasks).map(|task| (&task.name, task)).collect();
+    let half_run: BTreeMap<_, _> = commands
+        .iter()
+        .filter_map(|(name, command)| {
+            let status = state.task(name).filter(|task| task.state == TaskState::Running)?;
+            Some((name, half_run(specs.get(name)?, status, command)))
+        })
+        .collect();
+    let fails =
+        |on: &&Name| half_run.get(on).is_some_and(|(verdict, _)| *verdict == Verdict::Fails);
     let prospect = |(name, status): (&Name, &TaskStatus)| {
-        let (verdict, why) = unchanged(state, name, status);
+        let open = specs.get(name).filter(|_| status.state == TaskState::Pending);
+        let (verdict, why) =
+            match (half_run.get(name), open.and_then(|s| s.depends_on.iter().find(fails))) {
+                (Some(known), _) => known.clone(),
+                (None, Some(on)) => (Verdict::Depends, format!("on `{on}`, which fails")),
+                (None, None) => unchanged(state, name, status),
+            };
         Prospect { task: name.clone(), verdict, why }
     };
-    state.tasks().map(prospect).collect()
+    Ok(state.tasks().map(prospect).collect())
+}
+
+/// What becomes of a task whose command was under way.
+fn half_run(spec: &TaskSpec, status: &TaskStatus, command: &Command) -> (Verdict, String) {
+    let Some(failure) = command.failure() else {
+        return (Verdict::GoesOn, command.told().to_owned());
+    };
+    let (attempt, made) = (status.attempt, status.attempt.saturating_sub(status.earlier));
+    match spec.retry.pause(made, failure.kind, 0.0) {
+        Some(_) => {
+            let next = attempt + 1;
+            (Verdict::Runs, format!("attempt {next} is next: attempt {attempt} failed: {failure}"))
+        }
+        None => (Verdict::Fails, failure.to_string()),
+    }
 }
 
 fn unchanged(state: &RunState, name: &Name, status: &TaskStatus) -> (Verdict, String) {
@@ -165,6 +209,7 @@ pub fn accepting(
         then: Map::new(),
         ended: Map::new(),
         kept: results_of(state),
+        commands: commands::under_way(dir, state)?,
     };
     judge.look_back();
     let mut decided: BTreeMap<Name, Decision> = BTreeMap::new();
@@ -211,6 +256,8 @@ struct Judge<'a> {
     /// What they will see, as far as it is known.
     ended: Map<String, Value>,
     kept: BTreeMap<String, Output>,
+    /// The commands that were under way.
+    commands: BTreeMap<Name, Command>,
 }
 
 impl Judge<'_> {
@@ -279,6 +326,10 @@ impl Judge<'_> {
             return Ok((Verdict::Runs, "it is new".to_owned(), None));
         };
         if is_half_done(status) && status.key.as_ref() == Some(&key) {
+            if let Some(command) = self.commands.get(&task.name) {
+                let (verdict, why) = half_run(task, status, command);
+                return Ok((verdict, why, None));
+            }
             let with = match self.before.compaction == self.now.compaction {
                 true => "",
                 false => ", from here on with the changed [compaction]",

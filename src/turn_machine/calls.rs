@@ -159,7 +159,8 @@ pub(super) fn take_stock(
 }
 
 /// How an agent ends that ran one command.
-pub(super) fn command_outcome(finished: &ToolFinished) -> Outcome {
+#[must_use]
+pub fn command_outcome(finished: &ToolFinished) -> Outcome {
     let text = match finished.block.decode::<Block>() {
         Ok(Block::ToolResult(result)) => result.text(),
         _ => String::new(),

@@ -435,6 +435,40 @@ fn a_run_is_forked_with_something_changed() {
 }
 
 #[test]
+fn what_becomes_of_an_interrupted_command_is_foretold() {
+    let tasks = |retry: &str| {
+        format!(
+            "[tasks.a]\nrun = 'echo a >> ledger; test -e go || {{ touch up; sleep 60; }}'\n{retry}\n\
+             [tasks.b]\nrun = 'true'\ndepends_on = ['a']\n"
+        )
+    };
+    let again =
+        "retry = { max_attempts = 2, retry_on = ['interrupted'], initial_interval = '1ms' }";
+    let fails = ["a  fails    interrupted: ", "b  depends  on `a`, which fails"];
+    let begins =
+        ["a  runs     attempt 2 is next: attempt 1 failed: ", "b  runs     it has not begun"];
+    for (signal, retry, foretold, code, ledger) in [
+        ("KILL", "", fails, 1, "a\n"),
+        ("INT", "", fails, 1, "a\n"),
+        ("KILL", again, begins, 0, "a\na\n"),
+        ("INT", again, begins, 0, "a\na\n"),
+    ] {
+        let desk = Desk::commands(&tasks(retry));
+        let run = desk.start(&["run"]);
+        wait("the command", || desk.path().join("up").exists().then_some(()));
+        run.signal(signal);
+        run.end();
+        desk.write("go", "");
+        let said = desk.good(&["resume", "--explain"]);
+        for (line, start) in said.lines().zip(foretold) {
+            assert!(line.starts_with(start), "{signal} {retry}: {said}");
+        }
+        let done = desk.call(&["resume"]);
+        assert_eq!((done.code, desk.read("ledger").as_str()), (code, ledger), "{}", done.err);
+    }
+}
+
+#[test]
 fn changes_are_explained_and_accepted() {
     let rest = "[inputs.who]\ndefault = 'all'\n[inputs.what]\ndefault = 'x'\n\
                 [tasks.one]\nrun = 'echo one $INPUT_WHAT >> ledger; echo one'\n\

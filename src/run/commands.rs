@@ -1,0 +1,115 @@
+//! How the commands of tasks stand that were under way when a run was left.
+//!
+//! Reads the journal and the spool, and foretells by the rules that hold when the run goes on.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::event::Event;
+use crate::failure::{Failure, FailureKind};
+use crate::id::{AgentId, CallKey, Name};
+use crate::journal::file::RunDir;
+use crate::journal::line::Position;
+use crate::journal::refusal::Objection;
+use crate::journal::{JournalError, walk};
+use crate::plan::TaskState;
+use crate::run_state::RunState;
+use crate::tool::spool::Spool;
+use crate::turn::Outcome;
+use crate::turn_machine::command_outcome;
+
+/// How a command stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Command {
+    /// It is on record that it did not begin.
+    Announced,
+    /// It began, and left nothing.
+    Interrupted,
+    /// It left its result in the spool.
+    Kept,
+    /// Its result is on record.
+    Ended(Box<Outcome>),
+}
+
+impl Command {
+    /// Why its attempt fails, if that is known by now.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Announced | Self::Kept => None,
+            Self::Interrupted => {
+                let message = "the command was interrupted and may have taken effect".to_owned();
+                Some(Failure::new(FailureKind::Interrupted, message))
+            }
+            Self::Ended(outcome) => match &**outcome {
+                Outcome::Failed { failure, .. } => Some(failure.clone()),
+                Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
+            },
+        }
+    }
+
+    /// How it stands where its attempt goes on, in words.
+    pub(super) fn told(&self) -> &'static str {
+        match self {
+            Self::Announced => "its command has not begun",
+            Self::Interrupted => "its command was interrupted",
+            Self::Kept => "the result of its command was kept",
+            Self::Ended(_) => "its command has ended",
+        }
+    }
+}
+
+/// The commands of the tasks that are under way in that state of the run, by task. Blocks.
+///
+/// # Errors
+/// When the journal or the spool cannot be read.
+pub(super) fn under_way(
+    dir: &RunDir,
+    state: &RunState,
+) -> Result<BTreeMap<Name, Command>, JournalError> {
+    let mut tasks: HashMap<AgentId, Name> = HashMap::new();
+    for (name, status) in state.tasks() {
+        let id = status
+            .agent
+            .as_ref()
+            .filter(|_| status.state == TaskState::Running || status.is_held());
+        let agent = id.and_then(|id| Some((id, state.agents().get(id)?)));
+        if let Some((id, agent)) = agent
+            && agent.definition.is_none()
+            && agent.outcome.is_none()
+        {
+            tasks.insert(id.clone(), name.clone());
+        }
+    }
+    if tasks.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut commands: BTreeMap<Name, Command> =
+        tasks.values().map(|task| (task.clone(), Command::Announced)).collect();
+    let mut begun: HashMap<CallKey, Name> = HashMap::new();
+    walk::walk(dir, Position::START, None, |_, records| {
+        for record in records.iter().filter(|record| record.seq <= state.last_seq()) {
+            let Some(task) = record.agent.as_ref().and_then(|id| tasks.get(id)) else { continue };
+            match &record.event {
+                Event::ToolStarted(started) => {
+                    commands.insert(task.clone(), Command::Interrupted);
+                    begun.insert(started.key.clone(), task.clone());
+                }
+                Event::ToolFinished(finished) => {
+                    let outcome = Box::new(command_outcome(finished));
+                    commands.insert(task.clone(), Command::Ended(outcome));
+                    begun.remove(&finished.key);
+                }
+                _ => {}
+            }
+        }
+        Ok::<_, Objection>(())
+    })?;
+    let spool = Spool::new(dir.spool(), dir.results());
+    for (key, task) in begun {
+        let kept = spool.kept_result(&key);
+        let kept = kept.map_err(|error| JournalError::io(dir.spool().display(), &error))?;
+        if kept.is_some() {
+            commands.insert(task, Command::Kept);
+        }
+    }
+    Ok(commands)
+}
