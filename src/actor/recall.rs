@@ -111,9 +111,7 @@ async fn stored_result(
     query: &Query,
 ) -> Result<Option<Result<Page, JournalError>>, ToolError> {
     let Wanted::Result(hash) = &query.wanted else { return Ok(None) };
-    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    // Nothing else may become part of a path.
-    if hash.len() != blake3::OUT_LEN * 2 || !hash.bytes().all(is_hex) {
+    if !results::is_hash(hash) {
         return Ok(None);
     }
     let (services, hash, offset) = (context.services.clone(), hash.clone(), query.offset);

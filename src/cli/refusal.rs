@@ -6,7 +6,7 @@ use std::path::Path;
 use super::complain;
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::recovery::{self, Loss, RecoveryError};
+use crate::journal::recovery::Loss;
 use crate::journal::refusal::{Refusal, Why};
 use crate::journal::results::{self, Origin};
 use crate::journal::{JournalError, walk};
@@ -116,8 +116,7 @@ fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
         }
     };
     let line = refusal.line;
-    let cut = dir.map(|dir| recovery::place_to_cut(dir, line));
-    if let Some(Err(RecoveryError::Beginning(_))) = cut {
+    if dir.is_some_and(|dir| !has_batch_before(dir, line)) {
         return format!(
             "{whose}Nothing would be left before it: `callsheet run{flags}` starts anew"
         );
@@ -128,6 +127,12 @@ fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
          what it cuts aside and goes on before it: what was done since may be done again, or be told as unknown; with \
          --explain it only says what would go"
     )
+}
+
+/// Whether a record stands behind the first batch of a journal, and that batch can be read.
+fn has_batch_before(dir: &RunDir, seq: u64) -> bool {
+    let first = walk::first(dir).unwrap_or_default();
+    first.last().is_some_and(|last| last.seq < seq)
 }
 
 /// What to do about a stored result that is not what was recorded; nothing where no record names
@@ -150,13 +155,13 @@ pub(super) fn name(dir: &RunDir) -> String {
 
 /// What goes with the end of a journal.
 pub(super) fn told(loss: &Loss) -> String {
-    let Loss { offset, records, damaged, completed, calls, replies } = loss;
+    let Loss { offset, records, damaged, ended, calls, replies } = loss;
     let records = counted(*records, "sound record");
     let damaged = match damaged {
         0 => String::new(),
         bytes => format!(" and {}", counted(*bytes, "damaged byte")),
     };
-    let tasks: Vec<_> = completed.iter().map(|task| format!("`{task}`")).collect();
+    let tasks: Vec<_> = ended.iter().map(|task| format!("`{task}`")).collect();
     let tasks = match tasks.len() {
         0 => "the end of no task".to_owned(),
         1 => format!("the end of task {}", tasks[0]),

@@ -4,7 +4,7 @@
 //! only where somebody asked for it by number, and only from where the journal cannot be gone on
 //! with. What is cut is durable under a name of its own before the journal is made shorter.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
@@ -87,8 +87,8 @@ pub struct Loss {
     pub records: u64,
     /// The bytes of all other lines.
     pub damaged: u64,
-    /// The tasks that these records complete.
-    pub completed: BTreeSet<Name>,
+    /// The tasks whose ends these records are.
+    pub ended: BTreeSet<Name>,
     /// The tool calls that they begin or finish.
     pub calls: BTreeSet<CallKey>,
     /// The replies of models that they hold.
@@ -127,40 +127,59 @@ pub fn recover(
 /// When it cannot be read, or has not to be cut there.
 pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, RecoveryError> {
     let mut reader = walk::open(dir, Position::START)?;
-    let (mut state, mut lost) = (RunState::default(), BTreeMap::new());
-    loop {
+    let (mut state, mut named) = (RunState::default(), Vec::new());
+    let (before, refused) = loop {
         let before = reader.position();
         let read = reader.fold_batch(|_, records| {
             records.iter().try_for_each(|record| {
-                let mut named = results::named_by(&record.event);
-                let bad = named.find_map(|hash| results::check(&dir.results(), &hash).err());
-                lost.extend(bad.map(|error| (record.seq, error)));
+                let hashes = results::named_by(&record.event).map(|stored| stored.hash.clone());
+                named.extend(hashes.map(|hash| Named { by: record.seq, before, hash }));
                 Ok(state.apply(record)?)
             })
         });
         match read {
-            Ok(true) if lost.contains_key(&seq) => return Ok(before),
             Ok(true) => {}
             Ok(false) if before.seq == Position::START.seq => {
                 return Err(walk::without_record(dir).into());
             }
-            Ok(false) => {
-                let first = lost.pop_first();
-                let elsewhere = first.map(|(seq, error)| RecoveryError::Elsewhere { seq, error });
-                return Err(elsewhere.unwrap_or(RecoveryError::Sound));
-            }
-            Err(JournalError::Refused(refusal)) => {
-                return match (before.seq..=refusal.line).contains(&seq) {
-                    true if before.seq == Position::START.seq => {
-                        Err(RecoveryError::Beginning(refusal))
-                    }
-                    true => Ok(before),
-                    false => Err(RecoveryError::elsewhere(refusal)),
-                };
-            }
+            Ok(false) => break (before, None),
+            Err(JournalError::Refused(refusal)) => break (before, Some(refusal)),
             Err(error) => return Err(error.into()),
         }
+    };
+    let is_lost = |named: &&Named| results::check(&dir.results(), &named.hash).is_err();
+    match refused {
+        Some(refusal) if (before.seq..=refusal.line).contains(&seq) => {
+            if before.seq == Position::START.seq {
+                return Err(RecoveryError::Beginning(refusal));
+            }
+            Ok(before)
+        }
+        refused => match named.iter().filter(|named| named.by == seq).find(is_lost) {
+            Some(lost) => Ok(lost.before),
+            None => Err(refused.map_or_else(|| first_lost(dir, &named), RecoveryError::elsewhere)),
+        },
     }
+}
+
+/// A stored result that a record names.
+struct Named {
+    /// The record.
+    by: u64,
+    /// Where the batch of the record begins.
+    before: Position,
+    hash: String,
+}
+
+/// Where a journal has to be cut in which every record can be read.
+fn first_lost(dir: &RunDir, named: &[Named]) -> RecoveryError {
+    let mut checked = HashSet::new();
+    let mut once = named.iter().filter(|named| checked.insert(named.hash.as_str()));
+    let lost = once.find_map(|named| {
+        let error = results::check(&dir.results(), &named.hash).err()?;
+        Some(RecoveryError::Elsewhere { seq: named.by, error })
+    });
+    lost.unwrap_or(RecoveryError::Sound)
 }
 
 /// What a journal loses when it is made to end at this place. Reads only.
@@ -195,7 +214,11 @@ impl Loss {
         self.records += 1;
         let Ok(Some(record)) = line.record() else { return };
         match record.event {
-            Event::TaskCompleted(_) => self.completed.extend(record.task),
+            Event::TaskCompleted(_)
+            | Event::TaskReused(_)
+            | Event::TaskFailed(_)
+            | Event::TaskSkipped(_)
+            | Event::TaskCancelled(_) => self.ended.extend(record.task),
             Event::ToolStarted(started) => drop(self.calls.insert(started.key)),
             Event::ToolFinished(finished) => drop(self.calls.insert(finished.key)),
             Event::ModelResponded(_) => self.replies += 1,
@@ -229,11 +252,15 @@ fn set_rest_aside(dir: &RunDir, offset: u64) -> io::Result<Option<Kept>> {
 mod tests {
     use super::*;
     use crate::event::{Draft, RunPaused};
+    use crate::failure::{Failure, FailureKind};
     use crate::journal::line::Fault;
     use crate::journal::refusal::Why;
     use crate::journal::testing::turn;
-    use crate::journal::transcript::testing::{finished, spawned};
+    use crate::journal::transcript::testing::{finished, intended, spawned};
     use crate::output::Stored;
+    use crate::plan::{
+        TaskCancelled, TaskCompleted, TaskFailed, TaskReady, TaskReused, TaskSkipped,
+    };
     use crate::turn::ToolStatus;
 
     /// A run of so many batches, each of two records.
@@ -402,5 +429,69 @@ mod tests {
             );
         }
         assert_eq!(place_to_cut(&dir, 6).map(|end| end.seq), Ok(6));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_talks_of_a_result_names_none() {
+        let (_root, dir) = paused(1).await;
+        let at = take_up(&dir, Cut::Torn).unwrap().0.at;
+        let journal = dir.own().unwrap().start_writer(at, Vec::new()).unwrap();
+        journal.append(vec![spawned("Hello")]).await.unwrap();
+        let talk = r#"{"stored":{"hash":"/dev/zero"}}"#;
+        journal.append(vec![intended(1, 0, "bash", talk)]).await.unwrap();
+        journal.close().await;
+        for anywhere in 1..=4 {
+            assert_eq!(place_to_cut(&dir, anywhere), Err(RecoveryError::Sound));
+        }
+        std::fs::remove_dir(dir.results()).unwrap();
+        assert_eq!(results::has_folder(&dir), Ok(false));
+    }
+
+    #[tokio::test]
+    async fn a_lost_result_before_a_damaged_record_can_be_cut() {
+        let (_root, dir) = paused(1).await;
+        let at = take_up(&dir, Cut::Torn).unwrap().0.at;
+        let journal = dir.own().unwrap().start_writer(at, Vec::new()).unwrap();
+        journal.append(vec![spawned("Hello")]).await.unwrap();
+        for number in 0..5 {
+            let mut finished = finished(1, number, ToolStatus::Ok, "a");
+            let Event::ToolFinished(tool) = &mut finished.event else { panic!("a result") };
+            let hash = blake3::hash(format!("{}", number % 2).as_bytes()).to_hex().to_string();
+            tool.stored = Some(Stored { hash, bytes: 1 });
+            journal.append(vec![finished]).await.unwrap();
+        }
+        journal.close().await;
+        std::fs::write(dir.results().join(blake3::hash(b"0").to_hex().as_str()), "0").unwrap();
+        let lost = place_to_cut(&dir, 4).unwrap_err();
+        assert!(matches!(lost, RecoveryError::Elsewhere { seq: 5, .. }), "{lost}");
+        spoil(&dir, begins(&dir)[6] + 20);
+        for seq in [5, 7] {
+            assert_eq!(place_to_cut(&dir, seq).map(|end| end.seq), Ok(seq));
+        }
+        let refused = place_to_cut(&dir, 6).unwrap_err();
+        assert!(matches!(refused, RecoveryError::Elsewhere { seq: 7, .. }), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn every_end_of_a_task_is_told_as_lost() {
+        let (root, _) = paused(1).await;
+        let dir = RunDir::at(root.path().join("ends"));
+        let journal = dir.create().unwrap().start_writer(Position::START, Vec::new()).unwrap();
+        let task = |name: &str, event: Event| Draft::task(&Name::new(name).unwrap(), event);
+        let (reason, attempt, output) = ("x".to_owned(), 1, crate::output::Output::whole("x"));
+        let failure = Failure::new(FailureKind::Cancelled, "x");
+        let ends = vec![
+            task("completed", TaskCompleted { attempt, output: output.clone() }.into()),
+            task("reused", TaskReused { key: reason.clone(), output }.into()),
+            task("failed", TaskFailed { attempt, failure }.into()),
+            task("skipped", TaskSkipped { reason: reason.clone(), because: None }.into()),
+            task("cancelled", TaskCancelled { reason }.into()),
+            task("ready", TaskReady {}.into()),
+        ];
+        journal.append(ends).await.unwrap();
+        journal.close().await;
+        let ended = loss(&dir, Position::START).unwrap().ended;
+        let ended: Vec<_> = ended.iter().map(Name::as_str).collect();
+        assert_eq!(ended, ["cancelled", "completed", "failed", "reused", "skipped"]);
     }
 }

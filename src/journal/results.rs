@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::context::{ClearedResult, CompactionFinished, ContextEdited, Edit};
 use crate::event::Event;
 use crate::id::Name;
 use crate::journal::JournalError;
@@ -15,12 +16,24 @@ use crate::journal::file::RunDir;
 use crate::journal::line::Position;
 use crate::journal::walk;
 use crate::output::{Output, Stored};
+use crate::turn::Outcome;
+
+/// Whether a text can name a stored result. Nothing else may become part of a path.
+#[must_use]
+pub fn is_hash(text: &str) -> bool {
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == blake3::OUT_LEN * 2 && text.bytes().all(is_hex)
+}
 
 /// Opens the stored result of that hash in a folder of results.
 ///
 /// # Errors
-/// When it is not there or cannot be opened.
+/// When that is no hash, or the result is not there or cannot be opened.
 pub fn open(folder: &Path, hash: &str) -> Result<Checked, JournalError> {
+    if !is_hash(hash) {
+        let reason = format!("{hash:?} is not a hash");
+        return Err(JournalError::BadResult { path: folder.to_owned(), reason });
+    }
     let path = folder.join(hash);
     match File::open(&path) {
         Ok(file) => Ok(Checked { file, path, hasher: blake3::Hasher::new() }),
@@ -159,33 +172,84 @@ fn first(
                 Event::ToolFinished(finished) => began = begun.remove(&finished.key),
                 _ => {}
             }
-            if let Some(hash) = named_by(&record.event).find(|hash| wanted(hash)) {
+            if let Some(stored) = named_by(&record.event).find(|stored| wanted(&stored.hash)) {
                 let (task, before) = (record.task.clone(), began.unwrap_or(record.seq) - 1);
-                return Ok(Some((hash, Origin { task, before, named: record.seq })));
+                return Ok(Some((stored.hash.clone(), Origin { task, before, named: record.seq })));
             }
         }
     }
     Ok(None)
 }
 
-/// The hashes of the stored results that an event names in place of holding them.
-pub fn named_by(event: &Event) -> impl Iterator<Item = String> {
-    let data = event.data();
-    let hashes: Vec<_> = named(data.as_str()).map(str::to_owned).collect();
-    hashes.into_iter()
+/// The stored results that an event names in place of holding them. A text that only talks of one,
+/// whoever wrote it, names none.
+pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
+    let mut cleared: &[ClearedResult] = &[];
+    let own = match event {
+        Event::ToolFinished(finished) => finished.stored.as_ref(),
+        Event::TaskCompleted(completed) => completed.output.stored.as_ref(),
+        Event::TaskReused(reused) => reused.output.stored.as_ref(),
+        Event::AgentEnded(ended) => given(&ended.outcome),
+        Event::ContextEdited(ContextEdited { edit, .. })
+        | Event::CompactionFinished(CompactionFinished { edit, .. }) => {
+            cleared = cleared_by(edit);
+            None
+        }
+        // Whoever adds an event or a field that names a result adds it above.
+        Event::RunCreated(_)
+        | Event::RunOpened(_)
+        | Event::RunPaused(_)
+        | Event::RunCompleted(_)
+        | Event::TaskReady(_)
+        | Event::TaskStarted(_)
+        | Event::TaskRetrying(_)
+        | Event::TaskFailed(_)
+        | Event::TaskSkipped(_)
+        | Event::TaskCancelled(_)
+        | Event::AgentSpawned(_)
+        | Event::AgentRestarted(_)
+        | Event::TurnStarted(_)
+        | Event::ModelRequested(_)
+        | Event::ModelResponded(_)
+        | Event::ModelFailed(_)
+        | Event::ToolIntended(_)
+        | Event::ToolStarted(_)
+        | Event::CompactionRequested(_)
+        | Event::CompactionFailed(_)
+        | Event::CompactionBreaker(_)
+        | Event::GatewayParked(_)
+        | Event::GatewayResumed(_)
+        | Event::GatewayBreaker(_) => None,
+    };
+    own.into_iter().chain(cleared.iter().filter_map(|result| result.stored.as_ref()))
 }
 
-/// The hashes of the stored results that a payload names. In a text within it every quote has a
-/// backslash before it.
-fn named(payload: &str) -> impl Iterator<Item = &str> {
-    const BEFORE: &str = "\"stored\":{\"hash\":\"";
-    let after = payload.match_indices(BEFORE).map(|(at, _)| &payload[at + BEFORE.len()..]);
-    after.filter_map(|rest| rest.split('"').next())
+fn given(outcome: &Outcome) -> Option<&Stored> {
+    match outcome {
+        Outcome::Completed { output } => output.stored.as_ref(),
+        Outcome::Failed { partial, .. } => partial.as_ref()?.stored.as_ref(),
+        Outcome::Cancelled { .. } => None,
+    }
+}
+
+fn cleared_by(edit: &Edit) -> &[ClearedResult] {
+    match edit {
+        Edit::ClearResults { results } => results,
+        Edit::Replace { .. }
+        | Edit::Record(_)
+        | Edit::Window { .. }
+        | Edit::DropThinking { .. } => &[],
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::{Failure, FailureKind};
+    use crate::journal::transcript::testing;
+    use crate::message::Json;
+    use crate::plan::{TaskCompleted, TaskReused};
+    use crate::turn::{AgentEnded, ToolStatus, TurnStarted};
 
     #[test]
     fn only_what_was_stored_is_given() {
@@ -219,11 +283,88 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_names_what_it_stored_and_not_what_it_talks_of() {
-        let stored = Stored { hash: "ab".repeat(32), bytes: 7 };
-        let output =
-            Output { text: "\"stored\":{\"hash\":\"cd\"}".to_owned(), stored: Some(stored) };
-        let payload = serde_json::to_string(&[&output, &Output::whole("x"), &output]).unwrap();
-        assert_eq!(named(&payload).collect::<Vec<_>>(), ["ab".repeat(32), "ab".repeat(32)]);
+    fn nothing_but_a_hash_becomes_part_of_a_path() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("results");
+        std::fs::create_dir(&folder).unwrap();
+        let hash = blake3::hash(b"").to_hex().to_string();
+        std::fs::write(root.path().join(&hash), "").unwrap();
+        std::fs::write(folder.join(&hash), "").unwrap();
+        check(&folder, &hash).unwrap();
+        let (outside, upper) = (format!("../{hash}"), hash.to_uppercase());
+        std::fs::write(folder.join(&upper), "").unwrap();
+        for other in ["", "..", "/dev/zero", &outside, &upper, &hash[1..]] {
+            let error = open(&folder, other).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("{other:?} is not a hash")), "{error}");
+        }
+    }
+
+    fn named(event: &Event) -> Vec<&str> {
+        named_by(event).map(|stored| stored.hash.as_str()).collect()
+    }
+
+    #[test]
+    fn what_somebody_writes_of_a_result_names_none() {
+        let talk = r#"{"stored":{"hash":"x","bytes":1}}"#;
+        let json = || Json::parse(talk.to_owned()).unwrap();
+        let mut replied = testing::responded(1).event;
+        let Event::ModelResponded(reply) = &mut replied else { panic!("a reply") };
+        reply.message = json();
+        let mut done = testing::finished(1, 0, ToolStatus::Ok, talk).event;
+        let Event::ToolFinished(tool) = &mut done else { panic!("a result") };
+        tool.block = json();
+        let with = vec![json()];
+        let edit = Edit::Replace { from: 0, to: 1, with };
+        let layer = "x".to_owned();
+        let edited = ContextEdited { layer, edit, before_tokens: 1, after_tokens: 1 };
+        let turn = TurnStarted { turn: 1, message: Some(json()) };
+        let output = Output::whole(talk);
+        let events = [
+            testing::intended(1, 0, "bash", talk).event,
+            replied,
+            done,
+            edited.into(),
+            turn.into(),
+            TaskCompleted { attempt: 1, output }.into(),
+        ];
+        for event in &events {
+            // The search for those words is what would find them.
+            assert!(event.data().as_str().contains("stored"), "{event:?}");
+            assert_eq!(named(event), Vec::<&str>::new(), "{event:?}");
+        }
+    }
+
+    #[test]
+    fn every_field_that_names_a_result_is_found() {
+        let stored = |digit: &str| Some(Stored { hash: digit.repeat(64), bytes: 7 });
+        let output = |digit: &str| Output { text: "x".to_owned(), stored: stored(digit) };
+        let ended = |outcome| -> Event {
+            AgentEnded { outcome, turns: 1, usage: Default::default() }.into()
+        };
+        let mut done = testing::finished(1, 0, ToolStatus::Ok, "x").event;
+        let Event::ToolFinished(tool) = &mut done else { panic!("a result") };
+        tool.stored = stored("a");
+        let failure = Failure::new(FailureKind::Cancelled, "x");
+        let cleared = |digit: &str| ClearedResult {
+            message: 1,
+            tool_use_id: "t".to_owned(),
+            text: "x".to_owned(),
+            stored: stored(digit),
+            kept_chars: 0,
+        };
+        let edit = Edit::ClearResults { results: vec![cleared("a"), cleared("b")] };
+        let layer = "x".to_owned();
+        let edited = ContextEdited { layer, edit, before_tokens: 1, after_tokens: 1 };
+        let one = [
+            done,
+            TaskCompleted { attempt: 1, output: output("a") }.into(),
+            TaskReused { key: "x".to_owned(), output: output("a") }.into(),
+            ended(Outcome::Completed { output: output("a") }),
+            ended(Outcome::Failed { failure, partial: Some(output("a")) }),
+        ];
+        for event in &one {
+            assert_eq!(named(event), ["a".repeat(64)], "{event:?}");
+        }
+        assert_eq!(named(&edited.into()), ["a".repeat(64), "b".repeat(64)]);
     }
 }

@@ -158,6 +158,22 @@ fn a_last_record_that_was_written_whole_is_refused_by_every_verb() {
 }
 
 #[test]
+fn nothing_is_to_be_cut_of_a_journal_that_creates_no_run() {
+    let desk = ran();
+    let paused = r#""task":null,"agent":null,"type":"run.paused","data":{"reason":"x"}"#;
+    let line = NEXT.replace("SEQ", "1");
+    let front = line.split(r#""task":"#).next().expect("a front").to_owned() + paused;
+    let crc = crc32c::crc32c(front.as_bytes());
+    let bytes = format!("{front},\"crc\":\"{crc:08x}\"}}\n");
+    fs::write(run_of(&desk).join("journal.jsonl"), bytes).expect("written");
+    let done = desk.call(&["resume"]);
+    assert_eq!(done.code, 74, "{}", done.err);
+    assert!(done.err.contains("it does not create a run"), "{}", done.err);
+    assert!(done.err.contains("Nothing would be left before it"), "{}", done.err);
+    assert!(!done.err.contains("--truncate-at"), "{}", done.err);
+}
+
+#[test]
 fn a_sound_journal_is_not_cut() {
     let desk = ran();
     let there = files(&run_of(&desk));
