@@ -118,6 +118,46 @@ impl<R: BufRead> Scan<R> {
     }
 }
 
+impl<R: BufRead + Seek> Scan<R> {
+    /// The wanted records of the next whole batch, if there is one (yet).
+    ///
+    /// In a live run a batch may be finished while it is read, or cut and another written in its
+    /// place: then what was read first and what was read last do not belong together. What is
+    /// refused then stands before a later batch, so the batch here is whole by now, and a second
+    /// look reads it. Only what is refused twice is believed.
+    fn next(
+        &mut self,
+        wanted: impl Fn(&Line<'_>) -> bool,
+    ) -> Result<Option<Vec<SharedRecord>>, JournalError> {
+        match self.look(&wanted) {
+            Err(JournalError::Refused(_)) => self.look(&wanted),
+            looked => looked,
+        }
+    }
+
+    fn look(
+        &mut self,
+        wanted: &impl Fn(&Line<'_>) -> bool,
+    ) -> Result<Option<Vec<SharedRecord>>, JournalError> {
+        let mut records = Vec::new();
+        let each = |line: &Line<'_>| {
+            if wanted(line) {
+                records.extend(known(line)?.map(Arc::new));
+            }
+            Ok(())
+        };
+        let io = |error: io::Error| JournalError::io("journal: read", &error);
+        let tail = self.batch(each).map_err(io)?;
+        let Some(tail) = tail else { return Ok(Some(records)) };
+        // What was read beyond the last whole batch may look different the next time.
+        self.input.seek(SeekFrom::Start(self.at.offset)).map_err(io)?;
+        match tail {
+            Tail::Clean | Tail::Torn { .. } => Ok(None),
+            Tail::Refused(refusal) => Err(refusal.into()),
+        }
+    }
+}
+
 fn refused(bad: Position, why: impl Into<Why>) -> Tail {
     Tail::Refused(Refusal::at(bad, why))
 }
@@ -168,22 +208,7 @@ impl Reader {
         &mut self,
         wanted: impl Fn(&Line<'_>) -> bool,
     ) -> Result<Option<Vec<SharedRecord>>, JournalError> {
-        let mut records = Vec::new();
-        let each = |line: &Line<'_>| {
-            if wanted(line) {
-                records.extend(known(line)?.map(Arc::new));
-            }
-            Ok(())
-        };
-        let io = |error: io::Error| JournalError::io("journal: read", &error);
-        let tail = self.scan.batch(each).map_err(io)?;
-        let Some(tail) = tail else { return Ok(Some(records)) };
-        // What was read beyond the last whole batch may look different the next time.
-        self.scan.input.seek(SeekFrom::Start(self.scan.at.offset)).map_err(io)?;
-        match tail {
-            Tail::Clean | Tail::Torn { .. } => Ok(None),
-            Tail::Refused(refusal) => Err(refusal.into()),
-        }
+        self.scan.next(wanted)
     }
 
     /// Gives the records of the next whole batch to a fold, with the place where it begins; false
@@ -288,6 +313,9 @@ pub fn batch_of(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::io::Read;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -390,6 +418,78 @@ mod tests {
             }
             prop_assume!(changed);
             prop_assert_eq!(tail_of(&bytes).1, Tail::Torn { offset: offset as u64 });
+        }
+    }
+
+    /// A file that somebody writes: whenever it was read to its end, it has its next content.
+    struct Written {
+        contents: VecDeque<Vec<u8>>,
+        at: u64,
+    }
+
+    impl Read for Written {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let now = &self.contents[0];
+            let mut rest = now.get(self.at as usize..).unwrap_or_default();
+            let read = rest.read(buffer)?;
+            self.at += read as u64;
+            if read == 0 && self.contents.len() > 1 {
+                self.contents.pop_front();
+            }
+            Ok(read)
+        }
+    }
+
+    impl Seek for Written {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            let SeekFrom::Start(at) = to else { panic!("only from the start") };
+            self.at = at;
+            Ok(at)
+        }
+    }
+
+    /// The numbers of the records that are read of a journal with these contents.
+    fn read_while_written(contents: [&[u8]; 2]) -> Vec<u64> {
+        let contents = contents.map(<[u8]>::to_vec).into();
+        let input = BufReader::with_capacity(100, Written { contents, at: 0 });
+        let mut scan = Scan { input, at: Position::START, line: Vec::new() };
+        let (mut seen, mut nothing) = (Vec::new(), 0);
+        // The end of the first content is one at which there is nothing more, or none.
+        while nothing < 2 {
+            match scan.next(|_| true).unwrap() {
+                Some(records) => seen.extend(records.iter().map(|record| record.seq)),
+                None => nothing += 1,
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn a_batch_that_is_finished_while_it_is_read_is_no_damage() {
+        let (bytes, lines, ends) = journal(9);
+        let all: Vec<_> = (1..=lines.len() as u64).collect();
+        for cut in ends[2]..ends[4] {
+            assert_eq!(read_while_written([&bytes[..cut], &bytes]), all, "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_torn_batch_that_is_cut_and_written_anew_while_it_is_read_is_no_damage() {
+        let (bytes, lines, ends) = journal(9);
+        let all: Vec<_> = (1..=lines.len() as u64).collect();
+        let (before, first) =
+            (&bytes[..ends[3]], 1 + lines.iter().filter(|e| **e <= ends[3]).count() as u64);
+        let batch = Batch { first, last: first + 2, epoch: 1, ts_ms: 5 };
+        let mut framer = Framer::new(batch, line::recorded_crc(before).unwrap());
+        let mut torn = Vec::new();
+        for number in 0..3 {
+            let mut body = Vec::new();
+            write_body(&mut turn("a-long-name-of-an-agent", number), &mut body);
+            framer.write(&body, &mut torn);
+        }
+        for cut in 1..torn.len() {
+            let first = [before, &torn[..cut]].concat();
+            assert_eq!(read_while_written([&first, &bytes]), all, "{cut}");
         }
     }
 

@@ -130,7 +130,7 @@ pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, RecoveryError> {
     let (mut state, mut named) = (RunState::default(), Vec::new());
     let (before, refused) = loop {
         let before = reader.position();
-        let read = reader.fold_batch(|_, records| {
+        let read = walk::fold_next(dir, &mut reader, |_, records| {
             records.iter().try_for_each(|record| {
                 let hashes = results::named_by(&record.event).map(|stored| stored.hash.clone());
                 named.extend(hashes.map(|hash| Named { by: record.seq, before, hash }));
@@ -139,9 +139,6 @@ pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, RecoveryError> {
         });
         match read {
             Ok(true) => {}
-            Ok(false) if before.seq == Position::START.seq => {
-                return Err(walk::without_record(dir).into());
-            }
             Ok(false) => break (before, None),
             Err(JournalError::Refused(refusal)) => break (before, Some(refusal)),
             Err(error) => return Err(error.into()),

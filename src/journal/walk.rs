@@ -19,9 +19,47 @@ use crate::run_state::RunState;
 /// # Errors
 /// When it cannot be opened, or is not there.
 pub fn open(dir: &RunDir, at: Position) -> Result<Reader, JournalError> {
-    match fs::metadata(dir.journal()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(without_record(dir)),
-        _ => Reader::open_at(&dir.journal(), at),
+    if is_missing(dir) {
+        let told = without_record(dir);
+        // A run that is just beginning may have made it since.
+        if is_missing(dir) {
+            return Err(told);
+        }
+    }
+    Reader::open_at(&dir.journal(), at)
+}
+
+fn is_missing(dir: &RunDir) -> bool {
+    fs::metadata(dir.journal()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Gives the next whole batch to `fold`, with the place where it begins; false behind the last one.
+///
+/// # Errors
+/// When the journal cannot be read, has no record, or one stands in the way.
+pub fn fold_next(
+    dir: &RunDir,
+    reader: &mut Reader,
+    mut fold: impl FnMut(Position, &[SharedRecord]) -> Result<(), Objection>,
+) -> Result<bool, JournalError> {
+    match reader.fold_batch(&mut fold)? {
+        false if reader.position().seq == Position::START.seq => fold_first(dir, reader, fold),
+        has_folded => Ok(has_folded),
+    }
+}
+
+/// Looks once more for the first batch, where there was none.
+fn fold_first(
+    dir: &RunDir,
+    reader: &mut Reader,
+    fold: impl FnOnce(Position, &[SharedRecord]) -> Result<(), Objection>,
+) -> Result<bool, JournalError> {
+    let told = without_record(dir);
+    // A run that is just beginning fills its folders behind its first record, which may have come
+    // since: only a journal that has none after they were looked at has lost it.
+    match reader.fold_batch(fold)? {
+        true => Ok(true),
+        false => Err(told),
     }
 }
 
@@ -30,7 +68,12 @@ pub fn open(dir: &RunDir, at: Position) -> Result<Reader, JournalError> {
 /// # Errors
 /// When there is none, or it cannot be read.
 pub fn first(dir: &RunDir) -> Result<Vec<SharedRecord>, JournalError> {
-    open(dir, Position::START)?.next_batch()?.ok_or_else(|| without_record(dir))
+    let mut first = Vec::new();
+    fold_next(dir, &mut open(dir, Position::START)?, |_, records| {
+        first = records.to_vec();
+        Ok(())
+    })?;
+    Ok(first)
 }
 
 /// Whether a run has a first batch, or had one.
@@ -52,7 +95,7 @@ pub fn walk(
 ) -> Result<Position, JournalError> {
     let mut reader = open(dir, from)?;
     let is_before = |at: Position| end.is_none_or(|end| at.seq < end.seq);
-    while is_before(reader.position()) && reader.fold_batch(&mut fold)? {}
+    while is_before(reader.position()) && fold_next(dir, &mut reader, &mut fold)? {}
     match reader.position() {
         Position { seq: 1, .. } => Err(without_record(dir)),
         end => Ok(end),
@@ -69,7 +112,7 @@ pub fn created(state: &RunState) -> Result<&RunCreated, JournalError> {
 }
 
 /// What a journal without a record says of its run.
-pub(super) fn without_record(dir: &RunDir) -> JournalError {
+fn without_record(dir: &RunDir) -> JournalError {
     // They are made empty, and filled only behind a record.
     let mut folders = vec![dir.agents(), dir.spool(), dir.snapshots()];
     if !dir.journal().exists() {
@@ -81,5 +124,35 @@ pub(super) fn without_record(dir: &RunDir) -> JournalError {
     match folders.into_iter().find(is_filled) {
         Some(folder) => JournalError::Lost { folder },
         None => JournalError::NeverBegan,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::testing::turn;
+
+    #[tokio::test]
+    async fn a_run_that_begins_while_it_is_looked_at_was_not_lost() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("run"));
+        let owned = dir.create().unwrap();
+        let mut reader = open(&dir, Position::START).unwrap();
+        assert_eq!(first(&dir), Err(JournalError::NeverBegan));
+        assert!(!reader.fold_batch(|_, _| Ok(())).unwrap());
+        // Both come before the folders are looked at.
+        let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
+        journal.append(vec![turn("one", 1)]).await.unwrap();
+        journal.close().await;
+        fs::write(dir.agents().join("one.jsonl"), "x").unwrap();
+        let mut seen = 0;
+        let each = |_: Position, records: &[SharedRecord]| {
+            seen += records.len();
+            Ok(())
+        };
+        assert_eq!(fold_first(&dir, &mut reader, each), Ok(true));
+        assert_eq!(seen, 1);
+        fs::write(dir.journal(), "").unwrap();
+        assert_eq!(first(&dir), Err(JournalError::Lost { folder: dir.agents() }));
     }
 }

@@ -39,7 +39,6 @@ pub struct Follower {
     pause: Duration,
     /// The file as it was when nothing more could be read of it.
     looked_at: Option<(u64, SystemTime)>,
-    suspected: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +71,6 @@ impl Follower {
             phase: Phase::Running,
             pause: SHORTEST,
             looked_at: None,
-            suspected: false,
         })
     }
 
@@ -113,52 +111,39 @@ impl Follower {
         let file = self.reader.file().metadata().map_err(io)?;
         let looks = (file.len(), file.modified().map_err(io)?);
         let at = self.reader.position();
-        if file.len() == at.offset || (self.looked_at == Some(looks) && !self.suspected) {
+        if file.len() == at.offset || self.looked_at == Some(looks) {
             return Ok(false);
         }
         if file.len() < at.offset {
             return Err(Refusal::at(at, Why::Gone).into());
         }
-        match self.reader.next_batch() {
-            Ok(Some(records)) => {
-                for record in &records {
-                    self.phase = match record.event {
-                        Event::RunCompleted(_) => Phase::Completed,
-                        Event::RunPaused(_) => Phase::Paused,
-                        _ => Phase::Running,
-                    };
-                }
-                self.ready.extend(records);
-                self.pause = SHORTEST;
-                self.looked_at = None;
-                self.suspected = false;
-                Ok(true)
-            }
-            Ok(None) => {
-                self.looked_at = Some(looks);
-                self.suspected = false;
-                Ok(false)
-            }
-            // A torn end may be cut and written anew while it is being read: look again.
-            Err(JournalError::Refused(_)) if !self.suspected => {
-                self.suspected = true;
-                Ok(false)
-            }
-            Err(error) => Err(error),
+        let Some(records) = self.reader.next_batch()? else {
+            self.looked_at = Some(looks);
+            return Ok(false);
+        };
+        for record in &records {
+            self.phase = match record.event {
+                Event::RunCompleted(_) => Phase::Completed,
+                Event::RunPaused(_) => Phase::Paused,
+                _ => Phase::Running,
+            };
         }
+        self.ready.extend(records);
+        self.pause = SHORTEST;
+        self.looked_at = None;
+        Ok(true)
     }
 
     /// Whether nothing more will come. Reads once more after the lock was found free, for what the
     /// last holder wrote in between.
     fn has_ended(&mut self) -> Result<bool, JournalError> {
         match self.phase {
-            _ if self.suspected => return Ok(false),
             Phase::Completed => return Ok(true),
             // A live run is asked for its lock only after a while without news.
             Phase::Running if self.pause < LONGEST => return Ok(false),
             Phase::Running | Phase::Paused => {}
         }
-        Ok(!self.dir.is_live() && !self.read()? && !self.suspected)
+        Ok(!self.dir.is_live() && !self.read()?)
     }
 }
 
