@@ -139,7 +139,7 @@ fn write(dir: &RunDir, snapshot: &Snapshot) -> io::Result<u64> {
 }
 
 enum News {
-    Batch { offset: u64, records: Vec<SharedRecord> },
+    Batch { at: Position, records: Vec<SharedRecord> },
     Keep { at: Position, files: Files },
 }
 
@@ -211,7 +211,7 @@ impl Observer for Snapshots {
         if self.news.is_none() {
             return;
         }
-        self.tell(News::Batch { offset: from.offset, records });
+        self.tell(News::Batch { at: from, records });
         if to.offset >= self.due.load(Ordering::Relaxed) {
             // Until it is written, no other is due.
             self.due.store(u64::MAX, Ordering::Relaxed);
@@ -241,8 +241,8 @@ fn keep(dir: &RunDir, mut tracker: Tracker, growth: u64, news: &Receiver<News>, 
     let mut ended = BTreeMap::new();
     while let Ok(news) = news.recv() {
         match news {
-            News::Batch { offset, records } => {
-                if let Err(error) = tracker.apply(offset, &records) {
+            News::Batch { at, records } => {
+                if let Err(error) = tracker.apply(at, &records) {
                     // The run ends by it: that is told elsewhere.
                     tracing::debug!(%error, "no more snapshots");
                     return;
@@ -356,7 +356,7 @@ mod tests {
     }
 
     fn fold(owned: &OwnedRun, from: Position, mut tracker: Tracker) -> (Position, Tracker) {
-        let each = |at: Position, records: &[SharedRecord]| Ok(tracker.apply(at.offset, records)?);
+        let each = |at: Position, records: &[SharedRecord]| Ok(tracker.apply(at, records)?);
         let recovered = recover(owned, from, Cut::Torn, each).unwrap();
         (recovered.at, tracker)
     }

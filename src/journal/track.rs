@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, CallKey};
 use crate::journal::agent_records::{AgentRecords, BatchPlace};
+use crate::journal::line::Position;
 use crate::run_state::{IllegalRecord, RunState};
 
 /// What a journal tells so far.
@@ -47,13 +48,13 @@ impl Tracker {
         &self.state
     }
 
-    /// Takes in the records of a batch that begins at `offset`.
+    /// Takes in the records of the batch that begins at `at`: also where its first line is none that
+    /// this program knows.
     ///
     /// # Errors
     /// When one cannot follow what was recorded before it.
-    pub fn apply(&mut self, offset: u64, records: &[SharedRecord]) -> Result<(), IllegalRecord> {
-        let Some(first) = records.first() else { return Ok(()) };
-        let place = (offset, first.seq);
+    pub fn apply(&mut self, at: Position, records: &[SharedRecord]) -> Result<(), IllegalRecord> {
+        let place = (at.offset, at.seq);
         for record in records {
             self.state.apply(record)?;
             let Some(id) = &record.agent else { continue };
@@ -94,5 +95,53 @@ impl Tracker {
             (id.clone(), left)
         });
         left.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Draft, RunPaused};
+    use crate::journal::JournalError;
+    use crate::journal::file::RunDir;
+    use crate::journal::line::{Batch, Framer, write_body};
+    use crate::journal::testing::turn;
+    use crate::journal::transcript::testing::spawned;
+    use crate::journal::walk::walk;
+
+    #[test]
+    fn an_agent_is_found_behind_a_line_that_nobody_knows() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path());
+        let paused = RunPaused { reason: "x".to_owned(), cause: Default::default() };
+        let (mut bytes, mut crc) = (Vec::new(), Position::START.crc);
+        let batches =
+            [vec![Draft::run(paused)], vec![turn("a", 1), spawned("Hello"), turn("a", 2)]];
+        let mut first = Position::START.seq;
+        for drafts in batches {
+            let last = first + drafts.len() as u64 - 1;
+            let mut framer = Framer::new(Batch { first, last, epoch: 1, ts_ms: 5 }, crc);
+            for mut draft in drafts {
+                let mut body = Vec::new();
+                write_body(&mut draft, &mut body);
+                let body = String::from_utf8(body).unwrap().replace("turn.started", "later.on");
+                framer.write(body.as_bytes(), &mut bytes);
+            }
+            (first, crc) = (last + 1, framer.crc());
+        }
+        std::fs::write(dir.journal(), bytes).unwrap();
+        let mut tracker = Tracker::default();
+        walk(&dir, Position::START, None, |at, records| Ok(tracker.apply(at, records)?)).unwrap();
+        let left = tracker.left(&dir.journal());
+        assert_eq!(left.len(), 1);
+        let mut seen = Vec::new();
+        for left in left.values() {
+            let each = |record: &SharedRecord| -> Result<(), JournalError> {
+                seen.push(record.seq);
+                Ok(())
+            };
+            left.records.for_each(each).unwrap();
+        }
+        assert_eq!(seen, [3]);
     }
 }

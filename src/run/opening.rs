@@ -82,9 +82,8 @@ impl Reopened {
         mut tracker: Tracker,
         cut: Cut,
     ) -> Result<(Tracker, Recovered), RecoveryError> {
-        let recovered = recovery::recover(owned, from, cut, |at, records| {
-            Ok(tracker.apply(at.offset, records)?)
-        })?;
+        let recovered =
+            recovery::recover(owned, from, cut, |at, records| Ok(tracker.apply(at, records)?))?;
         Ok((tracker, recovered))
     }
 
@@ -241,6 +240,6 @@ pub(super) async fn record(
     mut tracker: Tracker,
 ) -> Result<Tracker, StartError> {
     let records = journal.append_at_once(drafts).await?;
-    tracker.apply(at.offset, &records)?;
+    tracker.apply(at, &records)?;
     Ok(tracker)
 }
