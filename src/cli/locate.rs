@@ -11,9 +11,8 @@ use crate::exit::Exit;
 use crate::id::{AgentId, RunId};
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
-use crate::journal::line::Position;
 use crate::journal::reader::agent_records;
-use crate::journal::walk::{self, walk};
+use crate::journal::walk;
 use crate::report::next_request::{NextRequest, next_request};
 use crate::run_state::{AgentStatus, RunState};
 
@@ -156,17 +155,10 @@ impl Place {
     pub(super) fn fold(
         &self,
         run: &RunDir,
-        mut each: impl FnMut(&SharedRecord),
+        each: impl FnMut(&SharedRecord),
     ) -> Result<RunState, Exit> {
-        let mut state = RunState::default();
-        let walked = walk(run, Position::START, None, |_, records| {
-            records.iter().try_for_each(|record| {
-                state.apply(record)?;
-                each(record);
-                Ok(())
-            })
-        });
-        match walked.and_then(|_| walk::created(&state).map(drop)) {
+        let (state, read) = walk::fold(run, None, each);
+        match read {
             Err(JournalError::NeverBegan) if run.is_live() => Ok(state),
             Err(error) => Err(refusal::refused(&self.flags(), Some(run), &error)),
             Ok(()) => Ok(state),

@@ -8,11 +8,8 @@ use super::paint::{self, Paint};
 use super::{complain, refusal, say};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::line::Position;
-use crate::journal::walk::{self, walk};
-use crate::journal::{JournalError, stamp};
+use crate::journal::{JournalError, stamp, walk};
 use crate::report::{self, Row};
-use crate::run_state::RunState;
 
 pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
     let mut rows = Vec::new();
@@ -45,11 +42,8 @@ pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
 
 /// The rows of a run, and whether its journal could be read.
 fn rows_of(place: &Place, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
-    let mut state = RunState::default();
-    let walked = walk(dir, Position::START, None, |_, records| {
-        records.iter().try_for_each(|record| Ok(state.apply(record)?))
-    });
-    let error = match walked.and_then(|_| walk::created(&state).map(drop)) {
+    let (state, read) = walk::fold(dir, None, |_| {});
+    let error = match read {
         Ok(()) => {
             let mut rows = report::rows(&state, live, stamp::now_ms());
             if let (Some(run), true) = (rows.first_mut(), report::is_resumable(&state, live)) {

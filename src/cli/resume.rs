@@ -12,7 +12,6 @@ use crate::config::{self, Change, Config, Missing, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::line::Position;
 use crate::journal::recovery::{self, Cut, RecoveryError};
 use crate::journal::walk;
 use crate::report;
@@ -130,15 +129,14 @@ fn able_to_go_on(
 
 /// The run as it would be with its journal cut at a record; says what would go.
 fn state_before(place: &Place, dir: &RunDir, seq: u64) -> Result<RunState, Exit> {
-    let mut state = RunState::default();
-    let mut look = || -> Result<_, RecoveryError> {
+    let look = || -> Result<_, RecoveryError> {
         let end = recovery::place_to_cut(dir, seq)?;
-        walk::walk(dir, Position::START, Some(end), |_, records| {
-            records.iter().try_for_each(|record| Ok(state.apply(record)?))
-        })?;
-        Ok(recovery::loss(dir, end)?)
+        let (state, read) = walk::fold(dir, Some(end), |_| {});
+        read?;
+        Ok((state, recovery::loss(dir, end)?))
     };
-    let loss = look().map_err(|error| reopen::refused(place, dir, Cut::From(seq), &error))?;
+    let (state, loss) =
+        look().map_err(|error| reopen::refused(place, dir, Cut::From(seq), &error))?;
     complain(&format!("note: the run would go on without what stands {}", refusal::told(&loss)));
     Ok(state)
 }

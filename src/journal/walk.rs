@@ -102,6 +102,25 @@ pub fn walk(
     }
 }
 
+/// What the journal of a run tells, up to the place `end` or as far as it can be read, and what
+/// stands in the way of more. `each` sees every record.
+pub fn fold(
+    dir: &RunDir,
+    end: Option<Position>,
+    mut each: impl FnMut(&SharedRecord),
+) -> (RunState, Result<(), JournalError>) {
+    let mut state = RunState::default();
+    let walked = walk(dir, Position::START, end, |_, records| {
+        records.iter().try_for_each(|record| {
+            state.apply(record)?;
+            each(record);
+            Ok(())
+        })
+    });
+    let read = walked.and_then(|_| created(&state).map(drop));
+    (state, read)
+}
+
 /// How a run was created whose journal gave this.
 ///
 /// # Errors
