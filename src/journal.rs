@@ -101,23 +101,6 @@ fn holder(pid: Option<u32>) -> String {
 }
 
 impl JournalError {
-    /// Whether the disk or what is on it is at fault (exit code 74).
-    #[must_use]
-    pub fn is_disk(&self) -> bool {
-        match self {
-            Self::Full
-            | Self::Io(_)
-            | Self::Refused(_)
-            | Self::Lost { .. }
-            | Self::BadResult { .. } => true,
-            Self::NeverBegan
-            | Self::Locked { .. }
-            | Self::Exists(_)
-            | Self::NotLocal { .. }
-            | Self::Closed => false,
-        }
-    }
-
     /// An operating system's refusal, with what was being done to what.
     pub(crate) fn io(what: impl std::fmt::Display, error: &std::io::Error) -> Self {
         Self::Io(format!("{what}: {error}"))
@@ -275,10 +258,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_say_whose_fault_it_is() {
-        assert!(JournalError::Full.is_disk() && !JournalError::NeverBegan.is_disk());
+    fn a_lock_says_who_holds_it() {
         let locked = JournalError::Locked { pid: Some(7) };
         assert_eq!(locked.to_string(), "run is open in process 7");
-        assert!(!locked.is_disk() && !JournalError::Closed.is_disk());
+        let locked = JournalError::Locked { pid: None };
+        assert_eq!(locked.to_string(), "run is open in another process");
     }
 }

@@ -133,15 +133,14 @@ pub(super) fn ended(place: &Place, dir: &RunDir, completed: &RunCompleted) -> Ex
 
 /// Says why a run could not be started.
 pub(super) fn refused(place: &Place, dir: Option<&RunDir>, error: &StartError) -> Exit {
-    if let StartError::Journal(error) = error {
-        return refusal::refused(&place.flags(), dir, error);
-    }
-    complain(&format!("error: {error}"));
-    match error {
+    let exit = match error {
+        StartError::Journal(error) => return refusal::refused(&place.flags(), dir, error),
         StartError::Config(_) | StartError::Plan(_) | StartError::Provider { .. } => Exit::Usage,
         StartError::Workspace { .. } | StartError::Output { .. } => Exit::Usage,
-        StartError::Actor(_) | StartError::Illegal(_) | StartError::Journal(_) => Exit::Bug,
-    }
+        StartError::Actor(_) | StartError::Illegal(_) => Exit::Bug,
+    };
+    complain(&format!("error: {error}"));
+    exit
 }
 
 /// The result for people, and where to look next.

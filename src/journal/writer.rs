@@ -571,7 +571,7 @@ mod tests {
         let disk = Disk::default();
         let journal = disk.start();
         *disk.0.unlinked.lock() = true;
-        assert!(journal.append(two(1)).await.unwrap_err().is_disk());
+        assert!(matches!(journal.append(two(1)).await, Err(JournalError::Io(_))));
         assert_eq!((disk.syncs(), disk.0.bytes.lock().len()), (0, 0));
     }
 
