@@ -54,6 +54,6 @@ fn refused(place: &Place, from: &RunDir, error: ForkError) -> Exit {
             Exit::Usage
         }
         ForkError::Journal(error) => refusal::refused(&place.flags(), Some(from), &error),
-        ForkError::Recovery(error) => reopen::refused(place, from, Cut::Torn, &error),
+        ForkError::Recovery { dir, error } => reopen::refused(place, &dir, Cut::Torn, &error),
     }
 }

@@ -21,7 +21,7 @@ use crate::turn_machine::recovery::{self, Known};
 /// What a model is told of a call that another run has under way.
 const THEIRS: &str = "It belongs to the run from which this one was forked.";
 
-/// Why a run cannot be forked. Nothing was made then but, maybe, an empty run directory.
+/// Why a run cannot be forked. Nothing was made then but, maybe, a run that cannot be taken up.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
     /// There is no such place in it.
@@ -39,9 +39,14 @@ pub enum ForkError {
     /// A journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The copy cannot be taken up.
-    #[error(transparent)]
-    Recovery(#[from] RecoveryError),
+    /// The new run cannot be taken up.
+    #[error("{error}")]
+    Recovery {
+        /// The new run.
+        dir: RunDir,
+        /// Why.
+        error: RecoveryError,
+    },
 }
 
 /// Makes a new run that shares the journal of another up to record `seq`, and takes it up: the
@@ -77,27 +82,33 @@ pub fn fork(
     let folder = from.path().parent().unwrap_or(from.path());
     let to = RunDir::at(folder.join(created.run.to_string()));
     let owned = to.create()?;
+    fill(from, &to, end, Draft::run(created)).inspect_err(|_| {
+        // Nobody else has it yet. What cannot be removed is a run that never began.
+        let _ = fs::remove_dir_all(to.path());
+    })?;
+    drop(owned);
+    Reopened::open(&to, Cut::Torn).map_err(|error| ForkError::Recovery { dir: to, error })
+}
+
+/// Gives a new run what it shares with another; `first` is its first record.
+fn fill(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(), JournalError> {
     if results::has_folder(from)? {
-        let linked = share_results(from, &to);
+        let linked = share_results(from, to);
         linked.map_err(|error| JournalError::io(to.results().display(), &error))?;
     }
-    copy::copy(from, &to, end, Draft::run(created))?;
-    drop(owned);
-    Ok(Reopened::open(&to, Cut::Torn)?)
+    copy::copy(from, to, end, first)
 }
 
 /// How the run was created, and how it stood there, if it can be forked there.
 fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), ForkError> {
-    let (mut state, mut created) = (RunState::default(), None);
+    let mut created = None;
     let end = copy::end_of(from, seq)?;
-    walk::walk(from, Position::START, end, |_, records| {
-        for record in records {
-            state.apply(record)?;
+    let (state, read) = walk::fold(from, end, |record| {
+        if let (None, Event::RunCreated(first)) = (&created, &record.event) {
+            created = Some(first.clone());
         }
-        created = created.take().or_else(|| state.created().cloned());
-        Ok(())
-    })?;
-    walk::created(&state)?;
+    });
+    read?;
     match (end, created) {
         _ if state.completed().is_some() => Err(ForkError::Ended(state.last_seq())),
         (Some(end), Some(created)) if seq > 0 => Ok((end, created, state)),

@@ -71,6 +71,7 @@ fn a_result_that_is_damaged_or_gone_is_the_disk_s_fault() {
     }
     let run = desk.json(&["ps", "--json"])[0]["run"].as_str().expect("an id").to_owned();
     assert_lost(&desk.call(&["fork", &format!("{run}@5")]), "it is missing");
+    assert_eq!(desk.runs().len(), 1, "nothing half-made is left");
     assert_eq!(desk.call(&["show", "--result", &"ab".repeat(32)]).code, 1, "nobody recorded it");
     // With the file back the run goes on.
     fs::create_dir(folder).expect("made");
