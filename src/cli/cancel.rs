@@ -112,7 +112,7 @@ fn wait(place: &Place, dir: &RunDir, part: &Part) -> Exit {
 
 /// Whether the end of the target is recorded; `None` when there is no such target.
 fn stopped(place: &Place, dir: &RunDir, part: &Part) -> Result<Option<bool>, Exit> {
-    let state: RunState = place.fold(dir, |_| {})?;
+    let state: RunState = place.state(dir)?;
     let over = matches!(state.phase(), RunPhase::Completed(_));
     Ok(match part {
         Part::Run => Some(over),

@@ -9,7 +9,7 @@ use crate::report::{self, CostRow, short};
 use crate::run_state::RunState;
 
 pub(super) fn run(place: &Place, verb: &args::Cost) -> Exit {
-    let state = match place.run(verb.run.as_deref()).and_then(|dir| place.fold(&dir, |_| {})) {
+    let state = match place.run(verb.run.as_deref()).and_then(|dir| place.state(&dir)) {
         Ok(state) => state,
         Err(exit) => return exit,
     };

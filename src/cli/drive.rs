@@ -120,7 +120,7 @@ async fn to_the_end(
 
 /// Shows the result of a run that came to its end.
 pub(super) fn ended(place: &Place, dir: &RunDir, completed: &RunCompleted) -> Exit {
-    let state = match place.fold(dir, |_| {}) {
+    let state = match place.state(dir) {
         Ok(state) => state,
         Err(exit) => return exit,
     };

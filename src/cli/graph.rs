@@ -39,7 +39,7 @@ pub(super) fn run(place: &Place, verb: &args::Graph) -> Exit {
 
 fn of_run(place: &Place, run: &str) -> Result<Vec<Node>, Exit> {
     let dir = place.run(Some(run))?;
-    let state = place.fold(&dir, |_| {})?;
+    let state = place.state(&dir)?;
     let tasks = state.created().map(|created| created.tasks.clone()).unwrap_or_default();
     let node = |task: PlannedTask| {
         let word = state.task(&task.name).map(|status| status.state.as_str());

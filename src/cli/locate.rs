@@ -12,6 +12,7 @@ use crate::id::{AgentId, RunId};
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::reader::agent_records;
+use crate::journal::snapshot;
 use crate::journal::walk;
 use crate::report::next_request::{NextRequest, next_request};
 use crate::run_state::{AgentStatus, RunState};
@@ -151,13 +152,25 @@ impl Place {
         Ok((self.run(run)?, part))
     }
 
-    /// Folds a run's journal; `each` sees every record. A run that is just beginning has none.
+    /// How a run stands. One that is just beginning has no records.
+    pub(super) fn state(&self, run: &RunDir) -> Result<RunState, Exit> {
+        self.read(run, snapshot::fold(run, |_| {}))
+    }
+
+    /// As [`Place::state`]; `each` sees every record.
     pub(super) fn fold(
         &self,
         run: &RunDir,
         each: impl FnMut(&SharedRecord),
     ) -> Result<RunState, Exit> {
-        let (state, read) = walk::fold(run, None, each);
+        self.read(run, walk::fold(run, None, each))
+    }
+
+    fn read(
+        &self,
+        run: &RunDir,
+        (state, read): (RunState, Result<(), JournalError>),
+    ) -> Result<RunState, Exit> {
         match read {
             Err(JournalError::NeverBegan) if run.is_live() => Ok(state),
             Err(error) => Err(refusal::refused(&self.flags(), Some(run), &error)),

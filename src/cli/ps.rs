@@ -8,6 +8,7 @@ use super::paint::{self, Paint};
 use super::{complain, refusal, say};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
+use crate::journal::snapshot;
 use crate::journal::{JournalError, stamp, walk};
 use crate::report::{self, Row};
 
@@ -42,7 +43,7 @@ pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
 
 /// The rows of a run, and whether its journal could be read.
 fn rows_of(place: &Place, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
-    let (state, read) = walk::fold(dir, None, |_| {});
+    let (state, read) = snapshot::fold(dir, |_| {});
     let error = match read {
         Ok(()) => {
             let mut rows = report::rows(&state, live, stamp::now_ms());

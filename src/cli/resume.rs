@@ -13,6 +13,7 @@ use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::recovery::{self, Cut, RecoveryError};
+use crate::journal::snapshot;
 use crate::journal::walk;
 use crate::report;
 use crate::run::outlook::{self, Prospect, Verdict};
@@ -71,7 +72,7 @@ fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit>
 fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exit> {
     let state = match verb.truncate_at {
         Some(seq) => state_before(place, dir, seq)?,
-        None => place.fold(dir, |_| {})?,
+        None => place.state(dir)?,
     };
     let Some(created) = state.created() else {
         complain("error: the run has no beginning yet");
@@ -172,7 +173,10 @@ fn finished(place: &Place, dir: &RunDir, completed: &RunCompleted, verb: &args::
         return drive::ended(place, dir, completed);
     }
     let mut last = None;
-    if let Err(exit) = place.fold(dir, |record| last = Some(record.clone())) {
+    let _ = snapshot::fold(dir, |record| last = Some(record.clone()));
+    if last.is_none()
+        && let Err(exit) = place.fold(dir, |record| last = Some(record.clone()))
+    {
         return exit;
     }
     let line = last.map(|record| report::event_json(&record) + "\n").unwrap_or_default();

@@ -33,7 +33,7 @@ pub(super) fn run(place: &Place, verb: &args::Show) -> Exit {
         complain("error: an agent is needed: RUN/@AGENT");
         return Exit::Usage;
     }
-    let state = match place.fold(&dir, |_| {}) {
+    let state = match place.state(&dir) {
         Ok(state) => state,
         Err(exit) => return exit,
     };

@@ -120,20 +120,22 @@ pub fn recover(
 }
 
 /// Where a journal ends once it was cut at record `seq`: before the batch of that record, for a
-/// batch is whole or absent. That is where it cannot be read further, or where a record names a
-/// stored result that is not what was recorded; to go back from anywhere else, there are forks. Reads only.
+/// batch is whole or absent. That is where it cannot be read further, or where a record is the
+/// first to name a stored result that is not what was recorded; to go back from anywhere else,
+/// there are forks. Reads only.
 ///
 /// # Errors
 /// When it cannot be read, or has not to be cut there.
 pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, RecoveryError> {
     let mut reader = walk::open(dir, Position::START)?;
-    let (mut state, mut named) = (RunState::default(), Vec::new());
+    let (mut state, mut named, mut known) = (RunState::default(), Vec::new(), HashSet::new());
     let (before, refused) = loop {
         let before = reader.position();
         let read = walk::fold_next(dir, &mut reader, |_, records| {
             records.iter().try_for_each(|record| {
                 let hashes = results::named_by(&record.event).map(|stored| stored.hash.clone());
-                named.extend(hashes.map(|hash| Named { by: record.seq, before, hash }));
+                let first = hashes.filter(|hash| known.insert(hash.clone()));
+                named.extend(first.map(|hash| Named { by: record.seq, before, hash }));
                 Ok(state.apply(record)?)
             })
         });
@@ -159,7 +161,7 @@ pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, RecoveryError> {
     }
 }
 
-/// A stored result that a record names.
+/// A stored result, and the first record that names it.
 struct Named {
     /// The record.
     by: u64,
@@ -170,9 +172,7 @@ struct Named {
 
 /// Where a journal has to be cut in which every record can be read.
 fn first_lost(dir: &RunDir, named: &[Named]) -> RecoveryError {
-    let mut checked = HashSet::new();
-    let mut once = named.iter().filter(|named| checked.insert(named.hash.as_str()));
-    let lost = once.find_map(|named| {
+    let lost = named.iter().find_map(|named| {
         let error = results::check(&dir.results(), &named.hash).err()?;
         Some(RecoveryError::Elsewhere { seq: named.by, error })
     });

@@ -4,7 +4,7 @@
 //! the spool's business.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,10 @@ pub fn open(folder: &Path, hash: &str) -> Result<Checked, JournalError> {
         return Err(JournalError::BadResult { path: folder.to_owned(), reason });
     }
     let path = folder.join(hash);
+    // Not one that never ends, or waits for somebody to write.
+    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return Err(JournalError::BadResult { path, reason: "it is not a file".to_owned() });
+    }
     match File::open(&path) {
         Ok(file) => Ok(Checked { file, path, hasher: blake3::Hasher::new() }),
         Err(error) => Err(unreadable(path, &error)),

@@ -1,4 +1,5 @@
-//! Snapshots: what a journal folds to, kept now and then, so that a resume reads only what follows.
+//! Snapshots: what a journal folds to, kept now and then, so that who wants to
+//! know how a run stands reads only what follows.
 //!
 //! Only an accelerator: a snapshot counts when its hash is right, the same version of the program
 //! wrote it, and the journal has at its offset the very checksum that it names. Without any, a
@@ -19,11 +20,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::event::SharedRecord;
-use crate::journal::Observer;
 use crate::journal::file::RunDir;
 use crate::journal::line::{self, Position};
 use crate::journal::projection::{Files, Projection};
 use crate::journal::track::Tracker;
+use crate::journal::{JournalError, Observer, walk};
+use crate::run_state::RunState;
 
 /// The least growth of a journal between two snapshots, in bytes: read again within a moment.
 const LEAST_GROWTH: u64 = 8 << 20;
@@ -71,6 +73,21 @@ pub fn newest(dir: &RunDir) -> Option<Snapshot> {
         tracing::debug!(run = %dir.path().display(), "no snapshot: the journal is read whole");
     }
     found
+}
+
+/// What the journal of a run tells, read from the newest snapshot on, and what stands in the way of
+/// more. `each` sees the records behind that.
+pub fn fold(
+    dir: &RunDir,
+    mut each: impl FnMut(&SharedRecord),
+) -> (RunState, Result<(), JournalError>) {
+    if let Some(Snapshot { at, tracker, .. }) = newest(dir)
+        && let (state, Ok(())) = walk::fold_on(dir, at, tracker.into_state(), None, &mut each)
+    {
+        return (state, Ok(()));
+    }
+    // Whose fault it is only the whole journal can tell.
+    walk::fold(dir, None, each)
 }
 
 /// Removes all snapshots: the journal was cut before them.

@@ -48,6 +48,12 @@ impl Tracker {
         &self.state
     }
 
+    /// The run so far, and nothing else.
+    #[must_use]
+    pub fn into_state(self) -> RunState {
+        self.state
+    }
+
     /// Takes in the records of the batch that begins at `at`: also where its first line is none that
     /// this program knows.
     ///

@@ -107,10 +107,20 @@ pub fn walk(
 pub fn fold(
     dir: &RunDir,
     end: Option<Position>,
+    each: impl FnMut(&SharedRecord),
+) -> (RunState, Result<(), JournalError>) {
+    fold_on(dir, Position::START, RunState::default(), end, each)
+}
+
+/// As [`fold`], from a place on at which the journal told `state`.
+pub fn fold_on(
+    dir: &RunDir,
+    from: Position,
+    mut state: RunState,
+    end: Option<Position>,
     mut each: impl FnMut(&SharedRecord),
 ) -> (RunState, Result<(), JournalError>) {
-    let mut state = RunState::default();
-    let walked = walk(dir, Position::START, end, |_, records| {
+    let walked = walk(dir, from, end, |_, records| {
         records.iter().try_for_each(|record| {
             state.apply(record)?;
             each(record);

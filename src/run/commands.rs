@@ -57,10 +57,11 @@ impl Command {
     }
 }
 
-/// The commands of the tasks that are under way in that state of the run, by task. Blocks.
+/// The commands of the tasks that are under way in that state of the run, by task, as far as the
+/// journal can be read. Blocks.
 ///
 /// # Errors
-/// When the journal or the spool cannot be read.
+/// When the spool cannot be read.
 pub(super) fn under_way(
     dir: &RunDir,
     state: &RunState,
@@ -85,7 +86,7 @@ pub(super) fn under_way(
     let mut commands: BTreeMap<Name, Command> =
         tasks.values().map(|task| (task.clone(), Command::Announced)).collect();
     let mut begun: HashMap<CallKey, Name> = HashMap::new();
-    walk::walk(dir, Position::START, None, |_, records| {
+    let read = walk::walk(dir, Position::START, None, |_, records| {
         for record in records.iter().filter(|record| record.seq <= state.last_seq()) {
             let Some(task) = record.agent.as_ref().and_then(|id| tasks.get(id)) else { continue };
             match &record.event {
@@ -102,7 +103,11 @@ pub(super) fn under_way(
             }
         }
         Ok::<_, Objection>(())
-    })?;
+    });
+    if read.is_err() {
+        // Damage behind a snapshot keeps no run from going on, only this from being foretold.
+        return Ok(BTreeMap::new());
+    }
     let spool = Spool::new(dir.spool(), dir.results());
     for (key, task) in begun {
         let kept = spool.kept_result(&key);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::desk::{Desk, Done};
+use super::desk::{Desk, Done, wait};
 
 /// An agent with one tool call, and a command after it.
 fn ran() -> Desk {
@@ -250,6 +250,48 @@ fn what_a_resume_lacks_is_explained() {
 }
 
 #[test]
+fn damage_before_a_snapshot_is_met_by_who_reads_that_far() {
+    let many: String = (0..110)
+        .map(|n| format!("[tasks.t{n}]\nrun = \"head -c 28000 /dev/zero | tr '\\\\0' x\"\n"))
+        .collect();
+    let names: Vec<_> = (0..110).map(|n| format!("'t{n}'")).collect();
+    let last = format!(
+        "[tasks.last]\nrun = 'test -e go || {{ touch up; sleep 60; }}; echo done >> ledger'\n\
+         depends_on = [{}]\n\
+         retry = {{ max_attempts = 2, retry_on = ['interrupted'], initial_interval = '1ms' }}\n",
+        names.join(", ")
+    );
+    let desk = Desk::commands(&format!("{many}{last}"));
+    let run = desk.start(&["run"]);
+    wait("the last command", || desk.path().join("up").exists().then_some(()));
+    let snapshots = run_of(&desk).join("snapshots");
+    let is_whole = |name: &Path| name.extension().is_some_and(|suffix| suffix == "json");
+    wait("a snapshot", || {
+        let mut entries = fs::read_dir(&snapshots).expect("a folder").flatten();
+        entries.any(|entry| is_whole(&entry.path())).then_some(())
+    });
+    run.signal("KILL");
+    run.end();
+    desk.write("go", "");
+    let path = run_of(&desk).join("journal.jsonl");
+    let mut journal = fs::read(&path).expect("a journal");
+    journal[100_000] ^= 1;
+    fs::write(&path, &journal).expect("written");
+    for verb in [&["ps", "-a"][..], &["show"], &["cost"], &["resume", "--explain"]] {
+        let done = desk.call(verb);
+        assert_eq!((done.code, done.err.as_str()), (0, ""), "{verb:?}");
+    }
+    for verb in [&["tail"][..], &["rebuild", "desk"]] {
+        let done = desk.call(verb);
+        assert!(done.code == 74 && done.err.contains("is damaged"), "{verb:?}: {}", done.err);
+    }
+    desk.good(&["resume"]);
+    assert_eq!(desk.read("ledger"), "done\n");
+    let again = desk.call(&["resume"]);
+    assert!(again.code == 0 && again.err.contains("nothing is left to do"), "{}", again.err);
+}
+
+#[test]
 fn a_run_whose_result_was_lost_is_refused_before_it_opens() {
     let desk = Desk::commands(
         "[tasks.one]\nrun = \"head -c 200000 /dev/zero | tr '\\\\0' x; echo one >> ledger\"\n\
@@ -277,8 +319,12 @@ fn a_run_whose_result_was_lost_is_refused_before_it_opens() {
         assert_eq!(fs::read(&path).expect("a journal"), rest);
     }
     assert_eq!(files(&run_of(&desk)), there);
-    let elsewhere = desk.call(&["resume", "--truncate-at", "3"]);
-    assert_eq!(elsewhere.code, 2, "{}", elsewhere.err);
+    // Records behind the first name it too: to cut there would not help.
+    for elsewhere in [3, seq + 1, seq + 2] {
+        let done = desk.call(&["resume", "--truncate-at", &elsewhere.to_string()]);
+        assert_eq!(done.code, 2, "{}", done.err);
+    }
+    assert_eq!(fs::read(&path).expect("a journal"), rest);
     let cut = desk.call(&["resume", "--truncate-at", &seq.to_string()]);
     assert!(cut.err.contains("the end of task `one`, 1 tool call, 0 model calls"), "{}", cut.err);
     // A command that had begun is not run again.

@@ -47,7 +47,7 @@ fn explain(place: &Place, verb: &Explain) -> Result<String, Exit> {
         complain("error: an agent is needed: RUN/@AGENT");
         return Err(Exit::Usage);
     };
-    let state = place.fold(&dir, |_| {})?;
+    let state = place.state(&dir)?;
     let config = state.created().and_then(|created| configuration(place, created));
     let mut all = String::new();
     for (id, agent) in locate::agents(&state, &name)? {
