@@ -175,14 +175,13 @@ impl Reopened {
     /// Repairs the agents' files, and makes it ready for the actors. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
-        let left = self.left();
         let Self { owned, at, tracker, base, kept: _, loss: _, accepted } = self;
         let projection = match base {
             Some((from, files)) => Projection::go_on(owned.dir().clone(), from, files)?,
             None => Projection::take_up(owned.dir().clone())?,
         };
         let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), reason: None, accepted };
-        Ok(Opening { id, owned, at, tracker, left, projection, drafts: vec![Draft::run(opened)] })
+        Ok(Opening { id, owned, at, tracker, projection, drafts: vec![Draft::run(opened)] })
     }
 }
 
@@ -195,8 +194,6 @@ pub(super) struct Opening {
     pub(super) at: Position,
     /// The run so far.
     pub(super) tracker: Tracker,
-    /// The agents that have not ended.
-    pub(super) left: Left,
     /// The agents' files, up to date.
     pub(super) projection: Projection,
     /// What is recorded first.
@@ -215,7 +212,6 @@ impl Opening {
             owned,
             at: Position::START,
             tracker: Tracker::default(),
-            left: Left::default(),
             projection: Projection::new(dir.clone()),
             drafts: vec![Draft::run(created), Draft::run(opened)],
         })

@@ -8,13 +8,13 @@ use super::{
     SupervisorMsg,
 };
 use crate::actor::agent::{Agent, AgentMsg};
+use crate::actor::ends::{self, Idle};
 use crate::actor::slots::Rank;
 use crate::event::Draft;
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::journal::agent_records::AgentRecords;
-use crate::message::Usage;
 use crate::plan::TaskState;
 use crate::policy::RestartPolicy;
 use crate::turn::{AgentEnded, AgentRestarted, AgentSpawned, Outcome, Program};
@@ -141,7 +141,8 @@ impl Supervisor {
             return;
         }
         if let Some(outcome) = Self::sentence(state, id) {
-            return self.record_end(state, id, outcome);
+            let idle = Idle::new(id.clone(), status, records, outcome);
+            return self.end_idle(state, vec![idle]);
         }
         let agent =
             Agent { services: self.services.clone(), id: id.clone(), task: status.task.clone() };
@@ -150,7 +151,7 @@ impl Supervisor {
                 state.by_actor.insert(actor.get_id(), id.clone());
                 state.live.insert(id.clone(), Live { actor });
             }
-            Err(error) => self.crashed(state, id, &error.to_string()),
+            Err(error) => self.crashed(myself, state, id, &error.to_string()),
         }
     }
 
@@ -187,7 +188,7 @@ impl Supervisor {
         self.services.addresses.agents.remove(&id);
         let ended = state.run.agents().get(&id).is_none_or(|agent| agent.outcome.is_some());
         if let Some(error) = error.filter(|_| !ended && !state.ending.contains(&id)) {
-            self.crashed(state, &id, &error);
+            self.crashed(myself, state, &id, &error);
         }
     }
 
@@ -206,12 +207,18 @@ impl Supervisor {
     }
 
     /// An agent crashed: its restart policy decides.
-    fn crashed(&self, state: &mut State, id: &AgentId, error: &str) {
+    fn crashed(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        id: &AgentId,
+        error: &str,
+    ) {
         if state.interrupted.is_some() || state.end.is_none() {
             return;
         }
-        if let Some(outcome) = Self::sentence(state, id) {
-            return self.record_end(state, id, outcome);
+        if Self::sentence(state, id).is_some() {
+            return self.rebuild(myself, state, id, 1);
         }
         let Some(status) = state.run.agents().get(id) else { return };
         let spec = status.definition.as_ref().and_then(|name| self.services.agents.get(name));
@@ -228,10 +235,12 @@ impl Supervisor {
             _ => format!("{error} (after {} restarts)", restart - 1),
         };
         let failure = Failure::new(FailureKind::Crashed, message);
-        self.record_end(state, id, Outcome::Failed { failure, partial: None });
+        state.condemned.insert(id.clone(), Outcome::Failed { failure, partial: None });
+        self.rebuild(myself, state, id, 1);
     }
 
-    /// Reads the records of a crashed agent after a pause, off the mailbox.
+    /// Reads the records of a crashed agent after a pause, off the mailbox: it is restarted, or ends
+    /// if it was told to.
     pub(super) fn rebuild(
         &self,
         myself: &ActorRef<SupervisorMsg>,
@@ -297,15 +306,15 @@ impl Supervisor {
         }
     }
 
-    /// Records the end of an agent that cannot do so itself.
-    fn record_end(&self, state: &mut State, id: &AgentId, outcome: Outcome) {
-        let Some(status) = state.run.agents().get(id) else { return };
-        if !state.ending.insert(id.clone()) {
-            return;
-        }
-        let (task, turns) = (status.task.clone(), status.turn);
-        let ended = AgentEnded { outcome, turns, usage: Usage::default() };
-        self.propose(state, vec![Draft::agent(&task, id, ended)]);
+    /// Ends agents that have no actor and get none, off the mailbox.
+    pub(super) fn end_idle(&self, state: &mut State, idle: Vec<Idle>) {
+        state.ending.extend(idle.iter().map(|idle| idle.agent().clone()));
+        let services = self.services.clone();
+        state.work.spawn(async move {
+            if let Err(error) = ends::record(&services, idle).await {
+                services.tell_supervisor(SupervisorMsg::JournalFailed(error));
+            }
+        });
     }
 
     /// An agent's end is recorded: a child's slot is free, its parent gets the result.

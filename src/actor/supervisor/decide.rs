@@ -345,7 +345,11 @@ impl Supervisor {
 
     fn complete_when_done(&self, state: &mut State) {
         let all_ended = state.run.tasks().all(|(_, status)| status.state.is_end());
-        let quiet = state.live.is_empty() && state.proposed.is_empty() && state.ending.is_empty();
+        // Also one that crashed ends before the run does.
+        let quiet = state.live.is_empty()
+            && state.proposed.is_empty()
+            && state.ending.is_empty()
+            && state.condemned.is_empty();
         if !all_ended || !quiet {
             return;
         }

@@ -155,35 +155,27 @@ impl Supervisor {
         }
     }
 
-    /// Ends agents that have no actor and get none.
+    /// Ends agents that wait to be brought back: as they were told to, else as cancelled for this
+    /// reason.
     pub(super) fn dismiss(
         &self,
         state: &mut State,
         reason: &str,
         is_meant: impl Fn(&RunState, &AgentId, &Name) -> bool,
     ) {
-        let State { left, run, ending, .. } = &mut *state;
-        let of = |id: &AgentId| run.agents().get(id).map(|agent| (agent.depth, &agent.task));
-        let meant = |id: &AgentId| of(id).is_some_and(|(_, task)| is_meant(run, id, task));
-        let dismissed = left.extract_if(.., |id, _| meant(id)).filter_map(|(agent, left)| {
-            let (depth, task) = of(&agent)?;
-            Some((depth, Idle { task: task.clone(), agent, left: Some(left) }))
+        let State { left, run, condemned, .. } = &mut *state;
+        let of = |id: &AgentId| run.agents().get(id);
+        let meant = |id: &AgentId| of(id).is_some_and(|agent| is_meant(run, id, &agent.task));
+        let dismissed = left.extract_if(.., |id, _| meant(id)).filter_map(|(id, left)| {
+            let cancelled = || Outcome::Cancelled { reason: reason.to_owned() };
+            let outcome = condemned.get(&id).cloned().unwrap_or_else(cancelled);
+            let status = of(&id)?;
+            Some(Idle::new(id, status, left.records, outcome))
         });
-        let mut dismissed: Vec<_> = dismissed.collect();
-        if dismissed.is_empty() {
-            return;
+        let dismissed: Vec<_> = dismissed.collect();
+        if !dismissed.is_empty() {
+            self.end_idle(state, dismissed);
         }
-        // Children first.
-        dismissed.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
-        ending.extend(dismissed.iter().map(|(_, idle)| idle.agent.clone()));
-        let (proposals, reason) = (state.proposals.clone(), reason.to_owned());
-        state.work.spawn(async move {
-            let ends = move || dismissed.iter().flat_map(|(_, idle)| idle.end(&reason)).collect();
-            // Lost only when the runtime shuts down.
-            if let Ok(ends) = tokio::task::spawn_blocking(ends).await {
-                let _ = proposals.send(ends);
-            }
-        });
     }
 
     /// Gives an agent its actor once there is room: limits may be lower than when it began.
