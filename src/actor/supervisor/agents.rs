@@ -16,7 +16,8 @@ use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::journal::agent_records::AgentRecords;
 use crate::plan::TaskState;
-use crate::policy::RestartPolicy;
+use crate::policy::{RestartPolicy, RestartWindow};
+use crate::run_state::Reading;
 use crate::turn::{AgentEnded, AgentRestarted, AgentSpawned, Outcome, Program};
 
 /// Why the children of an agent that was told to end are cancelled.
@@ -224,8 +225,8 @@ impl Supervisor {
         let spec = status.definition.as_ref().and_then(|name| self.services.agents.get(name));
         let policy = spec.map(|spec| spec.restart).unwrap_or_default();
         let (task, restart) = (status.task.clone(), status.restarts + 1);
-        let window = state.restarts.entry(id.clone()).or_default();
-        if window.admit(&policy, state.age + state.born.elapsed()) {
+        let times = status.restarted.iter().map(|at| at.since(Reading::default()));
+        if RestartWindow::after(times).admit(&policy, state.open_time()) {
             tracing::warn!(agent = %id, restart, error, "an agent crashed and is restarted");
             let restarted = AgentRestarted { restart, reason: error.to_owned() };
             return self.propose(state, vec![Draft::agent(&task, id, restarted)]);
@@ -335,7 +336,6 @@ impl Supervisor {
             // Otherwise the slot comes back with the end of the task's attempt.
             state.slots.release(id);
         }
-        state.restarts.remove(id);
         state.condemned.remove(id);
         state.ending.remove(id);
         self.end_children(state, id, "its parent has ended");

@@ -18,8 +18,7 @@ use crate::id::{AgentId, Name};
 use crate::journal::agent_records::AgentRecords;
 use crate::journal::{JournalError, stamp, track};
 use crate::plan::TaskState;
-use crate::policy::RestartWindow;
-use crate::run_state::{Part, Reading, RunState};
+use crate::run_state::{Part, RunState};
 use crate::turn::Outcome;
 
 /// Why an agent ends whose task turns out to be made from something else.
@@ -38,8 +37,6 @@ impl Supervisor {
             // What was acknowledged is not there any more: nothing may be decided without it.
             return self.finish(myself, state, RunEnd::JournalFailed(error));
         }
-        state.age = state.run.reading().since(Reading::default());
-        self.note_restarts(state);
         self.note_failures(state);
         self.note_rests(myself, state);
         self.start_clocks(myself, state);
@@ -72,17 +69,6 @@ impl Supervisor {
             Self::note_end(state, name);
         }
         Ok(())
-    }
-
-    /// A crash that follows soon after others is one of them, whoever drives the run.
-    fn note_restarts(&self, state: &mut State) {
-        let open = state.run.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-        let restarted = open.filter(|(_, agent)| !agent.restarted.is_empty());
-        let windows = restarted.map(|(id, agent)| {
-            let times = agent.restarted.iter().map(|at| at.since(Reading::default()));
-            (id.clone(), RestartWindow::after(times))
-        });
-        state.restarts = windows.collect();
     }
 
     fn note_failures(&self, state: &mut State) {
