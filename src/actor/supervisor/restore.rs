@@ -24,11 +24,14 @@ use crate::turn::Outcome;
 /// Why an agent ends whose task turns out to be made from something else.
 pub(super) const CHANGED: &str = "what its task is made from has changed";
 
+/// Why an agent ends whose task took an earlier result.
+pub(super) const REUSED: &str = "its task takes a result that was made before";
+
 /// Why an agent ends whose task another configuration does not have.
 const GONE: &str = "the configuration has its task no more";
 
 /// Why an agent ends that a later attempt has left behind.
-const UNUSED: &str = "its task goes on without it";
+pub(super) const UNUSED: &str = "its task goes on without it";
 
 impl Supervisor {
     /// Goes on where the records end.
