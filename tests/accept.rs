@@ -337,9 +337,11 @@ async fn what_is_half_done_is_held_over_any_number_of_openings() {
             set_back(&dir, &files, *end);
             let free = gate();
             open(&free);
-            let setup = Setup::new().model("main", &jobs(&free)).at(&setup);
+            let (fake, answered) = (jobs(&free), replies(&records(&dir)));
+            let setup = Setup::new().model("main", &fake).at(&setup);
             let ended = Ended::of(setup.resume(&dir).await).await;
             assert_eq!(ended.completed().tasks, wanted.completed().tasks);
+            assert_eq!(fake.count(), replies(&wanted.records) - answered, "none is paid for twice");
             assert_eq!(ids(&ended).contains(&"use~2".to_owned()), !same, "{:#?}", ended.kinds());
             let state = fold(&ended.records);
             assert!(state.agents().values().all(|agent| agent.outcome.is_some()));
