@@ -28,7 +28,7 @@ pub mod mail;
 pub mod model_call;
 mod panic;
 mod recall;
-mod recovery;
+pub mod recovery;
 pub mod slots;
 pub mod step;
 pub mod supervisor;
@@ -167,6 +167,12 @@ impl Services {
     #[must_use]
     pub fn transcript(&self, agent: &AgentId) -> PathBuf {
         self.transcripts.join(format!("{}.jsonl", agent.file_stem()))
+    }
+
+    /// Where the run's calls leave traces.
+    pub(crate) fn traces(&self) -> recovery::Traces {
+        let (spool, workspace) = (self.spool.clone(), Some(self.workspace.clone()));
+        recovery::Traces { spool, workspace }
     }
 
     /// The whole text of an output.

@@ -171,7 +171,7 @@ impl Run {
         parts: services::Parts,
         opening: Opening,
     ) -> Result<Self, StartError> {
-        let Opening { id, owned, at, tracker, left: _, projection, values, drafts } = opening;
+        let Opening { id, owned, at, tracker, projection, values, drafts } = opening;
         let snapshots = Snapshots::new(owned.dir().clone(), at, tracker.clone(), projection);
         let (dir, began) = (owned.dir().clone(), at);
         let supervisor_address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());

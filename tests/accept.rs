@@ -337,14 +337,53 @@ async fn what_is_half_done_is_held_over_any_number_of_openings() {
             set_back(&dir, &files, *end);
             let free = gate();
             open(&free);
-            let setup = Setup::new().model("main", &jobs(&free)).at(&setup);
+            let (fake, answered) = (jobs(&free), replies(&records(&dir)));
+            let setup = Setup::new().model("main", &fake).at(&setup);
             let ended = Ended::of(setup.resume(&dir).await).await;
             assert_eq!(ended.completed().tasks, wanted.completed().tasks);
+            assert_eq!(fake.count(), replies(&wanted.records) - answered, "none is paid for twice");
             assert_eq!(ids(&ended).contains(&"use~2".to_owned()), !same, "{:#?}", ended.kinds());
             let state = fold(&ended.records);
             assert!(state.agents().values().all(|agent| agent.outcome.is_some()));
         }
     }
+}
+
+/// How the agents ended that were at work for the second task.
+fn reasons(ended: &Ended, agents: [&str; 2]) -> [String; 2] {
+    agents.map(|agent| match ended.outcome(agent) {
+        Outcome::Cancelled { reason } => reason,
+        other => panic!("{agent}: {other:?}"),
+    })
+}
+
+#[tokio::test]
+async fn agents_of_a_held_task_end_because_of_what_ended_it() {
+    // It cannot be made any more.
+    let (setup, _, dir) = stopped_half_way().await;
+    let text = half_done("it", "").replace("make.output }}", "make.output | int }}");
+    let ended = Ended::of(setup.accept(&dir, &text).await).await;
+    let message = ended.completed().tasks["use"]["error"]["message"].clone();
+    let message = message.as_str().expect("a message");
+    assert!(message.starts_with("`prompt`, line 1: "), "{message}");
+    assert_eq!(reasons(&ended, ["use", "use/b-2"]), [message, message]);
+
+    // It was made before: first as it is wanted in the end, then otherwise, but not to its end.
+    let free = gate();
+    open(&free);
+    let setup = Setup::new().model("main", &jobs(&free));
+    let dir = setup.run(&half_done("it", "")).await.dir;
+    let slow = gate();
+    let fake = jobs(&slow);
+    let setup = Setup::new().model("main", &fake).at(&setup);
+    let run = setup.accept(&dir, &half_done("that", "")).await;
+    until(|| fake.count() == 4 && fake.under_way() == 1).await;
+    let dir = stop(run).await;
+    open(&slow);
+    let ended = Ended::of(setup.accept(&dir, &half_done("it again", "")).await).await;
+    assert_eq!(states(&ended), ["completed", "reused"]);
+    let expected = "its task takes a result that was made before";
+    assert_eq!(reasons(&ended, ["use~2", "use~2/b-2"]), [expected; 2]);
 }
 
 #[tokio::test]

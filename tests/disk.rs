@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use callsheet::actor::supervisor::{RunEnd, SupervisorMsg};
-use callsheet::event::{Event, PauseCause, RunPaused};
+use callsheet::event::{Event, PauseCause, RunPaused, SharedRecord};
 use callsheet::journal::room::Room;
 use callsheet::run_state::RunPhase;
 use callsheet::tool::ToolOutput;
@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::faults::{
-    Act, Fake, FakeTool, Rig, Setup, fold, follows_tools, gate, open, records, until,
+    Act, Fake, FakeTool, Rig, Setup, failure, fold, follows_tools, gate, open, records, until,
     until_recorded,
 };
 
@@ -107,6 +107,29 @@ async fn a_run_that_waits_for_room_can_be_interrupted() {
     assert!(matches!(&ended.end, RunEnd::Paused(reason) if reason == "Ctrl-C"), "{:?}", ended.end);
     assert!(is_pause(&ended.records.last().expect("a record").event, PauseCause::Interrupted));
     assert_eq!(main.count(), 1);
+}
+
+#[tokio::test]
+async fn the_wait_for_room_does_not_count_between_two_crashes() {
+    let text = CHAIN.replace("tools =", "restart = { max_restarts = 1, window = \"1s\" }\ntools =");
+    let look = FakeTool::new("look", Effect::Pure, |_, _| std::future::pending());
+    let main = Fake::new(|_| Act::tool("look", json!({})));
+    let setup = Setup::new().model("main", &main).tool(&look);
+    let rig = Rig::start(&setup, &text).await;
+    until(|| look.calls() == 1).await;
+    rig.crash("first");
+    until(|| look.calls() == 2).await;
+    rig.supervisor.send_message(SupervisorMsg::Room(Room::Scarce)).expect("lives");
+    until_recorded(&rig.dir, |r| is_pause(&r.event, PauseCause::DiskFull)).await;
+    let paused = Instant::now();
+    until(|| paused.elapsed() > Duration::from_millis(1_100)).await;
+    rig.supervisor.send_message(SupervisorMsg::Room(Room::Enough)).expect("lives");
+    let opened = |r: &SharedRecord| matches!(&r.event, Event::RunOpened(_));
+    until_recorded(&rig.dir, opened).await;
+    rig.crash("first");
+    let ended = rig.ended().await;
+    let outcome = ended.outcome("first");
+    assert!(failure(&outcome).message.ends_with("(after 1 restarts)"), "{outcome:?}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callsheet::actor::supervisor::{CancelTarget, SupervisorMsg};
 use callsheet::event::Event;
 use callsheet::failure::FailureKind;
 use callsheet::id::CallKey;
@@ -11,6 +12,7 @@ use serde_json::json;
 
 use crate::faults::{
     Act, Ended, Fake, Rig, Setup, defect, failure, follows_tools, id, records, transcript, until,
+    until_recorded,
 };
 
 const BASH: &str = r#"
@@ -185,6 +187,65 @@ async fn the_kept_result_of_a_task_s_command_is_its_output() {
     let outcome = ended.outcome("work");
     let Outcome::Completed { output } = outcome else { panic!("{outcome:?}") };
     assert_eq!(output.text, "it was done\n");
+    assert_eq!(ledger(&setup).len(), 1);
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_restarted_leaves_no_call_open() {
+    let text = BASH.replace("tools =", "restart = { strategy = \"temporary\" }\ntools =");
+    for is_kept in [false, true] {
+        let main = two_calls();
+        let setup = Setup::new().model("main", &main);
+        let rig = Rig::start(&setup, &text).await;
+        let started = begun(&setup, &rig).await;
+        if is_kept {
+            keep(&rig, &started.key, "it was done");
+        }
+        rig.crash("work");
+        let ended = rig.ended().await;
+        assert!(!is_at_work(started.pgid.expect("a group")));
+        let results = finished(&ended);
+        let sources: Vec<_> = results.iter().map(|result| (result.status, result.source)).collect();
+        let first = match is_kept {
+            true => (ToolStatus::Ok, ResultSource::Spool),
+            false => (ToolStatus::Unknown, ResultSource::Recovered),
+        };
+        assert_eq!(sources, [first, (ToolStatus::Unknown, ResultSource::Recovered)]);
+        let outcome = ended.outcome("work");
+        assert_eq!(failure(&outcome).kind, FailureKind::Crashed);
+        let usage = ended.of_agent("work").into_iter().find_map(|event| match event {
+            Event::AgentEnded(ended) => Some(ended.usage),
+            _ => None,
+        });
+        assert_eq!(usage, Some(ended.completed().usage));
+        assert_eq!(ledger(&setup).len(), 1, "the second call is not made");
+        assert_eq!(defect(&transcript(&ended.dir.transcript(&id("work")))), None);
+    }
+}
+
+#[tokio::test]
+async fn a_run_does_not_end_before_an_agent_that_is_about_to_come_back() {
+    let text = BASH.replace(
+        "tools = [\"bash\"]\n",
+        "sub_agents = [\"helper\"]\n[agents.helper]\nmodel = \"main\"\ninstructions = \"Help.\"\n\
+         tools = [\"bash\"]\n",
+    );
+    let main = Fake::new(|request| match request.agent.as_str() {
+        "lead" => Act::tool("delegate", json!({"agent": "helper", "prompt": "x"})),
+        _ => Act::tool("bash", json!({"command": "echo x >> ledger; sleep 300"})),
+    });
+    let setup = Setup::new().model("main", &main);
+    let rig = Rig::start(&setup, &text).await;
+    begun(&setup, &rig).await;
+    rig.crash("work/helper-1");
+    until_recorded(&rig.dir, |record| matches!(record.event, Event::AgentRestarted(_))).await;
+    let (reply, _found) = tokio::sync::oneshot::channel();
+    let (target, reason) = (CancelTarget::Run, "enough".to_owned());
+    let cancel = SupervisorMsg::Cancel { target, reason, reply };
+    rig.supervisor.send_message(cancel).expect("lives");
+    let ended = rig.ended().await;
+    assert!(matches!(ended.outcome("work/helper-1"), Outcome::Cancelled { .. }));
+    assert_eq!(ended.count("work/helper-1", "tool.finished"), 1);
     assert_eq!(ledger(&setup).len(), 1);
 }
 

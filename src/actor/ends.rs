@@ -1,86 +1,116 @@
 //! The ends of agents that have no actor: recorded for them, with nothing started.
 //!
-//! Reads their records and decides nothing: who is meant, and why, is said by the caller. Blocks.
+//! Decides nothing: who is meant, and how each ends, is said by the caller. What became of calls
+//! that had begun is found out as when an agent comes back; what is open then has no result.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 
-use crate::event::{Draft, Event, SharedRecord};
+use super::Services;
+use super::recovery::{self, Begun, Traces};
+use super::step::forget_results;
+use crate::crash::{self, Point};
+use crate::event::{Draft, Event};
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
-use crate::journal::track::Left;
-use crate::run_state::{AgentStatus, RunState};
+use crate::journal::agent_records::AgentRecords;
+use crate::run_state::AgentStatus;
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_machine::Machine;
 
 /// An agent without an end and without an actor.
 #[derive(Clone, Debug)]
 pub struct Idle {
-    /// The task it worked for.
-    pub task: Name,
-    /// The agent.
-    pub agent: AgentId,
-    /// Its records, if they are at hand.
-    pub left: Option<Left>,
-}
-
-/// The ends of those agents that have none, children first.
-#[must_use]
-pub fn ends_of_agents(
-    state: &RunState,
-    left: &BTreeMap<AgentId, Left>,
-    reason: &str,
-    is_meant: impl Fn(&AgentId, &AgentStatus) -> bool,
-) -> Vec<Draft> {
-    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-    let mut meant: Vec<_> = open.filter(|(id, agent)| is_meant(id, agent)).collect();
-    meant.sort_by_key(|(_, agent)| std::cmp::Reverse(agent.depth));
-    let idle = meant.into_iter().map(|(id, agent)| Idle {
-        task: agent.task.clone(),
-        agent: id.clone(),
-        left: left.get(id).cloned(),
-    });
-    idle.flat_map(|idle| idle.end(reason)).collect()
+    agent: AgentId,
+    task: Name,
+    depth: u32,
+    records: AgentRecords,
+    outcome: Outcome,
 }
 
 impl Idle {
-    /// Its end, after what answers the calls that it leaves open.
+    /// An agent with its records, and how it ends.
     #[must_use]
-    pub fn end(&self, reason: &str) -> Vec<Draft> {
-        let events = ended(self.left.as_ref(), reason).into_iter();
-        events.map(|event| Draft::agent(&self.task, &self.agent, event)).collect()
+    pub fn new(
+        agent: AgentId,
+        status: &AgentStatus,
+        records: AgentRecords,
+        outcome: Outcome,
+    ) -> Self {
+        Self { agent, task: status.task.clone(), depth: status.depth, records, outcome }
     }
-}
 
-fn ended(left: Option<&Left>, reason: &str) -> Vec<Event> {
-    let mut machine = None;
-    let fold = |record: &SharedRecord| -> Result<(), Unfit> {
-        match (&mut machine, &record.event) {
-            (None, Event::AgentSpawned(spawned)) => {
-                machine = Some(Machine::new(spawned.clone(), u32::MAX));
-                Ok(())
+    /// The agent.
+    #[must_use]
+    pub fn agent(&self) -> &AgentId {
+        &self.agent
+    }
+
+    /// Its end, after what answers the calls that it leaves open.
+    fn end(self, traces: &Traces) -> Result<Vec<Draft>, JournalError> {
+        let mut events = Vec::new();
+        let (mut turns, mut usage) = Default::default();
+        if let Some((mut machine, begun)) = fold(&self.records)? {
+            let lost = begun.lost(&machine);
+            let found = recovery::results(traces, machine.turn(), lost);
+            for event in found.into_iter().map(Event::from) {
+                // It is refused only where the records make no sense.
+                if machine.apply(&event).is_ok() {
+                    events.push(event);
+                }
             }
-            (None, _) => Err(Unfit),
-            (Some(machine), event) => machine.apply(event).map_err(|_| Unfit),
+            events.extend(machine.closings().into_iter().map(Event::from));
+            (turns, usage) = (machine.replies(), machine.usage());
         }
-    };
-    // An agent whose records stop to make sense ends all the same.
-    let _ = left.map(|left| left.records.for_each(fold));
-    let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-    let Some(machine) = machine else {
-        let ended = AgentEnded { outcome, turns: 0, usage: Default::default() };
-        return vec![ended.into()];
-    };
-    let mut events: Vec<Event> = machine.closings().into_iter().map(Event::from).collect();
-    let (turns, usage) = (machine.replies(), machine.usage());
-    events.push(AgentEnded { outcome, turns, usage }.into());
-    events
+        events.push(AgentEnded { outcome: self.outcome, turns, usage }.into());
+        let draft = |event| Draft::agent(&self.task, &self.agent, event);
+        Ok(events.into_iter().map(draft).collect())
+    }
 }
 
-/// The records of an agent cannot be folded further.
-struct Unfit;
-
-impl From<JournalError> for Unfit {
-    fn from(_: JournalError) -> Self {
-        Self
+/// The ends of these agents, children first. Waits for processes and reads files.
+///
+/// # Errors
+/// When their records cannot be read.
+pub fn ends(traces: &Traces, mut idle: Vec<Idle>) -> Result<Vec<Draft>, JournalError> {
+    idle.sort_by_key(|idle| Reverse(idle.depth));
+    let mut drafts = Vec::new();
+    for idle in idle {
+        drafts.extend(idle.end(traces)?);
     }
+    crash::pass(Point::BeforeRepair);
+    Ok(drafts)
+}
+
+/// Records the ends of these agents, children first.
+///
+/// # Errors
+/// When the journal failed.
+pub(super) async fn record(services: &Services, idle: Vec<Idle>) -> Result<(), JournalError> {
+    let traces = services.traces();
+    let drafts = tokio::task::spawn_blocking(move || ends(&traces, idle)).await;
+    // Lost only when the runtime shuts down.
+    let drafts = drafts.unwrap_or(Err(JournalError::Closed))?;
+    let records = services.journal.append(drafts).await?;
+    forget_results(services.spool.clone(), &records);
+    Ok(())
+}
+
+/// What an agent's records fold to, as far as they make sense: it ends all the same.
+fn fold(records: &AgentRecords) -> Result<Option<(Machine, Begun)>, JournalError> {
+    let mut folded: Option<(Machine, Begun)> = None;
+    let mut makes_sense = true;
+    records.for_each(|record| -> Result<(), JournalError> {
+        match (&mut folded, &record.event) {
+            (None, Event::AgentSpawned(spawned)) => {
+                folded = Some((Machine::new(spawned.clone(), u32::MAX), Begun::default()));
+            }
+            (Some((machine, begun)), event) if makes_sense => {
+                begun.note(record);
+                makes_sense = machine.apply(event).is_ok();
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(folded)
 }

@@ -2,93 +2,116 @@
 //!
 //! Owns the order: first nothing of the call may be at work any more, then its kept result is
 //! looked for, and only without one the rules of its effect apply. The same steps serve an agent
-//! that crashed and a run that is resumed.
+//! that crashed, a run that is resumed, and an agent that ends without coming back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::step::{StepContext, StepError, StepResult, finished, without_outcome};
+use super::step::{StepContext, StepError, StepResult, finished, killed};
 use super::tool_run;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::journal::stamp;
 use crate::tool::process::{self, Remains};
-use crate::tool::{ToolOutput, wrapper};
+use crate::tool::spool::Spool;
+use crate::tool::workspace::Workspace;
+use crate::tool::{ToolError, ToolOutput, wrapper};
 use crate::turn::{ResultSource, ToolFinished};
-use crate::turn_machine::Interrupted;
-use crate::turn_machine::PendingCall;
 use crate::turn_machine::recovery::{self, Content, Known};
+use crate::turn_machine::{Interrupted, Machine, PendingCall};
+
+/// Where calls leave traces.
+#[derive(Clone, Debug)]
+pub struct Traces {
+    /// Where results are kept.
+    pub spool: Arc<Spool>,
+    /// The files that calls change; absent: nobody can look.
+    pub workspace: Option<Arc<Workspace>>,
+}
+
+/// The beginnings of an agent's calls since its latest reply.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Begun(Vec<SharedRecord>);
+
+impl Begun {
+    /// Takes in the agent's next record.
+    pub(super) fn note(&mut self, record: &SharedRecord) {
+        match &record.event {
+            Event::ModelResponded(_) => self.0.clear(),
+            Event::ToolStarted(_) => self.0.push(record.clone()),
+            _ => {}
+        }
+    }
+
+    /// The calls that had begun and have no result.
+    pub(super) fn lost(&self, machine: &Machine) -> Vec<Lost> {
+        let lost = machine.interrupted().into_iter().map(|interrupted| {
+            let began = |record: &&SharedRecord| match &record.event {
+                Event::ToolStarted(started) => *started == interrupted.started,
+                _ => false,
+            };
+            let began_ms = self.0.iter().rev().find(began).map(|record| record.ts_ms);
+            Lost { interrupted, began_ms }
+        });
+        lost.collect()
+    }
+}
 
 /// A call that had begun, and when, in milliseconds since the Unix epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Lost {
-    pub(super) interrupted: Interrupted,
-    pub(super) began_ms: Option<i64>,
-}
-
-impl Lost {
-    /// The call with its beginning among the agent's records.
-    pub(super) fn among(records: &[SharedRecord], interrupted: Interrupted) -> Self {
-        let began = |record: &&SharedRecord| match &record.event {
-            Event::ToolStarted(started) => *started == interrupted.started,
-            _ => false,
-        };
-        let began_ms = records.iter().rev().find(began).map(|record| record.ts_ms);
-        Self { interrupted, began_ms }
-    }
+    interrupted: Interrupted,
+    began_ms: Option<i64>,
 }
 
 /// Records what became of the calls, as one batch. Those that are left without a result are run
 /// again by the agent's next step.
 pub(super) async fn recover(context: StepContext, lost: Vec<Lost>) -> StepResult {
-    let mut results = Vec::new();
-    for call in lost {
-        let of_call = context.clone();
-        // It waits for processes and reads files.
-        let found = tokio::task::spawn_blocking(move || result_of(&of_call, call)).await;
-        results.extend(found.map_err(|error| StepError::Crashed(error.to_string()))?);
-    }
+    let (traces, turn) = (context.services.traces(), context.turn);
+    let found = tokio::task::spawn_blocking(move || results(&traces, turn, lost)).await;
+    let results = found.map_err(|error| StepError::Crashed(error.to_string()))?;
     crash::pass(Point::BeforeRepair);
     tool_run::settled(&context, results).await
 }
 
-fn result_of(context: &StepContext, lost: Lost) -> Option<ToolFinished> {
+/// What became of the calls of this turn; those that may be run again are left out. Waits for
+/// processes and reads files.
+pub(super) fn results(traces: &Traces, turn: u32, lost: Vec<Lost>) -> Vec<ToolFinished> {
+    lost.into_iter().filter_map(|lost| result_of(traces, turn, lost)).collect()
+}
+
+fn result_of(traces: &Traces, turn: u32, lost: Lost) -> Option<ToolFinished> {
     let Lost { interrupted, began_ms } = lost;
     let Interrupted { call, started } = &interrupted;
     let remains = started.process().map(|process| process::end_remains(process, &call.key));
-    let kept = wrapper::spooled(&context.services.spool, &call.key).unwrap_or_else(|error| {
+    let kept = wrapper::spooled(&traces.spool, &call.key).unwrap_or_else(|error| {
         tracing::warn!(key = %call.key, %error, "a kept result cannot be read");
         None
     });
     let known = match kept {
         // What of it was done counts for nothing: it is made again as a whole.
         Some((Ok(output), _)) if output.told_to_end && call.effect.is_repeatable() => return None,
-        Some((Ok(output), took)) => return Some(adopted(context, call, output, took)),
-        Some((Err(error), took)) => match without_outcome(context, error) {
-            Ok(known) => known,
-            Err(error) => {
-                // Worded as if it had been recorded then.
-                let output = ToolOutput::error(format!("Error: {error}"));
-                return Some(adopted(context, call, output, took));
-            }
-        },
+        Some((Ok(output), took)) => return Some(adopted(turn, call, output, took)),
+        Some((Err(ToolError::Killed(printed)), _)) => killed(printed),
+        Some((Err(ToolError::Lost), _)) => Known::default(),
+        Some((Err(error), took)) => {
+            // Worded as if it had been recorded then.
+            let output = ToolOutput::error(format!("Error: {error}"));
+            return Some(adopted(turn, call, output, took));
+        }
         None => {
             let processes = remains.map(|remains| processes(remains).to_owned());
             Known { processes, ..Known::default() }
         }
     };
     let began = began_ms.map(stamp::text);
-    let known = Known { began, content: content(context, &interrupted), ..known };
-    recovery::answer(context.turn, interrupted, &known)
+    let known = Known { began, content: content(traces, &interrupted), ..known };
+    recovery::answer(turn, interrupted, &known)
 }
 
 /// The record of a call whose result was kept.
-fn adopted(
-    context: &StepContext,
-    call: &PendingCall,
-    output: ToolOutput,
-    took: Duration,
-) -> ToolFinished {
-    let live = finished(context.turn, call, output, took);
+fn adopted(turn: u32, call: &PendingCall, output: ToolOutput, took: Duration) -> ToolFinished {
+    let live = finished(turn, call, output, took);
     ToolFinished { source: ResultSource::Spool, ..live }
 }
 
@@ -100,9 +123,11 @@ fn processes(remains: Remains) -> &'static str {
     }
 }
 
-fn content(context: &StepContext, interrupted: &Interrupted) -> Content {
-    let Some(change) = &interrupted.started.change else { return Content::Unknown };
-    match context.services.workspace.fingerprint(&change.path) {
+fn content(traces: &Traces, interrupted: &Interrupted) -> Content {
+    let (Some(change), Some(workspace)) = (&interrupted.started.change, &traces.workspace) else {
+        return Content::Unknown;
+    };
+    match workspace.fingerprint(&change.path) {
         Ok(Some(hash)) => Content::Hash(hash),
         Ok(None) => Content::Absent,
         Err(error) => {

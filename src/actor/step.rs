@@ -12,7 +12,9 @@ use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::journal::room::Room;
 use crate::message::{Block, Json, ResultContent, ToolResult};
+use crate::output::Output;
 use crate::spec::AgentSpec;
+use crate::tool::spool::Spool;
 use crate::tool::{ToolError, ToolOutput, ToolSpec};
 use crate::turn::{ResultSource, ToolFinished, ToolStatus};
 use crate::turn_machine::recovery::Known;
@@ -101,17 +103,24 @@ impl StepContext {
 impl StepContext {
     /// Removes the kept results of the calls that these records are of: they are durable now.
     pub(super) fn forget_results(&self, records: &[SharedRecord]) {
-        let keys = records.iter().filter_map(|record| match &record.event {
-            Event::ToolFinished(finished) => Some(finished.key.clone()),
-            _ => None,
-        });
-        let (spool, keys): (_, Vec<_>) = (self.services.spool.clone(), keys.collect());
-        if self.services.wrapper.is_some() && !keys.is_empty() {
-            // Nobody waits for it: what stays is removed when the run ends.
-            tokio::task::spawn_blocking(move || {
-                keys.iter().for_each(|key| spool.forget_result(key));
-            });
+        if self.services.wrapper.is_some() {
+            forget_results(self.services.spool.clone(), records);
         }
+    }
+}
+
+/// Removes the kept results of the calls that these records are of: they are durable now.
+pub(crate) fn forget_results(spool: Arc<Spool>, records: &[SharedRecord]) {
+    let keys = records.iter().filter_map(|record| match &record.event {
+        Event::ToolFinished(finished) => Some(finished.key.clone()),
+        _ => None,
+    });
+    let keys: Vec<_> = keys.collect();
+    if !keys.is_empty() {
+        // Nobody waits for it: what stays is removed when the run ends.
+        tokio::task::spawn_blocking(move || {
+            keys.iter().for_each(|key| spool.forget_result(key));
+        });
     }
 }
 
@@ -144,7 +153,6 @@ pub(super) fn finished(
 
 /// What is known of a call that this error left without an outcome; any other error is itself one.
 pub(super) fn without_outcome(context: &StepContext, error: ToolError) -> Result<Known, ToolError> {
-    const TOLD: &str = "It was told to end while it was at work, because its agent was";
     match error {
         ToolError::Lost => Ok(Known::default()),
         ToolError::Cancelled if context.cancel.is_cancelled() => {
@@ -152,11 +160,19 @@ pub(super) fn without_outcome(context: &StepContext, error: ToolError) -> Result
         }
         ToolError::Killed(mut printed) => {
             context.services.secrets.redact(&mut printed.text);
-            let processes = Some(format!("{TOLD}, and had to be killed."));
-            Ok(Known { processes, printed, ..Known::default() })
+            Ok(killed(printed))
         }
         error => Err(error),
     }
+}
+
+/// How a command came to be told to end.
+const TOLD: &str = "It was told to end while it was at work, because its agent was";
+
+/// What is known of a command of which something had to be killed, by what it had printed.
+pub(super) fn killed(printed: Output) -> Known {
+    let processes = Some(format!("{TOLD}, and had to be killed."));
+    Known { processes, printed, ..Known::default() }
 }
 
 /// What a step recorded, or why it could not.

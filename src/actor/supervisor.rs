@@ -39,8 +39,7 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::journal::room::Room;
 use crate::journal::track;
 use crate::plan::Plan;
-use crate::policy::RestartWindow;
-use crate::run_state::RunState;
+use crate::run_state::{Reading, RunPhase, RunState};
 use crate::turn::Outcome;
 
 /// The reason that ractor gives for the end of an actor that was killed.
@@ -99,7 +98,6 @@ pub struct State {
     waiters: HashMap<AgentId, Vec<ChildReply>>,
     live: HashMap<AgentId, Live>,
     by_actor: HashMap<ActorId, AgentId>,
-    restarts: HashMap<AgentId, RestartWindow>,
     services_by_actor: HashMap<ActorId, Service>,
     /// What templates see of the tasks that ended.
     values: serde_json::Map<String, serde_json::Value>,
@@ -114,12 +112,22 @@ pub struct State {
     end: Option<oneshot::Sender<RunEnd>>,
     /// The agents that had not ended when the run was last left, until they have an actor or end.
     left: Left,
-    born: Instant,
-    /// What the run's clock showed then.
-    age: Duration,
+    /// When the latest record was taken in.
+    heard: Instant,
     /// The timers of limits.
     clocks: JoinSet<()>,
     work: JoinSet<()>,
+}
+
+impl State {
+    /// What the run's clock shows this moment: it also goes between records.
+    fn open_time(&self) -> Duration {
+        let since = match self.run.phase() {
+            RunPhase::Open => self.heard.elapsed(),
+            RunPhase::Paused | RunPhase::Completed(_) => Duration::ZERO,
+        };
+        self.run.reading().since(Reading::default()) + since
+    }
 }
 
 /// Why the run as a whole was stopped before its end.
@@ -199,7 +207,6 @@ impl Actor for Supervisor {
             waiters: HashMap::new(),
             live: HashMap::new(),
             by_actor: HashMap::new(),
-            restarts: HashMap::new(),
             services_by_actor: HashMap::new(),
             values: start.values,
             reusing: HashMap::new(),
@@ -210,8 +217,7 @@ impl Actor for Supervisor {
             finishing: false,
             end: Some(start.end),
             left: start.left,
-            born: Instant::now(),
-            age: Duration::ZERO,
+            heard: Instant::now(),
             clocks: JoinSet::new(),
             work: JoinSet::new(),
         };
@@ -326,6 +332,7 @@ impl Supervisor {
         if let Err(error) = state.run.apply(record) {
             return self.finish(myself, state, RunEnd::Broken(error.to_string()));
         }
+        state.heard = Instant::now();
         if let (Some(task), None) = (&record.task, &record.agent) {
             state.proposed.remove(task);
             self.task_changed(myself, state, task, &record.event);

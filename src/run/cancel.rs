@@ -1,44 +1,95 @@
 //! Cancelling in a run that no process drives: recorded at once, with nothing started.
 
-use super::opening::{Opening, Reopened};
-use super::{StartError, blocking};
-use crate::actor::ends::ends_of_agents;
+use std::sync::Arc;
+
+use super::opening::{self, Opening, Reopened};
+use super::{StartError, blocking, fork};
+use crate::actor::ends::{self, Idle};
+use crate::actor::recovery::Traces;
+use crate::actor::step::forget_results;
 use crate::actor::supervisor::{CancelTarget, Left};
 use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus};
 use crate::id::Name;
-use crate::journal::{JournalError, Observer, stamp};
+use crate::journal::file::RunDir;
+use crate::journal::track::Tracker;
+use crate::journal::{JournalHandle, Observer, stamp};
 use crate::plan::TaskCancelled;
 use crate::run_state::{IllegalRecord, RunState};
+use crate::tool::spool::Spool;
+use crate::turn::Outcome;
 
 impl Reopened {
     /// Cancels the run, a task or an agent with its children, and leaves the run. When this
-    /// returns, it is durable; what has ended stays as it is.
+    /// returns, it is durable; what has ended stays as it is. What is left of commands is ended,
+    /// and of those that came to their end the result is recorded.
     ///
     /// # Errors
     /// When it cannot be recorded.
     pub async fn cancel(self, target: &CancelTarget, reason: &str) -> Result<(), StartError> {
-        let Opening { owned, at, tracker, left, projection, mut drafts, .. } =
-            blocking(move || self.into_opening()).await?;
-        let state = tracker.state();
-        drafts.extend(cancelled(state, target, reason, &left));
-        let end = end_after(state, &drafts, reason)?;
-        drafts.push(Draft::run(end));
+        let opening = blocking(move || {
+            let answers = fork::answers(&self)?;
+            let mut opening = self.into_opening()?;
+            opening.drafts.extend(answers);
+            Ok::<_, StartError>(opening)
+        });
+        let Opening { owned, at, tracker, projection, drafts, .. } = opening.await?;
         let observers: Vec<Box<dyn Observer>> = vec![Box::new(projection)];
         let journal = owned.start_writer(at, observers)?;
-        let recorded: Result<_, JournalError> = journal.append_at_once(drafts).await;
+        let recorded = match opening::record(&journal, drafts, at, tracker).await {
+            Ok(tracker) => record(&journal, owned.dir(), &tracker, target, reason).await,
+            Err(error) => Err(error),
+        };
         journal.close().await;
-        recorded?;
-        Ok(())
+        recorded
     }
 }
 
-/// What ends by it: agents, those first that others started, and tasks.
-fn cancelled(state: &RunState, target: &CancelTarget, reason: &str, left: &Left) -> Vec<Draft> {
-    let ends = ends_of_agents(state, left, reason, |id, agent| match target {
-        CancelTarget::Run => true,
-        CancelTarget::Task(task) => agent.task == *task,
-        CancelTarget::Agent(top) => id.is_within(top),
+/// Records what ends by it: agents, those first that others started, and tasks.
+async fn record(
+    journal: &JournalHandle,
+    dir: &RunDir,
+    tracker: &Tracker,
+    target: &CancelTarget,
+    reason: &str,
+) -> Result<(), StartError> {
+    let (state, left) = (tracker.state(), tracker.left(&dir.journal()));
+    let idle = agents(state, left, target, reason);
+    let spool = Arc::new(Spool::new(dir.spool(), dir.results()));
+    let traces = Traces { spool: spool.clone(), workspace: None };
+    let mut drafts = blocking(move || ends::ends(&traces, idle)).await?;
+    drafts.extend(tasks(state, target, reason));
+    let end = end_after(state, &drafts, reason)?;
+    let is_over = matches!(end, Event::RunCompleted(_));
+    drafts.push(Draft::run(end));
+    let records = journal.append_at_once(drafts).await?;
+    if !is_over {
+        forget_results(spool, &records);
+        return Ok(());
+    }
+    let clear = move || {
+        spool.clear();
+        Ok::<_, StartError>(())
+    };
+    blocking(clear).await
+}
+
+/// The agents that end.
+fn agents(state: &RunState, left: Left, target: &CancelTarget, reason: &str) -> Vec<Idle> {
+    let idle = left.into_iter().filter_map(|(id, left)| {
+        let status = state.agents().get(&id)?;
+        let is_meant = match target {
+            CancelTarget::Run => true,
+            CancelTarget::Task(task) => status.task == *task,
+            CancelTarget::Agent(top) => id.is_within(top),
+        };
+        let outcome = Outcome::Cancelled { reason: reason.to_owned() };
+        is_meant.then(|| Idle::new(id, status, left.records, outcome))
     });
+    idle.collect()
+}
+
+/// The ends of the tasks that end.
+fn tasks(state: &RunState, target: &CancelTarget, reason: &str) -> Vec<Draft> {
     let tasks = state.tasks().filter(|(name, task)| {
         let meant = match target {
             CancelTarget::Run => true,
@@ -49,7 +100,7 @@ fn cancelled(state: &RunState, target: &CancelTarget, reason: &str, left: &Left)
     });
     let cancel =
         |(name, _): (&Name, _)| Draft::task(name, TaskCancelled { reason: reason.to_owned() });
-    ends.into_iter().chain(tasks.map(cancel)).collect()
+    tasks.map(cancel).collect()
 }
 
 /// What the run is left with once these are recorded: its result, if every task has ended.

@@ -122,9 +122,7 @@ pub(super) fn answers(run: &Reopened) -> Result<Vec<Draft>, JournalError> {
     let Some(origin) = run.created().forked else { return Ok(Vec::new()) };
     let mut answers = Vec::new();
     for (id, left) in run.left() {
-        let Some(status) = run.state().agents().get(&id).filter(|a| run.has(&a.task)) else {
-            continue;
-        };
+        let Some(status) = run.state().agents().get(&id) else { continue };
         let (mut machine, mut begun) = (None, HashSet::new());
         left.records.for_each(|record| -> Result<(), JournalError> {
             match (&mut machine, &record.event) {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{StartError, values};
 use crate::actor::supervisor::Left;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
-use crate::id::{Name, RunId};
+use crate::id::RunId;
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
 use crate::journal::projection::{Files, Projection};
@@ -162,34 +162,17 @@ impl Reopened {
         tasks.iter().map(|task| task.name.to_string()).collect()
     }
 
-    /// Whether a task is in the plan with which the run goes on.
-    pub(super) fn has(&self, task: &Name) -> bool {
-        self.accepted
-            .as_ref()
-            .is_none_or(|accepted| accepted.tasks.iter().any(|planned| planned.name == *task))
-    }
-
     /// Repairs the agents' files, and makes it ready for the actors. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
-        let left = self.left();
         let Self { owned, at, tracker, base, kept: _, loss: _, accepted } = self;
         let projection = match base {
             Some((from, files)) => Projection::go_on(owned.dir().clone(), from, files)?,
             None => Projection::take_up(owned.dir().clone())?,
         };
         let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), reason: None, accepted };
-        let values = Map::new();
-        Ok(Opening {
-            id,
-            owned,
-            at,
-            tracker,
-            left,
-            projection,
-            values,
-            drafts: vec![Draft::run(opened)],
-        })
+        let (values, drafts) = (Map::new(), vec![Draft::run(opened)]);
+        Ok(Opening { id, owned, at, tracker, projection, values, drafts })
     }
 }
 
@@ -202,8 +185,6 @@ pub(super) struct Opening {
     pub(super) at: Position,
     /// The run so far.
     pub(super) tracker: Tracker,
-    /// The agents that have not ended.
-    pub(super) left: Left,
     /// The agents' files, up to date.
     pub(super) projection: Projection,
     /// The outputs that tasks to come read, as far as they are there.
@@ -224,7 +205,6 @@ impl Opening {
             owned,
             at: Position::START,
             tracker: Tracker::default(),
-            left: Left::default(),
             projection: Projection::new(dir.clone()),
             values: Map::new(),
             drafts: vec![Draft::run(created), Draft::run(opened)],

@@ -59,7 +59,7 @@ pub fn answer(turn: u32, interrupted: Interrupted, known: &Known) -> Option<Tool
             Some(calls::answer(turn, call, ToolStatus::Ok, change.answer))
         }
         (Effect::Checked, Some(change)) if known.content.is(change.pre.as_deref()) => None,
-        (Effect::Checked, Some(change)) => {
+        (Effect::Checked, Some(change)) if known.content != Content::Unknown => {
             let path = change.path;
             let text = format!(
                 "conflict: the call was interrupted, and `{path}` is now neither what it was \
@@ -125,7 +125,7 @@ mod tests {
             (Effect::Checked, change(None), Absent, None, ""),
             (Effect::Checked, change(None), hash("new"), done, "wrote it"),
             (Effect::Checked, change(None), hash("x"), lost, "conflict"),
-            (Effect::Checked, change(None), Unknown, lost, "conflict"),
+            (Effect::Checked, change(None), Unknown, lost, "outcome unknown"),
             (Effect::Checked, change(Some("old")), hash("old"), None, ""),
             (Effect::Checked, change(Some("old")), hash("new"), done, "wrote it"),
             (Effect::Checked, change(Some("new")), hash("new"), done, "wrote it"),

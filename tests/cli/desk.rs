@@ -176,6 +176,18 @@ impl Live {
         assert!(sent.success());
     }
 
+    /// Stops it where it is; when this returns, none of its threads goes on.
+    pub(super) fn halt(&self) {
+        self.signal("STOP");
+        wait("it to stop", || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+            let status =
+                |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status"));
+            let mut states = tasks.filter_map(Result::ok).filter_map(|task| status(task).ok());
+            states.all(|text| text.contains("State:\tT")).then_some(())
+        });
+    }
+
     /// Whether it has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_some()

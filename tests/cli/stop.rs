@@ -261,6 +261,107 @@ fn nothing_outlives_a_program_that_is_killed() {
     }
 }
 
+/// Kills the program and the wrapper of its command, so that what the command started lives on.
+fn orphan(desk: &Desk, run: Live) {
+    let wrapper = group(desk).to_string();
+    // Neither may hear that the other is gone.
+    run.halt();
+    let sent = std::process::Command::new("kill").args(["-s", "KILL", &wrapper]).status();
+    assert!(sent.expect("sent").success());
+    run.signal("KILL");
+    run.end();
+}
+
+/// Keeps a result as the wrapper of the call would have.
+fn keep(desk: &Desk) {
+    let started = desk.wait_for_event("tool.started", |_| true);
+    let key = started["data"]["key"].as_str().expect("a key");
+    let report = serde_json::json!({
+        "done": {"text": "it was done", "is_error": false, "exit_code": 0},
+    });
+    let kept = serde_json::json!({"v": 1, "key": key, "report": report, "took_ms": 7});
+    let spool = desk.runs().pop().expect("a run").join("spool");
+    std::fs::write(spool.join(format!("{key}.json")), kept.to_string()).expect("kept");
+}
+
+/// A way in which an agent ends that nobody brings back.
+#[derive(Clone, Copy)]
+enum Way {
+    RunCancelled,
+    TaskCancelled,
+    OutOfTime,
+    TaskGone,
+}
+
+impl Way {
+    fn go(self, desk: &Desk) {
+        let change = |from: &str, to: &str| {
+            let text = desk.read("agents.toml");
+            assert!(text.contains(from));
+            desk.write("agents.toml", &text.replace(from, to));
+        };
+        match self {
+            Self::RunCancelled => drop(desk.good(&["cancel", "desk"])),
+            Self::TaskCancelled => drop(desk.good(&["cancel", "desk/one"])),
+            Self::OutOfTime => {
+                change("prompt = \"go\"\n", "prompt = \"go\"\ntimeout = \"1ms\"\n");
+                let done = desk.call(&["resume", "--accept-changes"]);
+                assert!(done.out.contains("took longer than 0.001 s"), "{}{}", done.out, done.err);
+            }
+            Self::TaskGone => {
+                change("[tasks.one]\nagent = \"a\"\nprompt = \"go\"\n", "");
+                change("depends_on = [\"one\"]\n", "");
+                desk.good(&["resume", "--accept-changes"]);
+            }
+        }
+    }
+}
+
+fn an_idle_agent_ends(way: Way, is_kept: bool) {
+    let (desk, run, pid) = asleep(SLEEP);
+    orphan(&desk, run);
+    assert!(is_alive(&pid), "the wrapper cannot end it any more");
+    if is_kept {
+        keep(&desk);
+    }
+    way.go(&desk);
+    assert!(!is_alive(&pid));
+    let of_one = |event: &serde_json::Value| event["agent"] == "one";
+    let finished = desk.wait_for_event("tool.finished", of_one);
+    let data = &finished["data"];
+    let told = data["block"]["content"].as_str().expect("a text");
+    if is_kept {
+        assert_eq!((&data["status"], &data["source"]), (&"ok".into(), &"spool".into()));
+        assert_eq!(told, "it was done");
+    } else {
+        assert_eq!((&data["status"], &data["source"]), (&"unknown".into(), &"recovered".into()));
+        assert!(
+            told.starts_with("outcome unknown: ") && told.contains("have been ended"),
+            "{told}"
+        );
+    }
+    let responded = desk.wait_for_event("model.responded", of_one);
+    let ended = desk.wait_for_event("agent.ended", of_one);
+    assert!(finished["seq"].as_u64() < ended["seq"].as_u64());
+    assert_eq!(ended["data"]["usage"], responded["data"]["usage"]);
+    assert_eq!(ended["data"]["turns"], 1);
+    let spool = desk.runs().pop().expect("a run").join("spool");
+    if !matches!(way, Way::TaskCancelled) {
+        assert_eq!(std::fs::read_dir(spool).expect("a folder").count(), 0, "nothing is kept");
+    }
+}
+
+#[test]
+fn an_agent_that_nobody_brings_back_leaves_no_call_open() {
+    std::thread::scope(|scope| {
+        for way in [Way::RunCancelled, Way::TaskCancelled, Way::OutOfTime, Way::TaskGone] {
+            for is_kept in [false, true] {
+                scope.spawn(move || an_idle_agent_ends(way, is_kept));
+            }
+        }
+    });
+}
+
 #[test]
 fn a_run_is_cancelled_from_elsewhere() {
     let (desk, run, pid) = asleep(SLEEP);

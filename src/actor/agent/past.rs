@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Agent, State, Talk, requested_ms};
 use crate::actor::briefing;
-use crate::actor::recovery::Lost;
+use crate::actor::recovery::Begun;
 use crate::actor::step::Past;
 use crate::context::pipeline;
 use crate::event::{Event, SharedRecord};
@@ -23,17 +23,12 @@ struct Folded {
     talk: Option<Talk>,
     past: Past,
     requested_ms: Option<i64>,
-    /// Which calls have begun since the last reply.
-    started: Vec<SharedRecord>,
+    begun: Begun,
 }
 
 impl Folded {
     fn apply(&mut self, record: &SharedRecord) -> Result<(), IllegalEvent> {
-        match &record.event {
-            Event::ModelResponded(_) => self.started.clear(),
-            Event::ToolStarted(_) => self.started.push(record.clone()),
-            _ => {}
-        }
+        self.begun.note(record);
         self.past.note(&self.machine, record);
         self.requested_ms = requested_ms(record).or(self.requested_ms);
         self.machine.apply(&record.event)
@@ -51,13 +46,12 @@ impl Agent {
                 tokio::task::spawn_blocking(move || agent.fold(&records)).await??
             }
         };
-        let Folded { mut machine, talk, past, requested_ms, started } = folded;
+        let Folded { mut machine, talk, past, requested_ms, begun } = folded;
         if let Some(Talk { briefing, .. }) = &talk {
             machine.begin_with(&briefing.model.spec.name, briefing.head_tokens);
         }
         machine.forget_lost_summary();
-        let lost = machine.interrupted().into_iter();
-        let lost = lost.map(|interrupted| Lost::among(&started, interrupted)).collect();
+        let lost = begun.lost(&machine);
         Ok(State {
             machine,
             past,
@@ -106,7 +100,7 @@ impl Agent {
         let layer = pipeline::summary(&self.services.compaction.preset);
         let pace = layer.map(|layer| layer.pace.clone()).unwrap_or_default();
         let machine = Machine::new(spawned.clone(), max_turns).paced(pace);
-        let (past, requested_ms, started) = (Past::default(), None, Vec::new());
-        Ok(Folded { machine, talk, past, requested_ms, started })
+        let (past, requested_ms, begun) = (Past::default(), None, Begun::default());
+        Ok(Folded { machine, talk, past, requested_ms, begun })
     }
 }

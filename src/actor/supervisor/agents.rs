@@ -8,15 +8,16 @@ use super::{
     SupervisorMsg,
 };
 use crate::actor::agent::{Agent, AgentMsg};
+use crate::actor::ends::{self, Idle};
 use crate::actor::slots::Rank;
 use crate::event::Draft;
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::journal::agent_records::AgentRecords;
-use crate::message::Usage;
 use crate::plan::TaskState;
-use crate::policy::RestartPolicy;
+use crate::policy::{RestartPolicy, RestartWindow};
+use crate::run_state::Reading;
 use crate::turn::{AgentEnded, AgentRestarted, AgentSpawned, Outcome, Program};
 
 /// Why the children of an agent that was told to end are cancelled.
@@ -141,7 +142,8 @@ impl Supervisor {
             return;
         }
         if let Some(outcome) = Self::sentence(state, id) {
-            return self.record_end(state, id, outcome);
+            let idle = Idle::new(id.clone(), status, records, outcome);
+            return self.end_idle(state, vec![idle]);
         }
         let agent =
             Agent { services: self.services.clone(), id: id.clone(), task: status.task.clone() };
@@ -150,7 +152,7 @@ impl Supervisor {
                 state.by_actor.insert(actor.get_id(), id.clone());
                 state.live.insert(id.clone(), Live { actor });
             }
-            Err(error) => self.crashed(state, id, &error.to_string()),
+            Err(error) => self.crashed(myself, state, id, &error.to_string()),
         }
     }
 
@@ -187,7 +189,7 @@ impl Supervisor {
         self.services.addresses.agents.remove(&id);
         let ended = state.run.agents().get(&id).is_none_or(|agent| agent.outcome.is_some());
         if let Some(error) = error.filter(|_| !ended && !state.ending.contains(&id)) {
-            self.crashed(state, &id, &error);
+            self.crashed(myself, state, &id, &error);
         }
     }
 
@@ -206,19 +208,25 @@ impl Supervisor {
     }
 
     /// An agent crashed: its restart policy decides.
-    fn crashed(&self, state: &mut State, id: &AgentId, error: &str) {
+    fn crashed(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        id: &AgentId,
+        error: &str,
+    ) {
         if state.interrupted.is_some() || state.end.is_none() {
             return;
         }
-        if let Some(outcome) = Self::sentence(state, id) {
-            return self.record_end(state, id, outcome);
+        if Self::sentence(state, id).is_some() {
+            return self.rebuild(myself, state, id, 1);
         }
         let Some(status) = state.run.agents().get(id) else { return };
         let spec = status.definition.as_ref().and_then(|name| self.services.agents.get(name));
         let policy = spec.map(|spec| spec.restart).unwrap_or_default();
         let (task, restart) = (status.task.clone(), status.restarts + 1);
-        let window = state.restarts.entry(id.clone()).or_default();
-        if window.admit(&policy, state.age + state.born.elapsed()) {
+        let times = status.restarted.iter().map(|at| at.since(Reading::default()));
+        if RestartWindow::after(times).admit(&policy, state.open_time()) {
             tracing::warn!(agent = %id, restart, error, "an agent crashed and is restarted");
             let restarted = AgentRestarted { restart, reason: error.to_owned() };
             return self.propose(state, vec![Draft::agent(&task, id, restarted)]);
@@ -228,10 +236,12 @@ impl Supervisor {
             _ => format!("{error} (after {} restarts)", restart - 1),
         };
         let failure = Failure::new(FailureKind::Crashed, message);
-        self.record_end(state, id, Outcome::Failed { failure, partial: None });
+        state.condemned.insert(id.clone(), Outcome::Failed { failure, partial: None });
+        self.rebuild(myself, state, id, 1);
     }
 
-    /// Reads the records of a crashed agent after a pause, off the mailbox.
+    /// Reads the records of a crashed agent after a pause, off the mailbox: it is restarted, or ends
+    /// if it was told to.
     pub(super) fn rebuild(
         &self,
         myself: &ActorRef<SupervisorMsg>,
@@ -297,15 +307,15 @@ impl Supervisor {
         }
     }
 
-    /// Records the end of an agent that cannot do so itself.
-    fn record_end(&self, state: &mut State, id: &AgentId, outcome: Outcome) {
-        let Some(status) = state.run.agents().get(id) else { return };
-        if !state.ending.insert(id.clone()) {
-            return;
-        }
-        let (task, turns) = (status.task.clone(), status.turn);
-        let ended = AgentEnded { outcome, turns, usage: Usage::default() };
-        self.propose(state, vec![Draft::agent(&task, id, ended)]);
+    /// Ends agents that have no actor and get none, off the mailbox.
+    pub(super) fn end_idle(&self, state: &mut State, idle: Vec<Idle>) {
+        state.ending.extend(idle.iter().map(|idle| idle.agent().clone()));
+        let services = self.services.clone();
+        state.work.spawn(async move {
+            if let Err(error) = ends::record(&services, idle).await {
+                services.tell_supervisor(SupervisorMsg::JournalFailed(error));
+            }
+        });
     }
 
     /// An agent's end is recorded: a child's slot is free, its parent gets the result.
@@ -326,7 +336,6 @@ impl Supervisor {
             // Otherwise the slot comes back with the end of the task's attempt.
             state.slots.release(id);
         }
-        state.restarts.remove(id);
         state.condemned.remove(id);
         state.ending.remove(id);
         self.end_children(state, id, "its parent has ended");

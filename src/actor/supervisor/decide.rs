@@ -5,7 +5,7 @@ use std::time::Duration;
 use ractor::ActorRef;
 
 use super::program::{self, Scope};
-use super::restore::CHANGED;
+use super::restore::{CHANGED, REUSED, UNUSED};
 use super::{CancelTarget, RunEnd, State, Stop, Supervisor, SupervisorMsg};
 use crate::actor::Services;
 use crate::actor::slots::Rank;
@@ -231,7 +231,7 @@ impl Supervisor {
             status.agent.iter().for_each(|agent| state.slots.release(agent));
         }
         if status.state.is_end() {
-            let reason = status.reason.clone().unwrap_or_else(|| CHANGED.to_owned());
+            let reason = no_more_needed(status);
             Self::note_end(state, task);
             self.dismiss(state, &reason, |_, _, of| of == task);
         }
@@ -345,7 +345,11 @@ impl Supervisor {
 
     fn complete_when_done(&self, state: &mut State) {
         let all_ended = state.run.tasks().all(|(_, status)| status.state.is_end());
-        let quiet = state.live.is_empty() && state.proposed.is_empty() && state.ending.is_empty();
+        // Also one that crashed ends before the run does.
+        let quiet = state.live.is_empty()
+            && state.proposed.is_empty()
+            && state.ending.is_empty()
+            && state.condemned.is_empty();
         if !all_ended || !quiet {
             return;
         }
@@ -368,6 +372,16 @@ impl Supervisor {
     ) {
         self.finish(myself, state, RunEnd::Broken(reason));
     }
+}
+
+/// Why the agents end that a task still has when it has ended itself.
+fn no_more_needed(status: &TaskStatus) -> String {
+    let failure = status.failure.as_ref().map(|failure| failure.message.clone());
+    let why = status.reason.clone().or(failure);
+    why.unwrap_or_else(|| match status.state {
+        TaskState::Reused => REUSED.to_owned(),
+        _ => UNUSED.to_owned(),
+    })
 }
 
 fn template_failed(place: &str, error: &template::TemplateError, attempt: u32) -> Event {

@@ -17,25 +17,25 @@ use crate::id::{AgentId, Name};
 use crate::journal::agent_records::AgentRecords;
 use crate::journal::{stamp, track};
 use crate::plan::TaskState;
-use crate::policy::RestartWindow;
-use crate::run_state::{Part, Reading, RunState};
+use crate::run_state::{Part, RunState};
 use crate::turn::Outcome;
 
 /// Why an agent ends whose task turns out to be made from something else.
 pub(super) const CHANGED: &str = "what its task is made from has changed";
 
+/// Why an agent ends whose task took an earlier result.
+pub(super) const REUSED: &str = "its task takes a result that was made before";
+
 /// Why an agent ends whose task another configuration does not have.
 const GONE: &str = "the configuration has its task no more";
 
 /// Why an agent ends that a later attempt has left behind.
-const UNUSED: &str = "its task goes on without it";
+pub(super) const UNUSED: &str = "its task goes on without it";
 
 impl Supervisor {
     /// Goes on where the records end.
     pub(super) async fn take_up(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
         self.note_values(state);
-        state.age = state.run.reading().since(Reading::default());
-        self.note_restarts(state);
         self.note_failures(state);
         self.note_rests(myself, state);
         self.start_clocks(myself, state);
@@ -56,17 +56,6 @@ impl Supervisor {
                 Self::note_end(state, &task.name);
             }
         }
-    }
-
-    /// A crash that follows soon after others is one of them, whoever drives the run.
-    fn note_restarts(&self, state: &mut State) {
-        let open = state.run.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-        let restarted = open.filter(|(_, agent)| !agent.restarted.is_empty());
-        let windows = restarted.map(|(id, agent)| {
-            let times = agent.restarted.iter().map(|at| at.since(Reading::default()));
-            (id.clone(), RestartWindow::after(times))
-        });
-        state.restarts = windows.collect();
     }
 
     fn note_failures(&self, state: &mut State) {
@@ -139,35 +128,27 @@ impl Supervisor {
         }
     }
 
-    /// Ends agents that have no actor and get none.
+    /// Ends agents that wait to be brought back: as they were told to, else as cancelled for this
+    /// reason.
     pub(super) fn dismiss(
         &self,
         state: &mut State,
         reason: &str,
         is_meant: impl Fn(&RunState, &AgentId, &Name) -> bool,
     ) {
-        let State { left, run, ending, .. } = &mut *state;
-        let of = |id: &AgentId| run.agents().get(id).map(|agent| (agent.depth, &agent.task));
-        let meant = |id: &AgentId| of(id).is_some_and(|(_, task)| is_meant(run, id, task));
-        let dismissed = left.extract_if(.., |id, _| meant(id)).filter_map(|(agent, left)| {
-            let (depth, task) = of(&agent)?;
-            Some((depth, Idle { task: task.clone(), agent, left: Some(left) }))
+        let State { left, run, condemned, .. } = &mut *state;
+        let of = |id: &AgentId| run.agents().get(id);
+        let meant = |id: &AgentId| of(id).is_some_and(|agent| is_meant(run, id, &agent.task));
+        let dismissed = left.extract_if(.., |id, _| meant(id)).filter_map(|(id, left)| {
+            let cancelled = || Outcome::Cancelled { reason: reason.to_owned() };
+            let outcome = condemned.get(&id).cloned().unwrap_or_else(cancelled);
+            let status = of(&id)?;
+            Some(Idle::new(id, status, left.records, outcome))
         });
-        let mut dismissed: Vec<_> = dismissed.collect();
-        if dismissed.is_empty() {
-            return;
+        let dismissed: Vec<_> = dismissed.collect();
+        if !dismissed.is_empty() {
+            self.end_idle(state, dismissed);
         }
-        // Children first.
-        dismissed.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
-        ending.extend(dismissed.iter().map(|(_, idle)| idle.agent.clone()));
-        let (proposals, reason) = (state.proposals.clone(), reason.to_owned());
-        state.work.spawn(async move {
-            let ends = move || dismissed.iter().flat_map(|(_, idle)| idle.end(&reason)).collect();
-            // Lost only when the runtime shuts down.
-            if let Ok(ends) = tokio::task::spawn_blocking(ends).await {
-                let _ = proposals.send(ends);
-            }
-        });
     }
 
     /// Gives an agent its actor once there is room: limits may be lower than when it began.
