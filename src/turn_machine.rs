@@ -235,7 +235,8 @@ impl Machine {
     }
 
     /// The calls of the turn that have no result yet.
-    fn open_calls(&self) -> Vec<PendingCall> {
+    #[must_use]
+    pub fn open_calls(&self) -> Vec<PendingCall> {
         calls::open(&self.calls)
     }
 

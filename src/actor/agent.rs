@@ -111,7 +111,7 @@ pub struct State {
     looked_over: bool,
     /// When its last request was made, in milliseconds since the Unix epoch.
     requested_ms: Option<i64>,
-    /// The calls that had begun when it was lost and have no result: looked up before all else.
+    /// The calls that had no result when it was lost: looked up before all else.
     lost: Vec<Lost>,
 }
 

@@ -16,7 +16,7 @@ use crate::tool::process::{self, Remains};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::{ToolError, ToolOutput, wrapper};
-use crate::turn::{ResultSource, ToolFinished};
+use crate::turn::{ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::recovery::{self, Content, Known};
 use crate::turn_machine::{Interrupted, Machine, PendingCall};
 
@@ -43,25 +43,40 @@ impl Begun {
         }
     }
 
-    /// The calls that had begun and have no result.
+    /// The calls that have no result.
     pub(super) fn lost(&self, machine: &Machine) -> Vec<Lost> {
-        let lost = machine.interrupted().into_iter().map(|interrupted| {
-            let began = |record: &&SharedRecord| match &record.event {
-                Event::ToolStarted(started) => *started == interrupted.started,
-                _ => false,
-            };
-            let began_ms = self.0.iter().rev().find(began).map(|record| record.ts_ms);
-            Lost { interrupted, began_ms }
+        let mut interrupted = machine.interrupted();
+        let lost = machine.open_calls().into_iter().map(|call| {
+            let at = interrupted.iter().position(|begun| begun.call.key == call.key);
+            Lost { call, begun: at.map(|at| self.beginning(interrupted.swap_remove(at).started)) }
         });
         lost.collect()
     }
+
+    fn beginning(&self, started: ToolStarted) -> Beginning {
+        let is_it = |record: &&SharedRecord| match &record.event {
+            Event::ToolStarted(known) => *known == started,
+            _ => false,
+        };
+        let ts_ms = self.0.iter().rev().find(is_it).map(|record| record.ts_ms);
+        Beginning { started, ts_ms }
+    }
 }
 
-/// A call that had begun, and when, in milliseconds since the Unix epoch.
+/// A call without a result.
 #[derive(Clone, Debug)]
 pub(super) struct Lost {
-    interrupted: Interrupted,
-    began_ms: Option<i64>,
+    call: PendingCall,
+    /// `None`: it is on record that it had not begun. What the spool has of it tells that the end
+    /// of the journal was lost.
+    begun: Option<Beginning>,
+}
+
+/// That a call began, and when, in milliseconds since the Unix epoch.
+#[derive(Clone, Debug)]
+struct Beginning {
+    started: ToolStarted,
+    ts_ms: Option<i64>,
 }
 
 /// Records what became of the calls, as one batch. Those that are left without a result are run
@@ -81,9 +96,9 @@ pub(super) fn results(traces: &Traces, turn: u32, lost: Vec<Lost>) -> Vec<ToolFi
 }
 
 fn result_of(traces: &Traces, turn: u32, lost: Lost) -> Option<ToolFinished> {
-    let Lost { interrupted, began_ms } = lost;
-    let Interrupted { call, started } = &interrupted;
-    let remains = started.process().map(|process| process::end_remains(process, &call.key));
+    let Lost { call, begun } = lost;
+    let process = begun.as_ref().and_then(|begun| begun.started.process());
+    let remains = process.map(|process| process::end_remains(process, &call.key));
     let kept = wrapper::spooled(&traces.spool, &call.key).unwrap_or_else(|error| {
         tracing::warn!(key = %call.key, %error, "a kept result cannot be read");
         None
@@ -91,22 +106,26 @@ fn result_of(traces: &Traces, turn: u32, lost: Lost) -> Option<ToolFinished> {
     let known = match kept {
         // What of it was done counts for nothing: it is made again as a whole.
         Some((Ok(output), _)) if output.told_to_end && call.effect.is_repeatable() => return None,
-        Some((Ok(output), took)) => return Some(adopted(turn, call, output, took)),
+        Some((Ok(output), took)) => return Some(adopted(turn, &call, output, took)),
         Some((Err(ToolError::Killed(printed)), _)) => killed(printed),
         Some((Err(ToolError::Lost), _)) => Known::default(),
         Some((Err(error), took)) => {
             // Worded as if it had been recorded then.
             let output = ToolOutput::error(format!("Error: {error}"));
-            return Some(adopted(turn, call, output, took));
+            return Some(adopted(turn, &call, output, took));
         }
+        None if begun.is_none() => return None,
         None => {
             let processes = remains.map(|remains| processes(remains).to_owned());
             Known { processes, ..Known::default() }
         }
     };
-    let began = began_ms.map(stamp::text);
-    let known = Known { began, content: content(traces, &interrupted), ..known };
-    recovery::answer(turn, interrupted, &known)
+    let Some(Beginning { started, ts_ms }) = begun else {
+        return (!call.effect.is_repeatable()).then(|| recovery::unknown(turn, call, &known));
+    };
+    let (began, content) = (ts_ms.map(stamp::text), content(traces, &started));
+    let known = Known { began, content, ..known };
+    recovery::answer(turn, Interrupted { call, started }, &known)
 }
 
 /// The record of a call whose result was kept.
@@ -123,8 +142,8 @@ fn processes(remains: Remains) -> &'static str {
     }
 }
 
-fn content(traces: &Traces, interrupted: &Interrupted) -> Content {
-    let (Some(change), Some(workspace)) = (&interrupted.started.change, &traces.workspace) else {
+fn content(traces: &Traces, started: &ToolStarted) -> Content {
+    let (Some(change), Some(workspace)) = (&started.change, &traces.workspace) else {
         return Content::Unknown;
     };
     match workspace.fingerprint(&change.path) {

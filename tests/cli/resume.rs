@@ -469,6 +469,34 @@ fn what_becomes_of_an_interrupted_command_is_foretold() {
 }
 
 #[test]
+fn a_kept_result_counts_also_where_the_journal_lost_that_its_call_began() {
+    let desk = Desk::commands(
+        "[tasks.a]\nrun = 'echo a >> ledger; touch up; while ! test -e go; do sleep 0.02; done; echo A'\n",
+    );
+    let run = desk.start(&["run"]);
+    wait("the command", || desk.path().join("up").exists().then_some(()));
+    run.signal("STOP");
+    desk.write("go", "");
+    let spool = desk.runs()[0].join("spool");
+    let is_result =
+        |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|suffix| suffix == "json");
+    wait("the kept result", || {
+        let mut entries = std::fs::read_dir(&spool).expect("a folder").flatten();
+        entries.any(is_result).then_some(())
+    });
+    run.signal("KILL");
+    run.end();
+    let path = desk.runs()[0].join("journal.jsonl");
+    let journal = std::fs::read_to_string(&path).expect("a journal");
+    let begin = journal.rfind("\"tool.started\"").expect("it began");
+    let line = journal[..begin].rfind('\n').expect("a line before") + 1;
+    std::fs::write(&path, &journal[..line]).expect("written");
+    desk.good(&["resume"]);
+    assert_eq!(desk.read("ledger"), "a\n");
+    assert!(desk.good(&["show", "/a"]).contains('A'));
+}
+
+#[test]
 fn changes_are_explained_and_accepted() {
     let rest = "[inputs.who]\ndefault = 'all'\n[inputs.what]\ndefault = 'x'\n\
                 [tasks.one]\nrun = 'echo one $INPUT_WHAT >> ledger; echo one'\n\
