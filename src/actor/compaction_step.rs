@@ -6,8 +6,7 @@
 use tokio::sync::oneshot;
 
 use super::compactor::{self, NoSummary, Source, SummaryError, Written};
-use super::step::{StepContext, StepError};
-use super::step::{StepResult, settled};
+use super::step::{StepContext, StepError, StepResult, settled};
 use super::{carry_over, hooks};
 use crate::context::inventory::Inventory;
 use crate::context::layer::summary::{self, Summary, SummaryRequest};

@@ -379,11 +379,7 @@ impl Supervisor {
         pause: Duration,
         message: SupervisorMsg,
     ) {
-        let myself = myself.clone();
-        state.work.spawn(async move {
-            tokio::time::sleep(pause).await;
-            let _ = myself.send_message(message);
-        });
+        mail_after(&mut state.work, myself, pause, message);
     }
 
     /// Ends the run for this process. What is still at work is killed with the supervisor.
@@ -430,4 +426,19 @@ impl Supervisor {
         state.services_by_actor.insert(id, service);
         Ok(())
     }
+}
+
+/// Mails a message to a supervisor later; the timer ends with the set that it is in.
+fn mail_after(
+    timers: &mut JoinSet<()>,
+    to: &ActorRef<SupervisorMsg>,
+    pause: Duration,
+    message: SupervisorMsg,
+) {
+    let to = to.clone();
+    timers.spawn(async move {
+        tokio::time::sleep(pause).await;
+        // One that is gone needs no mail.
+        let _ = to.send_message(message);
+    });
 }

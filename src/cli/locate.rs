@@ -9,11 +9,9 @@ use crate::config::Sources;
 use crate::event::{Event, SharedRecord};
 use crate::exit::Exit;
 use crate::id::{AgentId, RunId};
-use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::reader::agent_records;
-use crate::journal::snapshot;
-use crate::journal::walk;
+use crate::journal::{JournalError, snapshot, walk};
 use crate::report::next_request::{NextRequest, next_request};
 use crate::run_state::{AgentStatus, RunState};
 

@@ -8,8 +8,7 @@ use super::paint::{self, Paint};
 use super::{complain, refusal, say};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::snapshot;
-use crate::journal::{JournalError, stamp, walk};
+use crate::journal::{JournalError, snapshot, stamp, walk};
 use crate::report::{self, Row};
 
 pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {

@@ -124,8 +124,8 @@ fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
     let run = dir.map_or_else(|| "RUN".to_owned(), name);
     format!(
         "{whose}`callsheet resume{flags} {run} --truncate-at {line}` cuts the journal there, keeps \
-         what it cuts aside and goes on before it: what was done since may be done again, or be told as unknown; with \
-         --explain it only says what would go"
+         what it cuts aside and goes on before it: what was done since may be done again, or be \
+         told as unknown; with --explain it only says what would go"
     )
 }
 

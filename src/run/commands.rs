@@ -31,28 +31,24 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Why its attempt fails, if that is known by now.
-    pub(super) fn failure(&self) -> Option<Failure> {
+    /// How it stands where its attempt goes on, in words.
+    ///
+    /// # Errors
+    /// How the attempt fails, if that is known by now.
+    pub(super) fn fate(&self) -> Result<&'static str, Failure> {
         match self {
-            Self::Announced | Self::Kept => None,
+            Self::Announced => Ok("its command has not begun"),
+            Self::Kept => Ok("the result of its command was kept"),
             Self::Interrupted => {
-                let message = "the command was interrupted and may have taken effect".to_owned();
-                Some(Failure::new(FailureKind::Interrupted, message))
+                let message = "the command was interrupted and may have taken effect";
+                Err(Failure::new(FailureKind::Interrupted, message.to_owned()))
             }
             Self::Ended(outcome) => match &**outcome {
-                Outcome::Failed { failure, .. } => Some(failure.clone()),
-                Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
+                Outcome::Failed { failure, .. } => Err(failure.clone()),
+                Outcome::Completed { .. } | Outcome::Cancelled { .. } => {
+                    Ok("its command has ended")
+                }
             },
-        }
-    }
-
-    /// How it stands where its attempt goes on, in words.
-    pub(super) fn told(&self) -> &'static str {
-        match self {
-            Self::Announced => "its command has not begun",
-            Self::Interrupted => "its command was interrupted",
-            Self::Kept => "the result of its command was kept",
-            Self::Ended(_) => "its command has ended",
         }
     }
 }
@@ -85,19 +81,21 @@ pub(super) fn under_way(
     }
     let mut commands: BTreeMap<Name, Command> =
         tasks.values().map(|task| (task.clone(), Command::Announced)).collect();
-    let mut begun: HashMap<CallKey, Name> = HashMap::new();
+    let mut open: HashMap<CallKey, Name> = HashMap::new();
     let read = walk::walk(dir, Position::START, None, |_, records| {
         for record in records.iter().filter(|record| record.seq <= state.last_seq()) {
             let Some(task) = record.agent.as_ref().and_then(|id| tasks.get(id)) else { continue };
             match &record.event {
-                Event::ToolStarted(started) => {
+                Event::ToolIntended(intended) => {
+                    open.insert(intended.key.clone(), task.clone());
+                }
+                Event::ToolStarted(_) => {
                     commands.insert(task.clone(), Command::Interrupted);
-                    begun.insert(started.key.clone(), task.clone());
                 }
                 Event::ToolFinished(finished) => {
                     let outcome = Box::new(command_outcome(finished));
                     commands.insert(task.clone(), Command::Ended(outcome));
-                    begun.remove(&finished.key);
+                    open.remove(&finished.key);
                 }
                 _ => {}
             }
@@ -109,7 +107,7 @@ pub(super) fn under_way(
         return Ok(BTreeMap::new());
     }
     let spool = Spool::new(dir.spool(), dir.results());
-    for (key, task) in begun {
+    for (key, task) in open {
         let kept = spool.kept_result(&key);
         let kept = kept.map_err(|error| JournalError::io(dir.spool().display(), &error))?;
         if kept.is_some() {

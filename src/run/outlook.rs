@@ -110,8 +110,9 @@ pub fn as_recorded(
 
 /// What becomes of a task whose command was under way.
 fn half_run(spec: &TaskSpec, status: &TaskStatus, command: &Command) -> (Verdict, String) {
-    let Some(failure) = command.failure() else {
-        return (Verdict::GoesOn, command.told().to_owned());
+    let failure = match command.fate() {
+        Ok(told) => return (Verdict::GoesOn, told.to_owned()),
+        Err(failure) => failure,
     };
     let (attempt, made) = (status.attempt, status.attempt.saturating_sub(status.earlier));
     match spec.retry.pause(made, failure.kind, 0.0) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ractor::ActorRef;
 
-use super::{State, Stop, Supervisor, SupervisorMsg};
+use super::{State, Stop, Supervisor, SupervisorMsg, mail_after};
 use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
 use crate::plan::TaskState;
@@ -21,7 +21,7 @@ impl Supervisor {
         if let Some(limit) = self.services.limits.timeout {
             match limit.saturating_sub(state.run.spent()) {
                 Duration::ZERO => self.run_deadline(state),
-                left => Self::look_after(myself, state, left, SupervisorMsg::RunDeadline),
+                left => mail_after(&mut state.clocks, myself, left, SupervisorMsg::RunDeadline),
             }
         }
         for task in self.plan.tasks() {
@@ -47,7 +47,7 @@ impl Supervisor {
             Duration::ZERO => self.task_deadline(state, &task, attempt),
             left => {
                 let message = SupervisorMsg::TaskDeadline { task, attempt };
-                Self::look_after(myself, state, left, message);
+                mail_after(&mut state.clocks, myself, left, message);
             }
         }
     }
@@ -55,20 +55,6 @@ impl Supervisor {
     /// The run pauses: so do its clocks.
     pub(super) fn stop_clocks(state: &mut State) {
         state.clocks.abort_all();
-    }
-
-    fn look_after(
-        myself: &ActorRef<SupervisorMsg>,
-        state: &mut State,
-        left: Duration,
-        message: SupervisorMsg,
-    ) {
-        let myself = myself.clone();
-        state.clocks.spawn(async move {
-            tokio::time::sleep(left).await;
-            // A supervisor that is gone has no limits.
-            let _ = myself.send_message(message);
-        });
     }
 
     pub(super) fn task_deadline(&self, state: &mut State, task: &Name, attempt: u32) {
