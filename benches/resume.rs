@@ -15,7 +15,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use callsheet::actor::supervisor::RunEnd;
 use callsheet::config::Sources;
 use callsheet::event::{Draft, Event, PlannedTask, RunCreated, RunOpened};
 use callsheet::id::{AgentId, Name, RunId};
@@ -31,6 +30,7 @@ use callsheet::model::script::Script;
 use callsheet::model::scripted::Scripted;
 use callsheet::output::Output;
 use callsheet::plan::{TaskCompleted, TaskReady, TaskStarted};
+use callsheet::run::RunEnd;
 use callsheet::run::{Options, Reopened, Run};
 use callsheet::turn::{AgentEnded, AgentSpawned, Outcome, Program};
 use serde_json::json;

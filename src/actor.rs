@@ -28,8 +28,10 @@ pub mod mail;
 pub mod model_call;
 mod panic;
 mod recall;
+pub mod record_right;
 pub mod recovery;
-pub mod slots;
+pub mod replies;
+pub mod run_end;
 pub mod step;
 pub mod supervisor;
 pub mod tool_run;
@@ -154,6 +156,9 @@ pub struct Services {
     pub asker: Option<Arc<dyn Asker>>,
     /// Who is where.
     pub addresses: Addresses,
+    /// The answers to requests that came from outside the actors, by the number of the request:
+    /// whether the part of the run exists that was meant.
+    pub requests: replies::Replies<u64, bool>,
 }
 
 /// Asks a person whether a tool call may run.

@@ -10,7 +10,6 @@ pub mod file;
 pub mod filesystem;
 pub mod line;
 pub mod log_line;
-pub mod memory;
 pub mod projection;
 pub mod reader;
 pub mod recovery;
@@ -25,7 +24,10 @@ pub mod transcript;
 pub mod walk;
 pub mod writer;
 
+use std::fmt;
+use std::ops::Deref;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -33,10 +35,8 @@ use tokio::sync::watch;
 use crate::event::{Draft, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::line::Position;
-use crate::journal::memory::MemoryJournal;
 use crate::journal::refusal::Refusal;
 use crate::journal::room::Room;
-use crate::journal::writer::Mailbox;
 
 /// Why the journal could not be written, read or taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -124,45 +124,72 @@ pub trait Observer: Send {
     fn settle(&mut self) {}
 }
 
-/// What appends events and waits until they are durable. Clones share one journal.
-#[derive(Clone, Debug)]
-pub struct JournalHandle(Backend);
+/// A future that a [`Journal`] gives.
+pub type JournalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-#[derive(Clone, Debug)]
-enum Backend {
-    Writer(Arc<Mailbox>),
-    Memory(MemoryJournal),
-}
-
-impl JournalHandle {
-    pub(crate) fn of_writer(mailbox: Mailbox) -> Self {
-        Self(Backend::Writer(Arc::new(mailbox)))
-    }
-
-    pub(crate) fn of_memory(journal: MemoryJournal) -> Self {
-        Self(Backend::Memory(journal))
-    }
-
+/// The ordered, durable events of one run: the port that actors append through.
+///
+/// An implementation numbers the drafts, makes them durable and acknowledges them. It may keep them
+/// in a file, or send them to another machine: those that append hold no path and no lock.
+pub trait Journal: Send + Sync + fmt::Debug {
     /// Records the drafts, in order, under numbers that follow each other and within one commit
     /// batch: after a crash either all of them are there or none. Returns once they are durable.
-    /// Dropping the future does not take the drafts back.
+    /// Dropping the future does not take the drafts back. A full disk is waited for until the
+    /// journal is closed.
     ///
     /// # Errors
-    /// When they could not be made durable; every later append fails too. A full disk is no such
-    /// case until the journal is closed.
-    pub async fn append(&self, drafts: Vec<Draft>) -> Result<Vec<SharedRecord>, JournalError> {
-        match &self.0 {
-            Backend::Writer(mailbox) => mailbox.append(drafts).await,
-            Backend::Memory(journal) => journal.append(drafts),
-        }
+    /// When they could not be made durable; every later append fails too.
+    fn append(
+        &self,
+        drafts: Vec<Draft>,
+    ) -> JournalFuture<'_, Result<Vec<SharedRecord>, JournalError>>;
+
+    /// Returns once all drafts are durable that were given to the journal before.
+    ///
+    /// # Errors
+    /// When they could not be made durable.
+    fn flush(&self) -> JournalFuture<'_, Result<(), JournalError>>;
+
+    /// Reads every durable record of one agent back, oldest first.
+    ///
+    /// # Errors
+    /// When the journal cannot be read back.
+    fn agent_records<'a>(
+        &'a self,
+        agent: &'a AgentId,
+    ) -> JournalFuture<'a, Result<Vec<SharedRecord>, JournalError>>;
+
+    /// The number of the last durable record, as it grows; 0 before the first.
+    fn committed(&self) -> watch::Receiver<u64>;
+
+    /// Whether the disk has room for new work, as it changes.
+    fn room(&self) -> watch::Receiver<Room>;
+
+    /// Tells that the run's disk refused something because it is full. The journal gives up the room
+    /// that it kept aside, and [`room`](Self::room) says so. Returns false when it is closed.
+    fn report_full(&self) -> bool;
+
+    /// Writes what has been queued, lets the observers finish, and refuses every later append.
+    fn close(&self) -> JournalFuture<'_, ()>;
+}
+
+/// A handle of a run's journal. Clones share it.
+#[derive(Clone, Debug)]
+pub struct JournalHandle(Arc<dyn Journal>);
+
+impl JournalHandle {
+    /// A handle of this journal.
+    #[must_use]
+    pub fn new(journal: impl Journal + 'static) -> Self {
+        Self(Arc::new(journal))
     }
 
-    /// As [`append`](Self::append), for what nobody could wait for room with: a disk that stays
-    /// full for [`room::PATIENCE`] is an error.
+    /// As [`Journal::append`], for callers that cannot wait for room: a disk that stays full for
+    /// [`room::PATIENCE`] is an error.
     ///
     /// # Errors
-    /// When they could not be made durable, or not in time: then they may be all the same, until
-    /// the journal is closed.
+    /// When the drafts could not be made durable, or not in time: then they may be all the same,
+    /// until the journal is closed.
     pub async fn append_at_once(
         &self,
         drafts: Vec<Draft>,
@@ -174,60 +201,12 @@ impl JournalHandle {
             () = room::out_of_patience(&mut room) => Err(JournalError::Full),
         }
     }
+}
 
-    /// The number of the last durable record, as it grows; 0 before the first.
-    #[must_use]
-    pub fn committed(&self) -> watch::Receiver<u64> {
-        match &self.0 {
-            Backend::Writer(mailbox) => mailbox.committed(),
-            Backend::Memory(journal) => journal.committed(),
-        }
-    }
-
-    /// Every durable record of one agent, oldest first: what a restart needs.
-    ///
-    /// # Errors
-    /// When the journal cannot be read back.
-    pub async fn agent_records(&self, agent: &AgentId) -> Result<Vec<SharedRecord>, JournalError> {
-        match &self.0 {
-            Backend::Memory(journal) => Ok(journal.agent_records(agent)),
-            Backend::Writer(mailbox) => {
-                let Some(path) = mailbox.path() else {
-                    return Err(JournalError::Io("this journal cannot be read back".to_owned()));
-                };
-                let (path, agent) = (path.to_owned(), agent.clone());
-                let read = move || reader::agent_records(&path, &agent);
-                // A task of the blocking pool is lost only when the runtime shuts down.
-                tokio::task::spawn_blocking(read).await.unwrap_or(Err(JournalError::Closed))
-            }
-        }
-    }
-
-    /// Whether the disk has room for new work, as it changes.
-    #[must_use]
-    pub fn room(&self) -> watch::Receiver<Room> {
-        match &self.0 {
-            Backend::Writer(mailbox) => mailbox.room(),
-            Backend::Memory(journal) => journal.room(),
-        }
-    }
-
-    /// Tells that the run's disk refused something because it is full: what was kept aside is given
-    /// up, and [`JournalHandle::room`] says so. False when the journal is closed.
-    #[must_use]
-    pub fn report_full(&self) -> bool {
-        match &self.0 {
-            Backend::Writer(mailbox) => mailbox.report_full(),
-            Backend::Memory(journal) => journal.report_full(),
-        }
-    }
-
-    /// Writes what has been queued, lets the observers finish, and refuses every later append.
-    pub async fn close(&self) {
-        match &self.0 {
-            Backend::Writer(mailbox) => mailbox.close().await,
-            Backend::Memory(journal) => journal.close(),
-        }
+impl Deref for JournalHandle {
+    type Target = dyn Journal;
+    fn deref(&self) -> &Self::Target {
+        &*self.0
     }
 }
 

@@ -7,9 +7,11 @@
 //!
 //! The layers, from bottom to top; imports point down only:
 //!
-//! - words: [`id`], [`message`], [`output`], [`failure`];
+//! - words: [`id`], [`message`], [`output`], [`spending`],
+//!   [`failure`];
 //! - decisions, pure and synchronous: [`policy`], [`permission`], [`redaction`], [`spec`], [`template`],
-//!   [`plan`], [`context`], [`turn`], [`event`], [`turn_machine`], [`run_state`];
+//!   [`plan`], [`context`], [`turn`], [`event`], [`turn_machine`], [`run_state`],
+//!   [`run_machine`];
 //! - ports and their implementations: [`crash`], [`journal`], [`conversation`], [`tool`], [`model`];
 //! - [`actor`]: supervisor, agent, compactor, transcript writer, gateway;
 //! - application: [`config`], [`run`], [`report`];
@@ -31,6 +33,7 @@ pub mod failure;
 pub mod id;
 pub mod message;
 pub mod output;
+pub mod spending;
 
 pub mod permission;
 pub mod policy;
@@ -51,6 +54,8 @@ pub mod event;
 pub mod turn_machine;
 
 pub mod run_state;
+
+pub mod run_machine;
 
 pub mod crash;
 

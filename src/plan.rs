@@ -1,6 +1,7 @@
-//! The task graph: built and checked at once; which tasks may start.
+//! The task graph: built and checked at once, with the rule of which tasks may start.
 //!
-//! Pure. Owns the payloads of the `task.*` events.
+//! Pure. Owns the payloads of the `task.*` events. Tasks are known by their place in the plan, so
+//! that a decision looks at the neighbours of one task and never at the whole plan.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,11 +12,15 @@ use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::spec::{Join, TaskSpec};
 
-/// The tasks of a run and what each waits for. Once built it has no unknown names and no cycles.
+/// The tasks of a run and their dependencies. A plan has no unknown names and no cycles.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     tasks: Vec<TaskSpec>,
     places: HashMap<Name, usize>,
+    /// The places of each task's dependencies, in the order of `depends_on`.
+    dependencies: Vec<Vec<usize>>,
+    /// The places of the tasks that depend on each task, in the order of the plan.
+    dependents: Vec<Vec<usize>>,
 }
 
 /// Tasks that do not make a plan.
@@ -59,11 +64,28 @@ impl Plan {
                 problems.push(PlanError::UnknownDependency { task, dependency });
             }
         }
-        let plan = Self { tasks, places };
-        if problems.is_empty() {
-            problems.extend(plan.cycle().map(PlanError::Cycle));
+        if !problems.is_empty() {
+            return Err(problems);
         }
-        if problems.is_empty() { Ok(plan) } else { Err(problems) }
+        let plan = Self::linked(tasks, places);
+        match plan.cycle() {
+            Some(cycle) => Err(vec![PlanError::Cycle(cycle)]),
+            None => Ok(plan),
+        }
+    }
+
+    /// Links tasks whose dependencies are all among them.
+    fn linked(tasks: Vec<TaskSpec>, places: HashMap<Name, usize>) -> Self {
+        let place_of = |name: &Name| places.get(name).copied();
+        let of_task = |task: &TaskSpec| task.depends_on.iter().filter_map(place_of).collect();
+        let dependencies: Vec<Vec<usize>> = tasks.iter().map(of_task).collect();
+        let mut dependents = vec![Vec::new(); tasks.len()];
+        for (place, before) in dependencies.iter().enumerate() {
+            for dependency in before {
+                dependents[*dependency].push(place);
+            }
+        }
+        Self { tasks, places, dependencies, dependents }
     }
 
     /// The tasks, in the order of the configuration.
@@ -75,7 +97,25 @@ impl Plan {
     /// The task of that name.
     #[must_use]
     pub fn task(&self, name: &Name) -> Option<&TaskSpec> {
-        self.places.get(name).and_then(|place| self.tasks.get(*place))
+        self.place(name).map(|place| &self.tasks[place])
+    }
+
+    /// The place of a task in [`tasks`](Self::tasks), from 0.
+    #[must_use]
+    pub fn place(&self, name: &Name) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
+    /// The places of the tasks that the task at `place` depends on, in the order of `depends_on`.
+    #[must_use]
+    pub fn dependencies(&self, place: usize) -> &[usize] {
+        &self.dependencies[place]
+    }
+
+    /// The places of the tasks that depend on the task at `place`, in the order of the plan.
+    #[must_use]
+    pub fn dependents(&self, place: usize) -> &[usize] {
+        &self.dependents[place]
     }
 
     /// The plan of the named tasks and all that they need.
@@ -91,38 +131,12 @@ impl Plan {
         }
         while let Some(place) = open.pop() {
             if wanted.insert(place) {
-                open.extend(self.tasks[place].depends_on.iter().filter_map(|n| self.places.get(n)));
+                open.extend(&self.dependencies[place]);
             }
         }
         let tasks: Vec<_> = wanted.into_iter().map(|place| self.tasks[place].clone()).collect();
         let places = tasks.iter().enumerate().map(|(at, task)| (task.name.clone(), at)).collect();
-        Ok(Self { tasks, places })
-    }
-
-    /// Whether a task may start, given how its dependencies stand.
-    pub fn readiness(&self, task: &TaskSpec, standing: impl Fn(&Name) -> Standing) -> Readiness {
-        let standings: Vec<_> = task.depends_on.iter().map(|name| (name, standing(name))).collect();
-        let first = |wanted: &[Standing]| {
-            standings.iter().find(|(_, s)| wanted.contains(s)).map(|(name, _)| (*name).clone())
-        };
-        let bad = match task.join {
-            Join::AllSuccess => first(&[Standing::Failed, Standing::SkippedByFailure]),
-            Join::NoneFailed => first(&[Standing::Failed]),
-            Join::AllDone | Join::AnySuccess => None,
-        };
-        if let Some(because) = bad {
-            return Readiness::Skip { because };
-        }
-        if first(&[Standing::Open]).is_some() {
-            return Readiness::Wait;
-        }
-        if task.join == Join::AnySuccess && first(&[Standing::Done]).is_none() {
-            let because = first(&[Standing::Failed, Standing::SkippedByFailure]);
-            if let Some(because) = because {
-                return Readiness::Skip { because };
-            }
-        }
-        Readiness::Ready
+        Ok(Self::linked(tasks, places))
     }
 
     /// Some cycle, its first task named again at the end.
@@ -145,9 +159,9 @@ impl Plan {
                     continue;
                 }
                 marks[*place] = Mark::OnPath;
-                let next = self.tasks[*place].depends_on.get(*followed);
+                let next = self.dependencies[*place].get(*followed).copied();
                 *followed += 1;
-                let Some(next) = next.and_then(|name| self.places.get(name)).copied() else {
+                let Some(next) = next else {
                     marks[*place] = Mark::Done;
                     path.pop();
                     continue;
@@ -167,7 +181,7 @@ impl Plan {
     }
 }
 
-/// How a dependency stands.
+/// The state of a dependency as far as it decides about the tasks that depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It has not ended.
@@ -180,18 +194,83 @@ pub enum Standing {
     SkippedByFailure,
 }
 
-/// Whether a task may start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The numbers of a task's dependencies by their [`Standing`].
+///
+/// A dependency that ends changes one number of each of its dependents, so the readiness of a task
+/// with thousands of dependencies costs no more than that of a task with one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    open: usize,
+    done: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl Tally {
+    /// Counts a dependency.
+    pub fn add(&mut self, standing: Standing) {
+        *self.of(standing) += 1;
+    }
+
+    /// Counts a dependency under another standing than before.
+    pub fn change(&mut self, before: Standing, now: Standing) {
+        *self.of(before) -= 1;
+        *self.of(now) += 1;
+    }
+
+    fn of(&mut self, standing: Standing) -> &mut usize {
+        match standing {
+            Standing::Open => &mut self.open,
+            Standing::Done => &mut self.done,
+            Standing::Failed => &mut self.failed,
+            Standing::SkippedByFailure => &mut self.skipped,
+        }
+    }
+
+    /// Decides whether a task with these dependencies may start.
+    #[must_use]
+    pub fn readiness(&self, join: Join) -> Readiness {
+        let (is_bad, needs_success) = match join {
+            Join::AllSuccess => (self.failed + self.skipped > 0, false),
+            Join::NoneFailed => (self.failed > 0, false),
+            Join::AllDone => (false, false),
+            Join::AnySuccess => (false, true),
+        };
+        if is_bad {
+            return Readiness::Skip;
+        }
+        if self.open > 0 {
+            return Readiness::Wait;
+        }
+        // A task without dependencies has none that could have succeeded, and starts.
+        if needs_success && self.done == 0 && self.failed + self.skipped > 0 {
+            return Readiness::Skip;
+        }
+        Readiness::Ready
+    }
+}
+
+impl Join {
+    /// Whether a dependency of this standing may be the reason why a task is skipped.
+    #[must_use]
+    pub fn is_reason_to_skip(self, standing: Standing) -> bool {
+        match standing {
+            Standing::Open | Standing::Done => false,
+            Standing::Failed => true,
+            Standing::SkippedByFailure => self != Self::NoneFailed,
+        }
+    }
+}
+
+/// The answer to whether a task may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// Not yet.
     Wait,
     /// Now.
     Ready,
-    /// Never: this dependency did not succeed.
-    Skip {
-        /// The dependency.
-        because: Name,
-    },
+    /// Never: too many of its dependencies did not succeed.
+    Skip,
 }
 
 /// The state of a task.
@@ -384,32 +463,44 @@ mod tests {
 
     #[test]
     fn joins_decide_by_the_table() {
+        use Readiness::{Ready, Skip, Wait};
         use Standing::{Done, Failed, Open, SkippedByFailure as Skipped};
-        let ready = Some(true);
-        let (skip, wait) = (Some(false), None);
         let table = [
-            (Join::AllSuccess, [Done, Done], ready),
-            (Join::AllSuccess, [Done, Open], wait),
-            (Join::AllSuccess, [Failed, Open], skip),
-            (Join::AllSuccess, [Done, Skipped], skip),
-            (Join::AllDone, [Failed, Skipped], ready),
-            (Join::AllDone, [Failed, Open], wait),
-            (Join::NoneFailed, [Done, Skipped], ready),
-            (Join::NoneFailed, [Failed, Open], skip),
-            (Join::AnySuccess, [Done, Failed], ready),
-            (Join::AnySuccess, [Done, Open], wait),
-            (Join::AnySuccess, [Failed, Skipped], skip),
+            (Join::AllSuccess, [Done, Done], Ready),
+            (Join::AllSuccess, [Done, Open], Wait),
+            (Join::AllSuccess, [Failed, Open], Skip),
+            (Join::AllSuccess, [Done, Skipped], Skip),
+            (Join::AllDone, [Failed, Skipped], Ready),
+            (Join::AllDone, [Failed, Open], Wait),
+            (Join::NoneFailed, [Done, Skipped], Ready),
+            (Join::NoneFailed, [Failed, Open], Skip),
+            (Join::AnySuccess, [Done, Failed], Ready),
+            (Join::AnySuccess, [Done, Open], Wait),
+            (Join::AnySuccess, [Failed, Skipped], Skip),
         ];
-        for (join, standings, want) in table {
-            let plan = plan(&[("a", &[]), ("b", &[])]).expect("a plan");
-            let last = task("c", &["a", "b"], join);
-            let got = plan.readiness(&last, |name| standings[usize::from(name.as_str() == "b")]);
-            let got = match got {
-                Readiness::Wait => None,
-                Readiness::Ready => Some(true),
-                Readiness::Skip { .. } => Some(false),
-            };
-            assert_eq!(got, want, "{join:?} {standings:?}");
+        for (join, standings, readiness) in table {
+            let mut tally = Tally::default();
+            standings.iter().for_each(|standing| tally.add(*standing));
+            assert_eq!(tally.readiness(join), readiness, "{join:?} {standings:?}");
+            // The same numbers, come to one dependency after the other.
+            let mut tally = Tally::default();
+            standings.iter().for_each(|_| tally.add(Open));
+            standings.iter().for_each(|standing| tally.change(Open, *standing));
+            assert_eq!(tally.readiness(join), readiness, "{join:?} {standings:?}");
+            let reason = standings.iter().any(|standing| join.is_reason_to_skip(*standing));
+            assert!(readiness != Skip || reason, "a skipped task names a reason");
         }
+        for join in [Join::AllSuccess, Join::AllDone, Join::NoneFailed, Join::AnySuccess] {
+            assert_eq!(Tally::default().readiness(join), Ready, "{join:?} of nothing");
+        }
+    }
+
+    #[test]
+    fn tasks_know_their_neighbours() {
+        let plan = plan(&[("a", &[]), ("b", &["a"]), ("c", &["b", "a"])]).expect("a plan");
+        assert_eq!(plan.dependencies(2), [1, 0]);
+        assert_eq!(plan.dependents(0), [1, 2]);
+        let part = plan.only(&["b".to_owned()]).expect("a part");
+        assert_eq!((part.dependents(0), part.dependents(1)), (&[1][..], &[][..]));
     }
 }

@@ -3,7 +3,7 @@
 pub mod next_request;
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::event::{Record, RunStatus};
 use crate::id::{AgentId, Name};
 use crate::journal::stamp;
-use crate::message::Usage;
 use crate::plan::TaskState;
-use crate::run_state::{AgentStatus, Part, RunPhase, RunState, TaskStatus, total_cost};
+use crate::run_state::{AgentStatus, AgentUse, RunPhase, RunState, TaskStatus};
+use crate::spending::Spending;
 
 /// A record as `run --json` and `tail --json` print it: the envelope without its checksums.
 #[must_use]
@@ -48,10 +48,8 @@ pub struct Row {
     pub state: String,
     /// The current turn of an agent.
     pub turn: Option<u32>,
-    /// Tokens: a run's and a task's with all that belongs to them, an agent's own.
-    pub usage: Usage,
-    /// What they cost; absent when a model has no price.
-    pub cost_usd: Option<f64>,
+    /// The spending: a run's and a task's with all that belongs to them, an agent's own.
+    pub spending: Spending,
     /// Seconds since the last activity; absent once it has ended.
     pub age_s: Option<f64>,
     /// What it waits for.
@@ -71,8 +69,8 @@ impl Row {
             "parent": self.parent,
             "state": self.state,
             "turn": self.turn,
-            "usage": self.usage,
-            "cost_usd": self.cost_usd,
+            "usage": self.spending.usage,
+            "cost_usd": self.spending.cost_usd(),
             "age_s": self.age_s,
             "waiting_for": self.waiting_for,
         })
@@ -171,8 +169,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         parent: None,
         state: run_word(state, live).to_owned(),
         turn: None,
-        usage: state.usage(),
-        cost_usd: state.cost_usd(),
+        spending: state.spending(),
         age_s: live.then(|| age(now_ms, state.last_ms())),
         waiting_for: state.paused_reason().filter(|_| live).map(str::to_owned),
         depth: 0,
@@ -201,8 +198,7 @@ pub fn unread_row(run: String, state: &RunState, word: &str, why: String) -> Row
         parent: None,
         state: word.to_owned(),
         turn: None,
-        usage: state.usage(),
-        cost_usd: state.cost_usd(),
+        spending: state.spending(),
         age_s: None,
         waiting_for: Some(why),
         depth: 0,
@@ -231,8 +227,7 @@ fn task_row(
         parent: None,
         state: task.state.as_str().to_owned(),
         turn: None,
-        usage: agents.iter().map(|(_, agent)| agent.usage).sum(),
-        cost_usd: total_cost(agents.iter().map(|(_, agent)| *agent)),
+        spending: agents.iter().map(|(_, agent)| agent.own).sum(),
         age_s: last.filter(|_| live && !task.state.is_end()).map(|last| age(now_ms, last)),
         waiting_for: waiting_task(state, name, task).filter(|_| live),
         depth: 1,
@@ -272,9 +267,9 @@ fn agent_row(
 ) -> Row {
     let is_open = agent.outcome.is_none();
     let parent = agent.parent.as_ref().map_or(agent.task.as_str(), AgentId::as_str);
-    let (word, waits) = match (is_open, live, state.part(id)) {
+    let (word, waits) = match (is_open, live, state.agent_use(id)) {
         (true, false, _) => ("stopped", None),
-        (true, true, Part::Held) => ("waiting", Some("what its task rests on".to_owned())),
+        (true, true, AgentUse::Held) => ("waiting", Some("what its task rests on".to_owned())),
         _ => (agent.state(), agent.waiting_for()),
     };
     Row {
@@ -284,8 +279,7 @@ fn agent_row(
         parent: Some(parent.to_owned()),
         state: word.to_owned(),
         turn: Some(agent.turn),
-        usage: agent.usage,
-        cost_usd: agent.cost_usd,
+        spending: agent.own,
         age_s: (live && is_open).then(|| age(now_ms, agent.last_ms)),
         waiting_for: waits.filter(|_| live),
         depth: 2 + agent.depth as usize,
@@ -297,21 +291,21 @@ fn agent_row(
 pub struct CostRow {
     /// `agent`, `task` or `model`.
     pub by: &'static str,
-    /// Which.
+    /// The agent, the task or the model.
     pub name: String,
-    /// Its own tokens and money.
-    pub own: (Usage, Option<f64>),
-    /// The same with all that belongs to it.
-    pub inclusive: (Usage, Option<f64>),
+    /// The spending of its own calls.
+    pub own: Spending,
+    /// The spending of all that belongs to it, its own included.
+    pub inclusive: Spending,
 }
 
 impl CostRow {
     /// The row as `cost --json` prints it.
     #[must_use]
     pub fn json(&self) -> Value {
-        let part = |(usage, cost_usd): &(Usage, Option<f64>)| {
-            let mut value = json!(usage);
-            value["cost_usd"] = json!(cost_usd);
+        let part = |spending: &Spending| {
+            let mut value = json!(spending.usage);
+            value["cost_usd"] = json!(spending.cost_usd());
             value
         };
         json!({
@@ -323,12 +317,7 @@ impl CostRow {
     }
 }
 
-fn add(sum: &mut (Usage, Option<f64>), part: (Usage, Option<f64>)) {
-    sum.0 += part.0;
-    sum.1 = sum.1.zip(part.1).map(|(a, b)| a + b);
-}
-
-/// What each agent cost: its own calls, and with those of its children.
+/// The cost of each agent that calls a model.
 #[must_use]
 pub fn cost_by_agent(state: &RunState) -> Vec<CostRow> {
     let agents = agents_in_order(state);
@@ -336,39 +325,41 @@ pub fn cost_by_agent(state: &RunState) -> Vec<CostRow> {
     let rows = rows.map(|(id, agent)| CostRow {
         by: "agent",
         name: id.to_string(),
-        own: (agent.usage, agent.cost_usd),
-        inclusive: state.inclusive(id),
+        own: agent.own,
+        inclusive: agent.inclusive,
     });
     rows.collect()
 }
 
-/// What each task cost: its main agents' calls, and with those of their children.
+/// The cost of each task; its own calls are those of its main agents.
 #[must_use]
 pub fn cost_by_task(state: &RunState) -> Vec<CostRow> {
+    let mut sums: HashMap<&Name, (Spending, Spending)> = HashMap::new();
+    for agent in state.agents().values().filter(|agent| agent.parent.is_none()) {
+        let (own, inclusive) = sums.entry(&agent.task).or_default();
+        *own += agent.own;
+        *inclusive += agent.inclusive;
+    }
     let rows = state.tasks().map(|(name, _)| {
-        let (mut own, mut inclusive) =
-            ((Usage::default(), Some(0.0)), (Usage::default(), Some(0.0)));
-        for agent in state.agents().values().filter(|agent| agent.task == *name) {
-            add(&mut inclusive, (agent.usage, agent.cost_usd));
-            if agent.parent.is_none() {
-                add(&mut own, (agent.usage, agent.cost_usd));
-            }
-        }
+        let (own, inclusive) = sums.get(name).copied().unwrap_or_default();
         CostRow { by: "task", name: name.to_string(), own, inclusive }
     });
     rows.collect()
 }
 
-/// What each model cost.
+/// The cost of each model.
 #[must_use]
 pub fn cost_by_model(state: &RunState) -> Vec<CostRow> {
-    let mut sums = std::collections::BTreeMap::new();
-    for agent in state.agents().values() {
-        for (model, part) in &agent.by_model {
-            add(sums.entry(model.to_string()).or_insert((Usage::default(), Some(0.0))), *part);
-        }
+    let mut sums: BTreeMap<&Name, Spending> = BTreeMap::new();
+    for (model, spending) in state.agents().values().flat_map(|agent| &agent.by_model) {
+        *sums.entry(model).or_default() += *spending;
     }
-    let row = |(name, sum)| CostRow { by: "model", name, own: sum, inclusive: sum };
+    let row = |(name, sum): (&Name, Spending)| CostRow {
+        by: "model",
+        name: name.to_string(),
+        own: sum,
+        inclusive: sum,
+    };
     sums.into_iter().map(row).collect()
 }
 

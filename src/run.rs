@@ -17,6 +17,7 @@ pub mod values;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -25,9 +26,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use self::opening::Opening;
-use crate::actor::Asker;
-use crate::actor::supervisor::{CancelTarget, RunEnd, Start, Supervisor, SupervisorMsg};
+use crate::actor::mail::SupervisorMsg;
+use crate::actor::supervisor::{Start, Supervisor};
 use crate::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
+use crate::actor::{Asker, Services};
 use crate::config::{Config, Diagnostics};
 use crate::event::{PlannedTask, RunCreated};
 use crate::id::{AgentId, Name, RunId};
@@ -39,6 +41,7 @@ use crate::journal::snapshot::Snapshots;
 use crate::message::Json;
 use crate::model::Model;
 use crate::plan::{Plan, PlanError};
+use crate::run_machine::{self, RunMachine};
 use crate::run_state::IllegalRecord;
 use crate::spec::Work;
 use crate::tool::Tool;
@@ -48,6 +51,8 @@ pub use self::fork::{ForkError, fork};
 pub use self::launch::Launch;
 pub use self::opening::Reopened;
 pub use self::services::front;
+pub use crate::actor::run_end::RunEnd;
+pub use crate::run_machine::CancelTarget;
 
 /// How long the actors may take to end once the run is over, before they are dropped.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -146,7 +151,12 @@ pub struct Run {
 
 /// A way to steer a run: cheap to clone, and harmless once the run is over.
 #[derive(Clone, Debug)]
-pub struct Remote(ActorRef<SupervisorMsg>);
+pub struct Remote {
+    supervisor: ActorRef<SupervisorMsg>,
+    services: Arc<Services>,
+    /// The number of the next request.
+    requests: Arc<AtomicU64>,
+}
 
 impl Run {
     /// Checks the options against the configuration, makes the run directory and starts the
@@ -175,8 +185,8 @@ impl Run {
         let snapshots = Snapshots::new(owned.dir().clone(), at, tracker.clone(), projection);
         let (dir, began) = (owned.dir().clone(), at);
         let supervisor_address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
-        let supervisor = supervisor_address.clone();
-        let start = transcript_writer::Start { owned, at, snapshots, supervisor };
+        let (observer, feed) = transcript_writer::feed(supervisor_address.clone());
+        let start = transcript_writer::Start { owned, at, snapshots, observer };
         let (writer, _) = Actor::spawn(None, TranscriptWriter, start).await?;
         let (reply, journal) = oneshot::channel();
         let asked = writer.send_message(TranscriptWriterMsg::Journal(reply));
@@ -185,16 +195,25 @@ impl Run {
             Err(_) => return Err(JournalError::Closed.into()),
         };
         let tracker = opening::record(&journal, drafts, at, tracker).await?;
-        let (run, left) = (tracker.state().clone(), tracker.left(&dir.journal()));
+        let (state, left) = (tracker.state().clone(), tracker.left(&dir.journal()));
 
         let gateways = parts.gateways.clone();
         let services =
             parts.into_services(&config, &options, id, &dir, journal, supervisor_address)?;
-        let supervisor = Supervisor { services: Arc::new(services), plan, gateways };
+        let services = Arc::new(services);
+        let settings = machine_settings(id, plan, &services);
+        let marks = left.iter().map(|(id, left)| {
+            let mark = run_machine::Left { first: left.first, waits: left.waits };
+            (id.clone(), mark)
+        });
+        let seed = fastrand::u64(..);
+        let start = run_machine::Start { state, left: marks.collect(), outputs: values, seed };
+        let machine = RunMachine::new(settings, start);
+        let supervisor = Supervisor { services: services.clone(), gateways };
         let (reply, end) = oneshot::channel();
-        let start = Start { run, left, values, end: reply };
+        let start = Start { machine, left, feed, end: reply };
         let (supervisor, supervisor_task) = Actor::spawn(None, supervisor, start).await?;
-        let remote = Remote(supervisor);
+        let remote = Remote { supervisor, services, requests: Arc::default() };
         let control = match control::Listener::open(&dir, remote.clone()) {
             Ok(listener) => Some(listener),
             Err(error) => {
@@ -215,6 +234,13 @@ impl Run {
     #[must_use]
     pub fn dir(&self) -> &RunDir {
         &self.dir
+    }
+
+    /// The run's supervisor and the handles of its actors, for tests that make them fail.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn actors(&self) -> (ActorRef<SupervisorMsg>, Arc<Services>) {
+        (self.remote.supervisor.clone(), self.remote.services.clone())
     }
 
     /// A way to steer the run.
@@ -262,24 +288,55 @@ impl Run {
 impl Remote {
     /// Stops the run, a task, or an agent with its children; false when there is no such target.
     pub async fn cancel(&self, target: CancelTarget, reason: &str) -> bool {
-        let (reply, found) = oneshot::channel();
         let reason = reason.to_owned();
-        let sent = self.0.send_message(SupervisorMsg::Cancel { target, reason, reply });
-        sent.is_ok() && found.await.unwrap_or(false)
+        self.ask(|request| SupervisorMsg::Cancel { request, target, reason }).await
     }
 
     /// Asks an agent to compact at its next turn boundary; false when it is not at work.
     pub async fn compact(&self, agent: AgentId, focus: Option<String>) -> bool {
-        let (reply, found) = oneshot::channel();
-        let sent = self.0.send_message(SupervisorMsg::Compact { agent, focus, reply });
-        sent.is_ok() && found.await.unwrap_or(false)
+        self.ask(|request| SupervisorMsg::Compact { request, agent, focus }).await
+    }
+
+    /// Asks the supervisor; false when it is gone.
+    async fn ask(&self, question: impl FnOnce(u64) -> SupervisorMsg) -> bool {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let answer = self.services.requests.expect(request);
+        if self.supervisor.send_message(question(request)).is_err() {
+            return false;
+        }
+        tokio::select! {
+            answer = answer.wait() => answer.unwrap_or(false),
+            // One that ends meanwhile answers nobody.
+            () = self.supervisor_gone() => false,
+        }
+    }
+
+    async fn supervisor_gone(&self) {
+        // The wait fails only when the actor is gone already.
+        let _ = self.supervisor.wait(None).await;
     }
 
     /// Stops the run so that it can be resumed: no new work, and what runs gets its grace.
     pub fn interrupt(&self, reason: &str) {
         let reason = reason.to_owned();
         // A run that is over needs no interruption.
-        let _ = self.0.send_message(SupervisorMsg::Interrupt { reason });
+        let _ = self.supervisor.send_message(SupervisorMsg::Interrupt { reason });
+    }
+}
+
+/// The settings of a run's decisions.
+fn machine_settings(run: RunId, plan: Plan, services: &Services) -> run_machine::Settings {
+    let models = services.models.iter().map(|(name, model)| (name.clone(), model.spec.clone()));
+    run_machine::Settings {
+        run,
+        workflow: services.workflow.clone(),
+        inputs: services.inputs.clone(),
+        plan,
+        limits: services.limits,
+        agents: services.agents.clone(),
+        models: models.collect(),
+        env: services.env.clone(),
+        pid: std::process::id(),
     }
 }
 

@@ -21,9 +21,9 @@ use crate::event::{
 };
 use crate::failure::FailureKind;
 use crate::id::{AgentId, CallKey, Name};
-use crate::message::Usage;
 use crate::output::Output;
 use crate::plan::{Standing, TaskState};
+use crate::spending::Spending;
 use crate::turn::Program;
 
 /// How the run as a whole stands.
@@ -38,17 +38,18 @@ pub enum RunPhase {
     Completed(RunStatus),
 }
 
-/// What an agent that has not ended is to its task.
+/// The use that a run still has for an agent that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// It works at the latest attempt.
-    AtWork,
-    /// It worked at an attempt of which is not known yet whether it goes on.
+pub enum AgentUse {
+    /// It works at its task's latest attempt.
+    Current,
+    /// It worked at an attempt that goes on only if the accepted configuration makes the task from
+    /// the same content.
     Held,
-    /// The task has another attempt, or begins anew.
+    /// None: its task has another attempt, or begins anew.
     Superseded,
-    /// The task is gone: another configuration does not have it.
-    Gone,
+    /// None: the configuration does not have its task any more.
+    TaskRemoved,
 }
 
 /// A run as its journal tells it.
@@ -61,7 +62,17 @@ pub struct RunState {
     phase: RunPhase,
     order: Vec<Name>,
     tasks: HashMap<Name, TaskStatus>,
+    /// The number of tasks that have not ended.
+    open_tasks: usize,
+    /// The task that failed first under the configuration in force.
+    first_failed: Option<Name>,
     agents: BTreeMap<AgentId, AgentStatus>,
+    /// The number of agents that have not ended.
+    open_agents: usize,
+    /// The number of agents that were started by agents.
+    descendants: usize,
+    /// The spending of all agents.
+    spending: Spending,
     by_call: HashMap<CallKey, AgentId>,
     /// The results under earlier configurations, by the key of what they were made from.
     earlier: HashMap<String, Output>,
@@ -169,60 +180,58 @@ impl RunState {
         self.last_ms
     }
 
-    /// How a task stands as a dependency.
+    /// The state of a task as a dependency of others; a task that is not in the plan is open.
     #[must_use]
     pub fn standing(&self, name: &Name) -> Standing {
-        let Some(task) = self.tasks.get(name) else { return Standing::Open };
-        match task.state {
-            TaskState::Pending | TaskState::Ready | TaskState::Running | TaskState::Waiting => {
-                Standing::Open
-            }
-            TaskState::Completed | TaskState::Reused => Standing::Done,
-            TaskState::Failed | TaskState::Cancelled => Standing::Failed,
-            TaskState::Skipped if task.because.is_none() => Standing::Done,
-            TaskState::Skipped => Standing::SkippedByFailure,
-        }
+        self.tasks.get(name).map_or(Standing::Open, TaskStatus::standing)
     }
 
-    /// Tokens of all agents.
+    /// The number of tasks that have not ended.
     #[must_use]
-    pub fn usage(&self) -> Usage {
-        self.agents.values().map(|agent| agent.usage).sum()
+    pub fn open_tasks(&self) -> usize {
+        self.open_tasks
     }
 
-    /// What all agents cost; `None` when some call had no price.
+    /// The number of agents that have not ended.
     #[must_use]
-    pub fn cost_usd(&self) -> Option<f64> {
-        total_cost(self.agents.values())
+    pub fn open_agents(&self) -> usize {
+        self.open_agents
     }
 
-    /// The agent and its children, and theirs: tokens and cost.
+    /// The number of agents that were started by agents, over the whole run.
     #[must_use]
-    pub fn inclusive(&self, agent: &AgentId) -> (Usage, Option<f64>) {
-        let prefix = format!("{agent}/");
-        let tree = self
-            .agents
-            .iter()
-            .filter(|(id, _)| *id == agent || id.as_str().starts_with(prefix.as_str()));
-        let mut usage = Usage::default();
-        let mut cost = Some(0.0);
-        for (_, status) in tree {
-            usage += status.usage;
-            cost = cost.zip(status.cost_usd).map(|(a, b)| a + b);
-        }
-        (usage, cost)
+    pub fn descendants(&self) -> usize {
+        self.descendants
     }
 
-    /// What becomes of an agent that has not ended when a process takes the run up.
+    /// The task that failed first under the configuration in force, if one failed.
     #[must_use]
-    pub fn part(&self, id: &AgentId) -> Part {
+    pub fn first_failed(&self) -> Option<&Name> {
+        self.first_failed.as_ref()
+    }
+
+    /// The spending of all agents.
+    #[must_use]
+    pub fn spending(&self) -> Spending {
+        self.spending
+    }
+
+    /// The spending of an agent and of all agents that work for it.
+    #[must_use]
+    pub fn inclusive(&self, agent: &AgentId) -> Spending {
+        self.agents.get(agent).map(|agent| agent.inclusive).unwrap_or_default()
+    }
+
+    /// Returns the use that the run still has for an agent that has not ended.
+    #[must_use]
+    pub fn agent_use(&self, id: &AgentId) -> AgentUse {
         let task = self.agents.get(id).and_then(|agent| self.tasks.get(&agent.task));
-        let Some(task) = task else { return Part::Gone };
+        let Some(task) = task else { return AgentUse::TaskRemoved };
         let is_of_latest = task.agent.as_ref().is_some_and(|main| id.is_within(main));
         match (is_of_latest, task.is_held()) {
-            (true, false) => Part::AtWork,
-            (true, true) => Part::Held,
-            (false, _) => Part::Superseded,
+            (true, false) => AgentUse::Current,
+            (true, true) => AgentUse::Held,
+            (false, _) => AgentUse::Superseded,
         }
     }
 
@@ -260,8 +269,8 @@ impl RunState {
         RunCompleted {
             status,
             tasks: ends.collect(),
-            usage: self.usage(),
-            cost_usd: self.cost_usd(),
+            usage: self.spending.usage,
+            cost_usd: self.spending.cost_usd(),
         }
     }
 
@@ -296,6 +305,7 @@ impl RunState {
                     return Err("the run exists already".to_owned());
                 }
                 self.order = created.tasks.iter().map(|task| task.name.clone()).collect();
+                self.open_tasks = self.order.len();
                 let fresh = self.order.iter().map(|name| (name.clone(), TaskStatus::default()));
                 self.tasks = fresh.collect();
                 self.created = Some(created.clone());
@@ -321,23 +331,23 @@ impl RunState {
         Ok(())
     }
 
-    /// Goes on with another configuration: what was made is kept by what it was made from, and what
-    /// is half done until it is known what it would be made from now.
+    /// Goes on with another configuration. Results are kept by the key of what they were made from;
+    /// attempts that are under way are held until it is known what they would be made from now.
     fn begin_anew(&mut self, accepted: &Accepted) {
         let results = self.tasks.values().filter_map(TaskStatus::result);
         self.earlier.extend(results.map(|(key, output)| (key.to_owned(), output.clone())));
         let mut before = std::mem::take(&mut self.tasks);
+        let mut attempts = self.attempts();
         for PlannedTask { name, .. } in &accepted.tasks {
+            let (made, open_agents) = attempts.remove(name).unwrap_or_default();
             let held = before.remove(name).and_then(|status| status.held(self.clock.reading()));
-            let status = held.unwrap_or_else(|| {
-                // The ids of agents are not given twice.
-                let mains = self.agents.values().filter(|agent| agent.parent.is_none());
-                let made = mains.filter(|agent| agent.task == *name).count();
-                let made = u32::try_from(made).unwrap_or(u32::MAX);
-                TaskStatus { attempt: made, earlier: made, ..TaskStatus::default() }
-            });
-            self.tasks.insert(name.clone(), status);
+            // The ids of agents are not given twice.
+            let fresh =
+                || TaskStatus { attempt: made, earlier: made, open_agents, ..Default::default() };
+            self.tasks.insert(name.clone(), held.unwrap_or_else(fresh));
         }
+        self.open_tasks = self.tasks.len();
+        self.first_failed = None;
         self.order = accepted.tasks.iter().map(|task| task.name.clone()).collect();
         self.completed = None;
         if let Some(created) = &mut self.created {
@@ -352,9 +362,29 @@ impl RunState {
         }
     }
 
+    /// For each task that has agents: the number of its attempts so far, and of its agents that have
+    /// not ended.
+    fn attempts(&self) -> HashMap<Name, (u32, u32)> {
+        let mut attempts: HashMap<Name, (u32, u32)> = HashMap::new();
+        for agent in self.agents.values() {
+            let (made, open) = attempts.entry(agent.task.clone()).or_default();
+            *made += u32::from(agent.parent.is_none());
+            *open += u32::from(agent.outcome.is_none());
+        }
+        attempts
+    }
+
     fn apply_task(&mut self, record: &Record, name: &Name, event: &Event) -> Result<(), String> {
         let task = self.tasks.get_mut(name).ok_or_else(|| format!("there is no task `{name}`"))?;
-        task.apply(event, record.ts_ms, self.clock.reading())
+        let was_open = !task.state.is_end();
+        task.apply(event, record.ts_ms, self.clock.reading())?;
+        if was_open && task.state.is_end() {
+            self.open_tasks -= 1;
+        }
+        if let Event::TaskFailed(_) = event {
+            self.first_failed.get_or_insert_with(|| name.clone());
+        }
+        Ok(())
     }
 
     fn apply_agent(&mut self, record: &Record, id: &AgentId, event: &Event) -> Result<(), String> {
@@ -365,7 +395,19 @@ impl RunState {
         if agent.outcome.is_some() {
             return Err("the agent has ended".to_owned());
         }
-        agent.apply(event, record.ts_ms, self.clock.reading());
+        let spending = agent.apply(event, record.ts_ms, self.clock.reading());
+        if let Some(spending) = spending {
+            self.spending += spending;
+            self.for_each_ancestor(id, |agent| agent.inclusive += spending);
+        }
+        if let Event::AgentEnded(_) = event {
+            let task = self.agents.get(id).map(|agent| agent.task.clone());
+            self.for_each_ancestor(id, |agent| agent.open -= 1);
+            self.open_agents -= 1;
+            if let Some(task) = task.and_then(|task| self.tasks.get_mut(&task)) {
+                task.open_agents -= 1;
+            }
+        }
         Ok(())
     }
 
@@ -384,25 +426,31 @@ impl RunState {
             Program::Command { .. } => None,
         };
         if let Some(parent) = &spawned.parent {
-            let parent = self.agents.get_mut(parent).ok_or("its parent does not exist")?;
-            if let Some(definition) = &definition {
-                *parent.children.entry(definition.clone()).or_default() += 1;
-            }
+            let status = self.agents.get_mut(parent).ok_or("its parent does not exist")?;
+            status.children.push(id.clone());
+            self.for_each_ancestor(parent, |agent| agent.open += 1);
+            self.descendants += 1;
         }
         if let Some(call) = &spawned.call {
             self.by_call.insert(call.clone(), id.clone());
         }
+        if let Some(task) = self.tasks.get_mut(&task) {
+            task.open_agents += 1;
+        }
+        self.open_agents += 1;
         let status = AgentStatus::new(task, definition, spawned, record.ts_ms);
         self.agents.insert(id.clone(), status);
         Ok(())
     }
-}
 
-/// What these agents cost together, in US dollars; `None` when some call had no price.
-#[must_use]
-pub fn total_cost<'a>(agents: impl IntoIterator<Item = &'a AgentStatus>) -> Option<f64> {
-    // Not `sum`: without any item it is -0.0, and is printed so.
-    agents.into_iter().try_fold(0.0, |sum, agent| Some(sum + agent.cost_usd?))
+    /// Changes an agent, its parent, and so on up to the task's own agent.
+    fn for_each_ancestor(&mut self, id: &AgentId, change: impl Fn(&mut AgentStatus)) {
+        let mut next = Some(id.clone());
+        while let Some(status) = next.and_then(|id| self.agents.get_mut(&id)) {
+            change(status);
+            next = status.parent.clone();
+        }
+    }
 }
 
 /// The failures of a run's tasks by kind: what the exit code is made from.
@@ -412,15 +460,4 @@ pub fn failure_kinds(completed: &RunCompleted) -> Vec<FailureKind> {
         serde_json::from_value::<TaskEnd>(end.clone()).ok()?.error.map(|failure| failure.kind)
     });
     ends.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_agents_cost_nothing_without_a_sign() {
-        let cost = total_cost([]).expect("no call lacks a price");
-        assert_eq!(format!("{cost:.4}"), "0.0000");
-    }
 }

@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use self::capability::Declared;
+use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
 use crate::message::Usage;
 use crate::permission::Permissions;
@@ -167,6 +169,28 @@ pub enum OutputFormat {
     Jsonl,
 }
 
+impl OutputFormat {
+    /// Reads the value of an output's text for templates.
+    ///
+    /// # Errors
+    /// A failure of the kind `output_format` when the text does not have the form.
+    pub fn parse(self, text: &str) -> Result<Value, Failure> {
+        let bad = |error: serde_json::Error| {
+            let message = format!("the output is not valid JSON: {error}");
+            Failure::new(FailureKind::OutputFormat, message)
+        };
+        match self {
+            Self::Text => Ok(Value::String(text.to_owned())),
+            Self::Json => serde_json::from_str(text.trim()).map_err(bad),
+            Self::Jsonl => {
+                let lines = text.lines().filter(|line| !line.trim().is_empty());
+                let values = lines.map(|line| serde_json::from_str::<Value>(line).map_err(bad));
+                values.collect::<Result<Vec<_>, _>>().map(Value::Array)
+            }
+        }
+    }
+}
+
 /// When a task may start, given how its dependencies ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -243,5 +267,21 @@ impl Default for Limits {
             cancel_running: false,
             grace_period: Duration::from_secs(10),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn outputs_are_read_by_their_form() {
+        assert_eq!(OutputFormat::Text.parse("{"), Ok(json!("{")));
+        assert_eq!(OutputFormat::Json.parse(" {\"a\": 1}\n"), Ok(json!({"a": 1})));
+        assert_eq!(OutputFormat::Jsonl.parse("1\n\n[2]\n"), Ok(json!([1, [2]])));
+        let error = OutputFormat::Json.parse("none").expect_err("not JSON");
+        assert_eq!(error.kind, FailureKind::OutputFormat);
     }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use callsheet::actor::agent::AgentMsg;
-use callsheet::actor::supervisor::CancelTarget;
 use callsheet::context::Edit;
 use callsheet::event::Event;
 use callsheet::failure::FailureKind;
 use callsheet::message::{Json, Message, ToolResult};
 use callsheet::model::{ErrorClass, Request};
+use callsheet::run::CancelTarget;
 use callsheet::turn::ResultSource;
 use serde_json::{Value, json};
 

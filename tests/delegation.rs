@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use callsheet::actor::supervisor::CancelTarget;
 use callsheet::event::{Event, Record, RunStatus};
 use callsheet::failure::FailureKind;
 use callsheet::id::AgentId;
 use callsheet::message::{Message, Usage};
 use callsheet::plan::TaskState;
 use callsheet::report;
+use callsheet::run::CancelTarget;
 use callsheet::turn::Outcome;
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
@@ -103,7 +103,7 @@ async fn the_parent_gets_a_typed_result() {
             .run()
             .await;
         let [child] = children(&ended, "job").try_into().expect("one child");
-        let usage = ended.state.agents()[&agent("job/helper-1")].usage;
+        let usage = ended.state.agents()[&agent("job/helper-1")].own.usage;
         assert!(usage.total() > 0);
         let transcript = ended.dir.transcript(&agent("job/helper-1"));
         let expected = json!({
@@ -485,7 +485,8 @@ async fn usage_rolls_up_from_children_to_parents_and_the_run() {
     assert_eq!(ended.completed.usage, times(7));
     let expected = [("dig", 7), ("dig/digger-1", 5), ("dig/digger-1/digger-1", 3)];
     for (id, calls) in expected {
-        let (usage, cost_usd) = ended.state.inclusive(&agent(id));
+        let spending = ended.state.inclusive(&agent(id));
+        let (usage, cost_usd) = (spending.usage, spending.cost_usd());
         assert_eq!(usage, times(calls), "{id}");
         let dollars = (100.0 + 20.0 + 3.5) / 1e6 * calls as f64;
         assert!((cost_usd.expect("a price") - dollars).abs() < 1e-12, "{id}: {cost_usd:?}");
@@ -498,12 +499,12 @@ async fn usage_rolls_up_from_children_to_parents_and_the_run() {
         let found = rows.iter().find(|row| row.kind == kind && row.name == name);
         found.unwrap_or_else(|| panic!("no row {kind} {name}"))
     };
-    assert_eq!(row("run", "test").usage, times(7));
-    assert_eq!(row("task", "dig").usage, times(7));
-    assert_eq!(row("agent", "dig").usage, times(2), "an agent's own");
+    assert_eq!(row("run", "test").spending.usage, times(7));
+    assert_eq!(row("task", "dig").spending.usage, times(7));
+    assert_eq!(row("agent", "dig").spending.usage, times(2), "an agent's own");
     let cost = report::cost_by_agent(&ended.state);
     let dig = cost.iter().find(|row| row.name == "dig").expect("a row");
-    assert_eq!((dig.own.0, dig.inclusive.0), (times(2), times(7)));
+    assert_eq!((dig.own.usage, dig.inclusive.usage), (times(2), times(7)));
 }
 
 #[tokio::test]

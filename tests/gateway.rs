@@ -9,7 +9,6 @@ use callsheet::actor::gateway::{self, CallEnd, Gateway};
 use callsheet::event::{Event, RunStatus};
 use callsheet::failure::FailureKind;
 use callsheet::id::AgentId;
-use callsheet::journal::memory::MemoryJournal;
 use callsheet::policy::BreakerState;
 use callsheet::tool::ToolOutput;
 use callsheet::turn::Effect;
@@ -18,6 +17,7 @@ use serde_json::json;
 use tokio::sync::Barrier;
 
 use crate::faults::{Ended, FakeTool, Setup, bare_services, defect, name, transcript, unsendable};
+use crate::memory_journal::MemoryJournal;
 use crate::support::answer::{Answer, Fault, Place};
 use crate::support::asked::{Asked, Wire};
 use crate::support::provider::Provider;
@@ -279,7 +279,7 @@ async fn a_call_that_is_cancelled_gives_its_permit_back() {
     let run = setup.start(&graph(&provider, Wire::Anthropic, 1, 3)).await;
     let stalled = || provider.requests().iter().any(|a| a.messages()[0].text() == "Go 1.");
     crate::faults::until(stalled).await;
-    let target = callsheet::actor::supervisor::CancelTarget::Task(name("t1"));
+    let target = callsheet::run::CancelTarget::Task(name("t1"));
     assert!(run.remote().cancel(target, "enough").await);
     let ended = Ended::of(run).await;
     assert_eq!(ended.task("t1").0, "cancelled");
@@ -295,7 +295,7 @@ struct Alone {
 
 impl Alone {
     async fn start(max_concurrency: usize) -> Self {
-        let (root, journal) = (tempfile::tempdir().expect("a directory"), MemoryJournal::new());
+        let (root, journal) = (tempfile::tempdir().expect("a directory"), MemoryJournal::default());
         let services = Arc::new(bare_services(root.path(), journal.handle()));
         let gateway = Gateway {
             provider: name("main"),

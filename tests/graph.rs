@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use callsheet::actor::supervisor::CancelTarget;
 use callsheet::event::{Event, RunStatus};
 use callsheet::failure::FailureKind;
 use callsheet::message::{Json, Role};
 use callsheet::model::{BoxFuture, DeltaSink, Model, ModelError, Reply, Request};
 use callsheet::plan::TaskState;
+use callsheet::run::CancelTarget;
 use callsheet::tool::ToolOutput;
 use tokio::sync::Barrier;
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callsheet::actor::supervisor::{CancelTarget, SupervisorMsg};
+use callsheet::actor::mail::SupervisorMsg;
 use callsheet::event::Event;
 use callsheet::failure::FailureKind;
 use callsheet::id::CallKey;
+use callsheet::run::CancelTarget;
 use callsheet::turn::{Outcome, ResultSource, ToolFinished, ToolStarted, ToolStatus};
 use serde_json::json;
 
@@ -239,9 +240,8 @@ async fn a_run_does_not_end_before_an_agent_that_is_about_to_come_back() {
     begun(&setup, &rig).await;
     rig.crash("work/helper-1");
     until_recorded(&rig.dir, |record| matches!(record.event, Event::AgentRestarted(_))).await;
-    let (reply, _found) = tokio::sync::oneshot::channel();
-    let (target, reason) = (CancelTarget::Run, "enough".to_owned());
-    let cancel = SupervisorMsg::Cancel { target, reason, reply };
+    let (request, target, reason) = (99, CancelTarget::Run, "enough".to_owned());
+    let cancel = SupervisorMsg::Cancel { request, target, reason };
     rig.supervisor.send_message(cancel).expect("lives");
     let ended = rig.ended().await;
     assert!(matches!(ended.outcome("work/helper-1"), Outcome::Cancelled { .. }));

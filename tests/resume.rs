@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use callsheet::actor::supervisor::{CancelTarget, RunEnd};
 use callsheet::event::{Event, RunStatus, SharedRecord};
 use callsheet::journal::file::RunDir;
 use callsheet::journal::line::{Fault, Position, chain};
@@ -16,6 +15,7 @@ use callsheet::journal::snapshot::{self, Snapshots};
 use callsheet::journal::track::Tracker;
 use callsheet::journal::{Observer, recovery, stamp};
 use callsheet::message::{Message, StopReason};
+use callsheet::run::{CancelTarget, RunEnd};
 use callsheet::run::{Reopened, Run};
 use callsheet::run_state::RunState;
 use callsheet::tool::ToolOutput;

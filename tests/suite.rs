@@ -24,6 +24,8 @@ mod gateway;
 mod graph;
 mod interrupted;
 mod measure;
+#[path = "support/memory_journal.rs"]
+mod memory_journal;
 mod presets;
 mod recall;
 mod relief;

@@ -5,17 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use callsheet::actor::agent::AgentMsg;
+use callsheet::actor::mail::SupervisorMsg;
 use callsheet::actor::step::StepError;
-use callsheet::actor::supervisor::{CancelTarget, RunEnd, SupervisorMsg};
 use callsheet::event::{Event, RunStatus};
-use callsheet::exit::Exit;
 use callsheet::failure::FailureKind;
 use callsheet::message::Message;
 use callsheet::model::Request;
+use callsheet::run::{CancelTarget, RunEnd};
 use callsheet::tool::ToolOutput;
 use callsheet::turn::{Effect, Outcome, ToolStatus};
 use serde_json::json;
-use tokio::sync::oneshot;
 
 use crate::faults::{
     Act, Ended, Fake, FakeTool, Rig, Setup, defect, failure, follows_tools, gate, id, name, open,
@@ -378,23 +377,6 @@ async fn a_cancel_misses_nobody_whenever_it_comes() {
 }
 
 #[tokio::test]
-async fn time_that_is_used_up_is_told_of_whenever_it_comes() {
-    for round in 0..10 {
-        let main = Fake::new(|_| Act::Hang);
-        let setup = team(&main);
-        let more = "[tasks.later]\nrun = \"true\"\ndepends_on = [\"work\"]\n";
-        let rig = Rig::start(&setup, &format!("{TEAM}{more}")).await;
-        // From before the first task is ready to when its model is asked.
-        until_recorded(&rig.dir, |record| record.seq >= round.min(6)).await;
-        rig.supervisor.send_message(SupervisorMsg::RunDeadline).expect("it lives");
-        let ended = rig.ended().await;
-        assert_eq!(ended.task("work").2, Some(FailureKind::Timeout), "round {round}");
-        assert_eq!(Exit::of(ended.completed()), Exit::TimedOut, "round {round}");
-        assert_eq!(ended.task("later").0, "cancelled", "round {round}");
-    }
-}
-
-#[tokio::test]
 async fn an_agent_that_crashes_while_it_is_told_to_end_does_not_come_back() {
     for crash_first in [true, false] {
         let main = Fake::new(|request| match request.agent.as_str() {
@@ -407,14 +389,14 @@ async fn an_agent_that_crashes_while_it_is_told_to_end_does_not_come_back() {
         if crash_first {
             rig.crash("work");
         }
-        let (reply, found) = oneshot::channel();
+        let found = rig.services.requests.expect(99);
         let (target, reason) = (CancelTarget::Run, "enough".to_owned());
-        let cancel = SupervisorMsg::Cancel { target, reason, reply };
+        let cancel = SupervisorMsg::Cancel { request: 99, target, reason };
         rig.supervisor.send_message(cancel).expect("it lives");
         if !crash_first {
             rig.services.addresses.agents.get(&id("work")).expect("at work").kill();
         }
-        assert_eq!(found.await, Ok(true));
+        assert_eq!(found.wait().await, Some(true));
         let ended = rig.ended().await;
         assert_eq!(ended.completed().status, RunStatus::Cancelled);
         assert_eq!(main.count(), 2, "no model call after the end");

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callsheet::actor::Asker;
-use callsheet::actor::supervisor::CancelTarget;
 use callsheet::context::CompactionTrigger;
 use callsheet::event::{Event, RunStatus};
 use callsheet::id::AgentId;
 use callsheet::message::{Json, ToolResult};
 use callsheet::model::BoxFuture;
 use callsheet::plan::TaskState;
+use callsheet::run::CancelTarget;
 use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use callsheet::turn::{Outcome, ToolStatus};
 use parking_lot::Mutex;
@@ -525,7 +525,7 @@ async fn an_agent_can_have_its_conversation_compacted() {
     // The transcript keeps every word, and the summary's tokens are the agent's.
     let transcript = ended.transcript("job");
     assert!(transcript[1].text().contains("chatter 399"));
-    assert!(ended.state.agents()[&agent("job")].usage.total() > finished.usage.total());
+    assert!(ended.state.agents()[&agent("job")].own.usage.total() > finished.usage.total());
     assert!(finished.usage.total() > 0);
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::sync::Arc;
 
-use callsheet::actor::supervisor::CancelTarget;
 use callsheet::event::{Event, SharedRecord};
 use callsheet::id::AgentId;
 use callsheet::journal::file::RunDir;
@@ -12,6 +11,7 @@ use callsheet::journal::line::Position;
 use callsheet::journal::reader::{Tail, judge};
 use callsheet::message::{Message, StopReason, ToolResult};
 use callsheet::report;
+use callsheet::run::CancelTarget;
 use callsheet::run::Run;
 use parking_lot::Mutex;
 use serde_json::json;

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use callsheet::actor::abilities::Abilities;
-use callsheet::actor::agent::Agent;
+use callsheet::actor::agent::{Agent, Folded};
 use callsheet::actor::gateway::Gateway;
+use callsheet::actor::record_right::RecordRight;
 use callsheet::actor::{ModelService, Services};
 use callsheet::context::server::ContextReport;
 use callsheet::context::{Edit, repair, thinking};
 use callsheet::event::{Draft, Event, SharedRecord};
 use callsheet::id::{CallKey, RunId};
-use callsheet::journal::memory::MemoryJournal;
 use callsheet::message::{Block, Json, StopReason, Usage, UsageSource};
 use callsheet::policy::RetryPolicy;
 use callsheet::turn::{
@@ -25,6 +25,7 @@ use crate::conversations::refusals;
 use crate::faults::{
     Act, Ended, Fake, FakeTool, Setup, bare_services, defect, id, name, transcript, until,
 };
+use crate::memory_journal::MemoryJournal;
 use crate::support::answer::{Answer, Part};
 use crate::support::asked::{Asked, Wire};
 use crate::support::provider::Provider;
@@ -216,7 +217,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
 /// An agent alone, on a journal in memory and a model of one's own; gives its records once it has
 /// ended.
 async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
-    let (root, journal) = (tempfile::tempdir().expect("a directory"), MemoryJournal::new());
+    let (root, journal) = (tempfile::tempdir().expect("a directory"), MemoryJournal::default());
     let text = "[agents.worker]\nmodel = \"main\"\ninstructions = \"Work.\"\ntools = [\"glob\"]\n\
                 [tasks.work]\nagent = \"worker\"\nprompt = \"go\"\n";
     let config = Setup::new().model("main", fake).config(text);
@@ -240,8 +241,10 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     services.addresses.gateways.insert(provider, gateway);
     let past = past.into_iter().map(|event| Draft::agent(&name("work"), &id("work"), event));
     let past = journal.handle().append(past.collect()).await.expect("recorded");
-    let agent = Agent { services, id: id("work"), task: name("work") };
-    let (_, ended) = Actor::spawn(None, agent, past.into()).await.expect("starts");
+    let folded = Folded::of(&services, &id("work"), &past.into()).expect("folds");
+    let right = RecordRight::default();
+    let agent = Agent { services, id: id("work"), task: name("work"), right };
+    let (_, ended) = Actor::spawn(None, agent, folded).await.expect("starts");
     until(|| ended.is_finished()).await;
     journal.records()
 }

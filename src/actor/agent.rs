@@ -15,6 +15,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub use self::past::{FoldError, Folded};
 use self::relief::{Ahead, Before};
 use super::Services;
 use super::agent_steps;
@@ -24,18 +25,19 @@ use super::compactor::SummaryError;
 use super::fit;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
+use super::record_right::RecordRight;
 use super::recovery::{self, Lost};
-use super::step::{Past, StepContext, StepError};
+use super::step::{Answers, Past, StepContext, StepError};
 use crate::context::layer::Surroundings;
 use crate::context::pipeline::{self, Change};
 use crate::context::view::View;
 use crate::context::{CompactionTrigger, block, repair};
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
-use crate::id::{AgentId, Name};
-use crate::journal::agent_records::AgentRecords;
+use crate::id::{AgentId, CallKey, Name};
 use crate::message::Json;
 use crate::model::{Head, Rendering};
+use crate::run_machine::{ChildResult, Refused};
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_machine::{Machine, PendingCall, Step};
 
@@ -55,6 +57,15 @@ pub enum AgentMsg {
     End(Outcome),
     /// Stop without an outcome: the run is to be resumed later.
     Interrupt,
+    /// A child has ended, or was refused.
+    ChildEnded {
+        /// The call that asked for it.
+        call: CallKey,
+        /// How it ended, or why there is none.
+        answer: Result<ChildResult, Refused>,
+    },
+    /// The agent has its slot back.
+    SlotGranted,
     /// Compact at the next turn boundary.
     Compact {
         /// What to preserve.
@@ -83,6 +94,8 @@ pub struct Agent {
     pub id: AgentId,
     /// The task that it works for.
     pub task: Name,
+    /// The right of its steps to record.
+    pub right: RecordRight,
 }
 
 /// What an agent keeps.
@@ -99,6 +112,8 @@ pub struct State {
     /// Whether a step was given up because it did not end within its grace.
     gave_up: bool,
     steps: JoinSet<()>,
+    /// The answers that its steps wait for.
+    answers: Arc<Answers>,
     /// The summary that is written ahead, if one is.
     ahead: Option<Ahead>,
     /// How many were.
@@ -153,18 +168,35 @@ impl Talk {
 impl Actor for Agent {
     type Msg = AgentMsg;
     type State = State;
-    /// The agent's records so far; the first is its `agent.spawned`.
-    type Arguments = AgentRecords;
+    type Arguments = Folded;
 
     async fn pre_start(
         &self,
         myself: ActorRef<AgentMsg>,
-        records: AgentRecords,
+        folded: Folded,
     ) -> Result<State, ActorProcessingErr> {
-        let state = self.rebuild(records).await?;
+        let Folded { machine, talk, past, requested_ms, lost } = folded;
         self.services.addresses.agents.insert(self.id.clone(), myself.clone());
         myself.send_message(AgentMsg::Go)?;
-        Ok(state)
+        Ok(State {
+            machine,
+            past,
+            talk,
+            step: 0,
+            busy: false,
+            finishing: false,
+            gave_up: false,
+            steps: JoinSet::new(),
+            answers: Arc::default(),
+            ahead: None,
+            aheads: 0,
+            beside: JoinSet::new(),
+            cancel: CancellationToken::new(),
+            ending: None,
+            looked_over: false,
+            requested_ms,
+            lost,
+        })
     }
 
     async fn handle(
@@ -181,6 +213,11 @@ impl Actor for Agent {
             AgentMsg::StepDone { .. } => {}
             AgentMsg::End(outcome) => self.end(&myself, state, Ending::With(outcome)),
             AgentMsg::Interrupt => self.end(&myself, state, Ending::Interrupted),
+            AgentMsg::ChildEnded { call, answer } => {
+                // An agent that was restarted meanwhile asks again.
+                state.answers.children.answer(&call, answer);
+            }
+            AgentMsg::SlotGranted => drop(state.answers.slot.answer(&(), ())),
             AgentMsg::Compact { focus } => {
                 state.machine.ask_to_compact(CompactionTrigger::Manual, focus);
             }
@@ -404,6 +441,8 @@ impl Agent {
             past: state.past,
             spec: state.talk.as_ref().map(|talk| talk.briefing.spec.clone()),
             tools: state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default(),
+            answers: state.answers.clone(),
+            right: self.right.clone(),
             cancel: state.cancel.clone(),
         }
     }

@@ -109,9 +109,9 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         let _ = durable.send(());
     }
 
-    let caller = Caller { task: context.task.clone(), agent: context.agent.clone(), turn };
+    let caller = Caller { context: &context, turn };
     let reply =
-        model_call::call(&context.services, service, request, Some(&caller), &context.cancel).await;
+        model_call::call(&context.services, service, request, Some(caller), &context.cancel).await;
     let reply = match reply {
         Ok(reply) => reply,
         Err(CallError::Cancelled) => return Err(StepError::Cancelled),

@@ -13,7 +13,6 @@ use crate::event::{Draft, Event};
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::journal::agent_records::AgentRecords;
-use crate::run_state::AgentStatus;
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_machine::Machine;
 
@@ -28,21 +27,17 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// An agent with its records, and how it ends.
+    /// An agent that works for `task` at this delegation depth, with its records and the outcome
+    /// that is to be recorded.
     #[must_use]
     pub fn new(
         agent: AgentId,
-        status: &AgentStatus,
+        task: Name,
+        depth: u32,
         records: AgentRecords,
         outcome: Outcome,
     ) -> Self {
-        Self { agent, task: status.task.clone(), depth: status.depth, records, outcome }
-    }
-
-    /// The agent.
-    #[must_use]
-    pub fn agent(&self) -> &AgentId {
-        &self.agent
+        Self { agent, task, depth, records, outcome }
     }
 
     /// Its end, after what answers the calls that it leaves open.
@@ -50,6 +45,10 @@ impl Idle {
         let mut events = Vec::new();
         let (mut turns, mut usage) = Default::default();
         if let Some((mut machine, begun)) = fold(&self.records)? {
+            if machine.is_ended() {
+                // The last thing that its actor gave to the journal.
+                return Ok(Vec::new());
+            }
             let lost = begun.lost(&machine);
             let found = recovery::results(traces, machine.turn(), lost);
             for event in found.into_iter().map(Event::from) {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::gateway::{self, CallEnd};
+use super::step::StepContext;
 use super::{ModelService, Services};
 use crate::context::server::ContextWork;
-use crate::event::{Draft, SharedRecord};
+use crate::event::SharedRecord;
 use crate::failure::{Failure, FailureKind};
-use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::message::StopReason;
 use crate::model::{ErrorClass, ModelError, Reply, Request};
@@ -21,14 +21,12 @@ use crate::turn::ModelFailed;
 /// The least output that is worth asking for when input and output together do not fit.
 pub(super) const LEAST_OUTPUT_TOKENS: u64 = 1_024;
 
-/// Who makes a call, for the records.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    /// The task.
-    pub task: Name,
-    /// The agent.
-    pub agent: AgentId,
-    /// The agent's turn.
+/// The agent that makes a call, for the records.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// The step that makes the call.
+    pub context: &'a StepContext,
+    /// The turn that the call belongs to.
     pub turn: u32,
 }
 
@@ -73,7 +71,7 @@ pub async fn call(
     services: &Services,
     service: &ModelService,
     mut request: Request,
-    caller: Option<&Caller>,
+    caller: Option<Caller<'_>>,
     cancel: &CancellationToken,
 ) -> Result<Reply, CallError> {
     let mut attempt = 1;
@@ -90,7 +88,7 @@ pub async fn call(
             Next::Smaller(_) | Next::Plain => Some(Duration::ZERO),
         };
         let record = match caller {
-            Some(caller) => record(services, caller, attempt, &error, pause).await?,
+            Some(caller) => record(caller, attempt, &error, pause).await?,
             None => None,
         };
         match next {
@@ -118,8 +116,7 @@ fn note_what_is_missing(error: &ModelError, service: &ModelService) {
 }
 
 async fn record(
-    services: &Services,
-    caller: &Caller,
+    caller: Caller<'_>,
     attempt: u32,
     error: &ModelError,
     pause: Option<Duration>,
@@ -133,8 +130,7 @@ async fn record(
         context_tokens,
         window_tokens,
     };
-    let draft = Draft::agent(&caller.task, &caller.agent, failed);
-    Ok(services.journal.append(vec![draft]).await?.pop())
+    Ok(caller.context.record([failed]).await?.pop())
 }
 
 async fn one_attempt(

@@ -6,13 +6,16 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Services;
+use super::record_right::RecordRight;
+use super::replies::Replies;
 use crate::context::pipeline::Change;
 use crate::event::{Draft, Event, SharedRecord};
-use crate::id::{AgentId, Name};
+use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
 use crate::journal::room::Room;
 use crate::message::{Block, Json, ResultContent, ToolResult};
 use crate::output::Output;
+use crate::run_machine::{ChildResult, Refused};
 use crate::spec::AgentSpec;
 use crate::tool::spool::Spool;
 use crate::tool::{ToolError, ToolOutput, ToolSpec};
@@ -56,6 +59,15 @@ impl Past {
     }
 }
 
+/// The answers that the steps of an agent wait for.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// The ends of children, by the call that asked for the child.
+    pub children: Replies<CallKey, Result<ChildResult, Refused>>,
+    /// The agent's slot.
+    pub slot: Replies<(), ()>,
+}
+
 /// What a step knows of its agent.
 #[derive(Clone, Debug)]
 pub struct StepContext {
@@ -75,6 +87,10 @@ pub struct StepContext {
     pub spec: Option<Arc<AgentSpec>>,
     /// The tools that the agent was offered.
     pub tools: Arc<[ToolSpec]>,
+    /// The answers that the agent's steps wait for.
+    pub answers: Arc<Answers>,
+    /// The right to record.
+    pub right: RecordRight,
     /// Fires when the agent is to end.
     pub cancel: CancellationToken,
 }
@@ -91,10 +107,14 @@ impl StepContext {
     }
 
     /// Records events of this agent as one batch; returns when they are durable.
+    ///
+    /// # Errors
+    /// When the journal failed, or somebody else records the agent's end.
     pub(super) async fn record<E: Into<Event>>(
         &self,
         events: impl IntoIterator<Item = E>,
     ) -> Result<Vec<SharedRecord>, JournalError> {
+        let Some(_recording) = self.right.begin().await else { return Err(JournalError::Closed) };
         let drafts = events.into_iter().map(|event| Draft::agent(&self.task, &self.agent, event));
         self.services.journal.append(drafts.collect()).await
     }

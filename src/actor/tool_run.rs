@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::mail::{ChildResult, Delegation, Refused, SupervisorMsg};
+use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::recall;
 use super::step::{StepContext, StepError, finished, without_outcome};
@@ -21,6 +21,7 @@ use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::Json;
 use crate::permission::{NonInteractive, Rule, Verdict};
+use crate::run_machine::{ChildResult, Delegation, Refused};
 use crate::spec::AgentSpec;
 use crate::tool::steps::{CompactInput, DelegateInput, SnipInput, TodoInput};
 use crate::tool::{
@@ -378,27 +379,26 @@ async fn delegate(
         // No provider takes a message without text.
         return Err(ToolError::Arguments("`prompt` is blank".to_owned()));
     }
-    let (reply, result) = oneshot::channel();
+    let result = context.answers.children.expect(call.key.clone());
     ticket.wait().await;
     context.services.tell_supervisor(SupervisorMsg::Delegate(Delegation {
         parent: context.agent.clone(),
         task: context.task.clone(),
         depth: context.depth + 1,
-        key: call.key.clone(),
+        call: call.key.clone(),
         agent: input.agent,
         prompt: input.prompt,
-        reply,
     }));
     drop(ticket);
     let result = tokio::select! {
         () = context.cancel.cancelled() => return Err(ToolError::Cancelled),
-        result = result => result,
+        result = result.wait() => result,
     };
     match result {
-        Ok(Ok(child)) => child_output(context, &child).await,
-        Ok(Err(Refused(reason))) => Ok(ToolOutput::error(format!("Error: {reason}"))),
-        // The supervisor gives no answer when the run or this agent is told to end.
-        Err(_) => told_to_end(context).await,
+        Some(Ok(child)) => child_output(context, &child).await,
+        Some(Err(Refused(reason))) => Ok(ToolOutput::error(format!("Error: {reason}"))),
+        // Nobody else waits for this call.
+        None => told_to_end(context).await,
     }
 }
 
@@ -457,12 +457,10 @@ fn digest(text: &str) -> String {
 
 /// Takes back the slot that the agent gave up while its children were at work.
 async fn take_slot(context: &StepContext) {
-    let (reply, granted) = oneshot::channel();
-    let agent = context.agent.clone();
-    context.services.tell_supervisor(SupervisorMsg::TakeSlot { agent, reply });
+    let granted = context.answers.slot.expect(());
+    context.services.tell_supervisor(SupervisorMsg::SlotWanted(context.agent.clone()));
     tokio::select! {
         () = context.cancel.cancelled() => {}
-        // A supervisor that is gone ends the run; the next record says so.
-        _ = granted => {}
+        _ = granted.wait() => {}
     }
 }

@@ -1,6 +1,6 @@
 //! The transcript writer: the only owner of a run's records on disk.
 //!
-//! The actor is a facade: it starts the journal's writer thread with what listens to it (the
+//! The actor is a facade: it starts the journal's writer thread with its observers (the
 //! transcripts, the supervisor's feed) and closes it in order. Steps append through the handle,
 //! which is bounded, so that no overload hides in this mailbox. It decides nothing and drops
 //! nothing.
@@ -8,7 +8,7 @@
 use std::sync::{Arc, OnceLock};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use super::mail::SupervisorMsg;
 use crate::event::{Event, SharedRecord};
@@ -17,9 +17,9 @@ use crate::journal::line::Position;
 use crate::journal::snapshot::Snapshots;
 use crate::journal::{JournalHandle, Observer, room};
 
-/// Records on their way from the writer to the supervisor: a few batches, so that the writer does
+/// The commit batches on their way from the writer to the supervisor: enough that the writer does
 /// not wait for each, and little memory should the supervisor be slow.
-const FORWARD_PERMITS: usize = 2_048;
+const FEED_BATCHES: usize = 64;
 
 /// Where the supervisor's address will stand once it is started.
 pub type SupervisorAddress = Arc<OnceLock<ActorRef<SupervisorMsg>>>;
@@ -54,7 +54,7 @@ pub struct Start {
     /// The agents' files so far, and what makes snapshots.
     pub snapshots: Snapshots,
     /// Who hears of what is committed.
-    pub supervisor: SupervisorAddress,
+    pub observer: FeedObserver,
 }
 
 impl Actor for TranscriptWriter {
@@ -70,7 +70,7 @@ impl Actor for TranscriptWriter {
         // The transcripts come first: an agent's files exist when its actor is started.
         room::outlive_file_limits()?;
         let observers: Vec<Box<dyn Observer>> =
-            vec![Box::new(start.snapshots), Box::new(Feed::new(start.supervisor))];
+            vec![Box::new(start.snapshots), Box::new(start.observer)];
         let journal = start.owned.start_writer(start.at, observers)?;
         Ok(State { journal, _owned: start.owned })
     }
@@ -96,23 +96,31 @@ impl Actor for TranscriptWriter {
     }
 }
 
-/// Forwards to the supervisor what its state is made of, batch by batch.
-struct Feed {
-    supervisor: SupervisorAddress,
-    permits: Arc<Semaphore>,
-    runtime: tokio::runtime::Handle,
-    batch: Vec<SharedRecord>,
+/// A feed of durable records for a supervisor, and the observer of the journal that fills it. The
+/// observer waits when the feed is full, so that a slow supervisor slows the journal down.
+#[must_use]
+pub fn feed(supervisor: SupervisorAddress) -> (FeedObserver, Feed) {
+    let (batches, received) = mpsc::channel(FEED_BATCHES);
+    (FeedObserver { supervisor, batches, batch: Vec::new() }, Feed(received))
 }
 
+/// The records of a run's journal that its supervisor has not taken in yet.
+#[derive(Debug)]
+pub struct Feed(mpsc::Receiver<Vec<SharedRecord>>);
+
 impl Feed {
-    fn new(supervisor: SupervisorAddress) -> Self {
-        Self {
-            supervisor,
-            permits: Arc::new(Semaphore::new(FORWARD_PERMITS)),
-            runtime: tokio::runtime::Handle::current(),
-            batch: Vec::new(),
-        }
+    /// The records of the next commit batch, if there is one.
+    pub(super) fn next(&mut self) -> Option<Vec<SharedRecord>> {
+        self.0.try_recv().ok()
     }
+}
+
+/// Fills the feed of a supervisor with the records that its state is made of, batch by batch.
+#[derive(Debug)]
+pub struct FeedObserver {
+    supervisor: SupervisorAddress,
+    batches: mpsc::Sender<Vec<SharedRecord>>,
+    batch: Vec<SharedRecord>,
 }
 
 /// Whether the supervisor's state depends on the event; what an agent does within its turns is of
@@ -152,7 +160,7 @@ fn concerns_supervisor(event: &Event) -> bool {
     }
 }
 
-impl Observer for Feed {
+impl Observer for FeedObserver {
     fn committed(&mut self, record: &SharedRecord) {
         if concerns_supervisor(&record.event) {
             self.batch.push(record.clone());
@@ -160,26 +168,14 @@ impl Observer for Feed {
     }
 
     fn batch_end(&mut self) {
-        let Some(supervisor) = self.supervisor.get() else {
-            // What is recorded before the supervisor starts is handed to it at its start.
-            return self.batch.clear();
-        };
-        while !self.batch.is_empty() {
-            let rest = self.batch.split_off(self.batch.len().min(FORWARD_PERMITS));
-            let records = std::mem::replace(&mut self.batch, rest);
-            // The number is at most that of all permits, which is small.
-            let wanted = u32::try_from(records.len()).unwrap_or(u32::MAX);
-            let permits = self.permits.clone();
-            let permit = match permits.try_acquire_many_owned(wanted) {
-                Ok(permit) => permit,
-                Err(_) => {
-                    let permits = self.permits.clone().acquire_many_owned(wanted);
-                    let Ok(permit) = self.runtime.block_on(permits) else { return };
-                    permit
-                }
-            };
-            // A supervisor that is gone needs no more records.
-            let _ = supervisor.send_message(SupervisorMsg::Committed(records, permit));
+        if self.batch.is_empty() {
+            return;
+        }
+        // A supervisor that is gone needs no more records. One that is not there yet looks into its
+        // feed when it starts.
+        let sent = self.batches.blocking_send(std::mem::take(&mut self.batch));
+        if let (Ok(()), Some(supervisor)) = (sent, self.supervisor.get()) {
+            let _ = supervisor.send_message(SupervisorMsg::News);
         }
     }
 }

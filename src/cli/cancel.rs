@@ -7,12 +7,12 @@ use super::drive::refused;
 use super::locate::{Part, Place};
 use super::reopen::reopen;
 use super::{complain, runtime};
-use crate::actor::supervisor::CancelTarget;
 use crate::exit::Exit;
 use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
 use crate::journal::recovery::Cut;
 use crate::run::control::{self, Request};
+use crate::run_machine::CancelTarget;
 use crate::run_state::{RunPhase, RunState};
 
 /// How long to wait for the end beyond the grace that the run gives its tools.

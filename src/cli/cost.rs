@@ -4,9 +4,9 @@ use super::args::{self, CostBy};
 use super::locate::Place;
 use super::say;
 use crate::exit::Exit;
-use crate::message::Usage;
 use crate::report::{self, CostRow, short};
 use crate::run_state::RunState;
+use crate::spending::Spending;
 
 pub(super) fn run(place: &Place, verb: &args::Cost) -> Exit {
     let state = match place.run(verb.run.as_deref()).and_then(|dir| place.state(&dir)) {
@@ -31,23 +31,23 @@ fn table(rows: &[CostRow], state: &RunState) -> String {
         "{:widest$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>9}  {:>9}  {:>10}\n",
         "NAME", "IN", "CACHED", "WRITTEN", "OUT", "COST", "INCL. IN", "INCL. OUT", "INCL. COST"
     );
-    let mut line = |name: &str, own: &(Usage, Option<f64>), inclusive: &(Usage, Option<f64>)| {
+    let mut line = |name: &str, own: &Spending, inclusive: &Spending| {
         text.push_str(&format!(
             "{name:widest$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>9}  {:>9}  {:>10}\n",
-            short(own.0.input),
-            short(own.0.cache_read),
-            short(own.0.cache_write),
-            short(own.0.output),
-            money(own.1),
-            short(inclusive.0.context()),
-            short(inclusive.0.output),
-            money(inclusive.1),
+            short(own.usage.input),
+            short(own.usage.cache_read),
+            short(own.usage.cache_write),
+            short(own.usage.output),
+            money(own.cost_usd()),
+            short(inclusive.usage.context()),
+            short(inclusive.usage.output),
+            money(inclusive.cost_usd()),
         ));
     };
     for row in rows {
         line(&row.name, &row.own, &row.inclusive);
     }
-    let total = (state.usage(), state.cost_usd());
+    let total = state.spending();
     line("total", &total, &total);
     text
 }

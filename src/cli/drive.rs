@@ -11,7 +11,7 @@ use super::locate::Place;
 use super::paint::{self, Paint};
 use super::tail::{Detail, Printer};
 use super::{complain, refusal, runtime, say};
-use crate::actor::supervisor::RunEnd;
+use crate::actor::run_end::RunEnd;
 use crate::config::{Config, ProviderKind};
 use crate::event::{Event, PauseCause, RunCompleted};
 use crate::exit::Exit;

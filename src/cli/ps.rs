@@ -97,13 +97,14 @@ fn table(rows: &[Row], tree: bool, paint: Paint) -> String {
         let name = format!("{:widest$}", name(row));
         let state = paint.state(&row.state, &format!("{:9}", row.state));
         let turn = row.turn.filter(|turn| *turn > 0).map(|turn| turn.to_string());
-        let cost = row.cost_usd.filter(|cost| *cost > 0.0).map(|cost| format!("${cost:.4}"));
+        let cost =
+            row.spending.cost_usd().filter(|cost| *cost > 0.0).map(|cost| format!("${cost:.4}"));
         let age = row.age_s.map(age);
         let line = format!(
             "{name}  {state}  {:>4}  {:>7}  {:>7}  {:>9}  {:>6}  {}",
             turn.unwrap_or_default(),
-            report::short(row.usage.context()),
-            report::short(row.usage.output),
+            report::short(row.spending.usage.context()),
+            report::short(row.spending.usage.output),
             cost.unwrap_or_default(),
             age.unwrap_or_default(),
             row.waiting_for.as_deref().unwrap_or_default(),

@@ -92,8 +92,8 @@ fn show_run(place: &Place, dir: &RunDir, state: &RunState, as_json: bool) -> Exi
             "inputs": created.inputs,
             "forked": created.forked,
             "tasks": tasks.collect::<serde_json::Map<_, _>>(),
-            "usage": state.usage(),
-            "cost_usd": state.cost_usd(),
+            "usage": state.spending().usage,
+            "cost_usd": state.spending().cost_usd(),
             "resume": report::is_resumable(state, live)
                 .then(|| place.resume_command(&created.run.to_string())),
             "dir": dir.path(),
@@ -211,7 +211,7 @@ fn show_agent(
 }
 
 fn agent_json(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus) -> Value {
-    let (inclusive, inclusive_cost) = state.inclusive(id);
+    let inclusive = state.inclusive(id);
     json!({
         "agent": id,
         "definition": agent.definition,
@@ -221,9 +221,9 @@ fn agent_json(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
         "state": state_word(dir, agent),
         "turn": agent.turn,
         "restarts": agent.restarts,
-        "usage": agent.usage,
-        "cost_usd": agent.cost_usd,
-        "inclusive": {"usage": inclusive, "cost_usd": inclusive_cost},
+        "usage": agent.own.usage,
+        "cost_usd": agent.own.cost_usd(),
+        "inclusive": {"usage": inclusive.usage, "cost_usd": inclusive.cost_usd()},
         "waiting_for": agent.waiting_for().filter(|_| dir.is_live()),
         "outcome": agent.outcome,
         "transcript": dir.transcript(id),
@@ -236,14 +236,14 @@ fn state_word(dir: &RunDir, agent: &AgentStatus) -> &'static str {
 }
 
 fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus) -> String {
-    let (inclusive, _) = state.inclusive(id);
+    let inclusive = state.inclusive(id).usage;
     let definition = agent.definition.as_ref().map_or("command", |name| name.as_str());
     let mut text = format!(
         "agent {id} ({definition}): {}, turn {}\n{} tokens in, {} out; with its children {} in, {} out\n{}\n",
         state_word(dir, agent),
         agent.turn,
-        report::short(agent.usage.context()),
-        report::short(agent.usage.output),
+        report::short(agent.own.usage.context()),
+        report::short(agent.own.usage.output),
         report::short(inclusive.context()),
         report::short(inclusive.output),
         dir.transcript(id).display(),

@@ -7,7 +7,7 @@
 //! again, because the system may then call lost pages clean.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -19,10 +19,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::crash::{self, Point};
 use crate::event::{Draft, Record, SharedRecord};
+use crate::id::AgentId;
 use crate::journal::line::{self, Batch, Framer, Position};
+use crate::journal::reader;
 use crate::journal::room::{self, Keeper, Room};
 use crate::journal::storage::{Place, Storage};
-use crate::journal::{JournalError, JournalHandle, Observer, stamp};
+use crate::journal::{Journal, JournalError, JournalFuture, JournalHandle, Observer, stamp};
 
 /// Appends that may wait in the queue; the next one waits outside, which slows callers down to
 /// the disk's pace. A thousand busy agents have about one append each under way.
@@ -82,10 +84,8 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    pub(crate) async fn append(&self, mut drafts: Vec<Draft>) -> Reply {
-        if drafts.is_empty() {
-            return Ok(Vec::new());
-        }
+    /// Queues drafts and waits until they are durable; without any, until all before them are.
+    async fn queue(&self, mut drafts: Vec<Draft>) -> Reply {
         // Encoding is done here, on the caller's thread: the writer has one, the callers many.
         let (mut bodies, mut ends) = (Vec::new(), Vec::with_capacity(drafts.len()));
         for draft in &mut drafts {
@@ -103,30 +103,52 @@ impl Mailbox {
     fn failure(&self) -> JournalError {
         self.failure.get().cloned().unwrap_or(JournalError::Closed)
     }
+}
 
-    pub(crate) fn committed(&self) -> watch::Receiver<u64> {
+impl Journal for Mailbox {
+    fn append(&self, drafts: Vec<Draft>) -> JournalFuture<'_, Reply> {
+        match drafts.is_empty() {
+            true => Box::pin(std::future::ready(Ok(Vec::new()))),
+            false => Box::pin(self.queue(drafts)),
+        }
+    }
+
+    fn flush(&self) -> JournalFuture<'_, Result<(), JournalError>> {
+        Box::pin(async { self.queue(Vec::new()).await.map(drop) })
+    }
+
+    fn agent_records<'a>(&'a self, agent: &'a AgentId) -> JournalFuture<'a, Reply> {
+        Box::pin(async move {
+            let Some(path) = self.path.clone() else {
+                return Err(JournalError::Io("this journal cannot be read back".to_owned()));
+            };
+            let agent = agent.clone();
+            let read = move || reader::agent_records(&path, &agent);
+            // A task of the blocking pool is lost only when the runtime shuts down.
+            tokio::task::spawn_blocking(read).await.unwrap_or(Err(JournalError::Closed))
+        })
+    }
+
+    fn committed(&self) -> watch::Receiver<u64> {
         self.committed.clone()
     }
 
-    pub(crate) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
-    }
-
-    pub(crate) fn room(&self) -> watch::Receiver<Room> {
+    fn room(&self) -> watch::Receiver<Room> {
         self.room.clone()
     }
 
-    /// Tells that the disk is full; false when the journal is closed.
-    pub(crate) fn report_full(&self) -> bool {
+    fn report_full(&self) -> bool {
         // A queue without a place means that the writer is at work, and finds out by itself.
         !matches!(self.queue.try_send(Item::Full), Err(TrySendError::Closed(_)))
     }
 
-    pub(crate) async fn close(&self) {
-        self.closing.cancel();
-        // A closed queue means that the writer is already ending.
-        let _ = self.queue.send(Item::Close).await;
-        self.ended.cancelled().await;
+    fn close(&self) -> JournalFuture<'_, ()> {
+        Box::pin(async {
+            self.closing.cancel();
+            // A closed queue means that the writer is already ending.
+            let _ = self.queue.send(Item::Close).await;
+            self.ended.cancelled().await;
+        })
     }
 }
 
@@ -172,7 +194,7 @@ pub fn start<S: Storage + 'static>(
     let thread = std::thread::Builder::new().name("journal".to_owned());
     let spawned = thread.spawn(move || writer.run());
     spawned.map_err(|error| JournalError::io("journal: thread", &error))?;
-    Ok(JournalHandle::of_writer(Mailbox { queue, failure, committed, room, closing, ended, path }))
+    Ok(JournalHandle::new(Mailbox { queue, failure, committed, room, closing, ended, path }))
 }
 
 struct Writer<S> {
@@ -294,6 +316,10 @@ impl<S: Storage> Writer<S> {
     /// that it was written.
     fn commit(&mut self) -> Result<Position, JournalError> {
         let next = self.frame();
+        if next.seq == self.at.seq {
+            // Somebody only wanted to know that all before is durable.
+            return Ok(next);
+        }
         self.keeper.check(&mut self.storage);
         let mut pauses = room::pauses();
         while let Err(error) = self.write() {
@@ -352,8 +378,8 @@ impl<S: Storage> Writer<S> {
     fn frame(&mut self) -> Position {
         let lines = self.batch.iter().map(|append| append.drafts.len() as u64).sum::<u64>();
         let (first, epoch, ts_ms) = (self.at.seq, self.at.epoch, stamp::now_ms());
-        let mut framer =
-            Framer::new(Batch { first, last: first + lines - 1, epoch, ts_ms }, self.at.crc);
+        let batch = Batch { first, last: (first + lines).saturating_sub(1), epoch, ts_ms };
+        let mut framer = Framer::new(batch, self.at.crc);
         self.bytes.clear();
         for append in self.batch.drain(..) {
             let mut records = Vec::with_capacity(append.drafts.len());
@@ -379,6 +405,9 @@ impl<S: Storage> Writer<S> {
         for (reply, records) in self.waiting.drain(..) {
             // Whoever asked may be gone; the record stands.
             let _ = reply.send(Ok(records));
+        }
+        if self.observed.is_empty() {
+            return;
         }
         for observer in &mut self.observers {
             observer.batch(before, next);

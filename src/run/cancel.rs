@@ -7,13 +7,14 @@ use super::{StartError, blocking, fork};
 use crate::actor::ends::{self, Idle};
 use crate::actor::recovery::Traces;
 use crate::actor::step::forget_results;
-use crate::actor::supervisor::{CancelTarget, Left};
+use crate::actor::supervisor::Left;
 use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus};
 use crate::id::Name;
 use crate::journal::file::RunDir;
 use crate::journal::track::Tracker;
 use crate::journal::{JournalHandle, Observer, stamp};
 use crate::plan::TaskCancelled;
+use crate::run_machine::CancelTarget;
 use crate::run_state::{IllegalRecord, RunState};
 use crate::tool::spool::Spool;
 use crate::turn::Outcome;
@@ -83,7 +84,8 @@ fn agents(state: &RunState, left: Left, target: &CancelTarget, reason: &str) -> 
             CancelTarget::Agent(top) => id.is_within(top),
         };
         let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-        is_meant.then(|| Idle::new(id, status, left.records, outcome))
+        let (task, depth) = (status.task.clone(), status.depth);
+        is_meant.then(|| Idle::new(id, task, depth, left.records, outcome))
     });
     idle.collect()
 }

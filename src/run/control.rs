@@ -14,9 +14,9 @@ use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
 use super::Remote;
-use crate::actor::supervisor::CancelTarget;
 use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
+use crate::run_machine::CancelTarget;
 
 /// The longest path that a Unix socket address holds, its closing zero left out.
 const LONGEST_PATH: usize = 107;

@@ -11,8 +11,6 @@ use serde_json::{Map, Value};
 
 use super::commands::{self, Command};
 use super::{Options, StartError, plan_of};
-use crate::actor::supervisor::parse;
-use crate::actor::supervisor::program::{self, Scope};
 use crate::config::Config;
 use crate::event::RunCreated;
 use crate::id::{Name, RunId};
@@ -20,6 +18,7 @@ use crate::journal::file::RunDir;
 use crate::journal::{JournalError, results};
 use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
+use crate::run_machine::scope::{self, Scope};
 use crate::run_state::{RunState, TaskStatus};
 use crate::spec::TaskSpec;
 use crate::template;
@@ -270,7 +269,7 @@ impl Judge<'_> {
                 continue;
             };
             let Ok(value) = self.value(task, status.output.as_ref()) else { continue };
-            let seen = program::ended(status, value.unwrap_or_default());
+            let seen = scope::ended(status, value.unwrap_or_default());
             self.then.insert(task.name.to_string(), seen);
         }
     }
@@ -306,7 +305,7 @@ impl Judge<'_> {
             && let Ok(false) = template::is_true(when, &scope.values(task))
         {
             let status = TaskStatus { state: TaskState::Skipped, ..TaskStatus::default() };
-            let seen = program::ended(&status, Value::Null);
+            let seen = scope::ended(&status, Value::Null);
             return Ok((Verdict::Stays, format!("`when` is false: {when}"), Some(seen)));
         }
         let program = match scope.program(task) {
@@ -321,7 +320,7 @@ impl Judge<'_> {
         if let Some(value) = self.value(task, kept)? {
             let status = TaskStatus { state: TaskState::Reused, ..TaskStatus::default() };
             let why = "nothing that it was made from has changed".to_owned();
-            return Ok((Verdict::Reused, why, Some(program::ended(&status, value))));
+            return Ok((Verdict::Reused, why, Some(scope::ended(&status, value))));
         }
         let Some(status) = self.state.task(&task.name) else {
             return Ok((Verdict::Runs, "it is new".to_owned(), None));
@@ -398,7 +397,7 @@ impl Judge<'_> {
     ) -> Result<Option<Value>, JournalError> {
         let Some(output) = output else { return Ok(None) };
         let text = results::whole_text(&self.results, output)?;
-        Ok(parse(task.output, &text).ok())
+        Ok(task.output.parse(&text).ok())
     }
 }
 

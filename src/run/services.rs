@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::{Options, StartError};
 use crate::actor::abilities::Abilities;
 use crate::actor::briefing::{Briefings, Front, Stock};
+use crate::actor::replies::Replies;
 use crate::actor::supervisor::GatewaySettings;
 use crate::actor::transcript_writer::SupervisorAddress;
 use crate::actor::{Addresses, Compaction, ModelService, Services};
@@ -116,6 +117,8 @@ impl Parts {
         let workspace = self.workspace.with_read_only_root(&results);
         let workspace = workspace.map_err(|source| opening(&results, source))?;
         let secrets = Secrets::new(secrets(config).into_iter().map(str::to_owned));
+        let disk = journal.clone();
+        let report_full = move || disk.report_full();
         let program = options.wrapper.clone().or_else(Wrapper::this_program);
         let wrapper = program.map(|program| Wrapper { program, secrets: secrets.clone() });
         Ok(Services {
@@ -131,7 +134,7 @@ impl Parts {
             models: self.models,
             tools: self.tools,
             workspace: Arc::new(workspace),
-            spool: Arc::new(Spool::new(dir.spool(), results).waiting_with(journal.clone())),
+            spool: Arc::new(Spool::new(dir.spool(), results).waiting_while(report_full)),
             env: config.env.clone(),
             hidden_env: key_variables(config),
             secrets,
@@ -143,6 +146,7 @@ impl Parts {
             transcripts: dir.agents(),
             asker: options.asker.clone(),
             addresses: Addresses { supervisor, ..Addresses::default() },
+            requests: Replies::default(),
         })
     }
 }

@@ -5,7 +5,6 @@
 use serde_json::{Map, Value};
 
 use super::StartError;
-use crate::actor::supervisor::parse;
 use crate::journal::file::RunDir;
 use crate::journal::results;
 use crate::run_state::RunState;
@@ -30,7 +29,7 @@ pub fn of_ended(
         let status = state.task(&task.name).filter(|status| status.state.is_end());
         let Some(output) = status.and_then(|status| status.output.as_ref()) else { continue };
         let text = results::whole_text(&dir.results(), output)?;
-        let value = parse(task.output, &text).map_err(|failure| StartError::Output {
+        let value = task.output.parse(&text).map_err(|failure| StartError::Output {
             task: task.name.clone(),
             reason: failure.message,
         })?;

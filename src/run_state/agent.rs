@@ -8,6 +8,7 @@ use super::clock::Reading;
 use crate::event::Event;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
+use crate::spending::Spending;
 use crate::turn::{AgentSpawned, Outcome};
 
 /// What an agent is doing.
@@ -45,18 +46,20 @@ pub struct AgentStatus {
     pub doing: Doing,
     /// Its current turn.
     pub turn: u32,
-    /// Its own tokens.
-    pub usage: Usage,
-    /// What they cost, as far as the models have a price.
-    pub cost_usd: Option<f64>,
-    /// Its model calls by model: tokens and cost.
-    pub by_model: BTreeMap<Name, (Usage, Option<f64>)>,
+    /// The spending of its own calls.
+    pub own: Spending,
+    /// The spending of its own calls by model.
+    pub by_model: BTreeMap<Name, Spending>,
     /// How often it was restarted.
     pub restarts: u32,
     /// When it was, by the run's clock.
     pub restarted: Vec<Reading>,
-    /// How many children it started, by definition.
-    pub children: BTreeMap<Name, u32>,
+    /// The children that it started, in the order of their start.
+    pub children: Vec<AgentId>,
+    /// The number of agents of its subtree that have not ended, itself included.
+    pub open: u32,
+    /// The spending of its subtree, its own included.
+    pub inclusive: Spending,
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// When its latest event was, in milliseconds since the Unix epoch.
@@ -78,21 +81,30 @@ impl AgentStatus {
             depth: spawned.depth,
             doing: Doing::Starting,
             turn: 0,
-            usage: Usage::default(),
-            cost_usd: Some(0.0),
+            own: Spending::default(),
             by_model: BTreeMap::new(),
             restarts: 0,
             restarted: Vec::new(),
-            children: BTreeMap::new(),
+            children: Vec::new(),
+            open: 1,
+            inclusive: Spending::default(),
             outcome: None,
             last_ms: ts_ms,
         }
     }
 
-    /// Takes an event in, recorded at this wall time, when the run's clock showed `now`; the caller
-    /// has seen to it that the agent has not ended.
-    pub(super) fn apply(&mut self, event: &Event, ts_ms: i64, now: Reading) {
+    /// Whether the agent and all agents that work for it have ended.
+    #[must_use]
+    pub fn has_subtree_ended(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Applies an event that was recorded at the wall time `ts_ms`, when the run's clock showed
+    /// `now`. Returns what the event adds to the agent's spending. The caller makes sure that the
+    /// agent has not ended.
+    pub(super) fn apply(&mut self, event: &Event, ts_ms: i64, now: Reading) -> Option<Spending> {
         self.last_ms = ts_ms;
+        let mut spending = None;
         match event {
             Event::AgentRestarted(restarted) => {
                 self.restarts = restarted.restart;
@@ -109,33 +121,32 @@ impl AgentStatus {
                 // The supervisor is not told of the turn's beginning.
                 self.turn = reply.turn;
                 self.doing = Doing::Starting;
-                self.settle(&reply.model, reply.usage, reply.cost_usd);
+                spending = Some(self.spend(&reply.model, reply.usage, reply.cost_usd));
             }
             Event::ToolIntended(intended) => self.tool_begins(&intended.name),
             Event::ToolFinished(finished) => self.tool_ends(&finished.name),
             Event::CompactionRequested(_) => self.doing = Doing::Compaction,
             Event::CompactionFinished(finished) => {
                 self.doing = Doing::Starting;
-                self.settle(&finished.model, finished.usage, finished.cost_usd);
+                spending = Some(self.spend(&finished.model, finished.usage, finished.cost_usd));
             }
             Event::CompactionFailed(failed) => {
                 self.doing = Doing::Starting;
-                if let Some(spent) = &failed.spent {
-                    self.settle(&spent.model, spent.usage, spent.cost_usd);
-                }
+                spending = failed
+                    .spent
+                    .as_ref()
+                    .map(|spent| self.spend(&spent.model, spent.usage, spent.cost_usd));
             }
             _ => {}
         }
+        spending
     }
 
-    fn settle(&mut self, model: &Name, usage: Usage, cost_usd: Option<f64>) {
-        let add = |sum: Option<f64>| sum.zip(cost_usd).map(|(a, b)| a + b);
-        self.usage += usage;
-        self.cost_usd = add(self.cost_usd);
-        let (tokens, cost) =
-            self.by_model.entry(model.clone()).or_insert((Usage::default(), Some(0.0)));
-        *tokens += usage;
-        *cost = add(*cost);
+    fn spend(&mut self, model: &Name, usage: Usage, cost_usd: Option<f64>) -> Spending {
+        let spending = Spending::of_call(usage, cost_usd);
+        self.own += spending;
+        *self.by_model.entry(model.clone()).or_default() += spending;
+        spending
     }
 
     fn tool_begins(&mut self, tool: &str) {

@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::failure::Failure;
 use crate::id::{AgentId, Name};
 use crate::output::Output;
-use crate::plan::TaskState;
+use crate::plan::{Standing, TaskState};
 
 /// A task as the journal tells it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub struct TaskStatus {
     pub earlier: u32,
     /// The agent of the latest attempt.
     pub agent: Option<AgentId>,
+    /// The number of agents that have not ended and work for the task, in whatever attempt.
+    pub open_agents: u32,
     /// The key of what its latest attempt is made from, or its result was.
     pub key: Option<String>,
     /// Its output, once it completed.
@@ -68,7 +70,22 @@ impl TaskStatus {
         Some(self)
     }
 
-    /// Takes an event in, recorded at this wall time, when the run's clock showed `now`.
+    /// The state of the task as a dependency of others.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        match self.state {
+            TaskState::Pending | TaskState::Ready | TaskState::Running | TaskState::Waiting => {
+                Standing::Open
+            }
+            TaskState::Completed | TaskState::Reused => Standing::Done,
+            TaskState::Failed | TaskState::Cancelled => Standing::Failed,
+            TaskState::Skipped if self.because.is_none() => Standing::Done,
+            TaskState::Skipped => Standing::SkippedByFailure,
+        }
+    }
+
+    /// Applies an event that was recorded at the wall time `ts_ms`, when the run's clock showed
+    /// `now`.
     pub(super) fn apply(&mut self, event: &Event, ts_ms: i64, now: Reading) -> Result<(), String> {
         let next = match event {
             Event::TaskReady(_) => TaskState::Ready,

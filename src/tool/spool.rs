@@ -4,13 +4,15 @@
 //! exact; only previews are made readable. Everything here blocks: call it off the runtime. While
 //! the disk is full it waits, so that no result is lost.
 
+use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::id::CallKey;
-use crate::journal::{JournalHandle, results, room};
+use crate::journal::{results, room};
 use crate::output::{Output, Stored};
 
 /// The longest output given whole after a success, in characters: what Claude Code gives of a
@@ -44,15 +46,25 @@ pub struct Spool {
     patience: Patience,
 }
 
-/// How long a full disk is waited for.
-#[derive(Clone, Debug)]
+/// The time for which a full disk is waited for.
+#[derive(Clone)]
 enum Patience {
-    /// Not at all.
+    /// None.
     None,
-    /// While this journal is open, which is told of it.
-    WhileOpen(JournalHandle),
+    /// While this says so, which is told of the full disk by being asked.
+    While(Arc<dyn Fn() -> bool + Send + Sync>),
     /// As long as this process lives.
     Endless,
+}
+
+impl fmt::Debug for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::While(_) => "While",
+            Self::Endless => "Endless",
+        })
+    }
 }
 
 impl Patience {
@@ -60,7 +72,7 @@ impl Patience {
     fn lasts(&self) -> bool {
         match self {
             Self::None => false,
-            Self::WhileOpen(journal) => journal.report_full(),
+            Self::While(report_full) => report_full(),
             Self::Endless => true,
         }
     }
@@ -75,10 +87,11 @@ impl Spool {
         Self { scratch: scratch_dir, results: results_dir, patience: Patience::None }
     }
 
-    /// Tells this journal of a full disk, and waits for room for as long as it is open.
+    /// Waits for room on a full disk while `report_full`, which is called before each new try,
+    /// returns true.
     #[must_use]
-    pub fn waiting_with(mut self, journal: JournalHandle) -> Self {
-        self.patience = Patience::WhileOpen(journal);
+    pub fn waiting_while(mut self, report_full: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.patience = Patience::While(Arc::new(report_full));
         self
     }
 
@@ -426,11 +439,10 @@ fn make_dir(dir: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::id::{AgentId, RunId};
-    use crate::journal::memory::MemoryJournal;
-    use crate::journal::room::Room;
 
     fn spool() -> (tempfile::TempDir, Spool) {
         let dir = tempfile::tempdir().unwrap();
@@ -521,20 +533,18 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_reported_and_waited_for_until_the_journal_closes() {
+    fn a_full_disk_is_reported_and_waited_for_while_somebody_says_so() {
         let (_dir, spool) = spool();
         let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let refused = spool.write_whole(&mut full, b"x").unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::StorageFull, "nobody waits");
 
-        let memory = MemoryJournal::new();
-        let spool = spool.waiting_with(memory.handle());
-        let mut room = memory.handle().room();
-        let waiting = std::thread::spawn(move || spool.write_whole(&mut full, b"x"));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(room.wait_for(|room| *room == Room::Scarce)).unwrap();
-        runtime.block_on(memory.handle().close());
-        assert_eq!(waiting.join().unwrap().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        let reports = Arc::new(AtomicUsize::new(0));
+        let counted = reports.clone();
+        let spool = spool.waiting_while(move || counted.fetch_add(1, Ordering::Relaxed) < 3);
+        let refused = spool.write_whole(&mut full, b"x").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(reports.load(Ordering::Relaxed), 4, "each try tells of the full disk");
     }
 
     #[test]

@@ -2,39 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use callsheet::actor::abilities::Abilities;
 use callsheet::actor::agent::AgentMsg;
 use callsheet::actor::briefing::Briefings;
+use callsheet::actor::mail::SupervisorMsg;
+use callsheet::actor::replies::Replies;
 use callsheet::actor::step::StepError;
-use callsheet::actor::supervisor::{
-    GatewaySettings, Left, RunEnd, Start, Supervisor, SupervisorMsg,
-};
-use callsheet::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
-use callsheet::actor::{Addresses, Compaction, ModelService, Services};
+use callsheet::actor::{Addresses, Compaction, Services};
 use callsheet::config::{self, Config, Sources};
 use callsheet::context::preset::Preset;
 use callsheet::context::server::ContextReport;
 use callsheet::context::strategy::StrategySettings;
-use callsheet::event::{Draft, Event, PlannedTask, RunCompleted, RunCreated, SharedRecord};
+use callsheet::event::{Event, RunCompleted, SharedRecord};
 use callsheet::failure::{Failure, FailureKind};
 use callsheet::id::{AgentId, Name, RunId};
 use callsheet::journal::file::RunDir;
-use callsheet::journal::line::Position;
-use callsheet::journal::projection::Projection;
 use callsheet::journal::reader::Reader;
 use callsheet::journal::recovery::Cut;
 use callsheet::journal::room::Room;
-use callsheet::journal::snapshot::Snapshots;
-use callsheet::journal::track::Tracker;
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
-use callsheet::plan::Plan;
-use callsheet::policy::RetryPolicy;
-use callsheet::run::{Options, Reopened, Run};
+use callsheet::run::{Options, Reopened, Run, RunEnd};
 use callsheet::run_state::RunState;
 use callsheet::tool::hook::Hooks;
 use callsheet::tool::spool::Spool;
@@ -43,10 +34,10 @@ use callsheet::tool::wrapper::Wrapper;
 use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, Toolbox};
 use callsheet::turn::{Effect, Outcome};
 use parking_lot::Mutex;
-use ractor::{Actor, ActorRef};
+use ractor::ActorRef;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
 /// A deadline for what must happen: far longer than it takes.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -544,77 +535,17 @@ pub(crate) struct Rig {
     pub(crate) services: Arc<Services>,
     pub(crate) supervisor: ActorRef<SupervisorMsg>,
     pub(crate) dir: RunDir,
-    writer: ActorRef<TranscriptWriterMsg>,
-    end: oneshot::Receiver<RunEnd>,
+    run: Run,
 }
 
 impl Rig {
     pub(crate) async fn start(setup: &Setup, text: &str) -> Self {
-        let config = setup.config(text);
-        let run = RunId::generate();
-        let owned = RunDir::at(config.state_dir.join(run.to_string())).create().expect("fresh");
-        let dir = owned.dir().clone();
-        let address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
-        let (projection, supervisor) = (Projection::new(dir.clone()), address.clone());
-        let (at, tracker) = (Position::START, Tracker::default());
-        let snapshots = Snapshots::new(dir.clone(), at, tracker, projection);
-        let start = transcript_writer::Start { owned, at, snapshots, supervisor };
-        let (writer, _) = Actor::spawn(None, TranscriptWriter, start).await.expect("starts");
-        let (reply, journal) = oneshot::channel();
-        writer.send_message(TranscriptWriterMsg::Journal(reply)).expect("lives");
-        let journal = journal.await.expect("a journal");
-        let planned = config.tasks.iter().map(|task| PlannedTask {
-            name: task.name.clone(),
-            agent: None,
-            depends_on: task.depends_on.clone(),
-        });
-        let created = RunCreated {
-            run,
-            workflow: config.name.clone(),
-            program: "test".to_owned(),
-            file: std::path::PathBuf::new(),
-            config: String::new(),
-            files: BTreeMap::new(),
-            config_hash: String::new(),
-            profile: None,
-            inputs: Json::encode(&config.inputs),
-            settings: BTreeMap::new(),
-            keep_going: false,
-            overrides: BTreeMap::new(),
-            forked: None,
-            tasks: planned.collect(),
-        };
-        let records = journal.append(vec![Draft::run(created)]).await.expect("durable");
-        let mut tools = Toolbox::built_in();
-        setup.tools.iter().for_each(|tool| tools.insert(tool.clone()));
-        let agents = config.agents.iter();
-        let compaction = Compaction { preset: config.compaction.preset.clone(), ..three_layer() };
-        let services = Arc::new(Services {
-            run,
-            workflow: config.name.clone(),
-            inputs: config.inputs.clone(),
-            agents: agents.map(|(name, spec)| (name.clone(), Arc::new(spec.clone()))).collect(),
-            models: services_of(setup, &config),
-            tools,
-            spool: Arc::new(Spool::new(dir.spool(), dir.results())),
-            limits: config.limits,
-            compaction,
-            transcripts: dir.agents(),
-            addresses: Addresses { supervisor: address, ..Addresses::default() },
-            ..bare_services(setup.root.path(), journal)
-        });
-        let gateways = vec![GatewaySettings {
-            provider: name("custom"),
-            max_concurrency: 64,
-            respect_retry_after: true,
-        }];
-        let plan = Plan::new(config.tasks).expect("a plan");
-        let supervisor = Supervisor { services: services.clone(), plan, gateways };
-        let (reply, end) = oneshot::channel();
-        let (run, left) = (fold(&records), Left::new());
-        let start = Start { run, left, values: serde_json::Map::new(), end: reply };
-        let (supervisor, _) = Actor::spawn(None, supervisor, start).await.expect("starts");
-        Self { services, supervisor, dir, writer, end }
+        // Commands run in the wrapper, as those of the program do.
+        let wrapper = Some(env!("CARGO_BIN_EXE_callsheet").into());
+        let options = Options { wrapper, ..setup.options() };
+        let run = Run::start(setup.config(text), options).await.expect("starts");
+        let (supervisor, services) = run.actors();
+        Self { services, supervisor, dir: run.dir().clone(), run }
     }
 
     /// Mails an agent.
@@ -636,26 +567,8 @@ impl Rig {
 
     /// Waits for the end.
     pub(crate) async fn ended(self) -> Ended {
-        let end = tokio::time::timeout(SOON, self.end).await.expect("it ends").expect("an end");
-        let (reply, closed) = oneshot::channel();
-        self.writer.send_message(TranscriptWriterMsg::Close(reply)).expect("lives");
-        closed.await.expect("closed");
-        let records = records(&self.dir);
-        Ended { end, dir: self.dir, records, _root: None }
+        Ended::of(self.run).await
     }
-}
-
-fn services_of(
-    setup: &Setup,
-    config: &Config,
-) -> std::collections::HashMap<Name, Arc<ModelService>> {
-    let service = |(name, model): (&Name, &Arc<dyn Model>)| {
-        let spec = config.models[name].clone();
-        let (retry, abilities) = (RetryPolicy::never(), Abilities::default());
-        let service = ModelService { spec, model: model.clone(), retry, abilities };
-        (name.clone(), Arc::new(service))
-    };
-    setup.models.iter().map(service).collect()
 }
 
 /// The settings of `three-layer`.
@@ -694,6 +607,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         transcripts: root.join("agents"),
         asker: None,
         addresses: Addresses::default(),
+        requests: Replies::default(),
         wrapper: Some(Arc::new(Wrapper {
             program: env!("CARGO_BIN_EXE_callsheet").into(),
             secrets: callsheet::redaction::Secrets::default(),

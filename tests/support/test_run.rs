@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callsheet::actor::Asker;
-use callsheet::actor::supervisor::{CancelTarget, RunEnd};
 use callsheet::config::{self, Sources};
 use callsheet::event::{Event, Record, RunCompleted, RunStatus, SharedRecord};
 use callsheet::failure::{Failure, FailureKind};
@@ -22,6 +21,7 @@ use callsheet::message::{Block, Json, Message, StopReason, ToolResult};
 use callsheet::model::script::{Scene, Script};
 use callsheet::model::{BoxFuture, Model};
 use callsheet::plan::TaskState;
+use callsheet::run::{CancelTarget, RunEnd};
 use callsheet::run::{Options, Remote, Run};
 use callsheet::run_state::{RunState, TaskStatus};
 use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
@@ -426,7 +426,11 @@ impl Ended {
         }
         let last = &self.records.last().expect("records").event;
         assert_eq!(*last, Event::RunCompleted(self.completed.clone()), "the last record");
-        assert_eq!(self.completed.usage, self.state.usage(), "the run's tokens are all tokens");
+        assert_eq!(
+            self.completed.usage,
+            self.state.spending().usage,
+            "the run's tokens are all tokens"
+        );
         for (task, status) in self.state.tasks() {
             assert!(status.state.is_end(), "{task} is {}", status.state.as_str());
         }

@@ -1,24 +1,53 @@
-//! An agent as its records tell it: the same fold whether it is new, crashed, or taken up again.
+//! An agent as its records tell it: the same fold whether it is new, crashed, or goes on after a
+//! resume.
 //!
-//! Owns where the records are read. Records nothing.
+//! Owns the place where the records are read. Records nothing.
 
-use ractor::ActorProcessingErr;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use std::sync::Arc;
 
-use super::{Agent, State, Talk, requested_ms};
-use crate::actor::briefing;
-use crate::actor::recovery::Begun;
+use super::{Talk, requested_ms};
+use crate::actor::recovery::{Begun, Lost};
 use crate::actor::step::Past;
+use crate::actor::{Services, briefing};
 use crate::context::pipeline;
 use crate::event::{Event, SharedRecord};
+use crate::id::AgentId;
+use crate::journal::JournalError;
 use crate::journal::agent_records::AgentRecords;
 use crate::model::Rendering;
 use crate::turn::Program;
 use crate::turn_machine::{IllegalEvent, Machine};
 
-/// What an agent's records fold to.
-struct Folded {
+/// The fold of an agent's records: all that its actor needs to go on.
+#[derive(Debug)]
+pub struct Folded {
+    pub(super) machine: Machine,
+    pub(super) talk: Option<Talk>,
+    pub(super) past: Past,
+    pub(super) requested_ms: Option<i64>,
+    /// The calls that had begun and have no result.
+    pub(super) lost: Vec<Lost>,
+}
+
+/// Records of an agent that could not be folded.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldError {
+    /// They cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// They make no sense, or name a definition that is not there.
+    #[error("{0}")]
+    Records(String),
+}
+
+impl From<IllegalEvent> for FoldError {
+    fn from(error: IllegalEvent) -> Self {
+        Self::Records(error.to_string())
+    }
+}
+
+/// The fold so far.
+struct Fold {
     machine: Machine,
     talk: Option<Talk>,
     past: Past,
@@ -27,80 +56,60 @@ struct Folded {
 }
 
 impl Folded {
-    fn apply(&mut self, record: &SharedRecord) -> Result<(), IllegalEvent> {
-        self.begun.note(record);
-        self.past.note(&self.machine, record);
-        self.requested_ms = requested_ms(record).or(self.requested_ms);
-        self.machine.apply(&record.event)
-    }
-}
-
-impl Agent {
-    /// What it is after its records.
-    pub(super) async fn rebuild(&self, records: AgentRecords) -> Result<State, ActorProcessingErr> {
-        let folded = match records {
-            AgentRecords::Held(_) => self.fold(&records)?,
-            AgentRecords::Stored { .. } => {
-                // It waits for the disk.
-                let agent = self.clone();
-                tokio::task::spawn_blocking(move || agent.fold(&records)).await??
+    /// Folds all records of an agent, the first of which is its `agent.spawned`. Blocks where they
+    /// are stored.
+    ///
+    /// # Errors
+    /// When they cannot be read or make no sense.
+    pub fn of(
+        services: &Arc<Services>,
+        id: &AgentId,
+        records: &AgentRecords,
+    ) -> Result<Self, FoldError> {
+        let mut fold: Option<Fold> = None;
+        records.for_each(|record| -> Result<(), FoldError> {
+            match &mut fold {
+                None => fold = Some(Fold::begin(services, id, record)?),
+                Some(fold) => fold.apply(record)?,
             }
-        };
-        let Folded { mut machine, talk, past, requested_ms, begun } = folded;
+            Ok(())
+        })?;
+        let missing = || FoldError::Records(format!("agent `{id}` has no record"));
+        let Fold { mut machine, talk, past, requested_ms, begun } = fold.ok_or_else(missing)?;
         if let Some(Talk { briefing, .. }) = &talk {
             machine.begin_with(&briefing.model.spec.name, briefing.head_tokens);
         }
         machine.forget_lost_summary();
         let lost = begun.lost(&machine);
-        Ok(State {
-            machine,
-            past,
-            talk,
-            step: 0,
-            busy: false,
-            finishing: false,
-            gave_up: false,
-            steps: JoinSet::new(),
-            ahead: None,
-            aheads: 0,
-            beside: JoinSet::new(),
-            cancel: CancellationToken::new(),
-            ending: None,
-            looked_over: false,
-            requested_ms,
-            lost,
-        })
+        Ok(Self { machine, talk, past, requested_ms, lost })
     }
+}
 
-    /// Folds the records; the same fold as while the agent works.
-    fn fold(&self, records: &AgentRecords) -> Result<Folded, ActorProcessingErr> {
-        let mut folded: Option<Folded> = None;
-        records.for_each(|record| -> Result<(), ActorProcessingErr> {
-            match &mut folded {
-                None => folded = Some(self.begin(record)?),
-                Some(folded) => folded.apply(record)?,
-            }
-            Ok(())
-        })?;
-        folded.ok_or_else(|| format!("agent `{}` has no record", self.id).into())
-    }
-
-    fn begin(&self, first: &SharedRecord) -> Result<Folded, ActorProcessingErr> {
+impl Fold {
+    fn begin(services: &Services, id: &AgentId, first: &SharedRecord) -> Result<Self, FoldError> {
         let Event::AgentSpawned(spawned) = &first.event else {
-            return Err(format!("agent `{}` has no agent.spawned record", self.id).into());
+            return Err(FoldError::Records(format!("agent `{id}` has no agent.spawned record")));
         };
         let talk = match &spawned.program {
             Program::Model { agent, .. } => {
-                let briefing = briefing::of(&self.services, agent, spawned.depth)?;
+                let briefing = briefing::of(services, agent, spawned.depth);
+                let briefing = briefing.map_err(FoldError::Records)?;
                 Some(Talk { briefing, rendering: Rendering::default(), front: None })
             }
             Program::Command { .. } => None,
         };
         let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
-        let layer = pipeline::summary(&self.services.compaction.preset);
+        let layer = pipeline::summary(&services.compaction.preset);
         let pace = layer.map(|layer| layer.pace.clone()).unwrap_or_default();
         let machine = Machine::new(spawned.clone(), max_turns).paced(pace);
         let (past, requested_ms, begun) = (Past::default(), None, Begun::default());
-        Ok(Folded { machine, talk, past, requested_ms, begun })
+        Ok(Self { machine, talk, past, requested_ms, begun })
+    }
+
+    fn apply(&mut self, record: &SharedRecord) -> Result<(), IllegalEvent> {
+        self.begun.note(record);
+        self.past.note(&self.machine, record);
+        self.requested_ms = requested_ms(record).or(self.requested_ms);
+        self.machine.apply(&record.event)
     }
 }

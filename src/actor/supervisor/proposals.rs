@@ -1,6 +1,4 @@
-//! What the supervisor has decided on its way to the journal, in the order of the decisions.
-//!
-//! Decides nothing itself.
+//! Events that were decided, on their way to the journal in the order of the decisions.
 
 use std::sync::Arc;
 
@@ -14,7 +12,7 @@ use crate::event::Draft;
 /// The most proposals in one append: a whole fan-out, and far less than a commit batch holds.
 const PROPOSALS: usize = 256;
 
-/// Records proposals in order, those together that have come in meanwhile.
+/// Appends events in order; those that came in meanwhile share one append.
 pub(super) async fn record_in_order(
     services: Arc<Services>,
     supervisor: ActorRef<SupervisorMsg>,

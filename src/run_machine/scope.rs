@@ -1,6 +1,6 @@
-//! What a task is to do, with every template rendered.
+//! Templates of tasks: the values that they may name, and the program that they render to.
 //!
-//! Pure: the same while a run is at work and for those who only want to know.
+//! Pure: a live run and a forecast render the same.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::spec::{TaskSpec, Work};
 use crate::template::{self, TemplateError};
 use crate::turn::Program;
 
-/// What templates of a run's tasks may name.
+/// The values that the templates of a run's tasks may name.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
     /// The run.
@@ -21,16 +21,16 @@ pub struct Scope<'a> {
     pub workflow: &'a str,
     /// The inputs.
     pub inputs: &'a Map<String, Value>,
-    /// The tasks that have ended.
+    /// The tasks that have ended, by name, as [`ended`] makes them.
     pub ended: &'a Map<String, Value>,
 }
 
 impl Scope<'_> {
-    /// What the templates of one task see.
+    /// Returns the values for the templates of one task.
     #[must_use]
     pub fn values(&self, task: &TaskSpec) -> Value {
-        // No other task may be named, and to copy the outputs of all for each would take more and
-        // more.
+        // A template may name no other task. Copies of all outputs for each task would make a run
+        // quadratic in its tasks.
         let named = task.depends_on.iter().map(Name::as_str);
         let tasks: BTreeMap<_, _> =
             named.filter_map(|name| Some((name, self.ended.get(name)?))).collect();
@@ -41,10 +41,10 @@ impl Scope<'_> {
         })
     }
 
-    /// What the task's agent is to do.
+    /// Renders the program of a task's agent.
     ///
     /// # Errors
-    /// When a template cannot be rendered: which, and why.
+    /// The key whose template cannot be rendered, and why.
     pub fn program(&self, task: &TaskSpec) -> Result<Program, (&'static str, TemplateError)> {
         let values = self.values(task);
         match &task.work {
@@ -79,7 +79,7 @@ impl Scope<'_> {
     }
 }
 
-/// What templates see of a task that has ended with this output.
+/// Returns the value by which templates know a task that has ended with this output.
 #[must_use]
 pub fn ended(status: &TaskStatus, output: Value) -> Value {
     let error = status.failure.as_ref().map(ToString::to_string);

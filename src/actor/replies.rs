@@ -1,0 +1,92 @@
+//! Answers that tasks wait for, by the key of the question.
+//!
+//! A question goes out as mail that holds its key; the actor that receives the answer hands it to
+//! whoever waits. Nobody holds a port of somebody else, so an answer may come from a successor of
+//! the actor that was asked, or twice: the second one finds nobody and is dropped.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// The questions without an answer. At most one task waits for each key.
+pub struct Replies<K, V>(Mutex<HashMap<K, oneshot::Sender<V>>>);
+
+impl<K, V> Default for Replies<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: fmt::Debug, V> fmt::Debug for Replies<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.lock().keys()).finish()
+    }
+}
+
+impl<K: Clone + Eq + Hash, V> Replies<K, V> {
+    /// Begins to wait for an answer: call it before the question is sent.
+    pub fn expect(&self, key: K) -> Expected<'_, K, V> {
+        let (sender, answer) = oneshot::channel();
+        self.0.lock().insert(key.clone(), sender);
+        Expected { replies: self, key, answer }
+    }
+
+    /// Hands an answer to whoever waits for it. Returns whether somebody did.
+    pub fn answer(&self, key: &K, value: V) -> bool {
+        let waiting = self.0.lock().remove(key);
+        waiting.is_some_and(|waiting| waiting.send(value).is_ok())
+    }
+}
+
+/// An answer that is expected. Dropping it ends the wait.
+#[derive(Debug)]
+pub struct Expected<'a, K: Clone + Eq + Hash, V> {
+    replies: &'a Replies<K, V>,
+    key: K,
+    answer: oneshot::Receiver<V>,
+}
+
+impl<K: Clone + Eq + Hash, V> Expected<'_, K, V> {
+    /// Waits for the answer. `None`: another task waits under the same key now.
+    pub async fn wait(mut self) -> Option<V> {
+        (&mut self.answer).await.ok()
+    }
+}
+
+impl<K: Clone + Eq + Hash, V> Drop for Expected<'_, K, V> {
+    fn drop(&mut self) {
+        // The entry of a later wait under the same key stays.
+        let mut waiting = self.replies.0.lock();
+        if waiting.get(&self.key).is_some_and(oneshot::Sender::is_closed) {
+            waiting.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_finds_the_latest_that_waits_once() {
+        let replies: Replies<&str, u32> = Replies::default();
+        let first = replies.expect("a");
+        let second = replies.expect("a");
+        assert_eq!(first.wait().await, None);
+        assert!(replies.answer(&"a", 7));
+        assert!(!replies.answer(&"a", 8), "nobody waits any more");
+        assert_eq!(second.wait().await, Some(7));
+    }
+
+    #[test]
+    fn a_wait_that_was_given_up_leaves_nothing_behind() {
+        let replies: Replies<&str, u32> = Replies::default();
+        let given_up = replies.expect("a");
+        drop(given_up);
+        assert!(!replies.answer(&"a", 1));
+        assert!(replies.0.lock().is_empty());
+    }
+}

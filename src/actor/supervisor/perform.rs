@@ -1,0 +1,264 @@
+//! Performs the actions of the run machine: mail, actors, files, timers. Decides nothing.
+
+use std::sync::Arc;
+
+use ractor::{Actor, ActorRef};
+use tokio::sync::oneshot;
+
+use super::outputs;
+use super::{State, Supervisor, SupervisorMsg};
+use crate::actor::Services;
+use crate::actor::agent::{Agent, AgentMsg, FoldError, Folded};
+use crate::actor::ends::{self, Idle};
+use crate::actor::record_right::RecordRight;
+use crate::actor::run_end::RunEnd;
+use crate::event::SharedRecord;
+use crate::id::{AgentId, Name};
+use crate::journal::agent_records::AgentRecords;
+use crate::journal::room::Room;
+use crate::journal::{JournalError, JournalHandle};
+use crate::run_machine::Action;
+use crate::turn::Outcome;
+
+/// The fold of an agent's records, on its way or done.
+#[derive(Debug)]
+pub(super) enum Folding {
+    Running(oneshot::Receiver<Result<Folded, FoldError>>),
+    Done(Box<Folded>),
+}
+
+impl Supervisor {
+    /// Performs all actions that are due, and sets the timer for the machine's next wake.
+    pub(super) async fn perform(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State) {
+        while let Some(action) = state.machine.next_action() {
+            if state.end.is_none() {
+                return;
+            }
+            self.perform_one(myself, state, action).await;
+        }
+        Self::set_timer(myself, state);
+    }
+
+    async fn perform_one(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        action: Action,
+    ) {
+        match action {
+            Action::Record(drafts) => {
+                // The other end lives as long as the state: it only stops when the journal failed.
+                let _ = state.proposals.send(drafts);
+            }
+            Action::Spawn { agent, born } => self.spawn_new(myself, state, agent, born).await,
+            Action::Fold(agent) => self.fold(myself, state, agent),
+            Action::Start(agent) => {
+                if let Some(Folding::Done(folded)) = state.folding.remove(&agent) {
+                    self.spawn(myself, state, agent, *folded).await;
+                }
+            }
+            Action::End { agent, outcome } => mail(state, &agent, AgentMsg::End(outcome)),
+            Action::Kill(agent) => {
+                tracing::warn!(%agent, "an agent did not end in time and is killed");
+                if let Some(actor) = state.agents.get(&agent) {
+                    actor.kill();
+                }
+            }
+            Action::EndIdle(ends) => self.end_idle(state, ends),
+            Action::Interrupt(agent) => mail(state, &agent, AgentMsg::Interrupt),
+            Action::GrantSlot(agent) => mail(state, &agent, AgentMsg::SlotGranted),
+            Action::AnswerDelegation { parent, call, answer } => {
+                mail(state, &parent, AgentMsg::ChildEnded { call, answer });
+            }
+            Action::CheckOutput { task, output, values } => {
+                let Some(spec) = state.machine.plan().task(&task).cloned() else { return };
+                let (services, myself) = (self.services.clone(), myself.clone());
+                state.work.spawn(async move {
+                    let message = match outputs::check(&services, &spec, &output, &values).await {
+                        Ok(checked) => SupervisorMsg::OutputChecked { task, checked },
+                        // Nothing may be decided without what was acknowledged.
+                        Err(error) => SupervisorMsg::JournalFailed(error),
+                    };
+                    // A supervisor that is gone settles nothing.
+                    let _ = myself.send_message(message);
+                });
+            }
+            Action::HoldSteps => drop(self.services.room.send_replace(Room::Scarce)),
+            Action::AllowSteps => drop(self.services.room.send_replace(Room::Enough)),
+            Action::Finish(finish) => self.finish(myself, state, finish.into()),
+        }
+    }
+
+    /// Starts the actor of an agent whose only record is its first.
+    async fn spawn_new(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        agent: AgentId,
+        born: SharedRecord,
+    ) {
+        // One record at hand: nothing is read from the disk.
+        match Folded::of(&self.services, &agent, &vec![born].into()) {
+            Ok(folded) => self.spawn(myself, state, agent, folded).await,
+            Err(error) => Self::not_started(state, &agent, error.to_string()),
+        }
+    }
+
+    async fn spawn(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        id: AgentId,
+        folded: Folded,
+    ) {
+        let Some(task) = state.machine.state().agents().get(&id).map(|agent| agent.task.clone())
+        else {
+            return;
+        };
+        let right = RecordRight::default();
+        let services = self.services.clone();
+        let agent = Agent { services, id: id.clone(), task, right: right.clone() };
+        match Actor::spawn_linked(None, agent, folded, myself.get_cell()).await {
+            Ok((actor, _)) => {
+                state.agents_by_actor.insert(actor.get_id(), id.clone());
+                state.rights.insert(id.clone(), right);
+                state.agents.insert(id, actor);
+            }
+            Err(error) => Self::not_started(state, &id, error.to_string()),
+        }
+    }
+
+    /// An actor that could not be started counts as one that crashed.
+    fn not_started(state: &mut State, agent: &AgentId, error: String) {
+        let now = state.now();
+        state.machine.agent_gone(now, agent, Some(error));
+    }
+
+    /// Has an agent's records folded beside the mailbox: reading them waits for the disk.
+    fn fold(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, agent: AgentId) {
+        let records = state.left.remove(&agent).map(|left| left.records);
+        let (services, myself, id) = (self.services.clone(), myself.clone(), agent.clone());
+        let (folded, running) = oneshot::channel();
+        state.folding.insert(agent, Folding::Running(running));
+        state.work.spawn(async move {
+            // A supervisor that is gone starts nobody.
+            let _ = folded.send(fold(services, &id, records).await);
+            let _ = myself.send_message(SupervisorMsg::Folded(id));
+        });
+    }
+
+    /// The records of an agent were folded, or could not be.
+    pub(super) fn folded(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        agent: &AgentId,
+    ) {
+        let Some(Folding::Running(mut running)) = state.folding.remove(agent) else { return };
+        match running.try_recv() {
+            Ok(Ok(folded)) => {
+                state.folding.insert(agent.clone(), Folding::Done(Box::new(folded)));
+                let now = state.now();
+                state.machine.agent_folded(now, agent);
+            }
+            Ok(Err(FoldError::Journal(error))) => {
+                self.finish(myself, state, RunEnd::JournalFailed(error));
+            }
+            Ok(Err(FoldError::Records(error))) => Self::not_started(state, agent, error),
+            // The result is there before the mail; the task that sent neither has panicked.
+            Err(_) => Self::not_started(state, agent, "its records were not folded".to_owned()),
+        }
+    }
+
+    /// Has the ends of agents recorded that have no actor, beside the mailbox.
+    fn end_idle(&self, state: &mut State, ends: Vec<(AgentId, Outcome)>) {
+        let mut idle = Vec::with_capacity(ends.len());
+        for (id, outcome) in ends {
+            state.folding.remove(&id);
+            let Some(status) = state.machine.state().agents().get(&id) else { continue };
+            let place = (status.task.clone(), status.depth);
+            let records = state.left.remove(&id).map(|left| left.records);
+            idle.push(Ending { right: state.rights.remove(&id), records, id, place, outcome });
+        }
+        let services = self.services.clone();
+        state.work.spawn(async move {
+            if let Err(error) = record_ends(&services, idle).await {
+                services.tell_supervisor(SupervisorMsg::JournalFailed(error));
+            }
+        });
+    }
+
+    fn set_timer(myself: &ActorRef<SupervisorMsg>, state: &mut State) {
+        let next = state.machine.next_wake();
+        if next == state.timer.as_ref().map(|(at, _)| *at) {
+            return;
+        }
+        if let Some((_, timer)) = state.timer.take() {
+            timer.abort();
+        }
+        if let Some(at) = next {
+            let (myself, at_instant) = (myself.clone(), state.born + at);
+            let timer = state.work.spawn(async move {
+                tokio::time::sleep_until(at_instant).await;
+                let _ = myself.send_message(SupervisorMsg::Wake);
+            });
+            state.timer = Some((at, timer));
+        }
+    }
+}
+
+fn mail(state: &State, agent: &AgentId, message: AgentMsg) {
+    if let Some(actor) = state.agents.get(agent) {
+        // One that is gone is reported by its supervision event.
+        let _ = actor.send_message(message);
+    }
+}
+
+async fn fold(
+    services: Arc<Services>,
+    agent: &AgentId,
+    records: Option<AgentRecords>,
+) -> Result<Folded, FoldError> {
+    let records = match records {
+        Some(records) => records,
+        None => records_of(&services.journal, agent).await?,
+    };
+    let id = agent.clone();
+    let folded = tokio::task::spawn_blocking(move || Folded::of(&services, &id, &records)).await;
+    folded.unwrap_or_else(|error| Err(FoldError::Records(error.to_string())))
+}
+
+/// The records of an agent whose actor is gone, those included that it gave to the journal last.
+async fn records_of(
+    journal: &JournalHandle,
+    agent: &AgentId,
+) -> Result<AgentRecords, JournalError> {
+    journal.flush().await?;
+    journal.agent_records(agent).await.map(AgentRecords::Held)
+}
+
+/// An agent without an actor whose end is to be recorded.
+struct Ending {
+    /// The right of its last actor's steps to record, if it had an actor.
+    right: Option<RecordRight>,
+    records: Option<AgentRecords>,
+    id: AgentId,
+    /// Its task and its delegation depth.
+    place: (Name, u32),
+    outcome: Outcome,
+}
+
+async fn record_ends(services: &Services, agents: Vec<Ending>) -> Result<(), JournalError> {
+    let mut idle = Vec::with_capacity(agents.len());
+    for Ending { right, records, id, place: (task, depth), outcome } in agents {
+        if let Some(right) = right {
+            right.withdraw().await;
+        }
+        let records = match records {
+            Some(records) => records,
+            None => records_of(&services.journal, &id).await?,
+        };
+        idle.push(Idle::new(id, task, depth, records, outcome));
+    }
+    ends::record(services, idle).await
+}

@@ -1,0 +1,379 @@
+//! Decides about agents: which children start, what follows a crash, and how agents end.
+//!
+//! A task, and likewise a child for its parent, has ended only when every agent below it has. An
+//! agent that is told to end is asked first and killed when its grace is over.
+
+use super::open::{Child, OpenAgent, Stage};
+use super::slots::Rank;
+use super::timers::Timer;
+use super::{Action, ChildResult, Delegation, Refused, RunMachine};
+use crate::event::{Draft, SharedRecord};
+use crate::failure::{Failure, FailureKind};
+use crate::id::{AgentId, CallKey};
+use crate::policy::{RestartPolicy, RestartWindow};
+use crate::run_state::Reading;
+use crate::turn::{AgentRestarted, AgentSpawned, Outcome, Program};
+
+/// Why the children of an agent are cancelled that was told to end.
+const PARENT_STOPPED: &str = "its parent was stopped";
+
+/// Why agents are cancelled whose parent has ended.
+pub(super) const PARENT_ENDED: &str = "its parent has ended";
+
+/// The error of an agent whose actor was killed.
+const KILLED: &str = "it did not end in time and was killed";
+
+impl RunMachine {
+    /// A parent asks for a child, or for the child that the same call asked for before.
+    pub(super) fn delegated(&mut self, delegation: Delegation) {
+        // While it waits for its children it needs no slot.
+        self.open.slots.release(&delegation.parent);
+        if let Some(child) = self.child_of(&delegation.call) {
+            // One that is still at work answers when it ends.
+            if let Some(result) = self.child_result(&child) {
+                self.answer(&delegation.parent, &delegation.call, Ok(result));
+            }
+            return;
+        }
+        let is_ending = self.open.interrupted.is_some() || self.open.stopped.is_some();
+        let place = self.settings.plan.place(&delegation.task);
+        let (Some(place), false) = (place, is_ending || self.is_over(&delegation.parent)) else {
+            // The parent is told to end: until then it waits. An answer would be recorded as the
+            // call's result, and a resumed run could not make the call again.
+            return;
+        };
+        if let Some(reason) = self.refusal(&delegation) {
+            return self.answer(&delegation.parent, &delegation.call, Err(Refused(reason)));
+        }
+        let agent = self.next_child(&delegation);
+        self.open.coming.insert(delegation.call.clone(), agent.clone());
+        self.open.slots.want_child(place, Child { agent, delegation });
+    }
+
+    /// Why the limits leave no room for a child, in words for the model that asks.
+    fn refusal(&self, delegation: &Delegation) -> Option<String> {
+        let limits = &self.settings.limits;
+        if delegation.depth > limits.max_depth {
+            return Some(format!("the delegation depth of {} is reached", limits.max_depth));
+        }
+        let descendants = self.state.descendants() + self.open.coming.len();
+        (descendants >= limits.max_descendants).then(|| {
+            let most = limits.max_descendants;
+            format!("the run's limit of {most} children is reached; do the work yourself")
+        })
+    }
+
+    /// The id of a new child: they are numbered by definition, in the order in which they were asked
+    /// for.
+    fn next_child(&mut self, delegation: &Delegation) -> AgentId {
+        let Delegation { parent, agent, .. } = delegation;
+        let started = || {
+            let children = self.state.agents().get(parent).map(|parent| &parent.children);
+            let definition = |id: &AgentId| self.state.agents().get(id)?.definition.clone();
+            let of_kind = |id: &&AgentId| definition(id).as_ref() == Some(agent);
+            let count = children.into_iter().flatten().filter(of_kind).count();
+            u32::try_from(count).unwrap_or(u32::MAX)
+        };
+        let numbers = self.open.ordinals.entry(parent.clone()).or_default();
+        let ordinal = numbers.entry(agent.clone()).or_insert_with(started);
+        *ordinal += 1;
+        parent.child(agent, *ordinal)
+    }
+
+    /// The child that a call asked for.
+    fn child_of(&self, call: &CallKey) -> Option<AgentId> {
+        self.state.child_of_call(call).or(self.open.coming.get(call)).cloned()
+    }
+
+    /// Whether an agent has ended or was told to.
+    fn is_over(&self, id: &AgentId) -> bool {
+        self.open.agents.get(id).is_none_or(|agent| agent.told.is_some())
+    }
+
+    /// How a child ended, once every agent that worked for it has ended too.
+    fn child_result(&self, child: &AgentId) -> Option<ChildResult> {
+        let status = self.state.agents().get(child)?;
+        let outcome = status.outcome.clone().filter(|_| self.is_subtree_over(child))?;
+        let usage = self.state.inclusive(child).usage;
+        Some(ChildResult { agent: child.clone(), outcome, turns: status.turn, usage })
+    }
+
+    /// Whether an agent and all that work for it have ended, those included whose first record is
+    /// on its way.
+    fn is_subtree_over(&self, id: &AgentId) -> bool {
+        let ended = self.state.agents().get(id).is_some_and(|agent| agent.has_subtree_ended());
+        ended && !self.open.spawning.contains_key(id)
+    }
+
+    fn answer(&mut self, parent: &AgentId, call: &CallKey, answer: Result<ChildResult, Refused>) {
+        // A parent without an actor asks again when it is back.
+        if self.open.stage(parent) == Some(Stage::Live) {
+            let (parent, call) = (parent.clone(), call.clone());
+            self.actions.push_back(Action::AnswerDelegation { parent, call, answer });
+        }
+    }
+
+    /// Announces a child that has got a slot.
+    pub(super) fn start_child(&mut self, child: Child) {
+        let Child { agent: id, delegation } = child;
+        let Delegation { parent, task, depth, call, agent, prompt } = delegation;
+        if self.is_over(&parent) {
+            self.open.coming.remove(&call);
+            return;
+        }
+        self.open.slots.take(id.clone(), Rank::Child);
+        for ancestor in self.line_of(&parent) {
+            *self.open.spawning.entry(ancestor).or_default() += 1;
+        }
+        let spawned = AgentSpawned {
+            program: Program::Model { agent, prompt },
+            depth,
+            parent: Some(parent),
+            call: Some(call),
+        };
+        self.record(vec![Draft::agent(&task, &id, spawned)]);
+    }
+
+    /// An agent, its parent, and so on up to the task's own agent.
+    fn line_of(&self, id: &AgentId) -> Vec<AgentId> {
+        let parent = |id: &AgentId| self.state.agents().get(id)?.parent.clone();
+        std::iter::successors(Some(id.clone()), parent).collect()
+    }
+
+    /// An agent wants to go on whose children have ended.
+    pub(super) fn wants_slot(&mut self, agent: AgentId) {
+        if self.open.slots.holds(&agent) {
+            // None of its delegations was accepted, so it never gave the slot back.
+            return self.actions.push_back(Action::GrantSlot(agent));
+        }
+        let rank = self.rank(&agent);
+        self.open.slots.return_to(agent, rank);
+    }
+
+    pub(super) fn rank(&self, agent: &AgentId) -> Rank {
+        match self.state.agents().get(agent).is_some_and(|agent| agent.parent.is_some()) {
+            true => Rank::Child,
+            false => Rank::Main,
+        }
+    }
+
+    /// An agent has its slot back.
+    pub(super) fn slot_granted(&mut self, agent: AgentId) {
+        match self.open.stage(&agent) {
+            Some(Stage::Live) => self.actions.push_back(Action::GrantSlot(agent)),
+            Some(Stage::Idle) => self.fold(&agent),
+            // It goes on by itself, or ends.
+            Some(Stage::Folding | Stage::Restarting | Stage::Killed | Stage::Ending) | None => {}
+        }
+    }
+
+    /// The first record of an agent is durable.
+    pub(super) fn spawned(&mut self, id: &AgentId, record: &SharedRecord) {
+        let status = self.state.agents().get(id);
+        let (call, parent) = status.map_or((None, None), |s| (s.call.clone(), s.parent.clone()));
+        if let Some(call) = call {
+            self.open.coming.remove(&call);
+        }
+        for ancestor in parent.map(|parent| self.line_of(&parent)).unwrap_or_default() {
+            if let Some(count) = self.open.spawning.get_mut(&ancestor) {
+                *count -= 1;
+                if *count == 0 {
+                    self.open.spawning.remove(&ancestor);
+                }
+            }
+        }
+        self.open.agents.insert(id.clone(), OpenAgent::new(Stage::Idle));
+        if self.open.interrupted.is_some() {
+            return;
+        }
+        if let Some(outcome) = self.sentence(id) {
+            return self.end_agent(id, outcome);
+        }
+        self.open.set_stage(id, Stage::Live);
+        self.actions.push_back(Action::Spawn { agent: id.clone(), born: record.clone() });
+    }
+
+    /// How an agent must end that is about to get its actor: it works for something that was stopped
+    /// while its announcement was on its way to the journal.
+    fn sentence(&self, id: &AgentId) -> Option<Outcome> {
+        let status = self.state.agents().get(id)?;
+        let cancelled = |reason: &str| Outcome::Cancelled { reason: reason.to_owned() };
+        if let Some(parent) = &status.parent {
+            return self.is_over(parent).then(|| cancelled(PARENT_STOPPED));
+        }
+        let place = self.settings.plan.place(&status.task);
+        let of_task = || self.open.cancelled.get(&place?).map(|reason| cancelled(reason));
+        self.open.stopped.as_ref().map(super::open::Stop::outcome).or_else(of_task)
+    }
+
+    /// The actor of an agent is gone.
+    pub(super) fn gone(&mut self, id: &AgentId, error: Option<String>) {
+        let killed = match self.open.stage(id) {
+            Some(Stage::Killed) => Some(KILLED.to_owned()),
+            Some(Stage::Live | Stage::Folding) => None,
+            // Its end is recorded, or it has no actor that could be gone.
+            Some(Stage::Idle | Stage::Restarting | Stage::Ending) | None => return,
+        };
+        self.open.timers.cancel(&Timer::EndOverdue(id.clone()));
+        self.open.timers.cancel(&Timer::KillOverdue(id.clone()));
+        self.open.set_stage(id, Stage::Idle);
+        // Without an error it stopped because it was interrupted.
+        let Some(error) = error.or(killed) else { return };
+        if self.open.interrupted.is_none() {
+            self.crashed(id, &error);
+        }
+    }
+
+    /// An agent crashed: its restart policy decides.
+    fn crashed(&mut self, id: &AgentId, error: &str) {
+        if self.open.told(id).is_some() {
+            return self.end_idle(vec![id.clone()]);
+        }
+        let Some(status) = self.state.agents().get(id) else { return };
+        let spec = status.definition.as_ref().and_then(|name| self.settings.agents.get(name));
+        let policy = spec.map(|spec| spec.restart).unwrap_or_default();
+        let (task, restart) = (status.task.clone(), status.restarts + 1);
+        let times = status.restarted.iter().map(|at| at.since(Reading::default()));
+        if RestartWindow::after(times).admit(&policy, self.open_time()) {
+            self.open.set_stage(id, Stage::Restarting);
+            let restarted = AgentRestarted { restart, reason: error.to_owned() };
+            return self.record(vec![Draft::agent(&task, id, restarted)]);
+        }
+        let message = match restart {
+            1 => error.to_owned(),
+            _ => format!("{error} (after {} restarts)", restart - 1),
+        };
+        let failure = Failure::new(FailureKind::Crashed, message);
+        self.end_agent(id, Outcome::Failed { failure, partial: None });
+    }
+
+    /// The restart of an agent is on record: it gets its actor after a pause.
+    pub(super) fn restarted(&mut self, id: &AgentId, restart: u32) {
+        if self.open.stage(id) != Some(Stage::Restarting) {
+            return;
+        }
+        self.open.set_stage(id, Stage::Idle);
+        if self.open.interrupted.is_some() {
+            return;
+        }
+        if self.open.told(id).is_some() {
+            return self.end_idle(vec![id.clone()]);
+        }
+        let at = self.now.since + RestartPolicy::pause(restart);
+        self.open.timers.set(at, Timer::Restart(id.clone()));
+    }
+
+    /// Has the records of an agent folded that has no actor.
+    pub(super) fn fold(&mut self, id: &AgentId) {
+        if self.open.stage(id) == Some(Stage::Idle) && self.open.interrupted.is_none() {
+            self.open.set_stage(id, Stage::Folding);
+            self.actions.push_back(Action::Fold(id.clone()));
+        }
+    }
+
+    /// The records of an agent were folded.
+    pub(super) fn folded(&mut self, id: &AgentId) {
+        if self.open.stage(id) != Some(Stage::Folding) {
+            return;
+        }
+        self.open.set_stage(id, Stage::Idle);
+        if self.open.interrupted.is_some() {
+            return;
+        }
+        if self.open.told(id).is_some() {
+            return self.end_idle(vec![id.clone()]);
+        }
+        self.open.left.remove(id);
+        self.open.set_stage(id, Stage::Live);
+        self.actions.push_back(Action::Start(id.clone()));
+    }
+
+    /// Tells an agent to end, and its children.
+    pub(super) fn end_agent(&mut self, id: &AgentId, outcome: Outcome) {
+        let Some(agent) = self.open.agents.get_mut(id) else { return };
+        if agent.told.is_some() || agent.stage == Stage::Ending {
+            return;
+        }
+        agent.told = Some(outcome.clone());
+        match agent.stage {
+            Stage::Live => {
+                self.actions.push_back(Action::End { agent: id.clone(), outcome });
+                let at = self.now.since + self.end_grace();
+                self.open.timers.set(at, Timer::EndOverdue(id.clone()));
+            }
+            Stage::Idle => self.end_idle(vec![id.clone()]),
+            // It ends as soon as the journal or the actor lets go of it.
+            Stage::Folding | Stage::Restarting | Stage::Killed | Stage::Ending => {}
+        }
+        self.end_children(id, PARENT_STOPPED);
+    }
+
+    /// Ends the children of an agent, and drops those that have not begun.
+    fn end_children(&mut self, parent: &AgentId, reason: &str) {
+        let Some(status) = self.state.agents().get(parent) else { return };
+        let (place, children) = (self.settings.plan.place(&status.task), status.children.clone());
+        let is_theirs = |child: &Child| child.delegation.parent == *parent;
+        for child in
+            place.map(|place| self.open.slots.forget_children(place, is_theirs)).unwrap_or_default()
+        {
+            self.open.coming.remove(&child.delegation.call);
+        }
+        for child in children {
+            self.end_agent(&child, Outcome::Cancelled { reason: reason.to_owned() });
+        }
+    }
+
+    /// Has the ends of agents recorded that have no actor, as they were told to end.
+    pub(super) fn end_idle(&mut self, agents: Vec<AgentId>) {
+        let mut ends = Vec::with_capacity(agents.len());
+        for id in agents {
+            self.open.timers.cancel(&Timer::Restart(id.clone()));
+            self.open.left.remove(&id);
+            // A slot that it holds comes back when its subtree has ended.
+            self.open.slots.withdraw(&id);
+            self.open.set_stage(&id, Stage::Ending);
+            if let Some(outcome) = self.open.told(&id).cloned() {
+                ends.push((id, outcome));
+            }
+        }
+        if !ends.is_empty() {
+            self.actions.push_back(Action::EndIdle(ends));
+        }
+    }
+
+    /// The end of an agent is on record.
+    pub(super) fn ended(&mut self, id: &AgentId) {
+        self.open.timers.cancel(&Timer::EndOverdue(id.clone()));
+        self.open.timers.cancel(&Timer::KillOverdue(id.clone()));
+        self.open.remove(id);
+        self.open.left.remove(id);
+        self.open.ordinals.remove(id);
+        self.end_children(id, PARENT_ENDED);
+        for agent in self.line_of(id) {
+            if !self.is_subtree_over(&agent) {
+                break;
+            }
+            self.subtree_ended(&agent);
+        }
+        let task = self.state.agents().get(id).map(|agent| agent.task.clone());
+        if let Some(place) = task.and_then(|task| self.settings.plan.place(&task)) {
+            self.agenda.touch(place);
+        }
+    }
+
+    /// An agent and all that worked for it have ended: its slot is free, its parent has the result.
+    fn subtree_ended(&mut self, id: &AgentId) {
+        let Some(status) = self.state.agents().get(id) else { return };
+        let (parent, call, task) = (status.parent.clone(), status.call.clone(), &status.task);
+        let current = self.state.task(task).and_then(|task| task.agent.as_ref());
+        if current != Some(id) {
+            // The slot of a task's agent comes back with the end of the attempt.
+            self.open.slots.release(id);
+        }
+        if let (Some(parent), Some(call)) = (parent, call)
+            && let Some(result) = self.child_result(id)
+        {
+            self.answer(&parent, &call, Ok(result));
+        }
+    }
+}

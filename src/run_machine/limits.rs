@@ -1,0 +1,140 @@
+//! Decides by time: limits of the run and of attempts, and the deadlines of agents that were told to
+//! end.
+//!
+//! A limit counts the time for which the run is open. What is left of it is what the state says, in
+//! a live run and in one that was resumed; while the run is paused no limit has a timer.
+
+use std::time::Duration;
+
+use super::RunMachine;
+use super::open::{Stage, Stop};
+use super::timers::Timer;
+use crate::failure::{Failure, FailureKind};
+use crate::id::AgentId;
+use crate::plan::TaskState;
+use crate::run_state::RunPhase;
+use crate::turn::Outcome;
+
+/// The time that an agent has to give up its step, beyond the grace of its tools, and to record its
+/// end on a slow disk.
+const END_MARGIN: Duration = Duration::from_secs(5);
+
+/// The time after which an actor that was killed counts as gone: a kill takes effect at the next
+/// await, which only code that blocks its thread never reaches.
+const KILL_MARGIN: Duration = Duration::from_secs(5);
+
+impl RunMachine {
+    /// Sets a timer for what is left of every limit, in place of those that were set before.
+    pub(super) fn start_limits(&mut self) {
+        if let Some(limit) = self.settings.limits.timeout {
+            match limit.saturating_sub(self.state.spent()) {
+                Duration::ZERO => self.run_limit_reached(),
+                left => self.open.timers.set(self.now.since + left, Timer::RunLimit),
+            }
+        }
+        for place in 0..self.settings.plan.tasks().len() {
+            self.start_task_limit(place);
+        }
+    }
+
+    /// Sets a timer for what is left to the attempt of a task that is under way.
+    pub(super) fn start_task_limit(&mut self, place: usize) {
+        let Some(limit) = self.spec(place).timeout else { return };
+        let status = self.status(place).filter(|status| status.state == TaskState::Running);
+        let Some(status) = status.filter(|_| self.state.phase() == RunPhase::Open) else { return };
+        match limit.saturating_sub(status.latest.taken(self.state.reading())) {
+            Duration::ZERO => self.task_limit_reached(place),
+            left => self.open.timers.set(self.now.since + left, Timer::TaskLimit(place)),
+        }
+    }
+
+    /// The run pauses, and with it what its limits count.
+    pub(super) fn stop_limits(&mut self) {
+        self.open.timers.cancel(&Timer::RunLimit);
+        for place in 0..self.settings.plan.tasks().len() {
+            self.open.timers.cancel(&Timer::TaskLimit(place));
+        }
+    }
+
+    /// Decides what follows from a timer.
+    pub(super) fn fired(&mut self, timer: Timer) {
+        match timer {
+            Timer::Retry(place) => self.agenda.touch(place),
+            Timer::TaskLimit(place) => self.task_limit_reached(place),
+            Timer::RunLimit => self.run_limit_reached(),
+            Timer::Restart(agent) => self.fold(&agent),
+            Timer::EndOverdue(agent) => self.end_overdue(&agent),
+            Timer::KillOverdue(agent) => self.gone(&agent, None),
+            Timer::InterruptOverdue => self.interrupt_overdue(),
+            Timer::PauseOverdue => self.pause_overdue(),
+        }
+    }
+
+    fn task_limit_reached(&mut self, place: usize) {
+        let status = self.status(place).filter(|status| status.state == TaskState::Running);
+        let Some((agent, attempt)) =
+            status.and_then(|status| Some((status.agent.clone()?, status.attempt)))
+        else {
+            return;
+        };
+        let limit = self.spec(place).timeout.unwrap_or_default();
+        let message = format!("attempt {attempt} took longer than {} s", limit.as_secs_f64());
+        let failure = Failure::new(FailureKind::Timeout, message);
+        self.end_agent(&agent, Outcome::Failed { failure, partial: None });
+    }
+
+    fn run_limit_reached(&mut self) {
+        let limit = self.settings.limits.timeout.unwrap_or_default();
+        let message = format!("the run took longer than {} s", limit.as_secs_f64());
+        let failure = Failure::new(FailureKind::Timeout, message);
+        if self.open.stopped.is_none() && !self.is_timeout_told() {
+            self.open.untold = Some(failure.clone());
+        }
+        self.stop_everything(Stop::TimedOut(failure));
+    }
+
+    /// Whether some task tells that time was used up: one must, or nobody could see what the run's
+    /// end is due to.
+    fn is_timeout_told(&self) -> bool {
+        (0..self.settings.plan.tasks().len()).any(|place| match self.task_state(place) {
+            TaskState::Running => true,
+            // It begins this moment, or its end is on its way.
+            TaskState::Ready | TaskState::Waiting => self.open.proposed.contains(&place),
+            TaskState::Failed => {
+                let failure = self.status(place).and_then(|status| status.failure.as_ref());
+                failure.is_some_and(|failure| failure.kind == FailureKind::Timeout)
+            }
+            TaskState::Pending
+            | TaskState::Completed
+            | TaskState::Skipped
+            | TaskState::Cancelled
+            | TaskState::Reused => false,
+        })
+    }
+
+    /// The time that an agent has to end by itself once it was told to.
+    pub(super) fn end_grace(&self) -> Duration {
+        self.settings.limits.grace_period + END_MARGIN
+    }
+
+    /// An agent that was told to end has had its grace: it is killed, and its end recorded without
+    /// it.
+    fn end_overdue(&mut self, agent: &AgentId) {
+        if self.open.is_disk_full {
+            // Its end waits for room, as everything does that is to be recorded.
+            let at = self.now.since + self.end_grace();
+            return self.open.timers.set(at, Timer::EndOverdue(agent.clone()));
+        }
+        self.kill(agent);
+    }
+
+    /// Kills the actor of an agent.
+    pub(super) fn kill(&mut self, agent: &AgentId) {
+        if self.open.stage(agent) == Some(Stage::Live) {
+            self.open.set_stage(agent, Stage::Killed);
+            self.actions.push_back(super::Action::Kill(agent.clone()));
+            let at = self.now.since + KILL_MARGIN;
+            self.open.timers.set(at, Timer::KillOverdue(agent.clone()));
+        }
+    }
+}

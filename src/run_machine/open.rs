@@ -1,0 +1,203 @@
+//! What is open now: the part of a run's decisions that no record holds.
+//!
+//! Plain data. It is lost with the process, and a resume makes it again from the records.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::Settings;
+use super::action::Delegation;
+use super::slots::Slots;
+use super::timers::Timers;
+use crate::failure::Failure;
+use crate::id::{AgentId, CallKey, Name};
+use crate::output::Output;
+use crate::turn::Outcome;
+
+/// An agent that had not ended when the run was last left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// The number of its first record.
+    pub first: u64,
+    /// Whether it waits for children.
+    pub waits: bool,
+}
+
+/// The stage of an agent that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It has no actor: it was left so, or waits for its slot or its restart.
+    Idle,
+    /// It crashed, and the record of its restart is on its way to the journal.
+    Restarting,
+    /// Its records are being folded.
+    Folding,
+    /// It has an actor.
+    Live,
+    /// Its actor was killed and is not gone yet.
+    Killed,
+    /// Its end is being recorded without an actor.
+    Ending,
+}
+
+/// An agent that has not ended.
+#[derive(Clone, Debug)]
+pub(super) struct OpenAgent {
+    pub(super) stage: Stage,
+    /// How it was told to end, also when it has no actor that knows of it.
+    pub(super) told: Option<Outcome>,
+}
+
+impl OpenAgent {
+    pub(super) fn new(stage: Stage) -> Self {
+        Self { stage, told: None }
+    }
+}
+
+/// A child that waits for its slot.
+#[derive(Clone, Debug)]
+pub(super) struct Child {
+    pub(super) agent: AgentId,
+    pub(super) delegation: Delegation,
+}
+
+/// An output that is being checked.
+#[derive(Clone, Debug)]
+pub(super) struct Checking {
+    pub(super) output: Output,
+    /// The key of the earlier result that the output is, if it is one.
+    pub(super) reused: Option<String>,
+}
+
+/// The reason why the run as a whole was stopped before its end.
+#[derive(Clone, Debug)]
+pub(super) enum Stop {
+    /// A person cancelled it, or a failure did.
+    Cancelled(String),
+    /// It used up its time.
+    TimedOut(Failure),
+}
+
+impl Stop {
+    /// The outcome of agents that are at work.
+    pub(super) fn outcome(&self) -> Outcome {
+        match self.clone() {
+            Self::Cancelled(reason) => Outcome::Cancelled { reason },
+            Self::TimedOut(failure) => Outcome::Failed { failure, partial: None },
+        }
+    }
+
+    /// The reason why tasks that are not at work do not begin.
+    pub(super) fn reason(&self) -> &str {
+        match self {
+            Self::Cancelled(reason) => reason,
+            Self::TimedOut(failure) => &failure.message,
+        }
+    }
+}
+
+/// What is open now.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    pub(super) slots: Slots<Child>,
+    pub(super) timers: Timers,
+    /// The agents that have not ended.
+    pub(super) agents: HashMap<AgentId, OpenAgent>,
+    /// The number of those that have an actor.
+    pub(super) live: usize,
+    /// The number of those whose end is being recorded without one.
+    pub(super) ending: usize,
+    /// The agents that had not ended when the run was last left, by task, until they have an actor
+    /// or end.
+    pub(super) left: BTreeMap<AgentId, Left>,
+    pub(super) left_of_task: HashMap<Name, Vec<AgentId>>,
+    /// The children that calls asked for and that are not on record yet.
+    pub(super) coming: HashMap<CallKey, AgentId>,
+    /// The latest number given to a child of an agent from a definition.
+    pub(super) ordinals: HashMap<AgentId, HashMap<Name, u32>>,
+    /// The number of spawns on their way to the journal within each agent's subtree.
+    pub(super) spawning: HashMap<AgentId, u32>,
+    /// The tasks with a change on its way to the journal, by place.
+    pub(super) proposed: HashSet<usize>,
+    /// The tasks whose output is being checked, by place.
+    pub(super) checking: HashMap<usize, Checking>,
+    /// The tasks that were cancelled one by one, by place, and why.
+    pub(super) cancelled: HashMap<usize, String>,
+    /// The values by which templates know tasks that have ended, as long as a task to come may name
+    /// them.
+    pub(super) values: Map<String, Value>,
+    pub(super) stopped: Option<Stop>,
+    /// The failure that some task still has to tell: the run used up its time when none was at work.
+    pub(super) untold: Option<Failure>,
+    pub(super) interrupted: Option<String>,
+    pub(super) is_disk_full: bool,
+    /// The last record of this process is on its way, or was made.
+    pub(super) is_finishing: bool,
+    pub(super) is_finished: bool,
+}
+
+impl Open {
+    pub(super) fn new(
+        settings: &Settings,
+        left: BTreeMap<AgentId, Left>,
+        outputs: Map<String, Value>,
+    ) -> Self {
+        let limits = &settings.limits;
+        let agents = left.keys().map(|id| (id.clone(), OpenAgent::new(Stage::Idle)));
+        Self {
+            slots: Slots::new(limits.max_concurrency, limits.max_children),
+            timers: Timers::default(),
+            agents: agents.collect(),
+            live: 0,
+            ending: 0,
+            left,
+            left_of_task: HashMap::new(),
+            coming: HashMap::new(),
+            ordinals: HashMap::new(),
+            spawning: HashMap::new(),
+            proposed: HashSet::new(),
+            checking: HashMap::new(),
+            cancelled: HashMap::new(),
+            values: outputs,
+            stopped: None,
+            untold: None,
+            interrupted: None,
+            is_disk_full: false,
+            is_finishing: false,
+            is_finished: false,
+        }
+    }
+
+    /// Moves an agent that has not ended to another stage.
+    pub(super) fn set_stage(&mut self, id: &AgentId, stage: Stage) {
+        let Some(agent) = self.agents.get_mut(id) else { return };
+        let before = std::mem::replace(&mut agent.stage, stage);
+        self.count(before, stage);
+    }
+
+    /// Removes an agent that has ended.
+    pub(super) fn remove(&mut self, id: &AgentId) {
+        if let Some(agent) = self.agents.remove(id) {
+            self.count(agent.stage, Stage::Idle);
+        }
+    }
+
+    fn count(&mut self, before: Stage, now: Stage) {
+        let has_actor = |stage| matches!(stage, Stage::Live | Stage::Killed);
+        self.live -= usize::from(has_actor(before));
+        self.live += usize::from(has_actor(now));
+        self.ending -= usize::from(before == Stage::Ending);
+        self.ending += usize::from(now == Stage::Ending);
+    }
+
+    /// The stage of an agent; `None` when it has ended.
+    pub(super) fn stage(&self, id: &AgentId) -> Option<Stage> {
+        self.agents.get(id).map(|agent| agent.stage)
+    }
+
+    /// How an agent was told to end, if it was.
+    pub(super) fn told(&self, id: &AgentId) -> Option<&Outcome> {
+        self.agents.get(id).and_then(|agent| agent.told.as_ref())
+    }
+}

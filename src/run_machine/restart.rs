@@ -1,0 +1,133 @@
+//! Decides how a run goes on where its records end. For a new run only its limits begin.
+//!
+//! What is open now is made again from the state: pauses between attempts end when they were to,
+//! agents that have a use get their slots and actors back, and the others end.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::RunMachine;
+use super::agents::PARENT_ENDED;
+use super::open::Stage;
+use super::tasks::SUPERSEDED;
+use super::timers::Timer;
+use crate::id::{AgentId, Name};
+use crate::plan::TaskState;
+use crate::run_state::AgentUse;
+use crate::turn::Outcome;
+
+/// Why an agent ends whose task another configuration does not have.
+const TASK_REMOVED: &str = "the configuration has its task no more";
+
+impl RunMachine {
+    /// Makes again what is open now.
+    pub(super) fn restart(&mut self) {
+        for id in self.open.left.keys().cloned().collect::<Vec<_>>() {
+            if let Some(agent) = self.state.agents().get(&id) {
+                self.open.left_of_task.entry(agent.task.clone()).or_default().push(id);
+            }
+        }
+        for output in self.open.values.values_mut() {
+            *output = json!({ "output": output.take() });
+        }
+        for place in 0..self.settings.plan.tasks().len() {
+            let Some(status) = self.status(place) else { continue };
+            match (status.state, status.retry_ms) {
+                (TaskState::Waiting, Some(until)) => {
+                    let pause = u64::try_from(until - self.now.wall_ms).unwrap_or(0);
+                    let at = self.now.since + Duration::from_millis(pause);
+                    self.open.timers.set(at, Timer::Retry(place));
+                }
+                (state, _) if state.is_end() => self.note_value(place),
+                _ => {}
+            }
+        }
+        self.fail_as_before();
+        self.start_limits();
+        for place in 0..self.settings.plan.tasks().len() {
+            if self.task_state(place) == TaskState::Running {
+                self.go_on_with(place);
+            }
+        }
+        self.dismiss_unused();
+    }
+
+    /// A failure that was to cancel what is at work does so again.
+    fn fail_as_before(&mut self) {
+        let limits = &self.settings.limits;
+        let failed =
+            self.state.first_failed().filter(|_| limits.fail_fast && limits.cancel_running);
+        if let Some(task) = failed {
+            let reason = format!("task `{task}` failed");
+            self.stop_everything(super::open::Stop::Cancelled(reason));
+        }
+    }
+
+    /// An attempt is under way: its agents that had not ended go on, those first that were spawned
+    /// first.
+    pub(super) fn go_on_with(&mut self, place: usize) {
+        let task = self.name(place).clone();
+        let mut left = self.left_of(&task);
+        left.retain(|id| self.state.agent_use(id) == AgentUse::Current);
+        left.sort_by_key(|id| self.open.left.get(id).map(|left| left.first));
+        for id in left {
+            let parent = self.state.agents().get(&id).and_then(|agent| agent.parent.as_ref());
+            let orphaned = parent.is_some_and(|parent| !self.open.agents.contains_key(parent));
+            let waits = self.open.left.get(&id).is_some_and(|left| left.waits);
+            if orphaned {
+                self.end_agent(&id, Outcome::Cancelled { reason: PARENT_ENDED.to_owned() });
+            } else if waits {
+                // It takes a slot when its children have ended.
+                self.open.slots.release(&id);
+                self.fold(&id);
+            } else if self.open.slots.holds(&id) {
+                self.fold(&id);
+            } else {
+                let rank = self.rank(&id);
+                self.open.slots.return_to(id, rank);
+            }
+        }
+    }
+
+    /// The agents of a task that were left and have neither got an actor nor been told to end.
+    fn left_of(&self, task: &Name) -> Vec<AgentId> {
+        let left = self.open.left_of_task.get(task).into_iter().flatten();
+        let is_idle = |id: &&AgentId| {
+            let agent = self.open.agents.get(*id);
+            agent.is_some_and(|agent| agent.stage == Stage::Idle && agent.told.is_none())
+        };
+        left.filter(is_idle).cloned().collect()
+    }
+
+    /// Ends the agents of a task that wait to be brought back, for this reason.
+    pub(super) fn dismiss_left_of(&mut self, task: &Name, reason: &str) {
+        let left = self.left_of(task);
+        self.dismiss(left, reason);
+    }
+
+    /// Ends the agents for which the run has no use any more.
+    fn dismiss_unused(&mut self) {
+        for (unused, reason) in
+            [(AgentUse::TaskRemoved, TASK_REMOVED), (AgentUse::Superseded, SUPERSEDED)]
+        {
+            let left = self.open.left.keys();
+            let left = left.filter(|id| self.state.agent_use(id) == unused).cloned().collect();
+            self.dismiss(left, reason);
+        }
+    }
+
+    fn dismiss(&mut self, agents: Vec<AgentId>, reason: &str) {
+        let told = || Outcome::Cancelled { reason: reason.to_owned() };
+        let mut idle = Vec::new();
+        for id in agents {
+            if let Some(agent) = self.open.agents.get_mut(&id)
+                && agent.stage == Stage::Idle
+            {
+                agent.told.get_or_insert_with(told);
+                idle.push(id);
+            }
+        }
+        self.end_idle(idle);
+    }
+}

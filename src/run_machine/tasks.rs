@@ -1,0 +1,463 @@
+//! Decides about tasks: which becomes ready, starts, is skipped or cancelled, and how it ends.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::open::{Checking, Stop};
+use super::scope::{self, Scope};
+use super::slots::Rank;
+use super::timers::Timer;
+use super::{Action, CancelTarget, RunMachine};
+use crate::event::{Draft, Event};
+use crate::failure::{Failure, FailureKind};
+use crate::id::{AgentId, Name};
+use crate::output::Output;
+use crate::plan::{
+    Readiness, Standing, TaskCancelled, TaskCompleted, TaskFailed, TaskReady, TaskRetrying,
+    TaskReused, TaskSkipped, TaskStarted, TaskState,
+};
+use crate::run_state::TaskStatus;
+use crate::spec::{Join, TaskSpec};
+use crate::template::{self, TemplateError};
+use crate::turn::content::Content;
+use crate::turn::{AgentSpawned, Outcome, Program};
+
+/// Why an agent ends whose task turns out to be made from something else.
+const CHANGED: &str = "what its task is made from has changed";
+
+/// Why an agent ends whose task took an earlier result.
+const REUSED: &str = "its task takes a result that was made before";
+
+/// Why an agent ends that a later attempt has left behind.
+pub(super) const SUPERSEDED: &str = "its task goes on without it";
+
+/// The way in which an attempt of a task begins.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Beginning {
+    /// It does not: a template cannot be rendered.
+    Fails(Failure),
+    /// The task takes the result that was made before from the same content.
+    Reuses {
+        /// The key of the content.
+        key: String,
+        /// The result.
+        output: Output,
+    },
+    /// The attempt that was under way when a configuration was accepted goes on: it would be made
+    /// from the same content now.
+    GoesOn(TaskStarted),
+    /// A new attempt starts.
+    Starts {
+        /// The key of the content.
+        key: String,
+        /// The program of its agent.
+        program: Program,
+    },
+}
+
+/// The decision about a task that has not begun an attempt.
+enum Unstarted {
+    /// It waits for other tasks, or for its pause to be over.
+    Waits,
+    /// It wants a slot.
+    Starts,
+    /// This change is recorded, which does not begin an attempt.
+    Becomes(Box<Event>),
+}
+
+impl RunMachine {
+    /// Decides about a task that was touched and has no change on its way to the journal.
+    pub(super) fn decide_task(&mut self, place: usize) {
+        match self.task_state(place) {
+            TaskState::Pending | TaskState::Ready | TaskState::Waiting => {}
+            TaskState::Running => return self.settle_when_quiet(place),
+            TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Skipped
+            | TaskState::Cancelled
+            | TaskState::Reused => return,
+        }
+        match self.unstarted(place) {
+            Unstarted::Starts => self.open.slots.want_task(place),
+            Unstarted::Waits => self.open.slots.forget_task(place),
+            Unstarted::Becomes(event) => {
+                self.open.slots.forget_task(place);
+                match *event {
+                    Event::TaskReady(_) => self.record_task(place, *event),
+                    event => self.end_unstarted(place, event),
+                }
+            }
+        }
+    }
+
+    fn unstarted(&mut self, place: usize) -> Unstarted {
+        if let Some(reason) = self.open.cancelled.get(&place) {
+            let cancelled = TaskCancelled { reason: reason.clone() };
+            return Unstarted::Becomes(Box::new(cancelled.into()));
+        }
+        if self.task_state(place) == TaskState::Pending {
+            let change = self.pending(place).map(Box::new);
+            return change.map_or(Unstarted::Waits, Unstarted::Becomes);
+        }
+        if let Some(failure) = self.open.untold.take() {
+            let attempt = self.status(place).map_or(0, |status| status.attempt);
+            return Unstarted::Becomes(Box::new(TaskFailed { attempt, failure }.into()));
+        }
+        if let Some(event) = self.not_to_start(place) {
+            return Unstarted::Becomes(Box::new(event));
+        }
+        match self.open.timers.is_set(&Timer::Retry(place)) {
+            true => Unstarted::Waits,
+            false => Unstarted::Starts,
+        }
+    }
+
+    /// The change of a task that waits for its dependencies, if there is one. A task whose dependency
+    /// failed is skipped unless its `join` allows it.
+    fn pending(&self, place: usize) -> Option<Event> {
+        let task = self.spec(place);
+        match self.agenda.readiness(place, task.join) {
+            Readiness::Wait => self.not_to_start(place),
+            Readiness::Skip => Some(self.skipped(place)),
+            Readiness::Ready => match &task.when {
+                None => Some(TaskReady {}.into()),
+                Some(when) => match template::is_true(when, &self.scope().values(task)) {
+                    Ok(true) => Some(TaskReady {}.into()),
+                    Ok(false) => {
+                        let reason = format!("`when` is false: {when}");
+                        Some(TaskSkipped { reason, because: None }.into())
+                    }
+                    Err(error) => {
+                        let failure = template_failure("when", &error);
+                        Some(TaskFailed { attempt: 0, failure }.into())
+                    }
+                },
+            },
+        }
+    }
+
+    /// The end of a task that its dependencies keep from starting; the first of them that did not
+    /// succeed is named.
+    fn skipped(&self, place: usize) -> Event {
+        let join = self.spec(place).join;
+        let dependencies = self.settings.plan.dependencies(place).iter();
+        let standings = dependencies.map(|dependency| (*dependency, self.standing(*dependency)));
+        let because = standings.into_iter().find(|(_, standing)| join.is_reason_to_skip(*standing));
+        let reason = match because {
+            Some((task, Standing::SkippedByFailure)) => {
+                format!("task `{}` was skipped", self.name(task))
+            }
+            Some((task, _)) => format!("task `{}` did not succeed", self.name(task)),
+            None => "nothing that it depends on succeeded".to_owned(),
+        };
+        let because = because.map(|(task, _)| self.name(task).clone());
+        TaskSkipped { reason, because }.into()
+    }
+
+    /// The end of a task that nothing else keeps from starting, if the run as a whole does. A task
+    /// that waits for the mere end of others is meant for this very case, and starts.
+    fn not_to_start(&self, place: usize) -> Option<Event> {
+        if let Some(stop) = &self.open.stopped {
+            let reason = stop.reason().to_owned();
+            return Some(TaskCancelled { reason }.into());
+        }
+        if self.spec(place).join == Join::AllDone {
+            return None;
+        }
+        let failed = self.state.first_failed().filter(|_| self.settings.limits.fail_fast)?;
+        let reason = format!("not started: task `{failed}` failed");
+        Some(TaskSkipped { reason, because: Some(failed.clone()) }.into())
+    }
+
+    /// Has the end of a task recorded that has no attempt under way. Agents of an attempt that was
+    /// held end first.
+    fn end_unstarted(&mut self, place: usize, event: Event) {
+        let reason = match &event {
+            Event::TaskCancelled(cancelled) => cancelled.reason.clone(),
+            Event::TaskSkipped(skipped) => skipped.reason.clone(),
+            Event::TaskFailed(failed) => failed.failure.message.clone(),
+            _ => SUPERSEDED.to_owned(),
+        };
+        if !self.wait_for_agents(place, &reason) {
+            self.record_task(place, event);
+        }
+    }
+
+    /// Whether a task still has agents; those that nobody needs are ended for this reason. The task
+    /// is decided again when they have ended.
+    fn wait_for_agents(&mut self, place: usize, reason: &str) -> bool {
+        let has_agents = self.status(place).is_some_and(|status| status.open_agents > 0);
+        if has_agents {
+            let task = self.name(place).clone();
+            self.dismiss_left_of(&task, reason);
+        }
+        has_agents
+    }
+
+    /// Begins an attempt of a task that has got a slot.
+    pub(super) fn start_task(&mut self, place: usize) {
+        match self.beginning(place) {
+            Beginning::Fails(failure) => {
+                let attempt = self.status(place).map_or(0, |status| status.attempt);
+                self.end_unstarted(place, TaskFailed { attempt, failure }.into());
+            }
+            Beginning::Reuses { key, output } => {
+                if !self.wait_for_agents(place, REUSED) {
+                    self.check_output(place, output, Some(key));
+                }
+            }
+            Beginning::GoesOn(started) => {
+                self.open.slots.take(started.agent.clone(), Rank::Main);
+                self.record_task(place, started.into());
+            }
+            Beginning::Starts { key, program } => {
+                if !self.wait_for_agents(place, CHANGED) {
+                    self.start_attempt(place, key, program);
+                }
+            }
+        }
+    }
+
+    /// Announces an attempt together with its agent.
+    fn start_attempt(&mut self, place: usize, key: String, program: Program) {
+        let attempt = self.status(place).map_or(0, |status| status.attempt) + 1;
+        let task = self.name(place).clone();
+        let agent = AgentId::main(&task, attempt);
+        self.open.slots.take(agent.clone(), Rank::Main);
+        self.open.proposed.insert(place);
+        let started = TaskStarted { attempt, agent: agent.clone(), key: Some(key) };
+        let spawned = AgentSpawned { program, depth: 0, parent: None, call: None };
+        self.record(vec![Draft::task(&task, started), Draft::agent(&task, &agent, spawned)]);
+    }
+
+    /// The way in which the next attempt of a task begins.
+    #[must_use]
+    pub fn beginning(&self, place: usize) -> Beginning {
+        let task = self.spec(place);
+        let program = match self.scope().program(task) {
+            Ok(program) => program,
+            Err((key, error)) => return Beginning::Fails(template_failure(key, &error)),
+        };
+        let key = self.content(task, &program).key();
+        if let Some(output) = self.state.earlier_result(&key) {
+            return Beginning::Reuses { key, output: output.clone() };
+        }
+        let status = self.status(place).filter(|status| status.is_held());
+        let same = status.filter(|status| status.key.as_ref() == Some(&key));
+        match same.and_then(|status| Some((status.agent.clone()?, status.attempt))) {
+            // Once it was told to end it is of no more use. One that has ended is settled.
+            Some((agent, attempt)) if self.open.told(&agent).is_none() => {
+                Beginning::GoesOn(TaskStarted { attempt, agent, key: Some(key) })
+            }
+            Some(_) | None => Beginning::Starts { key, program },
+        }
+    }
+
+    /// The content that a task's result is made from.
+    pub(super) fn content<'a>(&'a self, task: &TaskSpec, program: &'a Program) -> Content<'a> {
+        let agent = |name: &Name| self.settings.agents.get(name).map(|spec| &**spec);
+        let model = |name: &Name| self.settings.models.get(name);
+        Content::of(program, task.output, &self.settings.env, agent, model)
+    }
+
+    /// The values that templates of tasks may name by now.
+    #[must_use]
+    pub fn scope(&self) -> Scope<'_> {
+        let super::Settings { run, workflow, inputs, .. } = &self.settings;
+        Scope { run: *run, workflow, inputs, ended: &self.open.values }
+    }
+
+    /// Settles an attempt when its agent has ended, and every agent that worked for it.
+    fn settle_when_quiet(&mut self, place: usize) {
+        let Some(status) = self.status(place).filter(|status| status.open_agents == 0) else {
+            return;
+        };
+        let Some(main) = status.agent.clone() else { return };
+        let outcome = self.state.agents().get(&main).and_then(|agent| agent.outcome.clone());
+        let Some(outcome) = outcome.filter(|_| !self.open.spawning.contains_key(&main)) else {
+            return;
+        };
+        match outcome {
+            Outcome::Completed { output } => self.check_output(place, output, None),
+            Outcome::Failed { failure, .. } => self.attempt_failed(place, failure),
+            Outcome::Cancelled { reason } => {
+                self.record_task(place, TaskCancelled { reason }.into());
+            }
+        }
+    }
+
+    fn check_output(&mut self, place: usize, output: Output, reused: Option<String>) {
+        self.open.proposed.insert(place);
+        self.open.checking.insert(place, Checking { output: output.clone(), reused });
+        let values = self.scope().values(self.spec(place));
+        let task = self.name(place).clone();
+        self.actions.push_back(Action::CheckOutput { task, output, values });
+    }
+
+    /// The output of a task was checked.
+    pub(super) fn checked(&mut self, task: &Name, checked: Result<Value, Failure>) {
+        let place = self.settings.plan.place(task);
+        let Some((place, checking)) =
+            place.and_then(|place| Some((place, self.open.checking.remove(&place)?)))
+        else {
+            return;
+        };
+        self.open.proposed.remove(&place);
+        let value = match checked {
+            Ok(value) => value,
+            Err(failure) => return self.attempt_failed(place, failure),
+        };
+        self.open.values.insert(task.to_string(), json!({ "output": value }));
+        let attempt = self.status(place).map_or(1, |status| status.attempt);
+        let Checking { output, reused } = checking;
+        let event = match reused {
+            Some(key) => TaskReused { key, output }.into(),
+            None => TaskCompleted { attempt, output }.into(),
+        };
+        self.record_task(place, event);
+    }
+
+    /// An attempt failed: the task's retry policy decides whether another follows.
+    fn attempt_failed(&mut self, place: usize, failure: Failure) {
+        let (attempt, earlier) =
+            self.status(place).map_or((1, 0), |status| (status.attempt, status.earlier));
+        let is_ending = self.open.stopped.is_some()
+            || self.open.interrupted.is_some()
+            || self.open.cancelled.contains_key(&place);
+        let chance = self.chance.f64();
+        let retry = &self.spec(place).retry;
+        let pause = retry.pause(attempt.saturating_sub(earlier), failure.kind, chance);
+        let event: Event = match pause.filter(|_| !is_ending) {
+            Some(pause) => {
+                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                TaskRetrying { attempt, failure, pause_ms }.into()
+            }
+            None => TaskFailed { attempt, failure }.into(),
+        };
+        self.record_task(place, event);
+    }
+
+    /// A task has a new state.
+    pub(super) fn task_changed(&mut self, place: usize, event: &Event) {
+        match event {
+            Event::TaskStarted(_) => {
+                self.start_task_limit(place);
+                self.go_on_with(place);
+            }
+            Event::TaskRetrying(retrying) => {
+                let pause = Duration::from_millis(retrying.pause_ms);
+                self.open.timers.set(self.now.since + pause, Timer::Retry(place));
+            }
+            Event::TaskFailed(_) => self.task_failed(place),
+            _ => {}
+        }
+        let Some(status) = self.status(place) else { return };
+        let (state, agent) = (status.state, status.agent.clone());
+        if state.is_end() || state == TaskState::Waiting {
+            self.open.timers.cancel(&Timer::TaskLimit(place));
+            // Not before: what takes the place must know that this one failed.
+            agent.iter().for_each(|agent| self.open.slots.release(agent));
+        }
+        if state.is_end() {
+            self.open.timers.cancel(&Timer::Retry(place));
+            self.note_value(place);
+            for dependency in self.settings.plan.dependencies(place).to_vec() {
+                self.drop_unused_value(dependency);
+            }
+        }
+    }
+
+    fn task_failed(&mut self, place: usize) {
+        let limits = &self.settings.limits;
+        let (is_first, cancels) =
+            (self.state.first_failed() == Some(self.name(place)), limits.cancel_running);
+        if !limits.fail_fast {
+            return;
+        }
+        if cancels {
+            let reason = format!("task `{}` failed", self.name(place));
+            self.stop_everything(Stop::Cancelled(reason));
+        } else if is_first {
+            self.agenda.touch_all();
+        }
+    }
+
+    /// Notes the value by which templates know a task that has ended.
+    pub(super) fn note_value(&mut self, place: usize) {
+        let name = self.name(place).clone();
+        // The output of a completed task was noted when it was checked.
+        let output = self.open.values.get_mut(name.as_str()).map(|known| known["output"].take());
+        if let Some(status) = self.state.task(&name) {
+            let value = scope::ended(status, output.unwrap_or_default());
+            self.open.values.insert(name.to_string(), value);
+        }
+        self.drop_unused_value(place);
+    }
+
+    /// Drops the value of a task that no task to come may name: outputs can be large.
+    fn drop_unused_value(&mut self, place: usize) {
+        if !self.agenda.is_awaited(place) {
+            let name = self.name(place).clone();
+            self.open.values.remove(name.as_str());
+        }
+    }
+
+    /// Cancels a part of the run. Returns whether there is such a part.
+    pub(super) fn cancelled(&mut self, target: &CancelTarget, reason: &str) -> bool {
+        let outcome = Outcome::Cancelled { reason: reason.to_owned() };
+        match target {
+            CancelTarget::Run => {
+                self.stop_everything(Stop::Cancelled(reason.to_owned()));
+                true
+            }
+            CancelTarget::Task(task) => {
+                let Some(place) = self.settings.plan.place(task) else { return false };
+                // A task that has not begun is cancelled by its next decision, and an agent whose
+                // announcement is on its way when that arrives.
+                self.open.cancelled.entry(place).or_insert_with(|| reason.to_owned());
+                self.agenda.touch(place);
+                let agent = self.status(place).and_then(|status| status.agent.clone());
+                if let Some(agent) = agent {
+                    self.end_agent(&agent, outcome);
+                }
+                true
+            }
+            CancelTarget::Agent(agent) => {
+                if !self.state.agents().contains_key(agent) {
+                    return false;
+                }
+                self.end_agent(agent, outcome);
+                true
+            }
+        }
+    }
+
+    /// Ends all agents that are at work, and lets nothing new begin.
+    pub(super) fn stop_everything(&mut self, stop: Stop) {
+        let mains =
+            self.open.agents.keys().filter(|id| {
+                self.state.agents().get(*id).is_some_and(|agent| agent.parent.is_none())
+            });
+        let mut mains: Vec<_> = mains.cloned().collect();
+        mains.sort();
+        for agent in mains {
+            self.end_agent(&agent, stop.outcome());
+        }
+        self.open.stopped.get_or_insert(stop);
+        self.agenda.touch_all();
+    }
+
+    pub(super) fn spec(&self, place: usize) -> &TaskSpec {
+        &self.settings.plan.tasks()[place]
+    }
+
+    pub(super) fn status(&self, place: usize) -> Option<&TaskStatus> {
+        self.state.task(self.name(place))
+    }
+}
+
+fn template_failure(key: &str, error: &TemplateError) -> Failure {
+    let message = format!("`{key}`, line {}: {}", error.line, error.message);
+    Failure::new(FailureKind::Template, message)
+}

@@ -1,0 +1,583 @@
+//! A world for the run machine: agents with scripts, a journal, a clock, and a seed that decides
+//! what happens next.
+//!
+//! No runtime and no disk, so that thousands of runs with failures, crashes of agents and of the
+//! process, cancels and limits are played in seconds. Every record is checked as it is made.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::{
+    Action, CancelTarget, ChildResult, Delegation, Finish, Left, Now, Refused, RunMachine,
+    Settings, Start,
+};
+use crate::event::{Draft, Event, PlannedTask, Record, RunCreated, RunOpened, SharedRecord};
+use crate::failure::{Failure, FailureKind};
+use crate::id::{AgentId, CallKey, Name, RunId};
+use crate::message::{Json, Usage};
+use crate::output::Output;
+use crate::plan::{Plan, Standing, TaskState};
+use crate::policy::RetryPolicy;
+use crate::run_state::RunState;
+use crate::spec::{Join, Limits, OutputFormat, TaskSpec, Work};
+use crate::turn::{AgentEnded, Outcome};
+
+pub(super) fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+/// A task that runs a command after these.
+pub(super) fn task(task: &str, depends_on: &[&str]) -> TaskSpec {
+    TaskSpec {
+        name: name(task),
+        work: Work::Command { run: task.to_owned() },
+        depends_on: depends_on.iter().map(|name| self::name(name)).collect(),
+        join: Join::AllSuccess,
+        when: None,
+        timeout: None,
+        retry: RetryPolicy::never(),
+        output: OutputFormat::Text,
+        output_file: None,
+        env: BTreeMap::new(),
+    }
+}
+
+/// What an agent does, step by step; the last step ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It gives jobs to so many children at once and waits for them.
+    Delegate(u32),
+    /// It ends with an output.
+    Answer,
+    /// It ends with a failure of a kind that is retried.
+    Fail,
+    /// It crashes, the first time it comes here.
+    Crash,
+    /// It does nothing until it is told to end.
+    Hang,
+    /// It does nothing, also when it is told to end: it must be killed.
+    Stuck,
+}
+
+/// The scripts of agents, by id.
+pub(super) type Script = fn(&World, &AgentId) -> Vec<Step>;
+
+/// An actor of the world.
+#[derive(Clone, Debug)]
+struct Actor {
+    task: Name,
+    steps: VecDeque<Step>,
+    /// The calls whose children have not answered.
+    waits: Vec<CallKey>,
+    /// Whether it has made the calls of its step.
+    asked: bool,
+    has_slot: bool,
+    told: Option<Outcome>,
+    /// Its end is on its way to the journal.
+    ending: bool,
+}
+
+/// Something that will happen, in an order that the seed decides.
+#[derive(Clone, Debug)]
+enum Pending {
+    /// An actor does its next step.
+    Step(AgentId),
+    Folded(AgentId),
+    Checked(Name, Output),
+    Gone(AgentId, Option<String>),
+    /// The end of an agent without an actor is recorded.
+    End(AgentId, Outcome),
+}
+
+/// A run in a world.
+pub(super) struct World {
+    pub(super) settings: Settings,
+    pub(super) machine: RunMachine,
+    pub(super) records: Vec<SharedRecord>,
+    pub(super) state: RunState,
+    /// Appends under way: those of the supervisor in order, and one line for each agent.
+    appends: BTreeMap<String, VecDeque<Vec<Draft>>>,
+    pending: Vec<Pending>,
+    actors: BTreeMap<AgentId, Actor>,
+    /// What agents have done that is not done again: crashes, and the steps behind them.
+    done: HashMap<AgentId, usize>,
+    pub(super) rng: fastrand::Rng,
+    pub(super) now: Duration,
+    script: Script,
+    pub(super) finish: Option<Finish>,
+    /// The most agents with a slot at any time, and the most children among them.
+    pub(super) most: (usize, usize),
+    /// The order in which agents were spawned.
+    pub(super) spawned: Vec<AgentId>,
+    epoch: u64,
+}
+
+impl World {
+    pub(super) fn new(tasks: Vec<TaskSpec>, limits: Limits, script: Script, seed: u64) -> Self {
+        let plan = Plan::new(tasks).expect("a plan");
+        let settings = Settings {
+            run: RunId::generate(),
+            workflow: "test".to_owned(),
+            inputs: Map::new(),
+            plan,
+            limits,
+            agents: BTreeMap::new(),
+            models: BTreeMap::new(),
+            env: BTreeMap::new(),
+            pid: 1,
+        };
+        let mut world = Self {
+            machine: RunMachine::new(settings.clone(), Start::default()),
+            settings,
+            records: Vec::new(),
+            state: RunState::default(),
+            appends: BTreeMap::new(),
+            pending: Vec::new(),
+            actors: BTreeMap::new(),
+            done: HashMap::new(),
+            rng: fastrand::Rng::with_seed(seed),
+            now: Duration::ZERO,
+            script,
+            finish: None,
+            most: (0, 0),
+            spawned: Vec::new(),
+            epoch: 1,
+        };
+        let planned = world.settings.plan.tasks().iter().map(|task| PlannedTask {
+            name: task.name.clone(),
+            agent: None,
+            depends_on: task.depends_on.clone(),
+        });
+        let created = RunCreated {
+            run: world.settings.run,
+            workflow: "test".to_owned(),
+            program: String::new(),
+            file: Default::default(),
+            config: String::new(),
+            files: BTreeMap::new(),
+            config_hash: String::new(),
+            profile: None,
+            inputs: Json::encode(&serde_json::json!({})),
+            settings: BTreeMap::new(),
+            overrides: BTreeMap::new(),
+            forked: None,
+            keep_going: false,
+            tasks: planned.collect(),
+        };
+        world.commit(vec![Draft::run(created)]);
+        world.open();
+        world
+    }
+
+    /// A process takes the run up: a machine of its own, from the records alone.
+    pub(super) fn open(&mut self) {
+        let opened = RunOpened { epoch: self.epoch, pid: 1, reason: None, accepted: None };
+        self.commit(vec![Draft::run(opened)]);
+        let first = |id: &AgentId| {
+            let of_agent = |record: &&SharedRecord| record.agent.as_ref() == Some(id);
+            self.records.iter().find(of_agent).map_or(0, |record| record.seq)
+        };
+        let open = self.state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
+        let left = open.map(|(id, _)| {
+            let waits = self.actors.get(id).is_some_and(|actor| !actor.waits.is_empty());
+            (id.clone(), Left { first: first(id), waits })
+        });
+        let left = left.collect();
+        let outputs = self.state.tasks().filter(|(_, task)| task.state.is_end());
+        let outputs = outputs.filter_map(|(name, task)| {
+            Some((name.to_string(), Value::from(task.output.as_ref()?.text.clone())))
+        });
+        let start = Start {
+            state: self.state.clone(),
+            left,
+            outputs: outputs.collect(),
+            seed: self.rng.u64(..),
+        };
+        self.actors.clear();
+        self.pending.clear();
+        self.appends.clear();
+        self.finish = None;
+        self.machine = RunMachine::new(self.settings.clone(), start);
+        let now = self.now();
+        self.machine.begin(now);
+        self.perform();
+    }
+
+    /// The process is killed: what is not in the journal is lost.
+    pub(super) fn kill_process(&mut self) {
+        self.epoch += 1;
+        self.now += Duration::from_secs(1);
+        self.open();
+    }
+
+    pub(super) fn now(&self) -> Now {
+        let wall_ms = i64::try_from(self.now.as_millis()).expect("a short run");
+        Now { since: self.now, wall_ms }
+    }
+
+    /// Lets one thing happen. False when nothing can any more.
+    pub(super) fn step(&mut self) -> bool {
+        if self.finish.is_some() {
+            return false;
+        }
+        let lines: Vec<String> = self.appends.keys().cloned().collect();
+        let choices = lines.len() + self.pending.len();
+        if choices == 0 {
+            return self.advance();
+        }
+        // Now and then time passes although something could happen; a kill takes effect at once.
+        let is_kill = |pending: &Pending| matches!(pending, Pending::Gone(..));
+        let may_wait = !self.pending.iter().any(is_kill) && self.machine.next_wake().is_some();
+        if self.rng.u32(..20) == 0 && may_wait {
+            return self.advance();
+        }
+        let choice = self.rng.usize(..choices);
+        match lines.get(choice) {
+            Some(line) => self.append(line),
+            None => {
+                let pending = self.pending.swap_remove(choice - lines.len());
+                self.happen(pending);
+            }
+        }
+        self.perform();
+        true
+    }
+
+    /// Lets time pass to the next timer.
+    fn advance(&mut self) -> bool {
+        let Some(at) = self.machine.next_wake() else { return false };
+        self.now = self.now.max(at);
+        let now = self.now();
+        self.machine.wake(now);
+        self.perform();
+        true
+    }
+
+    /// Plays the run to its end.
+    pub(super) fn play(&mut self) -> Finish {
+        for _ in 0..200_000 {
+            if let Some(finish) = self.finish.clone() {
+                return finish;
+            }
+            assert!(
+                self.step(),
+                "nothing can happen, and the run has not ended:\n{}",
+                self.story()
+            );
+        }
+        panic!("the run does not end:\n{}", self.story());
+    }
+
+    pub(super) fn cancel(&mut self, target: &CancelTarget) -> bool {
+        let now = self.now();
+        let found = self.machine.cancel(now, target, "enough");
+        self.perform();
+        found
+    }
+
+    pub(super) fn interrupt(&mut self) {
+        let now = self.now();
+        self.machine.interrupt(now, "a signal".to_owned());
+        self.perform();
+    }
+
+    /// The records, one a line.
+    pub(super) fn story(&self) -> String {
+        let line = |record: &SharedRecord| {
+            let place = record.agent.as_ref().map(ToString::to_string);
+            let place = place.or(record.task.as_ref().map(ToString::to_string));
+            format!("{} {} {}", record.seq, record.event.kind(), place.unwrap_or_default())
+        };
+        self.records.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    pub(super) fn states(&self) -> Vec<(String, TaskState)> {
+        self.state.tasks().map(|(name, task)| (name.to_string(), task.state)).collect()
+    }
+
+    fn append(&mut self, line: &str) {
+        let Some(drafts) = self.appends.get_mut(line).and_then(VecDeque::pop_front) else { return };
+        if self.appends[line].is_empty() {
+            self.appends.remove(line);
+        }
+        let records = self.commit(drafts);
+        for record in &records {
+            if let (Some(agent), Event::AgentEnded(_)) = (&record.agent, &record.event) {
+                self.actors.remove(agent);
+                self.pending.retain(|pending| !is_of(pending, agent));
+            }
+        }
+        let now = self.now();
+        self.machine.committed(now, &records);
+    }
+
+    fn queue(&mut self, line: &str, drafts: Vec<Draft>) {
+        self.appends.entry(line.to_owned()).or_default().push_back(drafts);
+    }
+
+    /// Makes records durable, and checks them.
+    fn commit(&mut self, drafts: Vec<Draft>) -> Vec<SharedRecord> {
+        let mut records = Vec::new();
+        for Draft { task, agent, event } in drafts {
+            self.check(task.as_ref(), agent.as_ref(), &event);
+            let seq = self.records.len() as u64 + 1;
+            let (epoch, ts_ms) = (self.epoch, self.now().wall_ms);
+            let record = Arc::new(Record { seq, epoch, ts_ms, task, agent, event });
+            if let Err(error) = self.state.apply(&record) {
+                panic!("{error}: {:?} {:?}\n{}", record.agent, record.event, self.story());
+            }
+            self.records.push(record.clone());
+            records.push(record);
+        }
+        records
+    }
+
+    /// The rules that every record keeps, told apart from how the machine keeps them.
+    fn check(&self, task: Option<&Name>, agent: Option<&AgentId>, event: &Event) {
+        let (Some(name), None) = (task, agent) else { return };
+        let Some(status) = self.state.task(name) else { return };
+        let at_work = || self.actors.iter().filter(|(_, actor)| actor.task == *name).count();
+        match event {
+            Event::TaskStarted(_) => {
+                let spec = self.settings.plan.task(name).expect("a task of the plan");
+                let standings = spec.depends_on.iter().map(|name| self.state.standing(name));
+                let standings: Vec<_> = standings.collect();
+                let has = |standing: Standing| standings.contains(&standing);
+                let may = match spec.join {
+                    Join::AllSuccess => standings.iter().all(|s| *s == Standing::Done),
+                    Join::AllDone => !has(Standing::Open),
+                    Join::NoneFailed => !has(Standing::Open) && !has(Standing::Failed),
+                    Join::AnySuccess => {
+                        !has(Standing::Open) && (standings.is_empty() || has(Standing::Done))
+                    }
+                };
+                assert!(may, "{name} started: {standings:?}\n{}", self.story());
+                assert_eq!(status.open_agents, 0, "{name} starts beside others\n{}", self.story());
+                assert_eq!(at_work(), 0, "{name} starts beside actors\n{}", self.story());
+            }
+            Event::TaskCompleted(_)
+            | Event::TaskFailed(_)
+            | Event::TaskCancelled(_)
+            | Event::TaskSkipped(_)
+            | Event::TaskRetrying(_)
+            | Event::TaskReused(_) => {
+                assert_eq!(status.open_agents, 0, "{name} ends beside agents\n{}", self.story());
+                assert_eq!(at_work(), 0, "{name} ends beside actors\n{}", self.story());
+            }
+            _ => {}
+        }
+    }
+
+    fn perform(&mut self) {
+        while let Some(action) = self.machine.next_action() {
+            match action {
+                Action::Record(drafts) => self.queue("", drafts),
+                Action::Spawn { agent, .. } => self.start(agent, true),
+                Action::Fold(agent) => self.pending.push(Pending::Folded(agent)),
+                Action::Start(agent) => {
+                    let has_slot = self.machine.open.slots.holds(&agent);
+                    self.start(agent, has_slot);
+                }
+                Action::End { agent, outcome } => self.tell_end(&agent, outcome),
+                Action::Kill(agent) => {
+                    self.pending.retain(|pending| !is_of(pending, &agent));
+                    self.pending.push(Pending::Gone(agent, Some("killed".to_owned())));
+                }
+                Action::EndIdle(ends) => {
+                    let ends = ends.into_iter().map(|(id, outcome)| Pending::End(id, outcome));
+                    self.pending.extend(ends);
+                }
+                Action::Interrupt(agent) => {
+                    if self.actors.get(&agent).is_some_and(|actor| !actor.ending) {
+                        self.pending.retain(|pending| !is_of(pending, &agent));
+                        self.pending.push(Pending::Gone(agent, None));
+                    }
+                }
+                Action::GrantSlot(agent) => {
+                    if let Some(actor) = self.actors.get_mut(&agent) {
+                        actor.has_slot = true;
+                        self.pending.push(Pending::Step(agent));
+                    }
+                }
+                Action::AnswerDelegation { parent, call, answer } => {
+                    self.answered(&parent, &call, answer);
+                }
+                Action::CheckOutput { task, output, .. } => {
+                    self.pending.push(Pending::Checked(task, output));
+                }
+                Action::HoldSteps | Action::AllowSteps => {}
+                Action::Finish(finish) => self.finish = Some(finish),
+            }
+        }
+        let with_slot = |actor: &&Actor| actor.has_slot && !actor.ending;
+        let all = self.actors.values().filter(with_slot).count();
+        let children =
+            self.actors.iter().filter(|(id, actor)| with_slot(actor) && is_child(id)).count();
+        self.most = (self.most.0.max(all), self.most.1.max(children));
+        let limits = &self.settings.limits;
+        assert!(all <= limits.max_concurrency, "too many at work\n{}", self.story());
+        assert!(children <= limits.max_children, "too many children\n{}", self.story());
+    }
+
+    fn start(&mut self, agent: AgentId, has_slot: bool) {
+        let task = self.state.agents()[&agent].task.clone();
+        let script = (self.script)(self, &agent);
+        let done = self.done.get(&agent).copied().unwrap_or(0);
+        let steps = script.into_iter().skip(done).collect();
+        let (waits, asked, told, ending) = (Vec::new(), false, None, false);
+        let actor = Actor { task, steps, waits, asked, has_slot, told, ending };
+        self.actors.insert(agent.clone(), actor);
+        self.spawned.push(agent.clone());
+        self.pending.push(Pending::Step(agent));
+    }
+
+    fn tell_end(&mut self, agent: &AgentId, outcome: Outcome) {
+        let Some(actor) = self.actors.get_mut(agent) else { return };
+        actor.told = Some(outcome);
+        actor.waits.clear();
+        if actor.steps.front() != Some(&Step::Stuck) && !actor.ending {
+            self.pending.push(Pending::Step(agent.clone()));
+        }
+    }
+
+    fn answered(&mut self, parent: &AgentId, call: &CallKey, answer: Result<ChildResult, Refused>) {
+        if let Ok(child) = &answer {
+            let status = &self.state.agents()[&child.agent];
+            assert!(status.has_subtree_ended(), "{} answers early", child.agent);
+            let below = self.actors.keys().filter(|id| id.is_within(&child.agent)).count();
+            assert_eq!(below, 0, "{} answers before its actors are gone", child.agent);
+        }
+        let Some(actor) = self.actors.get_mut(parent) else { return };
+        let waited = !actor.waits.is_empty();
+        actor.waits.retain(|waits| waits != call);
+        if waited && actor.waits.is_empty() && actor.told.is_none() {
+            let now = self.now();
+            self.machine.slot_wanted(now, parent.clone());
+        }
+    }
+
+    fn happen(&mut self, pending: Pending) {
+        let now = self.now();
+        match pending {
+            Pending::Step(agent) => self.act(&agent),
+            Pending::Folded(agent) => self.machine.agent_folded(now, &agent),
+            Pending::Checked(task, output) => {
+                self.machine.output_checked(now, &task, Ok(Value::from(output.text)));
+            }
+            Pending::Gone(agent, error) => {
+                // What it gave to the journal before is recorded all the same.
+                self.actors.remove(&agent);
+                self.machine.agent_gone(now, &agent, error);
+            }
+            Pending::End(agent, outcome) => {
+                // First all that the agent itself gave to the journal, which may be its end.
+                if self.appends.contains_key(agent.as_str()) {
+                    return self.pending.push(Pending::End(agent, outcome));
+                }
+                let status = &self.state.agents()[&agent];
+                if status.outcome.is_none() {
+                    let draft = end(&status.task.clone(), &agent, outcome);
+                    self.queue(agent.as_str(), vec![draft]);
+                }
+            }
+        }
+    }
+
+    /// An actor does its next step.
+    fn act(&mut self, agent: &AgentId) {
+        let Some(actor) = self.actors.get_mut(agent).filter(|actor| !actor.ending) else { return };
+        if let Some(outcome) = actor.told.clone() {
+            if actor.steps.front() != Some(&Step::Stuck) {
+                actor.ending = true;
+                let draft = end(&actor.task, agent, outcome);
+                self.queue(agent.as_str(), vec![draft]);
+            }
+            return;
+        }
+        if !actor.waits.is_empty() {
+            return;
+        }
+        let step = actor.steps.front().copied();
+        match step {
+            Some(Step::Delegate(count)) => {
+                // It is done again when the agent comes back before its children have ended.
+                let (task, depth) = (actor.task.clone(), self.state.agents()[agent].depth + 1);
+                let done = self.done.get(agent).copied().unwrap_or(0);
+                if actor.asked {
+                    if actor.has_slot {
+                        self.pass(agent);
+                        self.pending.push(Pending::Step(agent.clone()));
+                    }
+                    return;
+                }
+                actor.asked = true;
+                for index in 0..count {
+                    let call = call_of(agent, done, index);
+                    let actor = self.actors.get_mut(agent).expect("it acts");
+                    actor.waits.push(call.clone());
+                    actor.has_slot = false;
+                    let delegation = Delegation {
+                        parent: agent.clone(),
+                        task: task.clone(),
+                        depth,
+                        call,
+                        agent: name("helper"),
+                        prompt: "help".to_owned(),
+                    };
+                    let now = self.now();
+                    self.machine.delegate(now, delegation);
+                }
+            }
+            Some(Step::Answer) | None => {
+                self.end_by_itself(agent, Outcome::Completed { output: Output::whole("done") });
+            }
+            Some(Step::Fail) => {
+                let failure = Failure::new(FailureKind::Overloaded, "busy");
+                self.end_by_itself(agent, Outcome::Failed { failure, partial: None });
+            }
+            Some(Step::Crash) => {
+                self.pass(agent);
+                self.pending.retain(|pending| !is_of(pending, agent));
+                self.pending.push(Pending::Gone(agent.clone(), Some("crashed".to_owned())));
+            }
+            Some(Step::Hang | Step::Stuck) => {}
+        }
+    }
+
+    fn pass(&mut self, agent: &AgentId) {
+        *self.done.entry(agent.clone()).or_default() += 1;
+        if let Some(actor) = self.actors.get_mut(agent) {
+            actor.steps.pop_front();
+            actor.asked = false;
+        }
+    }
+
+    fn end_by_itself(&mut self, agent: &AgentId, outcome: Outcome) {
+        let Some(actor) = self.actors.get_mut(agent) else { return };
+        actor.ending = true;
+        let draft = end(&actor.task, agent, outcome);
+        self.queue(agent.as_str(), vec![draft]);
+    }
+}
+
+fn is_child(id: &AgentId) -> bool {
+    id.as_str().contains('/')
+}
+
+fn is_of(pending: &Pending, agent: &AgentId) -> bool {
+    matches!(pending, Pending::Step(id) | Pending::Folded(id) | Pending::Gone(id, _) if id == agent)
+}
+
+fn end(task: &Name, agent: &AgentId, outcome: Outcome) -> Draft {
+    Draft::agent(task, agent, AgentEnded { outcome, turns: 1, usage: Usage::default() })
+}
+
+/// The key of a delegation: the same for the same step of the same agent.
+fn call_of(agent: &AgentId, step: usize, index: u32) -> CallKey {
+    let run = RunId::parse("00000000-0000-7000-8000-000000000000").expect("an id");
+    let turn = u32::try_from(step).expect("few steps");
+    CallKey::derive(run, agent, turn, index, "delegate", "{}")
+}

@@ -1,0 +1,409 @@
+//! Tables and properties of the run machine.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::testing::{Script, Step, World, name, task};
+use super::{CancelTarget, Finish};
+use crate::event::{Event, RunStatus};
+use crate::failure::FailureKind;
+use crate::id::AgentId;
+use crate::plan::TaskState;
+use crate::policy::RetryPolicy;
+use crate::spec::{Join, Limits, TaskSpec};
+use crate::turn::Outcome;
+
+/// Limits under which a failure leaves tasks alone that do not need it.
+fn keep_going() -> Limits {
+    Limits { fail_fast: false, max_concurrency: 3, ..Limits::default() }
+}
+
+fn retrying(attempts: u32) -> RetryPolicy {
+    RetryPolicy { max_attempts: attempts, ..RetryPolicy::default() }
+}
+
+/// Every agent answers at once, but for those that a name tells of: `fail`, `crash`, `hang`,
+/// `stuck`, `kids`.
+fn by_name(_: &World, id: &AgentId) -> Vec<Step> {
+    let task = id.as_str().split(['/', '~']).next().unwrap_or_default();
+    match task {
+        _ if id.as_str().contains('/') => vec![Step::Answer],
+        "fail" => vec![Step::Fail],
+        "crash" => vec![Step::Crash, Step::Answer],
+        "hang" => vec![Step::Hang],
+        "stuck" => vec![Step::Stuck],
+        "kids" => vec![Step::Delegate(3), Step::Answer],
+        _ => vec![Step::Answer],
+    }
+}
+
+fn with_join(name: &str, depends_on: &[&str], join: Join) -> TaskSpec {
+    TaskSpec { join, ..task(name, depends_on) }
+}
+
+fn completed(finish: &Finish) -> RunStatus {
+    match finish {
+        Finish::Completed(completed) => completed.status,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_task_whose_dependency_failed_is_skipped_unless_its_join_allows_it() {
+    use TaskState::{Completed, Skipped};
+    let table = [
+        (Join::AllSuccess, &["fail", "good"][..], Skipped),
+        (Join::AllSuccess, &["good"], Completed),
+        (Join::NoneFailed, &["fail", "good"], Skipped),
+        (Join::NoneFailed, &["behind"], Completed),
+        (Join::AllSuccess, &["behind"], Skipped),
+        (Join::AllDone, &["fail", "behind"], Completed),
+        (Join::AnySuccess, &["fail", "good"], Completed),
+        (Join::AnySuccess, &["fail", "behind"], Skipped),
+    ];
+    for (join, depends_on, state) in table {
+        let tasks = vec![
+            task("fail", &[]),
+            task("good", &[]),
+            task("behind", &["fail"]),
+            with_join("last", depends_on, join),
+        ];
+        let mut world = World::new(tasks, keep_going(), by_name, 1);
+        assert_eq!(completed(&world.play()), RunStatus::Partial);
+        let last = world.state.task(&name("last")).expect("a task");
+        assert_eq!(last.state, state, "{join:?} of {depends_on:?}");
+        let named = last.because.as_ref().is_some_and(|b| depends_on.contains(&b.as_str()));
+        assert_eq!(named, state == Skipped, "a task that is skipped names the reason");
+    }
+}
+
+#[test]
+fn the_first_failure_keeps_new_tasks_from_starting_unless_told_otherwise() {
+    let tasks = || {
+        let after = TaskSpec { timeout: None, ..task("other", &["slow"]) };
+        vec![
+            task("fail", &[]),
+            task("slow", &[]),
+            after,
+            with_join("end", &["fail"], Join::AllDone),
+        ]
+    };
+    for seed in 0..50 {
+        let limits = Limits { fail_fast: true, max_concurrency: 1, ..Limits::default() };
+        let mut world = World::new(tasks(), limits, by_name, seed);
+        assert_eq!(completed(&world.play()), RunStatus::Failed);
+        let state = |task: &str| world.state.task(&name(task)).expect("a task").state;
+        assert_eq!(state("end"), TaskState::Completed, "what waits for mere ends is meant for it");
+        assert_eq!(state("other"), TaskState::Skipped);
+    }
+}
+
+#[test]
+fn a_failed_attempt_is_made_again_as_often_as_the_policy_says() {
+    for (attempts, retries) in [(1, 0), (3, 2)] {
+        let tasks = vec![TaskSpec { retry: retrying(attempts), ..task("fail", &[]) }];
+        let mut world = World::new(tasks, keep_going(), by_name, 1);
+        assert_eq!(completed(&world.play()), RunStatus::Failed);
+        let count = |kind: &str| world.records.iter().filter(|r| r.event.kind() == kind).count();
+        assert_eq!((count("task.retrying"), count("task.started")), (retries, retries + 1));
+        assert_eq!(world.state.task(&name("fail")).expect("a task").attempt, attempts);
+    }
+}
+
+#[test]
+fn an_agent_that_crashes_is_restarted_as_often_as_its_policy_forgives() {
+    let tasks = vec![task("crash", &[])];
+    let mut world = World::new(tasks, keep_going(), by_name, 1);
+    assert_eq!(completed(&world.play()), RunStatus::Completed);
+    let often: Script = |_, _| vec![Step::Crash, Step::Crash, Step::Crash, Step::Crash];
+    let mut world = World::new(vec![task("t", &[])], keep_going(), often, 1);
+    assert_eq!(completed(&world.play()), RunStatus::Failed);
+    let status = world.state.task(&name("t")).expect("a task");
+    assert_eq!(status.failure.as_ref().map(|f| f.kind), Some(FailureKind::Crashed));
+    assert_eq!(
+        status.failure.as_ref().map(|f| f.message.as_str()),
+        Some("crashed (after 3 restarts)")
+    );
+    assert_eq!(world.now.as_millis(), 50 + 100 + 200, "each restart waits longer");
+}
+
+#[test]
+fn time_that_is_used_up_is_told_of_whenever_it_comes() {
+    let limits = Limits {
+        timeout: Some(Duration::from_secs(5)),
+        grace_period: Duration::ZERO,
+        ..keep_going()
+    };
+    for seed in 0..200 {
+        let tasks = vec![task("hang", &[]), task("later", &["hang"])];
+        let mut world = World::new(tasks, limits, by_name, seed);
+        // From before the first task is ready to when it is at work.
+        for _ in 0..seed % 8 {
+            world.step();
+        }
+        world.now = Duration::from_secs(5);
+        world.play();
+        let status = world.state.task(&name("hang")).expect("a task");
+        assert_eq!(status.failure.as_ref().map(|f| f.kind), Some(FailureKind::Timeout), "{seed}");
+        let later = world.state.task(&name("later")).expect("a task");
+        assert!(matches!(later.state, TaskState::Cancelled | TaskState::Skipped), "{later:?}");
+    }
+}
+
+#[test]
+fn an_attempt_that_takes_too_long_fails_and_its_pause_does_not_count() {
+    let timeout = Some(Duration::from_secs(7));
+    let tasks = vec![TaskSpec { timeout, retry: retrying(2), ..task("hang", &[]) }];
+    let mut world = World::new(tasks, keep_going(), by_name, 3);
+    assert_eq!(completed(&world.play()), RunStatus::Failed);
+    let status = world.state.task(&name("hang")).expect("a task");
+    assert_eq!(status.attempt, 2);
+    let told = "attempt 2 took longer than 7 s";
+    assert_eq!(status.failure.as_ref().map(|f| f.message.as_str()), Some(told));
+}
+
+#[test]
+fn an_agent_that_does_not_end_is_killed_and_its_end_recorded_without_it() {
+    for seed in 0..50 {
+        let mut world = World::new(vec![task("stuck", &[])], keep_going(), by_name, seed);
+        while world.state.agents().is_empty() {
+            world.step();
+        }
+        assert!(world.cancel(&CancelTarget::Task(name("stuck"))));
+        assert_eq!(completed(&world.play()), RunStatus::Failed);
+        let state = world.state.task(&name("stuck")).expect("a task").state;
+        assert_eq!(state, TaskState::Cancelled);
+        let grace = keep_going().grace_period;
+        assert!(world.now >= grace && world.now < grace + Duration::from_secs(30));
+    }
+}
+
+#[test]
+fn a_cancelled_agent_takes_its_children_along_and_nobody_else() {
+    let script: Script = |_, id| match id.as_str() {
+        "kids" => vec![Step::Delegate(3), Step::Answer],
+        id if id.contains('/') => vec![Step::Hang],
+        _ => vec![Step::Answer],
+    };
+    for seed in 0..100 {
+        let tasks = vec![task("kids", &[]), task("other", &[]), task("after", &["kids"])];
+        let limits = Limits { max_concurrency: 8, ..keep_going() };
+        let mut world = World::new(tasks, limits, script, seed);
+        while world.state.descendants() < 2 {
+            world.step();
+        }
+        let target = CancelTarget::Agent(AgentId::from_text("kids"));
+        assert!(world.cancel(&target));
+        assert!(!world.cancel(&CancelTarget::Agent(AgentId::from_text("nobody"))));
+        world.play();
+        let state = |task: &str| world.state.task(&name(task)).expect("a task").state;
+        assert_eq!(state("kids"), TaskState::Cancelled);
+        assert_eq!(state("other"), TaskState::Completed);
+        assert_eq!(state("after"), TaskState::Skipped);
+        for (id, agent) in world.state.agents().iter().filter(|(id, _)| id.as_str() != "other") {
+            assert!(matches!(agent.outcome, Some(Outcome::Cancelled { .. })), "{id}");
+        }
+    }
+}
+
+#[test]
+fn children_of_one_parent_do_not_keep_another_task_waiting() {
+    let script: Script = |_, id| match id.as_str() {
+        "kids" => vec![Step::Delegate(40), Step::Answer],
+        _ => vec![Step::Answer],
+    };
+    for seed in 0..20 {
+        let tasks = vec![task("kids", &[]), task("first", &[]), task("second", &["first"])];
+        let limits = Limits { max_concurrency: 2, max_descendants: 100, ..keep_going() };
+        let mut world = World::new(tasks, limits, script, seed);
+        world.play();
+        let at = |wanted: &str| {
+            world.spawned.iter().position(|id| id.as_str() == wanted).expect("it was spawned")
+        };
+        // While "second" was ready only a few children got the slots that came free.
+        assert!(at("second") < 20, "{:?}", world.spawned);
+    }
+}
+
+#[test]
+fn the_limits_of_delegation_are_told_and_kept() {
+    let deep: Script = |_, _| vec![Step::Delegate(2), Step::Answer];
+    for (max_depth, max_descendants, agents) in [(2, 100, 7), (9, 5, 6), (0, 9, 1)] {
+        let limits = Limits { max_depth, max_descendants, max_concurrency: 4, ..keep_going() };
+        let mut world = World::new(vec![task("t", &[])], limits, deep, 5);
+        assert_eq!(completed(&world.play()), RunStatus::Completed);
+        assert_eq!(world.state.agents().len(), agents, "{max_depth} {max_descendants}");
+    }
+}
+
+/// A random graph: tasks that fail, crash, hang under a limit, retry and delegate, with any join.
+fn random_tasks(rng: &mut fastrand::Rng) -> Vec<TaskSpec> {
+    let count = rng.usize(1..9);
+    let mut tasks: Vec<TaskSpec> = Vec::new();
+    for at in 0..count {
+        let mut depends_on: BTreeSet<usize> = BTreeSet::new();
+        for _ in 0..rng.usize(..3).min(at) {
+            depends_on.insert(rng.usize(..at));
+        }
+        let names: Vec<_> = depends_on.iter().map(|at| tasks[*at].name.to_string()).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let join = [Join::AllSuccess, Join::AllDone, Join::NoneFailed, Join::AnySuccess];
+        let timeout = (rng.u32(..4) == 0).then(|| Duration::from_secs(rng.u64(1..20)));
+        tasks.push(TaskSpec {
+            join: join[rng.usize(..join.len())],
+            timeout,
+            retry: retrying(rng.u32(1..4)),
+            ..task(&format!("t{at}"), &names)
+        });
+    }
+    tasks
+}
+
+fn random_limits(rng: &mut fastrand::Rng) -> Limits {
+    Limits {
+        max_concurrency: rng.usize(1..5),
+        max_children: rng.usize(1..4),
+        max_depth: 2,
+        max_descendants: rng.usize(1..40),
+        timeout: (rng.u32(..8) == 0).then(|| Duration::from_secs(rng.u64(1..60))),
+        fail_fast: rng.bool(),
+        cancel_running: rng.u32(..4) == 0,
+        grace_period: Duration::from_secs(rng.u64(..3)),
+    }
+}
+
+/// Scripts from nothing but the id: the same agent does the same in every life.
+fn by_hash(world: &World, id: &AgentId) -> Vec<Step> {
+    let hash = id
+        .as_str()
+        .bytes()
+        .fold(7u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let mut rng = fastrand::Rng::with_seed(hash ^ world.settings.limits.max_descendants as u64);
+    let main = id.as_str().split('/').next().unwrap_or_default();
+    let task = main.split('~').next().unwrap_or_default();
+    let timeout = world.settings.plan.task(&name(task)).and_then(|task| task.timeout);
+    let ends = timeout.or(world.settings.limits.timeout).is_some();
+    let mut steps = Vec::new();
+    for _ in 0..rng.usize(..3) {
+        steps.push(match rng.u32(..6) {
+            0 => Step::Crash,
+            1 | 2 => Step::Delegate(rng.u32(1..4)),
+            _ => continue,
+        });
+    }
+    steps.push(match rng.u32(..10) {
+        0 | 1 => Step::Fail,
+        2 if ends => Step::Hang,
+        3 if ends => Step::Stuck,
+        _ => Step::Answer,
+    });
+    steps
+}
+
+#[test]
+fn whatever_happens_a_run_ends_and_keeps_its_rules() {
+    for seed in 0..12_000 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (tasks, limits) = (random_tasks(&mut rng), random_limits(&mut rng));
+        let mut world = World::new(tasks, limits, by_hash, seed);
+        // Up to three disturbances, each after some steps.
+        for _ in 0..rng.u32(..4) {
+            for _ in 0..rng.u32(..40) {
+                world.step();
+            }
+            if world.finish.is_some() {
+                break;
+            }
+            match rng.u32(..8) {
+                0 => {
+                    let at = rng.usize(..world.settings.plan.tasks().len());
+                    let task = world.settings.plan.tasks()[at].name.clone();
+                    world.cancel(&CancelTarget::Task(task));
+                }
+                1 => drop(world.cancel(&CancelTarget::Run)),
+                2 => {
+                    let ids: Vec<_> = world.state.agents().keys().cloned().collect();
+                    if let Some(id) = rng.choice(&ids) {
+                        world.cancel(&CancelTarget::Agent(id.clone()));
+                    }
+                }
+                3 => {
+                    world.interrupt();
+                    let finish = world.play();
+                    if matches!(finish, Finish::Completed(_)) {
+                        break;
+                    }
+                    world.kill_process();
+                }
+                _ => world.kill_process(),
+            }
+        }
+        match world.finish.clone().unwrap_or_else(|| world.play()) {
+            Finish::Completed(_) => {}
+            other => panic!("seed {seed}: {other:?}\n{}", world.story()),
+        }
+        assert_eq!((world.state.open_tasks(), world.state.open_agents()), (0, 0), "seed {seed}");
+        let recount = world.state.agents().values().filter(|a| a.parent.is_some()).count();
+        assert_eq!(world.state.descendants(), recount, "seed {seed}");
+        assert!(recount <= limits.max_descendants, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_anywhere_ends_as_one_that_is_not() {
+    for seed in 0..3_000 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let tasks: Vec<_> = random_tasks(&mut rng)
+            .into_iter()
+            .map(|task| TaskSpec { timeout: None, ..task })
+            .collect();
+        // Time, a first failure and the number of children would make the order count.
+        let limits = Limits { timeout: None, max_descendants: 10_000, ..keep_going() };
+        let mut calm = World::new(tasks.clone(), limits, by_hash, seed);
+        calm.play();
+        let mut disturbed = World::new(tasks, limits, by_hash, seed);
+        for _ in 0..3 {
+            for _ in 0..rng.u32(..60) {
+                disturbed.step();
+            }
+            if disturbed.finish.is_none() {
+                disturbed.kill_process();
+            }
+        }
+        if disturbed.finish.is_none() {
+            disturbed.play();
+        }
+        assert_eq!(calm.states(), disturbed.states(), "seed {seed}\n{}", disturbed.story());
+    }
+}
+
+#[test]
+fn nothing_is_looked_at_twice_for_each_event() {
+    // Twice the tasks take twice the decisions, whatever their shape.
+    let chain = |count: usize| -> Vec<TaskSpec> {
+        let depends = |at: usize| at.checked_sub(1).map(|before| format!("t{before}"));
+        let of = |at: usize| {
+            let before = depends(at);
+            task(&format!("t{at}"), &before.as_deref().into_iter().collect::<Vec<_>>())
+        };
+        (0..count).map(of).collect()
+    };
+    let fan_in = |count: usize| -> Vec<TaskSpec> {
+        let names: Vec<_> = (0..count - 1).map(|at| format!("t{at}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let mut tasks: Vec<_> = names.iter().map(|name| task(name, &[])).collect();
+        tasks.push(task("last", &names));
+        tasks
+    };
+    for shape in [&chain as &dyn Fn(usize) -> Vec<TaskSpec>, &fan_in] {
+        let decisions = |count: usize| {
+            let mut world = World::new(shape(count), keep_going(), by_name, 1);
+            world.play();
+            let touches = world.machine.agenda.touches();
+            assert!(world.records.iter().any(|r| matches!(r.event, Event::RunCompleted(_))));
+            touches
+        };
+        let (small, large) = (decisions(50), decisions(200));
+        assert!(large <= 5 * small, "{small} and {large} decisions");
+    }
+}

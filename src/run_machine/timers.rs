@@ -1,0 +1,95 @@
+//! The timers of a run, as data: whoever drives the machine asks for the next one and wakes it.
+//!
+//! Pure: time is the time that has passed since the machine was made.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use crate::id::AgentId;
+
+/// Something that happens at its time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// The pause before the next attempt of the task at this place is over.
+    Retry(usize),
+    /// The attempt of the task at this place has used up its time.
+    TaskLimit(usize),
+    /// The run has used up its time.
+    RunLimit,
+    /// The pause before an agent's restart is over.
+    Restart(AgentId),
+    /// An agent that was told to end has had its grace.
+    EndOverdue(AgentId),
+    /// An agent that was killed should be gone.
+    KillOverdue(AgentId),
+    /// The agents that were interrupted have had their grace.
+    InterruptOverdue,
+    /// The record of a pause has had its time on a full disk.
+    PauseOverdue,
+}
+
+/// The timers that are set. Each is set once at most: a later time takes the place of an earlier.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timers {
+    due: BTreeSet<(Duration, Timer)>,
+    times: HashMap<Timer, Duration>,
+}
+
+impl Timers {
+    /// Sets a timer for the moment `at`.
+    pub(super) fn set(&mut self, at: Duration, timer: Timer) {
+        self.cancel(&timer);
+        self.times.insert(timer.clone(), at);
+        self.due.insert((at, timer));
+    }
+
+    /// Takes a timer back, if it is set.
+    pub(super) fn cancel(&mut self, timer: &Timer) {
+        if let Some(at) = self.times.remove(timer) {
+            self.due.remove(&(at, timer.clone()));
+        }
+    }
+
+    /// Whether a timer is set.
+    pub(super) fn is_set(&self, timer: &Timer) -> bool {
+        self.times.contains_key(timer)
+    }
+
+    /// The moment of the next timer.
+    pub(super) fn next(&self) -> Option<Duration> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Takes the next timer whose moment has come.
+    pub(super) fn pop_due(&mut self, now: Duration) -> Option<Timer> {
+        if self.next()? > now {
+            return None;
+        }
+        let (_, timer) = self.due.pop_first()?;
+        self.times.remove(&timer);
+        Some(timer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_fire_in_order_and_once() {
+        let at = Duration::from_secs;
+        let mut timers = Timers::default();
+        timers.set(at(3), Timer::RunLimit);
+        timers.set(at(1), Timer::Retry(0));
+        timers.set(at(9), Timer::Retry(1));
+        timers.set(at(2), Timer::Retry(1));
+        timers.set(at(1), Timer::PauseOverdue);
+        timers.cancel(&Timer::PauseOverdue);
+        assert!(!timers.is_set(&Timer::PauseOverdue) && timers.is_set(&Timer::Retry(1)));
+        assert_eq!(timers.next(), Some(at(1)));
+        assert_eq!(timers.pop_due(Duration::ZERO), None);
+        let fired: Vec<_> = std::iter::from_fn(|| timers.pop_due(at(2))).collect();
+        assert_eq!(fired, [Timer::Retry(0), Timer::Retry(1)]);
+        assert_eq!(timers.next(), Some(at(3)));
+    }
+}

@@ -1,0 +1,115 @@
+//! Spending: the tokens of model calls and their cost, in sums that do not depend on their order.
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::Usage;
+
+/// Picodollars in a US dollar. The cheapest token sold costs some thousands of them, and a sum of
+/// nine million dollars still fits.
+const PICODOLLARS: f64 = 1e12;
+
+/// An amount of US dollars.
+///
+/// Whole picodollars, because a sum of floating-point numbers depends on their order: the total of
+/// a run would then differ between a view by agent and a view by model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Usd(i64);
+
+impl Usd {
+    /// Rounds an amount of dollars to whole picodollars; what is out of range is cut.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
+    pub fn from_dollars(dollars: f64) -> Self {
+        Self((dollars * PICODOLLARS).round() as i64)
+    }
+
+    /// The amount in dollars.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "beyond 9,000 dollars a picodollar is lost")]
+    pub fn dollars(self) -> f64 {
+        self.0 as f64 / PICODOLLARS
+    }
+}
+
+impl Add for Usd {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+/// The tokens of some model calls and their cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spending {
+    /// The tokens.
+    pub usage: Usage,
+    /// The cost; `None` when some call had no price.
+    pub cost: Option<Usd>,
+}
+
+impl Spending {
+    /// The spending of a call that a record tells of, with its cost in US dollars if the model has a
+    /// price.
+    #[must_use]
+    pub fn of_call(usage: Usage, cost_usd: Option<f64>) -> Self {
+        Self { usage, cost: cost_usd.map(Usd::from_dollars) }
+    }
+
+    /// The cost in US dollars; `None` when some call had no price.
+    #[must_use]
+    pub fn cost_usd(&self) -> Option<f64> {
+        self.cost.map(Usd::dollars)
+    }
+}
+
+impl Default for Spending {
+    /// No calls, which cost nothing.
+    fn default() -> Self {
+        Self { usage: Usage::default(), cost: Some(Usd::default()) }
+    }
+}
+
+impl AddAssign for Spending {
+    fn add_assign(&mut self, other: Self) {
+        self.usage += other.usage;
+        self.cost = self.cost.zip(other.cost).map(|(sum, more)| sum + more);
+    }
+}
+
+impl Sum for Spending {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |mut sum, part| {
+            sum += part;
+            sum
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_do_not_depend_on_their_order() {
+        let costs = [0.1, 0.7, 1e-9, 123.456_789, 0.000_075];
+        let of = |cost| Spending::of_call(Usage::default(), Some(cost));
+        let forth: Spending = costs.into_iter().map(of).sum();
+        let back: Spending = costs.into_iter().rev().map(of).sum();
+        assert_eq!(forth, back);
+        assert_eq!(forth.cost_usd(), Some(124.256_864_001));
+    }
+
+    #[test]
+    fn no_calls_cost_nothing_and_one_without_a_price_leaves_no_sum() {
+        let nothing: Spending = std::iter::empty().sum();
+        assert_eq!(nothing.cost_usd().map(|cost| format!("{cost:.4}")), Some("0.0000".to_owned()));
+        let parts = [Some(1.0), None].map(|cost| Spending::of_call(Usage::default(), cost));
+        assert_eq!(parts.into_iter().sum::<Spending>().cost_usd(), None);
+        assert_eq!(Usd::from_dollars(f64::NAN), Usd::default());
+        assert_eq!(Usd::from_dollars(1e300).dollars(), 9_223_372.036_854_776);
+    }
+}
