@@ -31,7 +31,7 @@ use crate::actor::supervisor::{Start, Supervisor};
 use crate::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
 use crate::actor::{Asker, Services};
 use crate::config::{Config, Diagnostics};
-use crate::event::{PlannedTask, RunCreated};
+use crate::event::{Accepted, PlannedTask, RunCreated};
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
@@ -43,7 +43,7 @@ use crate::model::Model;
 use crate::plan::{Plan, PlanError};
 use crate::run_machine::{self, RunMachine};
 use crate::run_state::IllegalRecord;
-use crate::spec::Work;
+use crate::spec::{Limits, Work};
 use crate::tool::Tool;
 use crate::tool::spool::Spool;
 
@@ -201,13 +201,10 @@ impl Run {
         let services =
             parts.into_services(&config, &options, id, &dir, journal, supervisor_address)?;
         let services = Arc::new(services);
-        let settings = machine_settings(id, plan, &services);
-        let marks = left.iter().map(|(id, left)| {
-            let mark = run_machine::Left { first: left.first, waits: left.waits };
-            (id.clone(), mark)
-        });
+        let settings = machine_settings(id, plan, &config, options.keep_going);
+        let marks = left.iter().map(|(id, left)| (id.clone(), left.mark())).collect();
         let seed = fastrand::u64(..);
-        let start = run_machine::Start { state, left: marks.collect(), outputs: values, seed };
+        let start = run_machine::Start { state, left: marks, outputs: values, seed };
         let machine = RunMachine::new(settings, start);
         let supervisor = Supervisor { services: services.clone(), gateways };
         let (reply, end) = oneshot::channel();
@@ -325,19 +322,29 @@ impl Remote {
 }
 
 /// The settings of a run's decisions.
-fn machine_settings(run: RunId, plan: Plan, services: &Services) -> run_machine::Settings {
-    let models = services.models.iter().map(|(name, model)| (name.clone(), model.spec.clone()));
+fn machine_settings(
+    run: RunId,
+    plan: Plan,
+    config: &Config,
+    keep_going: bool,
+) -> run_machine::Settings {
+    let agents = config.agents.iter().map(|(name, spec)| (name.clone(), Arc::new(spec.clone())));
     run_machine::Settings {
         run,
-        workflow: services.workflow.clone(),
-        inputs: services.inputs.clone(),
+        workflow: config.name.clone(),
+        inputs: config.inputs.clone(),
         plan,
-        limits: services.limits,
-        agents: services.agents.clone(),
-        models: models.collect(),
-        env: services.env.clone(),
+        limits: limits(config, keep_going),
+        agents: agents.collect(),
+        models: config.models.clone(),
+        env: config.env.clone(),
         pid: std::process::id(),
     }
+}
+
+/// The ceilings of a run.
+fn limits(config: &Config, keep_going: bool) -> Limits {
+    Limits { fail_fast: config.limits.fail_fast && !keep_going, ..config.limits }
 }
 
 fn plan_of(config: &Config, options: &Options) -> Result<Plan, StartError> {
@@ -375,6 +382,18 @@ fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCr
         keep_going: options.keep_going,
         overrides: BTreeMap::new(),
         forked: None,
+        tasks: planned(plan),
+    }
+}
+
+/// A configuration and a plan as a run records that it goes on with them.
+fn accepted(config: &Config, plan: &Plan) -> Accepted {
+    Accepted {
+        config: config.text.clone(),
+        files: config.files.clone(),
+        config_hash: blake3::hash(config.text.as_bytes()).to_hex().to_string(),
+        inputs: Json::encode(&config.inputs),
+        settings: config.settings.clone(),
         tasks: planned(plan),
     }
 }

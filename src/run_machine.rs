@@ -4,6 +4,7 @@
 //! actions; a forecast (`resume --explain`) asks the same machine and performs them in thought. So
 //! a rule of the plan stands here once, as a function that a table test can call.
 //!
+//! - [`forecast`]: the same decisions, performed in thought;
 //! - [`scope`]: values and templates of tasks;
 //! - `tasks`: which task becomes ready, starts, is skipped, retried, settled;
 //! - `agents`: delegation, crashes, ends;
@@ -18,6 +19,7 @@
 mod action;
 mod agenda;
 mod agents;
+pub mod forecast;
 mod limits;
 mod open;
 mod pauses;

@@ -91,7 +91,7 @@ fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exi
             (config, able) = able_to_go_on(place, dir, created, &state, &sources);
         }
         outlook::as_recorded(dir, &state, config.as_ref())
-            .map_err(|error| refusal::refused(&place.flags(), Some(dir), &error))?
+            .map_err(|error| refused(place, Some(dir), &error))?
     };
     let widest = prospects.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);
     let line = |p: &Prospect| match verb.json {

@@ -12,6 +12,7 @@ use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, CallKey};
 use crate::journal::agent_records::{AgentRecords, BatchPlace};
 use crate::journal::line::Position;
+use crate::run_machine;
 use crate::run_state::{IllegalRecord, RunState};
 
 /// What a journal tells so far.
@@ -39,6 +40,14 @@ pub struct Left {
     pub waits: bool,
     /// Its records.
     pub records: AgentRecords,
+}
+
+impl Left {
+    /// What the run's decisions need to know of it.
+    #[must_use]
+    pub fn mark(&self) -> run_machine::Left {
+        run_machine::Left { first: self.first, waits: self.waits }
+    }
 }
 
 impl Tracker {

@@ -1,29 +1,31 @@
-//! What becomes of each task of a run that goes on, and why: for people, and to accept changes.
+//! The outlook of a run that goes on: what becomes of each task, and why, for people.
 //!
-//! Decides as the supervisor will, as far as that can be known before anything is done. Reads
-//! stored outputs and nothing else.
+//! Decides nothing: a forecast of the run machine does (`run_machine/forecast.rs`), and this module
+//! puts it into words. Reads stored outputs and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::commands::{self, Command};
-use super::{Options, StartError, plan_of};
+use super::{Options, StartError, accepted, machine_settings, plan_of};
 use crate::config::Config;
-use crate::event::RunCreated;
-use crate::id::{Name, RunId};
+use crate::event::{Draft, Record, RunCreated, RunOpened};
+use crate::failure::Failure;
+use crate::id::{AgentId, Name, RunId};
 use crate::journal::file::RunDir;
-use crate::journal::{JournalError, results};
+use crate::journal::{JournalError, results, stamp};
 use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
+use crate::run_machine::forecast::{self, Forecast, Lookup};
 use crate::run_machine::scope::{self, Scope};
+use crate::run_machine::{Left, Now, Start};
 use crate::run_state::{RunState, TaskStatus};
 use crate::spec::TaskSpec;
-use crate::template;
-use crate::turn::Program;
 use crate::turn::content::Content;
+use crate::turn::{Outcome, Program};
 
 /// What becomes of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -72,7 +74,7 @@ pub struct Prospect {
     pub why: String,
 }
 
-/// The prospects of a run that goes on with its recorded configuration: `None` where that cannot be
+/// The prospects of a run that goes on with its recorded configuration; `None` where that cannot be
 /// had here and now. Blocks.
 ///
 /// # Errors
@@ -81,49 +83,66 @@ pub fn as_recorded(
     dir: &RunDir,
     state: &RunState,
     config: Option<&Config>,
-) -> Result<Vec<Prospect>, JournalError> {
+) -> Result<Vec<Prospect>, StartError> {
     let commands = commands::under_way(dir, state)?;
-    let specs: BTreeMap<_, _> =
-        config.iter().flat_map(|config| &config.tasks).map(|task| (&task.name, task)).collect();
-    let half_run: BTreeMap<_, _> = commands
-        .iter()
-        .filter_map(|(name, command)| {
-            let status = state.task(name).filter(|task| task.state == TaskState::Running)?;
-            Some((name, half_run(specs.get(name)?, status, command)))
-        })
-        .collect();
-    let fails =
-        |on: &&Name| half_run.get(on).is_some_and(|(verdict, _)| *verdict == Verdict::Fails);
+    let foreseen = match (config, state.created()) {
+        (Some(config), Some(created)) => {
+            let tasks = created.tasks.iter().map(|task| task.name.to_string()).collect();
+            let plan = plan_of(config, &Options { tasks, ..Options::default() })?;
+            // A run whose outputs cannot be had does not go on: that is said elsewhere.
+            let outputs = super::values::of_ended(dir, state, plan.tasks()).ok();
+            let foresee =
+                |outputs| foresee(dir, state.clone(), plan, config, created, outputs, &commands);
+            outputs.map(foresee).transpose()?
+        }
+        (None, _) | (_, None) => None,
+    };
     let prospect = |(name, status): (&Name, &TaskStatus)| {
-        let open = specs.get(name).filter(|_| status.state == TaskState::Pending);
-        let (verdict, why) =
-            match (half_run.get(name), open.and_then(|s| s.depends_on.iter().find(fails))) {
-                (Some(known), _) => known.clone(),
-                (None, Some(on)) => (Verdict::Depends, format!("on `{on}`, which fails")),
-                (None, None) => unchanged(state, name, status),
-            };
+        let foreseen = foreseen.as_ref().and_then(|foreseen| foreseen.state().task(name));
+        let (verdict, why) = match foreseen {
+            Some(then) if then.state != status.state => changes(then, commands.get(name)),
+            _ => None,
+        }
+        .unwrap_or_else(|| unchanged(state, name, status, commands.get(name)));
         Prospect { task: name.clone(), verdict, why }
     };
     Ok(state.tasks().map(prospect).collect())
 }
 
-/// What becomes of a task whose command was under way.
-fn half_run(spec: &TaskSpec, status: &TaskStatus, command: &Command) -> (Verdict, String) {
-    let failure = match command.fate() {
-        Ok(told) => return (Verdict::GoesOn, told.to_owned()),
-        Err(failure) => failure,
-    };
-    let (attempt, made) = (status.attempt, status.attempt.saturating_sub(status.earlier));
-    match spec.retry.pause(made, failure.kind, 0.0) {
-        Some(_) => {
-            let next = attempt + 1;
-            (Verdict::Runs, format!("attempt {next} is next: attempt {attempt} failed: {failure}"))
+/// The verdict on a task that a resume takes to another state before any agent does something.
+fn changes(then: &TaskStatus, command: Option<&Command>) -> Option<(Verdict, String)> {
+    let failure = || then.failure.as_ref().map(ToString::to_string).unwrap_or_default();
+    match then.state {
+        TaskState::Waiting => {
+            let (attempt, next) = (then.attempt, then.attempt + 1);
+            let why = format!("attempt {next} is next: attempt {attempt} failed: {}", failure());
+            Some((Verdict::Runs, why))
         }
-        None => (Verdict::Fails, failure.to_string()),
+        TaskState::Failed => Some((Verdict::Fails, failure())),
+        TaskState::Cancelled | TaskState::Skipped => {
+            let reason = then.reason.clone().unwrap_or_default();
+            Some(match &then.because {
+                Some(on) if command.is_none() => {
+                    (Verdict::Depends, format!("on `{on}`, which fails"))
+                }
+                _ => (Verdict::Stays, reason),
+            })
+        }
+        // It begins or goes on, as its state until now tells.
+        TaskState::Pending
+        | TaskState::Ready
+        | TaskState::Running
+        | TaskState::Completed
+        | TaskState::Reused => None,
     }
 }
 
-fn unchanged(state: &RunState, name: &Name, status: &TaskStatus) -> (Verdict, String) {
+fn unchanged(
+    state: &RunState,
+    name: &Name,
+    status: &TaskStatus,
+    command: Option<&Command>,
+) -> (Verdict, String) {
     let reason = || status.reason.clone().unwrap_or_default();
     match status.state {
         TaskState::Completed => (Verdict::Reused, format!("attempt {} completed", status.attempt)),
@@ -134,7 +153,11 @@ fn unchanged(state: &RunState, name: &Name, status: &TaskStatus) -> (Verdict, St
         }
         TaskState::Skipped => (Verdict::Stays, format!("it was skipped: {}", reason())),
         TaskState::Cancelled => (Verdict::Stays, format!("it was cancelled: {}", reason())),
-        TaskState::Running => (Verdict::GoesOn, at_work(state, status)),
+        TaskState::Running => match command.map(Command::fate) {
+            Some(Ok(told)) => (Verdict::GoesOn, told.to_owned()),
+            Some(Err(failure)) => (Verdict::Fails, failure.to_string()),
+            None => (Verdict::GoesOn, at_work(state, status)),
+        },
         TaskState::Waiting => (Verdict::Runs, format!("attempt {} is next", status.attempt + 1)),
         TaskState::Pending | TaskState::Ready if status.is_held() => {
             let planned = state.created().into_iter().flat_map(|created| &created.tasks);
@@ -187,7 +210,7 @@ fn at_work(state: &RunState, status: &TaskStatus) -> String {
 }
 
 /// The prospects of a run that goes on with the configuration `now` in place of the recorded one, in
-/// the order of its plan.
+/// the order of its plan. Blocks.
 ///
 /// # Errors
 /// When the plan of `now` has no such tasks, or a stored output is not what was recorded.
@@ -199,157 +222,171 @@ pub fn accepting(
 ) -> Result<Vec<Prospect>, StartError> {
     let Some(created) = state.created() else { return Ok(Vec::new()) };
     let plan = changed_plan(created, before, now)?;
-    let (run, results) = (created.run, dir.results());
-    let mut judge = Judge {
-        run,
-        results,
-        state,
-        before,
-        now,
-        then: Map::new(),
-        ended: Map::new(),
-        kept: results_of(state),
-        commands: commands::under_way(dir, state)?,
-    };
-    judge.look_back();
-    let mut decided: BTreeMap<Name, Decision> = BTreeMap::new();
-    // Each pass decides at least one task, for a plan has no cycle.
-    while decided.len() < plan.tasks().len() {
-        let before = decided.len();
-        for task in plan.tasks() {
-            let is_open = |name: &Name| !decided.contains_key(name);
-            if is_open(&task.name) && !task.depends_on.iter().any(is_open) {
-                let decision = judge.decide(task, &decided)?;
-                decided.insert(task.name.clone(), decision);
-            }
-        }
-        if decided.len() == before {
-            break;
-        }
-    }
-    let in_order = plan.tasks().iter().filter_map(|task| decided.remove(&task.name));
+    let commands = commands::under_way(dir, state)?;
+    let accepted = accept(state, now, &plan)?;
+    let foreseen = foresee(dir, accepted, plan.clone(), now, created, Map::new(), &commands)?;
+    let words = Words { run: created.run, results: dir.results(), state, before, now, foreseen };
+    let then = words.look_back();
+    let in_order = plan.tasks().iter().enumerate().map(|(place, task)| {
+        let (verdict, why) = words.of_task(place, task, commands.get(&task.name), &then);
+        Prospect { task: task.name.clone(), verdict, why }
+    });
     let is_gone = |(name, _): &(&Name, &TaskStatus)| plan.task(name).is_none();
     let gone = state.tasks().filter(is_gone).map(|(name, status)| removed(state, name, status));
-    Ok(in_order.map(|decision| decision.prospect).chain(gone).collect())
+    Ok(in_order.chain(gone).collect())
 }
 
-/// The results so far, by the key of what they were made from.
-fn results_of(state: &RunState) -> BTreeMap<String, Output> {
-    let results = state.tasks().filter_map(|(_, task)| task.result());
-    results.map(|(key, output)| (key.to_owned(), output.clone())).collect()
+/// The state of the run once it was opened with another configuration.
+fn accept(state: &RunState, now: &Config, plan: &Plan) -> Result<RunState, StartError> {
+    let mut state = state.clone();
+    let accepted = accepted(now, plan);
+    let (epoch, pid) = (state.epoch() + 1, std::process::id());
+    let opened = RunOpened { epoch, pid, reason: None, accepted: Some(Box::new(accepted)) };
+    let Draft { task, agent, event } = Draft::run(opened);
+    let (seq, ts_ms) = (state.last_seq() + 1, state.last_ms());
+    state.apply(&Record { seq, epoch, ts_ms, task, agent, event })?;
+    Ok(state)
 }
 
-/// What was decided of a task, and whether what templates see of it is known.
-struct Decision {
-    prospect: Prospect,
-    is_known: bool,
+/// Plays the run on in thought.
+fn foresee(
+    dir: &RunDir,
+    state: RunState,
+    plan: Plan,
+    config: &Config,
+    created: &RunCreated,
+    outputs: Map<String, Value>,
+    commands: &BTreeMap<Name, Command>,
+) -> Result<Forecast, StartError> {
+    let settings = machine_settings(created.run, plan, config, created.keep_going);
+    // A forecast asks of an agent that waits only that it is there.
+    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
+    let left = open.map(|(id, _)| (id.clone(), Left::default())).collect();
+    let ends = state.agents().iter().filter_map(|(id, agent)| {
+        let failure = commands.get(&agent.task)?.fate().err()?;
+        Some((id.clone(), Outcome::Failed { failure, partial: None }))
+    });
+    let mut eyes = Eyes { results: dir.results(), ends: ends.collect() };
+    let start = Start { state, left, outputs, seed: 0 };
+    let now = Now { wall_ms: stamp::now_ms(), ..Now::default() };
+    Ok(forecast::forecast(settings, start, now, &mut eyes)?)
 }
 
-struct Judge<'a> {
+/// The looks of a forecast at the run directory.
+struct Eyes {
+    results: PathBuf,
+    /// The agents whose end is certain: commands that were interrupted.
+    ends: HashMap<AgentId, Outcome>,
+}
+
+impl Lookup for Eyes {
+    type Error = JournalError;
+
+    fn value(
+        &mut self,
+        task: &TaskSpec,
+        output: &Output,
+    ) -> Result<Result<Value, Failure>, JournalError> {
+        Ok(task.output.parse(&results::whole_text(&self.results, output)?))
+    }
+
+    fn outcome(&mut self, agent: &AgentId) -> Option<Outcome> {
+        self.ends.remove(agent)
+    }
+}
+
+/// A forecast and what is needed to say why it is so.
+struct Words<'a> {
     run: RunId,
     results: PathBuf,
     state: &'a RunState,
     before: &'a Config,
     now: &'a Config,
-    /// What templates saw of the tasks.
-    then: Map<String, Value>,
-    /// What they will see, as far as it is known.
-    ended: Map<String, Value>,
-    kept: BTreeMap<String, Output>,
-    /// The commands that were under way.
-    commands: BTreeMap<Name, Command>,
+    foreseen: Forecast,
 }
 
-impl Judge<'_> {
-    /// Notes what templates saw of the tasks that ended: nothing of one whose output is lost, for
-    /// that stands in nobody's way who makes it again.
-    fn look_back(&mut self) {
+impl Words<'_> {
+    /// The values by which templates knew the tasks that have ended. One whose output is lost is left
+    /// out: that stands in nobody's way who makes it again.
+    fn look_back(&self) -> Map<String, Value> {
+        let mut then = Map::new();
         for task in &self.before.tasks {
             let Some(status) = self.state.task(&task.name).filter(|s| s.state.is_end()) else {
                 continue;
             };
-            let Ok(value) = self.value(task, status.output.as_ref()) else { continue };
-            let seen = scope::ended(status, value.unwrap_or_default());
-            self.then.insert(task.name.to_string(), seen);
+            let text = status.output.as_ref().map(|o| results::whole_text(&self.results, o));
+            let Ok(text) = text.transpose() else { continue };
+            let value = text.and_then(|text| task.output.parse(&text).ok()).unwrap_or_default();
+            then.insert(task.name.to_string(), scope::ended(status, value));
         }
+        then
     }
 
-    fn decide(
-        &mut self,
-        task: &TaskSpec,
-        decided: &BTreeMap<Name, Decision>,
-    ) -> Result<Decision, JournalError> {
-        let (verdict, why, value) = self.judge(task, decided)?;
-        let is_known = value.is_some();
-        if let Some(value) = value {
-            self.ended.insert(task.name.to_string(), value);
-        }
-        let prospect = Prospect { task: task.name.clone(), verdict, why };
-        Ok(Decision { prospect, is_known })
-    }
-
-    /// The verdict, why, and what templates will see of the task if that is known.
-    fn judge(
+    fn of_task(
         &self,
+        place: usize,
         task: &TaskSpec,
-        decided: &BTreeMap<Name, Decision>,
-    ) -> Result<(Verdict, String, Option<Value>), JournalError> {
-        let is_open =
-            |name: &&Name| decided.get(*name).is_none_or(|dependency| !dependency.is_known);
-        if let Some(dependency) = task.depends_on.iter().find(is_open) {
-            let (verdict, why) = self.depends(task, dependency);
-            return Ok((verdict, why, None));
-        }
-        let scope = self.scope(self.now, &self.ended);
-        if let Some(when) = &task.when
-            && let Ok(false) = template::is_true(when, &scope.values(task))
-        {
-            let status = TaskStatus { state: TaskState::Skipped, ..TaskStatus::default() };
-            let seen = scope::ended(&status, Value::Null);
-            return Ok((Verdict::Stays, format!("`when` is false: {when}"), Some(seen)));
-        }
-        let program = match scope.program(task) {
-            Ok(program) => program,
-            Err((place, error)) => {
-                return Ok((Verdict::Runs, format!("`{place}`: {}", error.message), None));
-            }
+        command: Option<&Command>,
+        then: &Map<String, Value>,
+    ) -> (Verdict, String) {
+        let Some(status) = self.foreseen.state().task(&task.name) else {
+            return (Verdict::Runs, "it is new".to_owned());
         };
-        let content = content(self.now, task, &program);
-        let key = content.key();
-        let kept = self.kept.get(&key).or_else(|| self.state.earlier_result(&key));
-        if let Some(value) = self.value(task, kept)? {
-            let status = TaskStatus { state: TaskState::Reused, ..TaskStatus::default() };
-            let why = "nothing that it was made from has changed".to_owned();
-            return Ok((Verdict::Reused, why, Some(scope::ended(&status, value))));
+        if let Some(program) = self.foreseen.begins.get(&place) {
+            return (Verdict::Runs, self.why_anew(task, program, then));
         }
-        let Some(status) = self.state.task(&task.name) else {
-            return Ok((Verdict::Runs, "it is new".to_owned(), None));
-        };
-        if is_half_done(status) && status.key.as_ref() == Some(&key) {
-            if let Some(command) = self.commands.get(&task.name) {
-                let (verdict, why) = half_run(task, status, command);
-                return Ok((verdict, why, None));
+        match status.state {
+            TaskState::Reused => {
+                let why = "nothing that it was made from has changed";
+                (Verdict::Reused, why.to_owned())
             }
-            let with = match self.before.compaction == self.now.compaction {
-                true => "",
-                false => ", from here on with the changed [compaction]",
-            };
-            return Ok((Verdict::GoesOn, at_work(self.state, status) + with, None));
+            TaskState::Running => self.goes_on(status, command),
+            TaskState::Pending | TaskState::Ready => self.depends(task),
+            TaskState::Skipped if status.because.is_none() => {
+                (Verdict::Stays, status.reason.clone().unwrap_or_default())
+            }
+            TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Skipped
+            | TaskState::Cancelled
+            | TaskState::Waiting => {
+                let fallback = || (Verdict::Stays, status.reason.clone().unwrap_or_default());
+                changes(status, command).unwrap_or_else(fallback)
+            }
         }
-        let why = match status.state {
+    }
+
+    fn goes_on(&self, status: &TaskStatus, command: Option<&Command>) -> (Verdict, String) {
+        if let Some(Ok(told)) = command.map(Command::fate) {
+            return (Verdict::GoesOn, told.to_owned());
+        }
+        let with = match self.before.compaction == self.now.compaction {
+            true => "",
+            false => ", from here on with the changed [compaction]",
+        };
+        (Verdict::GoesOn, at_work(self.state, status) + with)
+    }
+
+    /// Why a task begins anew whose dependencies are known.
+    fn why_anew(&self, task: &TaskSpec, program: &Program, then: &Map<String, Value>) -> String {
+        let Some(status) = self.state.task(&task.name) else { return "it is new".to_owned() };
+        match status.state {
             TaskState::Pending | TaskState::Ready => "it has not begun".to_owned(),
             TaskState::Waiting | TaskState::Failed => "it failed".to_owned(),
             TaskState::Skipped => "it was skipped".to_owned(),
             TaskState::Cancelled => "it was cancelled".to_owned(),
             TaskState::Running | TaskState::Completed | TaskState::Reused => {
-                self.what_changed(task, &content)
+                self.what_changed(task, &content(self.now, task, program), then)
             }
-        };
-        Ok((Verdict::Runs, why, None))
+        }
     }
 
-    /// What is known of a task before it is known what another one gives.
-    fn depends(&self, task: &TaskSpec, on: &Name) -> (Verdict, String) {
+    /// The verdict on a task before it is known what another one gives.
+    fn depends(&self, task: &TaskSpec) -> (Verdict, String) {
+        let is_open = |name: &&Name| self.foreseen.state().standing(name) == Standing::Open;
+        let Some(on) = task.depends_on.iter().find(is_open) else {
+            return (Verdict::Runs, "it has not begun".to_owned());
+        };
         let what = format!("what `{on}` gives");
         match self.state.task(&task.name) {
             Some(status) if is_half_done(status) => {
@@ -364,11 +401,17 @@ impl Judge<'_> {
         }
     }
 
-    /// In what the task's content differs from the recorded one.
-    fn what_changed(&self, task: &TaskSpec, now: &Content<'_>) -> String {
+    /// The parts in which a task's content differs from the recorded one.
+    fn what_changed(
+        &self,
+        task: &TaskSpec,
+        now: &Content<'_>,
+        then: &Map<String, Value>,
+    ) -> String {
         let before = self.before.tasks.iter().find(|before| before.name == task.name);
-        let program =
-            before.and_then(|task| self.scope(self.before, &self.then).program(task).ok());
+        let Config { name: workflow, inputs, .. } = self.before;
+        let scope = Scope { run: self.run, workflow, inputs, ended: then };
+        let program = before.and_then(|task| scope.program(task).ok());
         let differences = match (before, &program) {
             (Some(task), Some(program)) => content(self.before, task, program).differences(now),
             _ => Vec::new(),
@@ -383,21 +426,6 @@ impl Judge<'_> {
             true => "what it is made from has changed".to_owned(),
             false => format!("changed: {}", parts.join(", ")),
         }
-    }
-
-    fn scope<'a>(&self, config: &'a Config, ended: &'a Map<String, Value>) -> Scope<'a> {
-        Scope { run: self.run, workflow: &config.name, inputs: &config.inputs, ended }
-    }
-
-    /// What templates see of an output; nothing when it does not have the form that is wanted.
-    fn value(
-        &self,
-        task: &TaskSpec,
-        output: Option<&Output>,
-    ) -> Result<Option<Value>, JournalError> {
-        let Some(output) = output else { return Ok(None) };
-        let text = results::whole_text(&self.results, output)?;
-        Ok(task.output.parse(&text).ok())
     }
 }
 

@@ -2,11 +2,9 @@
 
 use super::opening::{Opening, Reopened};
 use super::outlook::{self, Prospect, changed_plan};
-use super::{Options, Run, StartError, blocking, fork, plan_of, planned, services};
+use super::{Options, Run, StartError, accepted, blocking, fork, plan_of, services};
 use crate::config::{self, Config, Diagnostics, Sources};
-use crate::event::Accepted;
 use crate::journal::results;
-use crate::message::Json;
 
 impl Reopened {
     /// The configuration that the run recorded, with its inputs, profile and tasks. Where files
@@ -39,15 +37,7 @@ impl Reopened {
     /// As [`Reopened::outlook`].
     pub fn accept(self, before: &Config, now: &Config) -> Result<Self, StartError> {
         let plan = changed_plan(self.created(), before, now)?;
-        let accepted = Accepted {
-            config: now.text.clone(),
-            files: now.files.clone(),
-            config_hash: blake3::hash(now.text.as_bytes()).to_hex().to_string(),
-            inputs: Json::encode(&now.inputs),
-            settings: now.settings.clone(),
-            tasks: planned(&plan),
-        };
-        Ok(self.accepting(accepted))
+        Ok(self.accepting(accepted(now, &plan)))
     }
 
     /// The sources with what the run recorded of its own.

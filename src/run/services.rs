@@ -108,10 +108,7 @@ impl Parts {
         journal: JournalHandle,
         supervisor: SupervisorAddress,
     ) -> Result<Services, StartError> {
-        let mut limits = config.limits;
-        if options.keep_going {
-            limits.fail_fast = false;
-        }
+        let limits = super::limits(config, options.keep_going);
         let results = dir.results();
         // Agents read the full outputs that previews name.
         let workspace = self.workspace.with_read_only_root(&results);

@@ -172,10 +172,8 @@ impl World {
         world
     }
 
-    /// A process takes the run up: a machine of its own, from the records alone.
-    pub(super) fn open(&mut self) {
-        let opened = RunOpened { epoch: self.epoch, pid: 1, reason: None, accepted: None };
-        self.commit(vec![Draft::run(opened)]);
+    /// The start of a machine from the records alone.
+    pub(super) fn start_of(&self) -> Start {
         let first = |id: &AgentId| {
             let of_agent = |record: &&SharedRecord| record.agent.as_ref() == Some(id);
             self.records.iter().find(of_agent).map_or(0, |record| record.seq)
@@ -190,12 +188,15 @@ impl World {
         let outputs = outputs.filter_map(|(name, task)| {
             Some((name.to_string(), Value::from(task.output.as_ref()?.text.clone())))
         });
-        let start = Start {
-            state: self.state.clone(),
-            left,
-            outputs: outputs.collect(),
-            seed: self.rng.u64(..),
-        };
+        let (state, outputs) = (self.state.clone(), outputs.collect());
+        Start { state, left, outputs, seed: self.records.len() as u64 }
+    }
+
+    /// A process takes the run up: a machine of its own, from the records alone.
+    pub(super) fn open(&mut self) {
+        let opened = RunOpened { epoch: self.epoch, pid: 1, reason: None, accepted: None };
+        self.commit(vec![Draft::run(opened)]);
+        let start = self.start_of();
         self.actors.clear();
         self.pending.clear();
         self.appends.clear();

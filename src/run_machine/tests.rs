@@ -1,13 +1,18 @@
 //! Tables and properties of the run machine.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::time::Duration;
 
+use serde_json::Value;
+
+use super::forecast::{Lookup, forecast};
 use super::testing::{Script, Step, World, name, task};
 use super::{CancelTarget, Finish};
 use crate::event::{Event, RunStatus};
-use crate::failure::FailureKind;
+use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
+use crate::output::Output;
 use crate::plan::TaskState;
 use crate::policy::RetryPolicy;
 use crate::spec::{Join, Limits, TaskSpec};
@@ -374,6 +379,59 @@ fn a_run_that_is_killed_anywhere_ends_as_one_that_is_not() {
             disturbed.play();
         }
         assert_eq!(calm.states(), disturbed.states(), "seed {seed}\n{}", disturbed.story());
+    }
+}
+
+/// Eyes for a forecast in which outputs are texts and no agent's end is known.
+struct Texts;
+
+impl Lookup for Texts {
+    type Error = Infallible;
+
+    fn value(
+        &mut self,
+        _: &TaskSpec,
+        output: &Output,
+    ) -> Result<Result<Value, Failure>, Infallible> {
+        Ok(Ok(Value::from(output.text.clone())))
+    }
+
+    fn outcome(&mut self, _: &AgentId) -> Option<Outcome> {
+        None
+    }
+}
+
+#[test]
+fn what_is_foretold_happens() {
+    for seed in 0..2_000 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let tasks: Vec<_> = random_tasks(&mut rng)
+            .into_iter()
+            .map(|task| TaskSpec { timeout: None, ..task })
+            .collect();
+        let limits = Limits { timeout: None, ..random_limits(&mut rng) };
+        let mut world = World::new(tasks, limits, by_hash, seed);
+        for _ in 0..rng.u32(..80) {
+            world.step();
+        }
+        if world.finish.is_some() {
+            continue;
+        }
+        let foretold = forecast(world.settings.clone(), world.start_of(), world.now(), &mut Texts);
+        let Ok(foretold) = foretold;
+        world.kill_process();
+        world.play();
+        for (name, then) in foretold.state().tasks().filter(|(_, task)| task.state.is_end()) {
+            let now = world.state.task(name).expect("a task");
+            assert_eq!(then.state, now.state, "seed {seed}: {name}\n{}", world.story());
+        }
+        let began = |at: &usize| {
+            let name = &world.settings.plan.tasks()[*at].name;
+            world.state.task(name).is_some_and(|task| task.agent.is_some())
+        };
+        // A first failure may keep what was about to begin from it.
+        let all_began = foretold.begins.keys().all(began);
+        assert!(all_began || limits.fail_fast, "seed {seed}\n{}", world.story());
     }
 }
 
