@@ -11,7 +11,7 @@
 //!   [`failure`];
 //! - decisions, pure and synchronous: [`policy`], [`permission`], [`redaction`], [`spec`], [`template`],
 //!   [`plan`], [`context`], [`turn`], [`event`], [`turn_machine`], [`run_state`],
-//!   [`run_machine`];
+//!   [`admission`], [`run_machine`];
 //! - ports and their implementations: [`crash`], [`journal`], [`conversation`], [`tool`], [`model`];
 //! - [`actor`]: supervisor, agent, compactor, transcript writer, gateway;
 //! - application: [`config`], [`run`], [`report`];
@@ -55,6 +55,7 @@ pub mod turn_machine;
 
 pub mod run_state;
 
+pub mod admission;
 pub mod run_machine;
 
 pub mod crash;

@@ -17,8 +17,8 @@ pub mod values;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ractor::{Actor, ActorRef};
@@ -27,9 +27,9 @@ use tokio::task::JoinHandle;
 
 use self::opening::Opening;
 use crate::actor::mail::SupervisorMsg;
+use crate::actor::services::{Asker, Services};
 use crate::actor::supervisor::{Start, Supervisor};
 use crate::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
-use crate::actor::{Asker, Services};
 use crate::config::{Config, Diagnostics};
 use crate::event::{Accepted, PlannedTask, RunCreated};
 use crate::id::{AgentId, Name, RunId};
@@ -145,7 +145,8 @@ pub struct Run {
     remote: Remote,
     writer: ActorRef<TranscriptWriterMsg>,
     end: oneshot::Receiver<RunEnd>,
-    supervisor_task: JoinHandle<()>,
+    /// The tasks of the supervisor and of the transcript writer.
+    tasks: (JoinHandle<()>, JoinHandle<()>),
     control: Option<control::Listener>,
 }
 
@@ -184,22 +185,15 @@ impl Run {
         let Opening { id, owned, at, tracker, projection, values, drafts } = opening;
         let snapshots = Snapshots::new(owned.dir().clone(), at, tracker.clone(), projection);
         let (dir, began) = (owned.dir().clone(), at);
-        let supervisor_address: transcript_writer::SupervisorAddress = Arc::new(OnceLock::new());
-        let (observer, feed) = transcript_writer::feed(supervisor_address.clone());
-        let start = transcript_writer::Start { owned, at, snapshots, observer };
-        let (writer, _) = Actor::spawn(None, TranscriptWriter, start).await?;
-        let (reply, journal) = oneshot::channel();
-        let asked = writer.send_message(TranscriptWriterMsg::Journal(reply));
-        let journal = match asked {
-            Ok(()) => journal.await.map_err(|_| JournalError::Closed)?,
-            Err(_) => return Err(JournalError::Closed.into()),
-        };
+        let (observer, feed) = transcript_writer::feed();
+        let started = transcript_writer::State::start(owned, at, snapshots, observer)?;
+        let journal = started.journal();
+        let (writer, writer_task) = Actor::spawn(None, TranscriptWriter, started).await?;
         let tracker = opening::record(&journal, drafts, at, tracker).await?;
         let (state, left) = (tracker.state().clone(), tracker.left(&dir.journal()));
 
         let gateways = parts.gateways.clone();
-        let services =
-            parts.into_services(&config, &options, id, &dir, journal, supervisor_address)?;
+        let services = parts.into_services(&config, &options, id, &dir, journal)?;
         let services = Arc::new(services);
         let settings = machine_settings(id, plan, &config, options.keep_going);
         let marks = left.iter().map(|(id, left)| (id.clone(), left.mark())).collect();
@@ -218,7 +212,8 @@ impl Run {
                 None
             }
         };
-        Ok(Self { id, dir, began, remote, writer, end, supervisor_task, control })
+        let tasks = (supervisor_task, writer_task);
+        Ok(Self { id, dir, began, remote, writer, end, tasks, control })
     }
 
     /// The run's id.
@@ -267,11 +262,11 @@ impl Run {
         let end = self.end.await;
         let end = end.unwrap_or_else(|_| RunEnd::Broken("the supervisor crashed".to_owned()));
         // The supervisor stops its children; what does not end in time ends with the process.
-        let _ = tokio::time::timeout(LAST_WORDS, self.supervisor_task).await;
+        let (supervisor, writer) = self.tasks;
+        let _ = tokio::time::timeout(LAST_WORDS, supervisor).await;
         drop(self.control);
-        let (reply, closed) = oneshot::channel();
-        if self.writer.send_message(TranscriptWriterMsg::Close(reply)).is_ok() {
-            let _ = tokio::time::timeout(LAST_WORDS, closed).await;
+        if self.writer.send_message(TranscriptWriterMsg::Close).is_ok() {
+            let _ = tokio::time::timeout(LAST_WORDS, writer).await;
         }
         if let RunEnd::Completed(_) = end {
             // Every result is recorded by now.

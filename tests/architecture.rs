@@ -23,6 +23,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "event",
             "turn_machine",
             "run_state",
+            "admission",
             "run_machine",
         ],
     ),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use callsheet::actor::agent::AgentMsg;
+use callsheet::actor::mail::AgentMsg;
 use callsheet::context::Edit;
 use callsheet::event::Event;
 use callsheet::failure::FailureKind;

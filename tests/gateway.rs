@@ -4,20 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use callsheet::actor::Services;
-use callsheet::actor::gateway::{self, CallEnd, Gateway};
 use callsheet::event::{Event, RunStatus};
 use callsheet::failure::FailureKind;
 use callsheet::id::AgentId;
-use callsheet::policy::BreakerState;
+use callsheet::run::RunEnd;
 use callsheet::tool::ToolOutput;
 use callsheet::turn::Effect;
-use ractor::Actor;
 use serde_json::json;
 use tokio::sync::Barrier;
 
-use crate::faults::{Ended, FakeTool, Setup, bare_services, defect, name, transcript, unsendable};
-use crate::memory_journal::MemoryJournal;
+use crate::faults::{Ended, FakeTool, Rig, Setup, defect, name, transcript, unsendable, until};
 use crate::support::answer::{Answer, Fault, Place};
 use crate::support::asked::{Asked, Wire};
 use crate::support::provider::Provider;
@@ -278,7 +274,7 @@ async fn a_call_that_is_cancelled_gives_its_permit_back() {
     let setup = Setup::new().tool(&FakeTool::dump());
     let run = setup.start(&graph(&provider, Wire::Anthropic, 1, 3)).await;
     let stalled = || provider.requests().iter().any(|a| a.messages()[0].text() == "Go 1.");
-    crate::faults::until(stalled).await;
+    until(stalled).await;
     let target = callsheet::run::CancelTarget::Task(name("t1"));
     assert!(run.remote().cancel(target, "enough").await);
     let ended = Ended::of(run).await;
@@ -286,122 +282,60 @@ async fn a_call_that_is_cancelled_gives_its_permit_back() {
     assert_eq!((ended.output("t2"), ended.output("t3")), ("ok".to_owned(), "ok".to_owned()));
 }
 
-/// A gateway alone, on a journal in memory.
-struct Alone {
-    services: Arc<Services>,
-    journal: MemoryJournal,
-    _root: tempfile::TempDir,
+#[tokio::test]
+async fn a_gateway_that_was_restarted_knows_what_is_out() {
+    // The first two answers come when the test says so.
+    let gate = Arc::new(Barrier::new(3));
+    let held = gate.clone();
+    let provider = Provider::start(move |asked: &Asked| {
+        let gate = (asked.count <= 2).then(|| held.clone());
+        Answer { gate, ..Answer::text("ok") }
+    })
+    .await;
+    let setup = Setup::new().tool(&FakeTool::dump());
+    let rig = Rig::start(&setup, &graph(&provider, Wire::Anthropic, 2, 6)).await;
+    until(|| provider.count() == 2).await;
+    let address = &rig.services.addresses.gateways[&name("main")];
+    let before = address.get().expect("it is started").get_id();
+    address.get().expect("it is started").kill();
+    let restarted = || address.get().is_some_and(|gateway| gateway.get_id() != before);
+    until(restarted).await;
+    // Both permits are out, so nobody else gets one, however often they ask.
+    let third = until(|| provider.count() == 3);
+    let third = tokio::time::timeout(Duration::from_millis(100), third).await;
+    assert!(third.is_err(), "the permits of the lost gateway count");
+    gate.wait().await;
+    let ended = rig.ended().await;
+    for task in 1..=6 {
+        assert_eq!(ended.output(&format!("t{task}")), "ok");
+    }
+    assert_eq!(provider.count(), 6, "no call was made twice");
 }
 
-impl Alone {
-    async fn start(max_concurrency: usize) -> Self {
-        let (root, journal) = (tempfile::tempdir().expect("a directory"), MemoryJournal::default());
-        let services = Arc::new(bare_services(root.path(), journal.handle()));
-        let gateway = Gateway {
-            provider: name("main"),
-            max_concurrency,
-            respect_retry_after: true,
-            services: services.clone(),
-        };
-        let (actor, _) = Actor::spawn(None, gateway, ()).await.expect("starts");
-        services.addresses.gateways.insert(name("main"), actor);
-        Self { services, journal, _root: root }
-    }
-
-    async fn acquire(&self) -> gateway::Permit {
-        gateway::acquire(&self.services, &name("main")).await.expect("it lives")
-    }
-
-    /// Whether a permit can be had within so many seconds.
-    async fn within(&self, seconds: u64) -> Option<gateway::Permit> {
-        tokio::time::timeout(Duration::from_secs(seconds), self.acquire()).await.ok()
-    }
-
-    fn breaker(&self) -> Vec<BreakerState> {
-        let states = self.journal.records().into_iter().filter_map(|record| match &record.event {
-            Event::GatewayBreaker(changed) => Some(changed.state),
-            _ => None,
-        });
-        states.collect()
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_breaker_opens_and_lets_exactly_one_probe_through() {
-    use BreakerState::{Closed, HalfOpen, Open};
-    let alone = Alone::start(64).await;
-    for _ in 0..7 {
-        alone.acquire().await.finish(CallEnd::Failed);
-    }
-    alone.acquire().await.finish(CallEnd::Refused);
-    for _ in 0..8 {
-        assert_eq!(alone.breaker(), [], "failures count in a row only");
-        alone.acquire().await.finish(CallEnd::Failed);
-    }
-    assert!(alone.within(10).await.is_none(), "it is open");
-    assert_eq!(alone.breaker(), [Open]);
-    let probe = alone.within(10).await.expect("a probe after the pause");
-    assert!(alone.within(60).await.is_none(), "one probe only");
-    assert_eq!(alone.breaker(), [Open, HalfOpen]);
-    probe.finish(CallEnd::Failed);
-    assert!(alone.within(14).await.is_none(), "the pause begins anew");
-    // A probe that is cancelled says nothing: the next one is let through at once.
-    drop(alone.within(2).await.expect("a probe"));
-    let probe = alone.within(1).await.expect("another probe");
-    probe.finish(CallEnd::Succeeded);
-    let many = [alone.acquire().await, alone.acquire().await];
-    drop(many);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(alone.breaker(), [Open, HalfOpen, Open, HalfOpen, Open, HalfOpen, Closed]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_cancelled_beside_the_probe_lets_no_second_one_through() {
-    let alone = Alone::start(64).await;
-    let old = alone.acquire().await;
-    for _ in 0..8 {
-        alone.acquire().await.finish(CallEnd::Failed);
-    }
-    let probe = alone.within(20).await.expect("a probe");
-    drop(old);
-    assert!(alone.within(60).await.is_none(), "one probe only");
-    probe.finish(CallEnd::Succeeded);
-    assert!(alone.within(1).await.is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pause_holds_everybody_and_the_longest_wins() {
-    let alone = Alone::start(2).await;
-    let limited = |seconds| CallEnd::RateLimited {
-        retry_after: Some(Duration::from_secs(seconds)),
-        reason: "slow down".to_owned(),
+#[tokio::test]
+async fn a_gateway_that_crashes_again_and_again_ends_the_run() {
+    let provider = Provider::start(|_: &Asked| Answer::fault(Fault::StallBeforeHead)).await;
+    let setup = Setup::new().tool(&FakeTool::dump());
+    let rig = Rig::start(&setup, &graph(&provider, Wire::Anthropic, 2, 1)).await;
+    let services = rig.services.clone();
+    let address = &services.addresses.gateways[&name("main")];
+    let crashes = async {
+        let mut last = None;
+        for _ in 0..4 {
+            let is_new = || address.get().is_some_and(|actor| Some(actor.get_id()) != last);
+            until(is_new).await;
+            let actor = address.get().expect("it is there");
+            last = Some(actor.get_id());
+            actor.kill();
+        }
     };
-    let (first, second) = (alone.acquire().await, alone.acquire().await);
-    assert!(alone.within(1).await.is_none(), "both permits are out");
-    first.finish(limited(30));
-    second.finish(limited(5));
-    assert!(alone.within(29).await.is_none(), "the shorter pause does not end the longer one");
-    let third = alone.within(2).await.expect("the pause is over");
-    // However long a provider asks for, the clock stands it.
-    third.finish(limited(u64::MAX));
-    assert!(alone.within(3_600).await.is_none());
-    assert!(alone.within(24 * 3_600).await.is_some());
-    let parked = alone.journal.records();
-    let parked = parked.iter().filter(|record| matches!(record.event, Event::GatewayParked(_)));
-    assert_eq!(parked.count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn those_that_stopped_waiting_cost_no_permit() {
-    let alone = Alone::start(1).await;
-    let held = alone.acquire().await;
-    for _ in 0..5 {
-        assert!(alone.within(1).await.is_none());
-    }
-    drop(held);
-    for _ in 0..5 {
-        alone.within(1).await.expect("the permit came back").finish(CallEnd::Succeeded);
-    }
+    crashes.await;
+    let ended = rig.ended().await;
+    let RunEnd::Broken(reason) = &ended.end else { panic!("{:?}", ended.end) };
+    assert!(
+        reason.starts_with("the gateway of provider `main` crashed again and again"),
+        "{reason}"
+    );
 }
 
 #[tokio::test]

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use callsheet::actor::agent::AgentMsg;
-use callsheet::actor::mail::SupervisorMsg;
-use callsheet::actor::step::StepError;
+use callsheet::actor::mail::{AgentMsg, StepError, SupervisorMsg};
 use callsheet::event::{Event, RunStatus};
 use callsheet::failure::FailureKind;
 use callsheet::message::Message;

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callsheet::actor::Asker;
+use callsheet::actor::services::Asker;
 use callsheet::context::CompactionTrigger;
 use callsheet::event::{Event, RunStatus};
 use callsheet::id::AgentId;

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use callsheet::actor::abilities::Abilities;
+use callsheet::actor::addresses::Addresses;
 use callsheet::actor::agent::{Agent, Folded};
-use callsheet::actor::gateway::Gateway;
+use callsheet::actor::gateway::{Books, Gateway, GatewaySettings};
+use callsheet::actor::model_service::ModelService;
 use callsheet::actor::record_right::RecordRight;
-use callsheet::actor::{ModelService, Services};
+use callsheet::actor::services::Services;
 use callsheet::context::server::ContextReport;
 use callsheet::context::{Edit, repair, thinking};
 use callsheet::event::{Draft, Event, SharedRecord};
@@ -229,16 +231,18 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let services = Arc::new(Services {
         agents: agents.map(|(name, spec)| (name.clone(), Arc::new(spec.clone()))).collect(),
         models: HashMap::from([(name("main"), Arc::new(service))]),
+        addresses: Addresses::new([provider.clone()]),
         ..bare_services(root.path(), journal.handle())
     });
-    let gateway = Gateway {
+    let settings = GatewaySettings {
         provider: provider.clone(),
         max_concurrency: 1,
         respect_retry_after: true,
-        services: services.clone(),
     };
+    let books = Books::new(&settings);
+    let gateway = Gateway { provider: provider.clone(), books, services: services.clone() };
     let (gateway, _) = Actor::spawn(None, gateway, ()).await.expect("starts");
-    services.addresses.gateways.insert(provider, gateway);
+    services.addresses.gateways[&provider].set(gateway);
     let past = past.into_iter().map(|event| Draft::agent(&name("work"), &id("work"), event));
     let past = journal.handle().append(past.collect()).await.expect("recorded");
     let folded = Folded::of(&services, &id("work"), &past.into()).expect("folds");

@@ -17,73 +17,28 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::past::{FoldError, Folded};
 use self::relief::{Ahead, Before};
-use super::Services;
 use super::agent_steps;
 use super::briefing::Briefing;
-use super::compaction_step::{self, Answer};
-use super::compactor::SummaryError;
+use super::compaction_step;
 use super::fit;
-use super::mail::SupervisorMsg;
+use super::mail::{AgentMsg, Caller, StepError, SupervisorMsg};
 use super::panic::panic_text;
 use super::record_right::RecordRight;
 use super::recovery::{self, Lost};
-use super::step::{Answers, Past, StepContext, StepError};
+use super::services::Services;
+use super::step::{Answers, Past, StepContext};
+use super::summary::SummaryError;
 use crate::context::layer::Surroundings;
 use crate::context::pipeline::{self, Change};
 use crate::context::view::View;
 use crate::context::{CompactionTrigger, block, repair};
 use crate::event::{Event, SharedRecord};
 use crate::failure::FailureKind;
-use crate::id::{AgentId, CallKey, Name};
+use crate::id::{AgentId, Name};
 use crate::message::Json;
 use crate::model::{Head, Rendering};
-use crate::run_machine::{ChildResult, Refused};
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_machine::{Machine, PendingCall, Step};
-
-/// What an agent is told.
-#[derive(Debug)]
-pub enum AgentMsg {
-    /// Begin, or go on where the records end.
-    Go,
-    /// A step has ended.
-    StepDone {
-        /// Which step; an older one is ignored.
-        step: u64,
-        /// What it recorded, or why it could not.
-        result: Result<Vec<SharedRecord>, StepError>,
-    },
-    /// End with this outcome as soon as the step under way has let go.
-    End(Outcome),
-    /// Stop without an outcome: the run is to be resumed later.
-    Interrupt,
-    /// A child has ended, or was refused.
-    ChildEnded {
-        /// The call that asked for it.
-        call: CallKey,
-        /// How it ended, or why there is none.
-        answer: Result<ChildResult, Refused>,
-    },
-    /// The agent has its slot back.
-    SlotGranted,
-    /// Compact at the next turn boundary.
-    Compact {
-        /// What to preserve.
-        focus: Option<String>,
-    },
-    /// A summary that was asked for ahead was written, or was not.
-    Summarised {
-        /// Which one; another is ignored.
-        number: u64,
-        /// The summary, or why there is none.
-        answer: Box<Answer>,
-    },
-    /// The step under way had its grace.
-    GraceOver {
-        /// Which step.
-        step: u64,
-    },
-}
 
 /// One agent at work: what never changes about it.
 #[derive(Clone, Debug)]
@@ -187,7 +142,7 @@ impl Actor for Agent {
             finishing: false,
             gave_up: false,
             steps: JoinSet::new(),
-            answers: Arc::default(),
+            answers: Arc::new(Answers::new(Caller::Agent(self.id.clone()))),
             ahead: None,
             aheads: 0,
             beside: JoinSet::new(),
@@ -218,6 +173,13 @@ impl Actor for Agent {
                 state.answers.children.answer(&call, answer);
             }
             AgentMsg::SlotGranted => drop(state.answers.slot.answer(&(), ())),
+            AgentMsg::Admitted(call) => state.answers.permits.admit(call),
+            AgentMsg::IsUnderWay(call, provider) => {
+                state.answers.permits.tell_end(&self.services, call, &provider);
+            }
+            AgentMsg::SummaryEnded { number, answer } => {
+                state.answers.summaries.answer(&number, *answer);
+            }
             AgentMsg::Compact { focus } => {
                 state.machine.ask_to_compact(CompactionTrigger::Manual, focus);
             }

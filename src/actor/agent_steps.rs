@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::briefing::Briefing;
 use super::compaction_step::Announcement;
+use super::mail::StepError;
 use super::model_call::{self, CallError, Caller};
-use super::step::{StepContext, StepError, StepResult, finished, settled, without_outcome};
+use super::step::{StepContext, StepResult, finished, settled, without_outcome};
 use super::tool_run;
 use crate::context::pipeline::Change;
 use crate::crash::{self, Point};
@@ -110,8 +111,15 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
     }
 
     let caller = Caller { context: &context, turn };
-    let reply =
-        model_call::call(&context.services, service, request, Some(caller), &context.cancel).await;
+    let reply = model_call::call(
+        &context.services,
+        service,
+        request,
+        &context.answers.permits,
+        Some(caller),
+        &context.cancel,
+    )
+    .await;
     let reply = match reply {
         Ok(reply) => reply,
         Err(CallError::Cancelled) => return Err(StepError::Cancelled),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
 
-use super::{ModelService, Services};
+use super::model_service::ModelService;
 use crate::context::measure;
 use crate::context::preset::Preset;
 use crate::id::Name;
@@ -55,35 +55,36 @@ struct Place {
     is_main: bool,
 }
 
-/// The briefing of an agent of this definition at this delegation depth.
-///
-/// # Errors
-/// When the definition or its model does not exist.
-pub fn of(services: &Services, definition: &Name, depth: u32) -> Result<Arc<Briefing>, String> {
-    let spec = services.agents.get(definition).ok_or_else(|| format!("no agent `{definition}`"))?;
-    let stock = Stock {
-        agents: &services.agents,
-        tools: &services.tools,
-        workspace: &services.workspace,
-        preset: &services.compaction.preset,
-        limits: &services.limits,
-    };
-    let key = (definition.clone(), stock.place(spec, depth));
-    let mut briefings = services.briefings.0.lock();
-    if let Some(known) = briefings.get(&key) {
-        return Ok(known.clone());
+impl Briefings {
+    /// The briefing of an agent of this definition at this delegation depth, made when it is first
+    /// needed.
+    pub(super) fn of(
+        &self,
+        stock: &Stock<'_>,
+        models: &HashMap<Name, Arc<ModelService>>,
+        definition: &Name,
+        depth: u32,
+    ) -> Result<Arc<Briefing>, String> {
+        let spec = stock.agents.get(definition);
+        let spec = spec.ok_or_else(|| format!("no agent `{definition}`"))?;
+        let key = (definition.clone(), stock.place(spec, depth));
+        let mut briefings = self.0.lock();
+        if let Some(known) = briefings.get(&key) {
+            return Ok(known.clone());
+        }
+        let model = models.get(&spec.model);
+        let model = model.ok_or_else(|| format!("no model `{}`", spec.model))?.clone();
+        let Front { system, tools } = stock.front(spec, depth);
+        let head = model.model.head(&model.spec, &system, &tools);
+        let tool_names = tools.iter().map(|tool| tool.name.clone()).collect();
+        let head_tokens = measure::estimate(&String::from_utf8_lossy(&head.0));
+        let (spec, tools, doubt) = (spec.clone(), tools.into(), Once::new());
+        let briefing =
+            Briefing { spec, model, tools, tool_names, system, head, head_tokens, doubt };
+        let briefing = Arc::new(briefing);
+        briefings.insert(key, briefing.clone());
+        Ok(briefing)
     }
-    let model = services.models.get(&spec.model);
-    let model = model.ok_or_else(|| format!("no model `{}`", spec.model))?.clone();
-    let Front { system, tools } = stock.front(spec, depth);
-    let head = model.model.head(&model.spec, &system, &tools);
-    let tool_names = tools.iter().map(|tool| tool.name.clone()).collect();
-    let head_tokens = measure::estimate(&String::from_utf8_lossy(&head.0));
-    let (spec, tools, doubt) = (spec.clone(), tools.into(), Once::new());
-    let briefing = Briefing { spec, model, tools, tool_names, system, head, head_tokens, doubt };
-    let briefing = Arc::new(briefing);
-    briefings.insert(key, briefing.clone());
-    Ok(briefing)
 }
 
 /// The front of an agent's requests, before it is rendered for a wire.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::hooks;
+use super::mail::StepError;
 use super::panic::panic_text;
-use super::step::{StepContext, StepError};
+use super::step::StepContext;
 use super::tool_run;
 use crate::context::Edit;
 use crate::context::inventory::Inventory;

@@ -5,8 +5,10 @@
 
 use tokio::sync::oneshot;
 
-use super::compactor::{self, NoSummary, Source, SummaryError, Written};
-use super::step::{StepContext, StepError, StepResult, settled};
+use super::mail::StepError;
+use super::step::{StepContext, StepResult, settled};
+use super::summarise::{self, Source};
+use super::summary::{NoSummary, Summary as Gained, SummaryAnswer, SummaryError, Written};
 use super::{carry_over, hooks};
 use crate::context::inventory::Inventory;
 use crate::context::layer::summary::{self, Summary, SummaryRequest};
@@ -86,9 +88,6 @@ impl Covered {
     }
 }
 
-/// A summary, or why there is none.
-pub type Answer = Result<compactor::Summary, NoSummary>;
-
 /// The event that announces a summary.
 #[must_use]
 pub fn announced(due: &SummaryRequest) -> CompactionRequested {
@@ -119,7 +118,7 @@ pub async fn prepare(
     durable: oneshot::Receiver<()>,
     due: SummaryRequest,
     source: Source,
-) -> Answer {
+) -> SummaryAnswer {
     if durable.await.is_err() {
         return Err(SummaryError::Gone.into());
     }
@@ -136,7 +135,7 @@ async fn write(
     context: &StepContext,
     mut due: SummaryRequest,
     mut source: Source,
-) -> Result<Answer, StepError> {
+) -> Result<SummaryAnswer, StepError> {
     match hooks::pre_compact(context, due.trigger, due.focus.as_deref()).await? {
         hook::Answer::GoOn(instructions) => {
             if let Some(text) = &instructions {
@@ -146,7 +145,7 @@ async fn write(
         }
         hook::Answer::Block(reason) => return Ok(Err(SummaryError::Blocked(reason).into())),
     }
-    Ok(compactor::summarise(&context.services, context.agent.clone(), due, source).await)
+    Ok(summarise::summarise(context, due, source).await)
 }
 
 /// Records the edit that a summary makes of the view as it is now, or why it makes none.
@@ -154,7 +153,7 @@ pub async fn apply(
     context: StepContext,
     layer: Summary,
     covered: Covered,
-    answer: Answer,
+    answer: SummaryAnswer,
     held: Held,
 ) -> StepResult {
     let summary = match answer {
@@ -179,11 +178,11 @@ async fn conclusion(
     context: &StepContext,
     layer: &Summary,
     covered: Covered,
-    summary: compactor::Summary,
+    summary: Gained,
     held: &Held,
 ) -> Result<Event, StepError> {
     let (view, Covered { from, to, version, least_gain, most_tokens, .. }) = (&held.view, covered);
-    let compactor::Summary { written, spent } = summary;
+    let Gained { written, spent } = summary;
     if view.version_of(from, to) != version {
         return Ok(failed(&SummaryError::Stale, Some(spent)));
     }

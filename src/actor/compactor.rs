@@ -1,63 +1,90 @@
-//! The compactor: writes summaries for all agents of a run.
+//! The compactor: has summaries written for all agents of a run.
 //!
 //! Owns the queue of requests, the workers and the breakers. It never touches a context: it gives
-//! back what was written, and the agent applies it or not.
+//! back what was written, and the agent applies it or not. Its books outlive it: a compactor that was
+//! restarted knows who waits, its workers go on, and nothing is paid for twice.
 
-mod job;
 mod queue;
 mod writing;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-pub use self::job::{Job, NoSummary, Source, Summary, SummaryError, Written, hurry, summarise};
 use self::queue::Queue;
-use super::Services;
+use super::gateway::Permits;
+use super::mail::{AgentMsg, Caller, CompactorMsg};
+use super::services::Services;
+use super::summary::{SummaryAnswer, SummaryError, SummaryJob};
 use crate::context::{CompactionBreaker, CompactionTrigger};
 use crate::event::Draft;
 use crate::id::{AgentId, Name};
 use crate::policy::{Breaker, BreakerState};
 
-/// The name under which the compactor's address is kept.
-pub const ADDRESS: &str = "compactor";
+/// A summary, by the agent that asked for it and the number under which it did.
+type Key = (AgentId, u64);
 
-/// What the compactor is told.
+/// The books of the compactor, which its successor takes over.
 #[derive(Debug)]
-pub enum CompactorMsg {
-    /// Write a summary.
-    Summarise(Box<Job>),
-    /// An agent waits by now for what it asked for in advance.
-    Hurry(AgentId),
-    /// A worker has ended.
-    Done {
-        /// The model that was used.
-        model: Name,
-        /// Whether there is a summary; `None` when that says nothing of the summariser.
-        success: Option<bool>,
-        /// Whether it was the breaker's probe.
-        is_probe: bool,
-    },
-}
-
-/// The compactor's settings.
-#[derive(Debug)]
-pub struct Compactor {
-    /// What it shares with the run's other actors.
-    pub services: Arc<Services>,
-}
-
-/// What the compactor keeps.
-#[derive(Debug)]
-pub struct State {
-    queue: Queue<Job>,
-    busy: usize,
+pub struct Books {
+    queue: Queue<Box<SummaryJob>>,
+    under_way: HashMap<Key, UnderWay>,
+    /// The results of workers that were not taken in yet.
+    finished: Vec<Finished>,
     breakers: HashMap<Name, Breaker>,
     born: Instant,
     workers: JoinSet<()>,
+    permits: Arc<Permits>,
+}
+
+impl Default for Books {
+    fn default() -> Self {
+        Self {
+            queue: Queue::new(),
+            under_way: HashMap::new(),
+            finished: Vec::new(),
+            breakers: HashMap::new(),
+            born: Instant::now(),
+            workers: JoinSet::new(),
+            permits: Arc::new(Permits::new(Caller::Compactor)),
+        }
+    }
+}
+
+/// A summary that is being written.
+#[derive(Debug)]
+struct UnderWay {
+    model: Name,
+    /// Whether it is the breaker's probe.
+    is_probe: bool,
+    worker: AbortHandle,
+}
+
+/// The result of a worker.
+#[derive(Debug)]
+struct Finished {
+    key: Key,
+    answer: SummaryAnswer,
+    /// Whether there is a summary; `None` when that says nothing of the summariser.
+    success: Option<bool>,
+}
+
+/// The configuration of the compactor.
+#[derive(Debug)]
+pub struct Compactor {
+    /// The values and handles that the run's actors share.
+    pub services: Arc<Services>,
+    /// Its books.
+    pub books: Arc<Mutex<Books>>,
+}
+
+/// The state of the compactor beside its books.
+#[derive(Debug, Default)]
+pub struct State {
     records: JoinSet<()>,
 }
 
@@ -68,94 +95,138 @@ impl Actor for Compactor {
 
     async fn pre_start(
         &self,
-        _myself: ActorRef<CompactorMsg>,
+        myself: ActorRef<CompactorMsg>,
         (): (),
     ) -> Result<State, ActorProcessingErr> {
-        Ok(State {
-            queue: Queue::new(),
-            busy: 0,
-            breakers: HashMap::new(),
-            born: Instant::now(),
-            workers: JoinSet::new(),
-            records: JoinSet::new(),
-        })
+        // Workers may have ended while there was no compactor.
+        myself.send_message(CompactorMsg::WorkerEnded)?;
+        Ok(State::default())
     }
 
     async fn handle(
         &self,
-        myself: ActorRef<CompactorMsg>,
+        _myself: ActorRef<CompactorMsg>,
         message: CompactorMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        match message {
-            CompactorMsg::Summarise(job) => {
-                let (agent, urgency) = (job.agent.clone(), job.due.urgency);
-                state.queue.push(agent, urgency, job.due.fullness, *job);
+        let mut changes = Vec::new();
+        {
+            let mut books = self.books.lock();
+            match message {
+                CompactorMsg::Summarise(job) => books.ask(job),
+                CompactorMsg::Withdraw(agent, number) => {
+                    changes.extend(books.withdraw(&(agent, number)));
+                }
+                CompactorMsg::Hurry(agent) => books.queue.hurry(&agent),
+                CompactorMsg::WorkerEnded => self.take_in(&mut books, &mut changes),
+                CompactorMsg::Admitted(number) => books.permits.admit(number),
+                CompactorMsg::IsUnderWay(call, provider) => {
+                    books.permits.tell_end(&self.services, call, &provider);
+                }
             }
-            CompactorMsg::Hurry(agent) => state.queue.hurry(&agent),
-            CompactorMsg::Done { model, success, is_probe } => {
-                state.busy = state.busy.saturating_sub(1);
-                while state.workers.try_join_next().is_some() {}
-                self.judge(&model, success, is_probe, state);
-            }
+            self.start_workers(&mut books, &mut changes);
         }
-        self.start_workers(&myself, state);
+        changes.into_iter().for_each(|breaker| self.record(breaker, state));
         Ok(())
     }
 }
 
-impl Compactor {
-    fn start_workers(&self, myself: &ActorRef<CompactorMsg>, state: &mut State) {
-        while state.busy < self.services.compaction.max_concurrency {
-            let Some(job) = state.queue.pop() else { return };
-            if job.reply.is_closed() {
-                continue;
+impl Books {
+    /// Takes a request in; one that is asked for again, because its compactor crashed, has one place.
+    fn ask(&mut self, job: Box<SummaryJob>) {
+        let key = (job.agent.clone(), job.number);
+        let is_known = |waiting: &SummaryJob| waiting.agent == key.0 && waiting.number == key.1;
+        if !self.under_way.contains_key(&key) && !self.queue.any(|job| is_known(job)) {
+            let (agent, (urgency, fullness)) = (job.agent.clone(), job.rank());
+            self.queue.push(agent, urgency, fullness, job);
+        }
+    }
+
+    /// Ends a summary that nobody waits for. Returns the breaker's new state if it changed.
+    fn withdraw(&mut self, key: &Key) -> Option<BreakerState> {
+        self.queue.remove(|job| job.agent == key.0 && job.number == key.1);
+        let under_way = self.under_way.remove(key)?;
+        under_way.worker.abort();
+        self.judge(&under_way, None)
+    }
+
+    /// Judges a summariser by the end of a summary. Returns the breaker's new state if it changed.
+    fn judge(&mut self, under_way: &UnderWay, success: Option<bool>) -> Option<BreakerState> {
+        let now = self.born.elapsed();
+        let breaker = self.breakers.get_mut(&under_way.model)?;
+        let changed = match success {
+            Some(true) => breaker.succeed(),
+            Some(false) => breaker.fail(now),
+            None if under_way.is_probe => {
+                breaker.abandon();
+                true
             }
-            let now = state.born.elapsed();
-            let settings = &self.services.compaction;
-            let breaker = state.breakers.entry(job.service.spec.name.clone());
+            None => false,
+        };
+        changed.then(|| breaker.state())
+    }
+}
+
+impl Compactor {
+    fn start_workers(&self, books: &mut Books, changes: &mut Vec<BreakerState>) {
+        let settings = &self.services.compaction;
+        while books.under_way.len() < settings.max_concurrency {
+            let Some(job) = books.queue.pop() else { return };
+            let now = books.born.elapsed();
+            let breaker = books.breakers.entry(job.model.clone());
             let breaker = breaker
                 .or_insert_with(|| Breaker::new(settings.failure_threshold, settings.cooldown));
             // What a person or the agent asked for, and the last way out of a request that is too
             // long, are tried even so; their success closes the breaker.
             let is_auto = job.due.trigger == CompactionTrigger::Auto;
             if is_auto && !breaker.admit(now) {
-                let _ = job.reply.send(Err(SummaryError::BreakerOpen.into()));
+                self.answer(&(job.agent, job.number), Err(SummaryError::BreakerOpen.into()));
                 continue;
             }
             let is_probe = is_auto && breaker.state() == BreakerState::HalfOpen;
             if is_probe {
-                self.record(BreakerState::HalfOpen, state);
+                changes.push(BreakerState::HalfOpen);
             }
-            state.busy += 1;
-            let (services, myself) = (self.services.clone(), myself.clone());
-            state.workers.spawn(async move {
-                let model = job.service.spec.name.clone();
-                let success = writing::work(&services, job).await;
-                let _ = myself.send_message(CompactorMsg::Done { model, success, is_probe });
-            });
+            self.start_worker(books, *job, is_probe);
         }
     }
 
-    fn judge(&self, model: &Name, success: Option<bool>, is_probe: bool, state: &mut State) {
-        let now = state.born.elapsed();
-        let Some(breaker) = state.breakers.get_mut(model) else { return };
-        let changed = match success {
-            Some(true) => breaker.succeed(),
-            Some(false) => breaker.fail(now),
-            None if is_probe => {
-                breaker.abandon();
-                true
+    fn start_worker(&self, books: &mut Books, job: SummaryJob, is_probe: bool) {
+        let (key, model) = ((job.agent.clone(), job.number), job.model.clone());
+        let (services, shelf, permits) =
+            (self.services.clone(), Arc::downgrade(&self.books), books.permits.clone());
+        let of_worker = key.clone();
+        let worker = books.workers.spawn(async move {
+            let (answer, success) = writing::work(&services, job, &permits).await;
+            // Nobody wants the summaries of a run that is over.
+            let Some(books) = shelf.upgrade() else { return };
+            books.lock().finished.push(Finished { key: of_worker, answer, success });
+            if let Some(compactor) = services.addresses.compactor.get() {
+                // One that is being restarted looks into its books.
+                let _ = compactor.send_message(CompactorMsg::WorkerEnded);
             }
-            None => false,
-        };
-        if changed {
-            let breaker = breaker.state();
-            self.record(breaker, state);
+        });
+        books.under_way.insert(key, UnderWay { model, is_probe, worker });
+    }
+
+    /// Takes in what workers have finished.
+    fn take_in(&self, books: &mut Books, changes: &mut Vec<BreakerState>) {
+        while books.workers.try_join_next().is_some() {}
+        for Finished { key, answer, success } in std::mem::take(&mut books.finished) {
+            if let Some(under_way) = books.under_way.remove(&key) {
+                changes.extend(books.judge(&under_way, success));
+                self.answer(&key, answer);
+            }
         }
     }
 
-    /// Records the breaker's state off the mailbox.
+    fn answer(&self, (agent, number): &Key, answer: SummaryAnswer) {
+        let message = AgentMsg::SummaryEnded { number: *number, answer: Box::new(answer) };
+        // An agent that is gone has no use for it.
+        self.services.addresses.mail_agent(agent, message);
+    }
+
+    /// Records the breaker's state beside the mailbox.
     fn record(&self, breaker: BreakerState, state: &mut State) {
         while state.records.try_join_next().is_some() {}
         let services = self.services.clone();

@@ -5,8 +5,8 @@
 
 use std::cmp::Reverse;
 
-use super::Services;
 use super::recovery::{self, Begun, Traces};
+use super::services::Services;
 use super::step::forget_results;
 use crate::crash::{self, Point};
 use crate::event::{Draft, Event};
@@ -85,7 +85,7 @@ pub fn ends(traces: &Traces, mut idle: Vec<Idle>) -> Result<Vec<Draft>, JournalE
 /// # Errors
 /// When the journal failed.
 pub(super) async fn record(services: &Services, idle: Vec<Idle>) -> Result<(), JournalError> {
-    let traces = services.traces();
+    let traces = Traces::of(services);
     let drafts = tokio::task::spawn_blocking(move || ends(&traces, idle)).await;
     // Lost only when the runtime shuts down.
     let drafts = drafts.unwrap_or(Err(JournalError::Closed))?;

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use super::Services;
 use super::briefing::Briefing;
 use super::model_call::LEAST_OUTPUT_TOKENS;
+use super::services::Services;
 use crate::context::layer::{Surroundings, Window};
 use crate::context::measure::{Doubt, WindowSize};
 use crate::context::validity::Room;

@@ -5,7 +5,8 @@
 
 use serde_json::{Value, json};
 
-use super::step::{StepContext, StepError};
+use super::mail::StepError;
+use super::step::StepContext;
 use super::tool_run;
 use crate::context::CompactionTrigger;
 use crate::id::CallKey;

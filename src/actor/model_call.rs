@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::gateway::{self, CallEnd};
+use super::gateway::{self, Permits};
+use super::model_service::ModelService;
+use super::services::Services;
 use super::step::StepContext;
-use super::{ModelService, Services};
+use crate::admission::CallEnd;
 use crate::context::server::ContextWork;
 use crate::event::SharedRecord;
 use crate::failure::{Failure, FailureKind};
@@ -71,12 +73,13 @@ pub async fn call(
     services: &Services,
     service: &ModelService,
     mut request: Request,
+    permits: &Permits,
     caller: Option<Caller<'_>>,
     cancel: &CancellationToken,
 ) -> Result<Reply, CallError> {
     let mut attempt = 1;
     loop {
-        let error = match one_attempt(services, service, &request, cancel).await? {
+        let error = match one_attempt(services, service, &request, permits, cancel).await? {
             Ok(reply) => return Ok(reply),
             Err(error) => error,
         };
@@ -137,15 +140,16 @@ async fn one_attempt(
     services: &Services,
     service: &ModelService,
     request: &Request,
+    permits: &Permits,
     cancel: &CancellationToken,
 ) -> Result<Result<Reply, ModelError>, CallError> {
-    let acquire = gateway::acquire(services, &service.spec.provider);
+    let acquire = gateway::acquire(services, &service.spec.provider, permits);
     let permit = tokio::select! {
         () = cancel.cancelled() => return Err(CallError::Cancelled),
         permit = acquire => permit,
     };
     let Some(permit) = permit else {
-        let message = "the provider's gateway is restarting";
+        let message = "the provider has no gateway";
         return Ok(Err(ModelError::new(ErrorClass::Connection, message)));
     };
     let mut ignore = |_: crate::model::Delta<'_>| {};

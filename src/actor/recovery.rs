@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::step::{StepContext, StepError, StepResult, finished, killed};
+use super::mail::StepError;
+use super::services::Services;
+use super::step::{StepContext, StepResult, finished, killed};
 use super::tool_run;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
@@ -27,6 +29,13 @@ pub struct Traces {
     pub spool: Arc<Spool>,
     /// The files that calls change; absent: nobody can look.
     pub workspace: Option<Arc<Workspace>>,
+}
+
+impl Traces {
+    /// The traces of a live run.
+    pub(super) fn of(services: &Services) -> Self {
+        Self { spool: services.spool.clone(), workspace: Some(services.workspace.clone()) }
+    }
 }
 
 /// The beginnings of an agent's calls since its latest reply.
@@ -82,7 +91,7 @@ struct Beginning {
 /// Records what became of the calls, as one batch. Those that are left without a result are run
 /// again by the agent's next step.
 pub(super) async fn recover(context: StepContext, lost: Vec<Lost>) -> StepResult {
-    let (traces, turn) = (context.services.traces(), context.turn);
+    let (traces, turn) = (Traces::of(&context.services), context.turn);
     let found = tokio::task::spawn_blocking(move || results(&traces, turn, lost)).await;
     let results = found.map_err(|error| StepError::Crashed(error.to_string()))?;
     crash::pass(Point::BeforeRepair);

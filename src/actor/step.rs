@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Services;
+use super::gateway::Permits;
+use super::mail::{Caller, StepError};
 use super::record_right::RecordRight;
 use super::replies::Replies;
+use super::services::Services;
+use super::summary::SummaryAnswer;
 use crate::context::pipeline::Change;
 use crate::event::{Draft, Event, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
@@ -22,23 +25,6 @@ use crate::tool::{ToolError, ToolOutput, ToolSpec};
 use crate::turn::{ResultSource, ToolFinished, ToolStatus};
 use crate::turn_machine::recovery::Known;
 use crate::turn_machine::{Machine, PendingCall};
-
-/// A step that did not come to its end.
-#[derive(Debug)]
-pub enum StepError {
-    /// The agent was told to end.
-    Cancelled,
-    /// The step panicked: the text says how.
-    Crashed(String),
-    /// The journal failed.
-    Journal(JournalError),
-}
-
-impl From<JournalError> for StepError {
-    fn from(error: JournalError) -> Self {
-        Self::Journal(error)
-    }
-}
 
 /// The messages of a conversation before the model's latest reply: that one makes the calls, and
 /// would only find itself.
@@ -60,12 +46,29 @@ impl Past {
 }
 
 /// The answers that the steps of an agent wait for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Answers {
     /// The ends of children, by the call that asked for the child.
     pub children: Replies<CallKey, Result<ChildResult, Refused>>,
     /// The agent's slot.
     pub slot: Replies<(), ()>,
+    /// The agent's calls to providers.
+    pub permits: Permits,
+    /// Summaries, by the number under which they were asked for.
+    pub summaries: Replies<u64, SummaryAnswer>,
+}
+
+impl Answers {
+    /// No answer is waited for yet.
+    #[must_use]
+    pub fn new(caller: Caller) -> Self {
+        Self {
+            children: Replies::default(),
+            slot: Replies::default(),
+            permits: Permits::new(caller),
+            summaries: Replies::default(),
+        }
+    }
 }
 
 /// What a step knows of its agent.

@@ -10,26 +10,28 @@ mod perform;
 mod proposals;
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use self::perform::Folding;
-use super::Services;
-use super::agent::AgentMsg;
 use super::compactor::{self, Compactor};
-use super::gateway::Gateway;
-use super::mail::SupervisorMsg;
+use super::gateway::{self, Gateway, GatewaySettings};
+use super::mail::{AgentMsg, SupervisorMsg};
 use super::record_right::RecordRight;
 use super::run_end::RunEnd;
+use super::services::Services;
 use super::transcript_writer::Feed;
 use crate::event::Draft;
 use crate::id::{AgentId, Name};
 use crate::journal::room::Room;
 use crate::journal::{stamp, track};
+use crate::policy::{RestartPolicy, RestartWindow};
 use crate::run_machine::{Now, RunMachine};
 
 /// The reason that ractor gives for the end of an actor that was killed.
@@ -42,17 +44,6 @@ pub struct Supervisor {
     pub services: Arc<Services>,
     /// The settings of the gateways.
     pub gateways: Vec<GatewaySettings>,
-}
-
-/// The settings of one gateway.
-#[derive(Clone, Debug)]
-pub struct GatewaySettings {
-    /// The provider.
-    pub provider: Name,
-    /// Calls at once.
-    pub max_concurrency: usize,
-    /// Whether a 429 of one call makes all wait.
-    pub respect_retry_after: bool,
 }
 
 /// The agents that had not ended when a run was last left, with the places of their records.
@@ -87,7 +78,9 @@ pub struct State {
     /// The rights of agents' steps to record, until their ends are on record.
     rights: HashMap<AgentId, RecordRight>,
     agents_by_actor: HashMap<ActorId, AgentId>,
-    services_by_actor: HashMap<ActorId, Service>,
+    /// The serving actors, and their places in `serving` by actor.
+    serving: Vec<Serving>,
+    serving_by_actor: HashMap<ActorId, usize>,
     folding: HashMap<AgentId, Folding>,
     /// The timer for the machine's next wake.
     timer: Option<(tokio::time::Duration, AbortHandle)>,
@@ -109,11 +102,29 @@ impl State {
     }
 }
 
-/// An actor that serves the run and is restarted when it crashes.
+/// An actor that serves the whole run, with the books that its successor takes over.
 #[derive(Clone, Debug)]
 enum Service {
-    Gateway(GatewaySettings),
-    Compactor,
+    Gateway(Name, Arc<Mutex<gateway::Books>>),
+    Compactor(Arc<Mutex<compactor::Books>>),
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gateway(provider, _) => write!(f, "the gateway of provider `{provider}`"),
+            Self::Compactor(_) => f.write_str("the compactor"),
+        }
+    }
+}
+
+/// A serving actor and its restarts.
+#[derive(Debug)]
+struct Serving {
+    service: Service,
+    restarts: RestartWindow,
+    /// The number of its restarts so far.
+    count: u32,
 }
 
 impl Actor for Supervisor {
@@ -137,7 +148,8 @@ impl Actor for Supervisor {
             agents: HashMap::new(),
             rights: HashMap::new(),
             agents_by_actor: HashMap::new(),
-            services_by_actor: HashMap::new(),
+            serving: Vec::new(),
+            serving_by_actor: HashMap::new(),
             folding: HashMap::new(),
             timer: None,
             work: JoinSet::new(),
@@ -145,10 +157,16 @@ impl Actor for Supervisor {
         state.work.spawn(proposals::record_in_order(self.services.clone(), myself.clone(), queue));
         state.work.spawn(tell_of_disk(self.services.journal.room(), myself.clone()));
         let _ = self.services.addresses.supervisor.set(myself.clone());
-        for gateway in &self.gateways {
-            self.start_service(&myself, &mut state, Service::Gateway(gateway.clone())).await?;
+        state.feed.listen(myself.clone());
+        let gateways = self.gateways.iter().map(|settings| {
+            Service::Gateway(settings.provider.clone(), gateway::Books::new(settings))
+        });
+        for service in gateways.chain([Service::Compactor(Arc::default())]) {
+            let (restarts, count) = (RestartWindow::default(), 0);
+            state.serving.push(Serving { service, restarts, count });
+            let place = state.serving.len() - 1;
+            self.start_service(&myself, &mut state, place).await?;
         }
-        self.start_service(&myself, &mut state, Service::Compactor).await?;
         Ok(state)
     }
 
@@ -180,6 +198,11 @@ impl Actor for Supervisor {
                 state.machine.output_checked(now, &task, checked);
             }
             SupervisorMsg::Folded(agent) => self.folded(&myself, state, &agent),
+            SupervisorMsg::StartService(place) => {
+                if let Err(error) = self.start_service(&myself, state, place).await {
+                    self.finish(&myself, state, RunEnd::Broken(error.to_string()));
+                }
+            }
             SupervisorMsg::Cancel { request, target, reason } => {
                 let found = state.machine.cancel(now, &target, &reason);
                 self.services.requests.answer(&request, found);
@@ -239,8 +262,8 @@ impl Supervisor {
         actor: ActorId,
         error: Option<String>,
     ) {
-        if let Some(service) = state.services_by_actor.remove(&actor) {
-            return self.service_gone(myself, state, service, error).await;
+        if let Some(place) = state.serving_by_actor.remove(&actor) {
+            return self.service_gone(myself, state, place, error);
         }
         let Some(id) = state.agents_by_actor.remove(&actor) else { return };
         if let Some(error) = &error {
@@ -256,18 +279,28 @@ impl Supervisor {
         state.machine.agent_gone(now, &id, error);
     }
 
-    async fn service_gone(
+    /// A serving actor is gone; after a crash it is started again, unless it crashes too often.
+    fn service_gone(
         &self,
         myself: &ActorRef<SupervisorMsg>,
         state: &mut State,
-        service: Service,
+        place: usize,
         error: Option<String>,
     ) {
         let Some(error) = error else { return };
-        tracing::error!(?service, %error, "a serving actor crashed and is started again");
-        if let Err(error) = self.start_service(myself, state, service).await {
-            self.finish(myself, state, RunEnd::Broken(error.to_string()));
+        let now = state.born.elapsed();
+        let Serving { service, restarts, count } = &mut state.serving[place];
+        if !restarts.admit(&RestartPolicy::default(), now) {
+            let reason = format!("{service} crashed again and again: {error}");
+            return self.finish(myself, state, RunEnd::Broken(reason));
         }
+        *count += 1;
+        tracing::error!(%service, error, restart = *count, "a serving actor crashed");
+        let (pause, myself) = (RestartPolicy::pause(*count), myself.clone());
+        state.work.spawn(async move {
+            tokio::time::sleep(pause).await;
+            let _ = myself.send_message(SupervisorMsg::StartService(place));
+        });
     }
 
     /// Ends the run for this process. What is still at work is killed with the supervisor.
@@ -287,32 +320,29 @@ impl Supervisor {
         &self,
         myself: &ActorRef<SupervisorMsg>,
         state: &mut State,
-        service: Service,
+        place: usize,
     ) -> Result<(), ActorProcessingErr> {
         let (services, cell) = (self.services.clone(), myself.get_cell());
         let addresses = &self.services.addresses;
-        let id = match &service {
-            Service::Gateway(settings) => {
-                let gateway = Gateway {
-                    provider: settings.provider.clone(),
-                    max_concurrency: settings.max_concurrency.max(1),
-                    respect_retry_after: settings.respect_retry_after,
-                    services,
-                };
+        let id = match state.serving[place].service.clone() {
+            Service::Gateway(provider, books) => {
+                let gateway = Gateway { provider: provider.clone(), books, services };
                 let (actor, _) = Actor::spawn_linked(None, gateway, (), cell).await?;
                 let id = actor.get_id();
-                addresses.gateways.insert(settings.provider.clone(), actor);
+                if let Some(address) = addresses.gateways.get(&provider) {
+                    address.set(actor);
+                }
                 id
             }
-            Service::Compactor => {
-                let compactor = Compactor { services };
+            Service::Compactor(books) => {
+                let compactor = Compactor { services, books };
                 let (actor, _) = Actor::spawn_linked(None, compactor, (), cell).await?;
                 let id = actor.get_id();
-                addresses.compactor.insert(compactor::ADDRESS, actor);
+                addresses.compactor.set(actor);
                 id
             }
         };
-        state.services_by_actor.insert(id, service);
+        state.serving_by_actor.insert(id, place);
         Ok(())
     }
 }

@@ -11,10 +11,11 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::mail::StepError;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::recall;
-use super::step::{StepContext, StepError, finished, without_outcome};
+use super::step::{StepContext, finished, without_outcome};
 use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};

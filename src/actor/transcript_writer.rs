@@ -1,78 +1,87 @@
 //! The transcript writer: the only owner of a run's records on disk.
 //!
-//! The actor is a facade: it starts the journal's writer thread with its observers (the
-//! transcripts, the supervisor's feed) and closes it in order. Steps append through the handle,
-//! which is bounded, so that no overload hides in this mailbox. It decides nothing and drops
+//! The actor is a facade: it owns the run's lock and the journal's writer thread with its observers
+//! (the transcripts, the supervisor's feed), and closes them in order. Steps append through the
+//! handle, which is bounded, so that no overload hides in this mailbox. It decides nothing and drops
 //! nothing.
+//!
+//! It is not linked with the supervisor: ractor ends an actor's linked children with it, and the
+//! lock must be held until the writer thread has written what the supervisor's last moments gave
+//! it. Each hears of the other's end all the same: a supervisor whose writer is gone by its next
+//! append, which fails, and whoever drives the run closes the writer after the supervisor's end.
 
 use std::sync::{Arc, OnceLock};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::mail::SupervisorMsg;
 use crate::event::{Event, SharedRecord};
 use crate::journal::file::OwnedRun;
 use crate::journal::line::Position;
 use crate::journal::snapshot::Snapshots;
-use crate::journal::{JournalHandle, Observer, room};
+use crate::journal::{JournalError, JournalHandle, Observer, room};
 
 /// The commit batches on their way from the writer to the supervisor: enough that the writer does
 /// not wait for each, and little memory should the supervisor be slow.
 const FEED_BATCHES: usize = 64;
 
-/// Where the supervisor's address will stand once it is started.
-pub type SupervisorAddress = Arc<OnceLock<ActorRef<SupervisorMsg>>>;
-
-/// What the transcript writer is told.
+/// The mail of the transcript writer.
 #[derive(Debug)]
 pub enum TranscriptWriterMsg {
-    /// Give a handle of the journal.
-    Journal(oneshot::Sender<JournalHandle>),
-    /// Write what is queued, let the listeners finish, and refuse every later append.
-    Close(oneshot::Sender<()>),
+    /// Write what is queued, let the observers finish, refuse every later append, and end.
+    Close,
 }
 
 /// The transcript writer.
 #[derive(Debug)]
 pub struct TranscriptWriter;
 
-/// What it keeps: the journal, and the run's lock for as long as it lives.
+/// The state of the transcript writer: the journal, and the run's lock for as long as it lives.
 #[derive(Debug)]
 pub struct State {
     journal: JournalHandle,
     _owned: OwnedRun,
 }
 
-/// What it starts with.
-#[derive(Debug)]
-pub struct Start {
-    /// The run directory.
-    pub owned: OwnedRun,
-    /// Where the journal goes on.
-    pub at: Position,
-    /// The agents' files so far, and what makes snapshots.
-    pub snapshots: Snapshots,
-    /// Who hears of what is committed.
-    pub observer: FeedObserver,
+impl State {
+    /// Starts the journal's writer thread at the end of a run's records. The agents' files, which
+    /// `snapshots` holds, come before the supervisor's feed, so that they exist when an agent's actor
+    /// is started.
+    ///
+    /// # Errors
+    /// When the journal does not end at `at`, or no thread can be had.
+    pub fn start(
+        owned: OwnedRun,
+        at: Position,
+        snapshots: Snapshots,
+        feed: FeedObserver,
+    ) -> Result<Self, JournalError> {
+        let limits = room::outlive_file_limits();
+        limits.map_err(|error| JournalError::io("signals", &error))?;
+        let observers: Vec<Box<dyn Observer>> = vec![Box::new(snapshots), Box::new(feed)];
+        let journal = owned.start_writer(at, observers)?;
+        Ok(Self { journal, _owned: owned })
+    }
+
+    /// A handle of the journal.
+    #[must_use]
+    pub fn journal(&self) -> JournalHandle {
+        self.journal.clone()
+    }
 }
 
 impl Actor for TranscriptWriter {
     type Msg = TranscriptWriterMsg;
     type State = State;
-    type Arguments = Start;
+    type Arguments = State;
 
     async fn pre_start(
         &self,
         _myself: ActorRef<TranscriptWriterMsg>,
-        start: Start,
+        started: State,
     ) -> Result<State, ActorProcessingErr> {
-        // The transcripts come first: an agent's files exist when its actor is started.
-        room::outlive_file_limits()?;
-        let observers: Vec<Box<dyn Observer>> =
-            vec![Box::new(start.snapshots), Box::new(start.observer)];
-        let journal = start.owned.start_writer(start.at, observers)?;
-        Ok(State { journal, _owned: start.owned })
+        Ok(started)
     }
 
     async fn handle(
@@ -82,13 +91,9 @@ impl Actor for TranscriptWriter {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            TranscriptWriterMsg::Journal(reply) => {
-                let _ = reply.send(state.journal.clone());
-            }
-            TranscriptWriterMsg::Close(reply) => {
+            TranscriptWriterMsg::Close => {
                 // Closing is the last thing it does, so nothing waits behind this.
                 state.journal.close().await;
-                let _ = reply.send(());
                 myself.stop(None);
             }
         }
@@ -99,26 +104,36 @@ impl Actor for TranscriptWriter {
 /// A feed of durable records for a supervisor, and the observer of the journal that fills it. The
 /// observer waits when the feed is full, so that a slow supervisor slows the journal down.
 #[must_use]
-pub fn feed(supervisor: SupervisorAddress) -> (FeedObserver, Feed) {
-    let (batches, received) = mpsc::channel(FEED_BATCHES);
-    (FeedObserver { supervisor, batches, batch: Vec::new() }, Feed(received))
+pub fn feed() -> (FeedObserver, Feed) {
+    let (sender, batches) = mpsc::channel(FEED_BATCHES);
+    let listener = Arc::new(OnceLock::new());
+    let observer = FeedObserver { listener: listener.clone(), batches: sender, batch: Vec::new() };
+    (observer, Feed { listener, batches })
 }
 
 /// The records of a run's journal that its supervisor has not taken in yet.
 #[derive(Debug)]
-pub struct Feed(mpsc::Receiver<Vec<SharedRecord>>);
+pub struct Feed {
+    listener: Arc<OnceLock<ActorRef<SupervisorMsg>>>,
+    batches: mpsc::Receiver<Vec<SharedRecord>>,
+}
 
 impl Feed {
+    /// Has the supervisor told of batches from now on; those before are in the feed already.
+    pub(super) fn listen(&self, supervisor: ActorRef<SupervisorMsg>) {
+        let _ = self.listener.set(supervisor);
+    }
+
     /// The records of the next commit batch, if there is one.
     pub(super) fn next(&mut self) -> Option<Vec<SharedRecord>> {
-        self.0.try_recv().ok()
+        self.batches.try_recv().ok()
     }
 }
 
 /// Fills the feed of a supervisor with the records that its state is made of, batch by batch.
 #[derive(Debug)]
 pub struct FeedObserver {
-    supervisor: SupervisorAddress,
+    listener: Arc<OnceLock<ActorRef<SupervisorMsg>>>,
     batches: mpsc::Sender<Vec<SharedRecord>>,
     batch: Vec<SharedRecord>,
 }
@@ -174,7 +189,7 @@ impl Observer for FeedObserver {
         // A supervisor that is gone needs no more records. One that is not there yet looks into its
         // feed when it starts.
         let sent = self.batches.blocking_send(std::mem::take(&mut self.batch));
-        if let (Ok(()), Some(supervisor)) = (sent, self.supervisor.get()) {
+        if let (Ok(()), Some(supervisor)) = (sent, self.listener.get()) {
             let _ = supervisor.send_message(SupervisorMsg::News);
         }
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::complain;
 
 /// Asks at the terminal, if there is one to ask at.
-pub(super) fn asker() -> Option<Arc<dyn crate::actor::Asker>> {
+pub(super) fn asker() -> Option<Arc<dyn crate::actor::services::Asker>> {
     let terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
-    terminal.then(|| Arc::new(Terminal::default()) as Arc<dyn crate::actor::Asker>)
+    terminal.then(|| Arc::new(Terminal::default()) as Arc<dyn crate::actor::services::Asker>)
 }
 
 /// One question at a time.
@@ -17,7 +17,7 @@ struct Terminal {
     turn: tokio::sync::Mutex<()>,
 }
 
-impl crate::actor::Asker for Terminal {
+impl crate::actor::services::Asker for Terminal {
     fn ask(&self, agent: &crate::id::AgentId, what: &str) -> crate::model::BoxFuture<'_, bool> {
         let shown: String = what.chars().flat_map(char::escape_debug).take(400).collect();
         let question = format!("{agent} wants to run: {shown}\nallow? [y/N]");

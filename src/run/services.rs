@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use tokio::sync::watch;
 
 use super::{Options, StartError};
 use crate::actor::abilities::Abilities;
+use crate::actor::addresses::Addresses;
 use crate::actor::briefing::{Briefings, Front, Stock};
+use crate::actor::gateway::GatewaySettings;
+use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
-use crate::actor::supervisor::GatewaySettings;
-use crate::actor::transcript_writer::SupervisorAddress;
-use crate::actor::{Addresses, Compaction, ModelService, Services};
+use crate::actor::services::{Compaction, Services};
 use crate::config::{CompactionSpec, Config, ProviderKind, ProviderSpec};
 use crate::context::preset::Preference;
 use crate::context::strategy::{self, StrategySettings, Wanted};
@@ -106,7 +108,6 @@ impl Parts {
         run: RunId,
         dir: &RunDir,
         journal: JournalHandle,
-        supervisor: SupervisorAddress,
     ) -> Result<Services, StartError> {
         let limits = super::limits(config, options.keep_going);
         let results = dir.results();
@@ -142,8 +143,9 @@ impl Parts {
             room: watch::Sender::new(Room::Enough),
             transcripts: dir.agents(),
             asker: options.asker.clone(),
-            addresses: Addresses { supervisor, ..Addresses::default() },
+            addresses: Addresses::new(self.gateways.into_iter().map(|gateway| gateway.provider)),
             requests: Replies::default(),
+            calls: AtomicU64::new(1),
         })
     }
 }

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use callsheet::actor::agent::AgentMsg;
+use callsheet::actor::addresses::Addresses;
 use callsheet::actor::briefing::Briefings;
-use callsheet::actor::mail::SupervisorMsg;
+use callsheet::actor::mail::{AgentMsg, StepError, SupervisorMsg};
 use callsheet::actor::replies::Replies;
-use callsheet::actor::step::StepError;
-use callsheet::actor::{Addresses, Compaction, Services};
+use callsheet::actor::services::{Compaction, Services};
 use callsheet::config::{self, Config, Sources};
 use callsheet::context::preset::Preset;
 use callsheet::context::server::ContextReport;
@@ -608,6 +607,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         asker: None,
         addresses: Addresses::default(),
         requests: Replies::default(),
+        calls: AtomicU64::new(1),
         wrapper: Some(Arc::new(Wrapper {
             program: env!("CARGO_BIN_EXE_callsheet").into(),
             secrets: callsheet::redaction::Secrets::default(),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callsheet::actor::Asker;
+use callsheet::actor::services::Asker;
 use callsheet::config::{self, Sources};
 use callsheet::event::{Event, Record, RunCompleted, RunStatus, SharedRecord};
 use callsheet::failure::{Failure, FailureKind};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{Talk, requested_ms};
 use crate::actor::recovery::{Begun, Lost};
+use crate::actor::services::Services;
 use crate::actor::step::Past;
-use crate::actor::{Services, briefing};
 use crate::context::pipeline;
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
@@ -92,7 +92,7 @@ impl Fold {
         };
         let talk = match &spawned.program {
             Program::Model { agent, .. } => {
-                let briefing = briefing::of(services, agent, spawned.depth);
+                let briefing = services.briefing(agent, spawned.depth);
                 let briefing = briefing.map_err(FoldError::Records)?;
                 Some(Talk { briefing, rendering: Rendering::default(), front: None })
             }

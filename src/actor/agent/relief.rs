@@ -8,11 +8,14 @@ use futures_util::FutureExt;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 
-use super::{Agent, AgentMsg, State};
-use crate::actor::compaction_step::{self, Announcement, Answer, Compaction, Covered, Held};
-use crate::actor::compactor::{self, NoSummary, Source, SummaryError};
+use super::{Agent, State};
+use crate::actor::agent_steps;
+use crate::actor::compaction_step::{self, Announcement, Compaction, Covered, Held};
+use crate::actor::mail::AgentMsg;
+use crate::actor::model_service::ModelService;
 use crate::actor::panic::panic_text;
-use crate::actor::{ModelService, agent_steps};
+use crate::actor::summarise::{self, Source};
+use crate::actor::summary::{NoSummary, SummaryAnswer, SummaryError};
 use crate::context::guard::Reach;
 use crate::context::layer::summary::SummaryInput::SamePrefix;
 use crate::context::layer::summary::writer::{CallSize, own_is_cheaper};
@@ -37,7 +40,7 @@ pub(super) struct Ahead {
     layer: Summary,
     covered: Covered,
     /// The summary, once it is there.
-    answer: Option<Answer>,
+    answer: Option<SummaryAnswer>,
 }
 
 /// A summary that is due.
@@ -78,7 +81,7 @@ impl Agent {
         match relief {
             Relief::Nothing | Relief::Prepare => {}
             Relief::Wait => {
-                compactor::hurry(&self.services, &self.id);
+                summarise::hurry(&self.services, &self.id);
                 return Before::Other;
             }
             Relief::Summarise => {
@@ -193,7 +196,7 @@ impl Agent {
         myself: &ActorRef<AgentMsg>,
         state: &mut State,
         number: u64,
-        answer: Answer,
+        answer: SummaryAnswer,
     ) {
         while state.beside.try_join_next().is_some() {}
         let current = state.ahead.as_mut().filter(|ahead| ahead.number == number);

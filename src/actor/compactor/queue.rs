@@ -34,6 +34,16 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Whether this holds of one that waits.
+    pub(super) fn any(&self, is: impl Fn(&T) -> bool) -> bool {
+        self.0.iter().any(|waiting| is(&waiting.job))
+    }
+
+    /// Removes those of which this holds.
+    pub(super) fn remove(&mut self, is: impl Fn(&T) -> bool) {
+        self.0.retain(|waiting| !is(&waiting.job));
+    }
+
     /// The next one; of equals the one that came first.
     pub(super) fn pop(&mut self) -> Option<T> {
         let ranked = self.0.iter().enumerate().rev();

@@ -7,12 +7,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::ADDRESS;
-use super::job::{Job, NoSummary, Summary, SummaryError, Written};
 use crate::actor::briefing::Briefing;
+use crate::actor::gateway::Permits;
 use crate::actor::model_call::{self, CallError};
+use crate::actor::model_service::ModelService;
 use crate::actor::panic::panic_text;
-use crate::actor::{ModelService, Services};
+use crate::actor::services::Services;
+use crate::actor::summary::{NoSummary, Summary, SummaryAnswer, SummaryError, SummaryJob, Written};
 use crate::context::layer::summary::{Form, Material, SummaryRequest};
 use crate::context::measure::estimate;
 use crate::context::server::ContextWork;
@@ -22,6 +23,9 @@ use crate::context::{CompactionTrigger, Spent, block};
 use crate::id::{AgentId, Name};
 use crate::message::{Json, Message, StopReason, Usage};
 use crate::model::{ErrorClass, Head, ModelError, Rendering, Reply, Request};
+
+/// The agent of a summariser's calls, as requests and scripts name it.
+const NAME: &str = "compactor";
 
 /// A call may take the least time once more for each so many characters that it sends: within the
 /// minute of the default a summariser that reads slowly (500 characters a second) reads them.
@@ -45,23 +49,27 @@ const MOST_CUTS: u32 = 5;
 /// Why there is no summary when even that does not help.
 const TOO_LONG: &str = "what it is to read is too long, however much is left out";
 
-/// Writes a summary and answers, whatever happens. Gives whether there is one; `None` when that
-/// says nothing of the summariser.
-pub(super) async fn work(services: &Services, job: Job) -> Option<bool> {
-    let Job { agent, due, service, prefix, by_provider, mut reply } = job;
+/// Writes a summary, whatever happens. Says also whether there is one; `None` when that says nothing
+/// of the summariser.
+pub(super) async fn work(
+    services: &Services,
+    job: SummaryJob,
+    permits: &Permits,
+) -> (SummaryAnswer, Option<bool>) {
+    let SummaryJob { agent, due, model, prefix, by_provider, number: _ } = job;
     let trigger = due.trigger;
-    let mut writing = Writing::new(services, &service, agent);
-    let written = writing.write(due, prefix, by_provider);
-    let result = tokio::select! {
-        () = reply.closed() => return None,
-        result = std::panic::AssertUnwindSafe(written).catch_unwind() => result,
+    let Some(service) = services.models.get(&model) else {
+        let error = SummaryError::Model(format!("there is no model `{model}`"));
+        return (Err(error.into()), Some(false));
     };
-    let error = match result {
-        Ok(Ok(written)) => {
-            // An agent that is gone has no use for it.
-            let _ = reply.send(Ok(Summary { written, spent: writing.spent() }));
-            return Some(true);
-        }
+    let prefix = match prefix.map(|(name, depth)| services.briefing(&name, depth)).transpose() {
+        Ok(prefix) => prefix,
+        Err(error) => return (Err(SummaryError::Model(error).into()), Some(false)),
+    };
+    let mut writing = Writing { services, service, permits, agent, usage: Usage::default() };
+    let written = writing.write(due, prefix, by_provider);
+    let error = match std::panic::AssertUnwindSafe(written).catch_unwind().await {
+        Ok(Ok(written)) => return (Ok(Summary { written, spent: writing.spent() }), Some(true)),
         Ok(Err(error)) => error,
         Err(panic) => SummaryError::Crashed(panic_text(panic.as_ref())),
     };
@@ -69,14 +77,14 @@ pub(super) async fn work(services: &Services, job: Job) -> Option<bool> {
     let tells =
         trigger == CompactionTrigger::Auto || !matches!(error, SummaryError::FreesTooLittle);
     let spent = (writing.usage != Usage::default()).then(|| writing.spent());
-    let _ = reply.send(Err(NoSummary { error, spent }));
-    tells.then_some(false)
+    (Err(NoSummary { error, spent }), tells.then_some(false))
 }
 
 /// One summary on its way.
 struct Writing<'a> {
     services: &'a Services,
     service: &'a ModelService,
+    permits: &'a Permits,
     agent: AgentId,
     /// The tokens of all calls so far.
     usage: Usage,
@@ -97,11 +105,7 @@ impl From<SummaryError> for Failed {
     }
 }
 
-impl<'a> Writing<'a> {
-    fn new(services: &'a Services, service: &'a ModelService, agent: AgentId) -> Self {
-        Self { services, service, agent, usage: Usage::default() }
-    }
-
+impl Writing<'_> {
     fn spent(&self) -> Spent {
         let spec = &self.service.spec;
         let cost_usd = spec.price.map(|price| price.cost(&self.usage));
@@ -235,7 +239,7 @@ impl<'a> Writing<'a> {
         let sendable = validity::check(&view, None, &rules);
         let sendable = sendable.map_err(|invalid| SummaryError::Model(invalid.to_string()))?;
         let request = Request {
-            agent: Name::new(ADDRESS).expect("the compactor's address is a name"),
+            agent: Name::new(NAME).expect("the compactor's name is a name"),
             agent_id: self.agent.clone(),
             turn: 1,
             head: head.clone(),
@@ -262,7 +266,8 @@ impl<'a> Writing<'a> {
         let bytes: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
         let deadline = deadline(self.services.compaction.summary_timeout, bytes);
         let cancel = CancellationToken::new();
-        let call = model_call::call(self.services, self.service, request, None, &cancel);
+        let call =
+            model_call::call(self.services, self.service, request, self.permits, None, &cancel);
         match within(deadline, call).await? {
             Ok(reply) => Ok(reply),
             Err(CallError::Journal(error)) => Err(SummaryError::Journal(error).into()),

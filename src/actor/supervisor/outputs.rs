@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::actor::Services;
+use crate::actor::services::Services;
 use crate::failure::{Failure, FailureKind};
 use crate::journal::JournalError;
 use crate::output::Output;

@@ -7,11 +7,12 @@ use tokio::sync::oneshot;
 
 use super::outputs;
 use super::{State, Supervisor, SupervisorMsg};
-use crate::actor::Services;
-use crate::actor::agent::{Agent, AgentMsg, FoldError, Folded};
+use crate::actor::agent::{Agent, FoldError, Folded};
 use crate::actor::ends::{self, Idle};
+use crate::actor::mail::AgentMsg;
 use crate::actor::record_right::RecordRight;
 use crate::actor::run_end::RunEnd;
+use crate::actor::services::Services;
 use crate::event::SharedRecord;
 use crate::id::{AgentId, Name};
 use crate::journal::agent_records::AgentRecords;

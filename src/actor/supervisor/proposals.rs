@@ -6,7 +6,7 @@ use ractor::ActorRef;
 use tokio::sync::mpsc;
 
 use super::SupervisorMsg;
-use crate::actor::Services;
+use crate::actor::services::Services;
 use crate::event::Draft;
 
 /// The most proposals in one append: a whole fan-out, and far less than a commit batch holds.

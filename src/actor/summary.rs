@@ -1,56 +1,41 @@
-//! What the compactor is asked for and what it answers.
+//! Summaries: what the compactor is asked for and what it answers. Plain data.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
-use super::{ADDRESS, CompactorMsg};
-use crate::actor::briefing::Briefing;
-use crate::actor::{ModelService, Services};
-use crate::context::layer::summary::SummaryRequest;
-use crate::context::{Spent, strategy};
-use crate::id::AgentId;
+use crate::context::Spent;
+use crate::context::layer::summary::{SummaryRequest, Urgency};
+use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::message::Block;
 use crate::model::Request;
 
-/// A summary that somebody waits for.
-#[derive(Debug)]
-pub struct Job {
-    /// The agent that asks.
-    pub(super) agent: AgentId,
-    /// What it asks for.
-    pub(super) due: SummaryRequest,
-    /// Who writes it.
-    pub(super) service: Arc<ModelService>,
-    /// What the messages are sent under, if they are sent as they are.
-    pub(super) prefix: Option<Arc<Briefing>>,
-    /// The request for a provider that writes summaries by itself.
-    pub(super) by_provider: Option<Request>,
-    /// Where the agent waits.
-    pub(super) reply: oneshot::Sender<Result<Summary, NoSummary>>,
-}
-
-/// Who writes a summary, and what it reads.
+/// A summary that an agent asks for.
 #[derive(Clone, Debug)]
-pub struct Source {
-    /// The model.
-    pub service: Arc<ModelService>,
-    /// What the agent's own requests begin with, where the summary rides on their prefix.
-    pub prefix: Option<Arc<Briefing>>,
+pub struct SummaryJob {
+    /// The agent.
+    pub agent: AgentId,
+    /// The number by which the answer is known.
+    pub number: u64,
+    /// What is asked for.
+    pub due: SummaryRequest,
+    /// The model that writes it.
+    pub model: Name,
+    /// The definition and the delegation depth of the agent on whose requests the messages ride, if
+    /// they are sent as they are.
+    pub prefix: Option<(Name, u32)>,
     /// The request for a provider that writes summaries by itself; tried first.
     pub by_provider: Option<Request>,
 }
 
-impl Source {
-    /// Adds instructions of somebody's own for a provider that writes by itself.
-    pub(in crate::actor) fn instruct(&mut self, instructions: &str) {
-        if let Some(request) = &mut self.by_provider {
-            strategy::instruct(&mut request.context, instructions);
-        }
+impl SummaryJob {
+    /// Its place among those that wait.
+    pub(super) fn rank(&self) -> (Urgency, u64) {
+        (self.due.urgency, self.due.fullness)
     }
 }
+
+/// A summary, or why there is none.
+pub type SummaryAnswer = Result<Summary, NoSummary>;
 
 /// A summary as it came.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,32 +124,4 @@ pub enum SummaryError {
     /// The journal failed.
     #[error(transparent)]
     Journal(JournalError),
-}
-
-/// Asks for a summary and waits for it.
-///
-/// # Errors
-/// When there is none; the view then stays as it is.
-pub async fn summarise(
-    services: &Services,
-    agent: AgentId,
-    due: SummaryRequest,
-    source: Source,
-) -> Result<Summary, NoSummary> {
-    let compactor = services.addresses.compactor.get(ADDRESS).map(|entry| entry.value().clone());
-    let compactor = compactor.ok_or(SummaryError::Gone)?;
-    let (reply, summary) = oneshot::channel();
-    let Source { service, prefix, by_provider } = source;
-    let job = Job { agent, due, service, prefix, by_provider, reply };
-    let sent = compactor.send_message(CompactorMsg::Summarise(Box::new(job)));
-    sent.map_err(|_| SummaryError::Gone)?;
-    summary.await.unwrap_or(Err(SummaryError::Gone.into()))
-}
-
-/// Says that the agent waits by now for the summary that it asked for in advance.
-pub fn hurry(services: &Services, agent: &AgentId) {
-    if let Some(compactor) = services.addresses.compactor.get(ADDRESS) {
-        // One that is gone has answered by that.
-        let _ = compactor.send_message(CompactorMsg::Hurry(agent.clone()));
-    }
 }

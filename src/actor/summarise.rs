@@ -1,0 +1,101 @@
+//! Asks the compactor for a summary and waits for it.
+//!
+//! Runs in a step's task, or beside the steps, never in a handler.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ractor::ActorRef;
+use tokio::sync::watch;
+
+use super::briefing::Briefing;
+use super::mail::CompactorMsg;
+use super::model_service::ModelService;
+use super::services::Services;
+use super::step::StepContext;
+use super::summary::{SummaryAnswer, SummaryError, SummaryJob};
+use crate::context::layer::summary::SummaryRequest;
+use crate::context::strategy;
+use crate::id::AgentId;
+use crate::model::Request;
+
+/// The writer of a summary, and what it reads.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The model.
+    pub service: Arc<ModelService>,
+    /// The front of the agent's own requests, where the summary rides on their prefix.
+    pub prefix: Option<Arc<Briefing>>,
+    /// The request for a provider that writes summaries by itself; tried first.
+    pub by_provider: Option<Request>,
+}
+
+impl Source {
+    /// Adds instructions of somebody's own for a provider that writes by itself.
+    pub(super) fn instruct(&mut self, instructions: &str) {
+        if let Some(request) = &mut self.by_provider {
+            strategy::instruct(&mut request.context, instructions);
+        }
+    }
+}
+
+/// A request to the compactor; dropping it ends the wait.
+struct Asked {
+    compactor: watch::Receiver<Option<ActorRef<CompactorMsg>>>,
+    agent: AgentId,
+    number: u64,
+}
+
+impl Asked {
+    fn mail(&mut self, message: CompactorMsg) {
+        if let Some(compactor) = self.compactor.borrow_and_update().as_ref() {
+            // One that is being restarted is asked again when its successor is there.
+            let _ = compactor.send_message(message);
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let withdraw = CompactorMsg::Withdraw(self.agent.clone(), self.number);
+        self.mail(withdraw);
+    }
+}
+
+/// Asks for a summary and waits for it.
+///
+/// # Errors
+/// When there is none; the view then stays as it is.
+pub(super) async fn summarise(
+    context: &StepContext,
+    due: SummaryRequest,
+    source: Source,
+) -> SummaryAnswer {
+    let services = &context.services;
+    let number = services.calls.fetch_add(1, Ordering::Relaxed);
+    let Source { service, prefix, by_provider } = source;
+    let (agent, model) = (context.agent.clone(), service.spec.name.clone());
+    let prefix = prefix.map(|briefing| (briefing.spec.name.clone(), context.depth));
+    let job = SummaryJob { agent: agent.clone(), number, due, model, prefix, by_provider };
+    let answer = context.answers.summaries.expect(number);
+    let compactor = services.addresses.compactor.follow();
+    let mut asked = Asked { compactor, agent, number };
+    let mut answer = std::pin::pin!(answer.wait());
+    loop {
+        asked.mail(CompactorMsg::Summarise(Box::new(job.clone())));
+        tokio::select! {
+            answer = &mut answer => return answer.unwrap_or(Err(SummaryError::Gone.into())),
+            changed = asked.compactor.changed() => {
+                changed.map_err(|_| SummaryError::Gone)?;
+            }
+        }
+    }
+}
+
+/// Says that an agent waits by now for the summary that it asked for ahead of need.
+pub(super) fn hurry(services: &Services, agent: &AgentId) {
+    if let Some(compactor) = services.addresses.compactor.get() {
+        // One that is being restarted takes its time.
+        let _ = compactor.send_message(CompactorMsg::Hurry(agent.clone()));
+    }
+}
