@@ -62,7 +62,8 @@ impl Snip {
         is_long.then(|| self.cut(view, around, self.snip_tail))?.map(Proposal::from)
     }
 
-    /// The snip that leaves so many of the newest messages, and those that go with them.
+    /// The snip that leaves so many of the newest messages, and those that go with them; `None`
+    /// where it would not make the view smaller.
     #[must_use]
     pub fn cut(&self, view: &View, around: &Surroundings<'_>, newest: usize) -> Option<Edit> {
         let slots: Vec<&Slot> = view.parts().collect();
@@ -80,7 +81,11 @@ impl Snip {
         };
         let marker = fill(&self.snip_text, &[("n", &n), ("path", around.transcript)]);
         let marker = (!marker.is_empty()).then(|| Message::user(marker));
-        Some(range::joining(view, from, to, marker.into_iter().collect()))
+        let edit = range::joining(view, from, to, marker.into_iter().collect());
+        // A marker may be longer than the few words that it stands for.
+        let mut after = view.clone();
+        after.apply(&edit).ok()?;
+        (after.chars() < view.chars()).then_some(edit)
     }
 
     /// What the model reads when it asks for a snip, amid the batch in which it asks.

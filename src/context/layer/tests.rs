@@ -146,6 +146,22 @@ fn fifty_messages_stay_and_of_more_the_middle_goes() {
 }
 
 #[test]
+fn a_snip_that_would_make_the_view_larger_waits() {
+    let mut preset = Preset::four_layer();
+    let Layer::Snip(snip) = &mut preset.layers[1] else { panic!("snips second") };
+    (snip.snip_max_messages, snip.snip_head, snip.snip_tail) = (4, 3, 1);
+    let mut view = View::default();
+    let mut say = |text: &str| view.push(Json::parse(text.to_owned()).expect("JSON")).expect("one");
+    let user = r#"{"role":"user","content":"x"}"#;
+    let assistant = r#"{"role":"assistant","content":"y"}"#;
+    [user, assistant, user, assistant, user].into_iter().for_each(&mut say);
+    assert!(run(&mut view, &preset).is_empty(), "the marker is longer than what it stands for");
+    push(&mut view, &Message::assistant("a longer answer"));
+    push(&mut view, &Message::user("last"));
+    assert_eq!(layers(&run(&mut view, &preset)), ["snip"]);
+}
+
+#[test]
 fn a_snip_never_parts_a_call_from_its_results() {
     let preset = Preset::four_layer();
     let mut view = begun("go");
