@@ -5,7 +5,6 @@
 //! is followed by the client's own.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use super::layer::limit::Limit;
@@ -202,134 +201,74 @@ fn due_at(summary: &mut Summary, tokens: u64) {
 }
 
 /// A way to keep a conversation within its window.
-pub trait Strategy: fmt::Debug + Send + Sync {
-    /// Its name in the configuration.
-    fn name(&self) -> &'static str;
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// The client alone.
+    Client,
+    /// The provider clears; the client keeps the full history, and summarises it when it must.
+    ContextEditing {
+        /// How tool results are cleared.
+        clear: ClearToolUses,
+        /// How much thinking stays; absent: the provider's own rule.
+        thinking: Option<KeepThinking>,
+    },
+    /// The provider summarises amid a reply, when the input is larger than a threshold.
+    ServerThreshold(Compact),
+    /// The client says when, and the provider writes the summary.
+    ServerOnDemand {
+        /// The view is summarised when it has more estimated tokens than this.
+        trigger_tokens: u64,
+        /// The prompt of one's own, if there is one.
+        instructions: Option<String>,
+    },
+}
 
+impl Strategy {
     /// What the provider must be able to do.
-    fn needs(&self) -> Option<Capability>;
+    #[must_use]
+    pub fn needs(&self) -> Option<Capability> {
+        match self {
+            Self::Client => None,
+            Self::ContextEditing { .. } => Some(Capability::ContextEditing),
+            Self::ServerThreshold(_) => Some(Capability::CompactThreshold),
+            Self::ServerOnDemand { .. } => Some(Capability::CompactOnDemand),
+        }
+    }
 
     /// What every request for a reply asks of the provider.
-    fn work(&self) -> ContextWork;
+    #[must_use]
+    pub fn work(&self) -> ContextWork {
+        match self {
+            Self::Client | Self::ServerOnDemand { .. } => ContextWork::Nothing,
+            Self::ContextEditing { clear, thinking } => {
+                // Thinking has to be the first edit of the list.
+                let thinking = thinking.map(ServerEdit::ClearThinking).into_iter();
+                let edits = thinking.chain([ServerEdit::ClearToolUses(clear.clone())]);
+                ContextWork::Edit(edits.collect())
+            }
+            Self::ServerThreshold(compact) => {
+                ContextWork::Edit([ServerEdit::Compact(compact.clone())].into())
+            }
+        }
+    }
 
     /// Which of the preset's layers run in the client.
-    fn layers(&self) -> ClientLayers;
+    #[must_use]
+    pub fn layers(&self) -> ClientLayers {
+        match self {
+            Self::Client => ClientLayers::All,
+            Self::ContextEditing { .. } => ClientLayers::NoClearing,
+            Self::ServerThreshold(_) => ClientLayers::OnRequest,
+            Self::ServerOnDemand { trigger_tokens, .. } => ClientLayers::SummaryAt(*trigger_tokens),
+        }
+    }
 
     /// What a request for a summary asks of the provider, with what to preserve; `None` where the
     /// client writes its own prompt.
-    fn summary(&self, focus: Option<&str>) -> Option<ContextWork>;
-}
-
-/// The client alone.
-#[derive(Clone, Copy, Debug)]
-struct Client;
-
-impl Strategy for Client {
-    fn name(&self) -> &'static str {
-        Wanted::Client.name()
-    }
-
-    fn needs(&self) -> Option<Capability> {
-        None
-    }
-
-    fn work(&self) -> ContextWork {
-        ContextWork::Nothing
-    }
-
-    fn layers(&self) -> ClientLayers {
-        ClientLayers::All
-    }
-
-    fn summary(&self, _focus: Option<&str>) -> Option<ContextWork> {
-        None
-    }
-}
-
-/// The provider clears; the client keeps the full history, and summarises it when it must.
-#[derive(Clone, Debug)]
-struct ContextEditing {
-    clear: ClearToolUses,
-    thinking: Option<KeepThinking>,
-}
-
-impl Strategy for ContextEditing {
-    fn name(&self) -> &'static str {
-        Wanted::ContextEditing.name()
-    }
-
-    fn needs(&self) -> Option<Capability> {
-        Some(Capability::ContextEditing)
-    }
-
-    fn work(&self) -> ContextWork {
-        // Thinking has to be the first edit of the list.
-        let thinking = self.thinking.map(ServerEdit::ClearThinking).into_iter();
-        let edits = thinking.chain([ServerEdit::ClearToolUses(self.clear.clone())]);
-        ContextWork::Edit(edits.collect())
-    }
-
-    fn layers(&self) -> ClientLayers {
-        ClientLayers::NoClearing
-    }
-
-    fn summary(&self, _focus: Option<&str>) -> Option<ContextWork> {
-        None
-    }
-}
-
-/// The provider summarises amid a reply, when the input is larger than a threshold.
-#[derive(Clone, Debug)]
-struct ServerThreshold(Compact);
-
-impl Strategy for ServerThreshold {
-    fn name(&self) -> &'static str {
-        Wanted::ServerThreshold.name()
-    }
-
-    fn needs(&self) -> Option<Capability> {
-        Some(Capability::CompactThreshold)
-    }
-
-    fn work(&self) -> ContextWork {
-        ContextWork::Edit([ServerEdit::Compact(self.0.clone())].into())
-    }
-
-    fn layers(&self) -> ClientLayers {
-        ClientLayers::OnRequest
-    }
-
-    fn summary(&self, _focus: Option<&str>) -> Option<ContextWork> {
-        None
-    }
-}
-
-/// The client says when, and the provider writes the summary.
-#[derive(Clone, Debug)]
-struct ServerOnDemand {
-    trigger_tokens: u64,
-    instructions: Option<String>,
-}
-
-impl Strategy for ServerOnDemand {
-    fn name(&self) -> &'static str {
-        Wanted::ServerOnDemand.name()
-    }
-
-    fn needs(&self) -> Option<Capability> {
-        Some(Capability::CompactOnDemand)
-    }
-
-    fn work(&self) -> ContextWork {
-        ContextWork::Nothing
-    }
-
-    fn layers(&self) -> ClientLayers {
-        ClientLayers::SummaryAt(self.trigger_tokens)
-    }
-
-    fn summary(&self, focus: Option<&str>) -> Option<ContextWork> {
-        let own = self.instructions.as_deref();
+    #[must_use]
+    pub fn summary(&self, focus: Option<&str>) -> Option<ContextWork> {
+        let Self::ServerOnDemand { instructions: own, .. } = self else { return None };
+        let own = own.as_deref();
         let instructions = match focus {
             None => own.map(str::to_owned),
             Some(focus) => Some(format!(
@@ -364,36 +303,36 @@ pub fn choose(
     preference: Preference,
     room_tokens: u64,
     capabilities: &Capabilities,
-) -> Box<dyn Strategy> {
+) -> Strategy {
     let wanted = wanted(settings, preference, room_tokens);
     match wanted.needs() {
-        Some(capability) if !capabilities.has(capability) => Box::new(Client),
+        Some(capability) if !capabilities.has(capability) => Strategy::Client,
         Some(_) | None => wanted,
     }
 }
 
-fn wanted(settings: &StrategySettings, preference: Preference, room: u64) -> Box<dyn Strategy> {
+fn wanted(settings: &StrategySettings, preference: Preference, room: u64) -> Strategy {
     match (settings.wanted, preference) {
-        (Wanted::Auto, Preference::Client) | (Wanted::Client, _) => Box::new(Client),
+        (Wanted::Auto, Preference::Client) | (Wanted::Client, _) => Strategy::Client,
         (Wanted::Auto, Preference::ContextEditing) | (Wanted::ContextEditing, _) => {
             // In a small window the trigger comes down with it, as the default is half of a usual
             // one.
             let trigger_tokens = settings.clear.trigger_tokens.min(room / 2);
             let clear = ClearToolUses { trigger_tokens, ..settings.clear.clone() };
-            Box::new(ContextEditing { clear, thinking: settings.thinking })
+            Strategy::ContextEditing { clear, thinking: settings.thinking }
         }
         (Wanted::ServerThreshold, _) => {
             // An eighth of the room is left for what one turn may add.
             let trigger_tokens = settings.compact.trigger_tokens.min(room - room / 8);
             if trigger_tokens < LEAST_TRIGGER_TOKENS {
-                return Box::new(Client);
+                return Strategy::Client;
             }
-            Box::new(ServerThreshold(Compact { trigger_tokens, ..settings.compact.clone() }))
+            Strategy::ServerThreshold(Compact { trigger_tokens, ..settings.compact.clone() })
         }
         (Wanted::ServerOnDemand, _) => {
             let instructions = settings.compact.instructions.clone();
             let trigger_tokens = settings.compact.trigger_tokens.min(room - room / 8);
-            Box::new(ServerOnDemand { trigger_tokens, instructions })
+            Strategy::ServerOnDemand { trigger_tokens, instructions }
         }
     }
 }
@@ -411,7 +350,13 @@ mod tests {
     }
 
     fn chosen(wanted: Wanted, preference: Preference, capabilities: &Capabilities) -> &'static str {
-        choose(&settings(wanted), preference, 192_000, capabilities).name()
+        let strategy = match choose(&settings(wanted), preference, 192_000, capabilities) {
+            Strategy::Client => Wanted::Client,
+            Strategy::ContextEditing { .. } => Wanted::ContextEditing,
+            Strategy::ServerThreshold(_) => Wanted::ServerThreshold,
+            Strategy::ServerOnDemand { .. } => Wanted::ServerOnDemand,
+        };
+        strategy.name()
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::actor::replies::Replies;
 use crate::actor::services::{Compaction, Services};
 use crate::config::{CompactionSpec, Config, ProviderKind, ProviderSpec};
 use crate::context::preset::Preference;
-use crate::context::strategy::{self, StrategySettings, Wanted};
+use crate::context::strategy::{self, Strategy, StrategySettings, Wanted};
 use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
 use crate::journal::file::RunDir;
@@ -197,8 +197,9 @@ async fn service(
     spec.context_window = spec.context_window.min(window);
     let room = spec.context_window.saturating_sub(spec.max_output_tokens);
     let chosen = strategy::choose(strategy, Preference::Client, room, &facts.capabilities);
-    let wanted = strategy.wanted.name();
-    if matches!(used, Use::Called) && strategy.wanted != Wanted::Auto && chosen.name() != wanted {
+    let is_asked = !matches!(strategy.wanted, Wanted::Auto | Wanted::Client);
+    if matches!(used, Use::Called) && is_asked && chosen == Strategy::Client {
+        let wanted = strategy.wanted.name();
         tracing::warn!(model = %spec.name, wanted, "the provider cannot: the client compacts");
     }
     ModelService { spec, model, retry, abilities: Abilities::new(facts.capabilities) }

@@ -27,7 +27,7 @@ const MOST_PAUSES: u32 = 2;
 
 impl Agent {
     /// The strategy for the agent's next call.
-    fn strategy(&self, state: &State) -> Option<Box<dyn Strategy>> {
+    fn strategy(&self, state: &State) -> Option<Strategy> {
         let service = &state.talk.as_ref()?.briefing.model;
         let compaction = &self.services.compaction;
         let (settings, preference) = (&compaction.strategy, compaction.preset.preference);
