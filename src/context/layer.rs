@@ -93,7 +93,7 @@ impl Layer {
     /// What it would change now. A summary is not proposed here: a model has to write it first (see
     /// [`super::pipeline::summary_due`]).
     #[must_use]
-    pub fn propose(&self, view: &mut View, around: &Surroundings<'_>) -> Vec<Proposal> {
+    pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Vec<Proposal> {
         let proposal = match self {
             Self::Collapse(collapse) => return collapse.propose(view, around),
             Self::Digest(digest) => {

@@ -213,7 +213,7 @@ mod tests {
         let other = talk.turn("bash", &json!({}), "other");
         talk.inventory.read_again(&Talk::call("read_file", "c3", &a), &mut talk.view);
         assert_eq!(talk.repeated(&a), Some(first), "the third read names the first too");
-        let oldest = talk.view.clearable().next().expect("a result");
+        let oldest = talk.view.results().next().expect("a result");
         assert_eq!(oldest.message, other, "what is read again is cleared later");
     }
 
@@ -228,7 +228,7 @@ mod tests {
         let known = talk.repeated(&evil).expect("known");
         assert_eq!(known.stub_for(&content()), None);
         assert!(known.stub_for(&imitation).is_some_and(|stub| stub.contains("c2")));
-        assert_eq!(talk.view.clearable().next().expect("a result").tool_use_id, "c1");
+        assert_eq!(talk.view.results().next().expect("a result").tool_use_id, "c1");
         talk.turn("read_file", &a, &stub);
         let known = talk.repeated(&a).expect("known");
         assert_eq!((known.call.as_str(), known.stub_for(&content())), ("c3", None));

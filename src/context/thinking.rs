@@ -121,7 +121,7 @@ mod tests {
                     continue;
                 }
                 if let Some((true, pick)) = picks.get(at / 2)
-                    && let all = view.clearable().cloned().collect::<Vec<_>>()
+                    && let all = view.results().cloned().collect::<Vec<_>>()
                     && let Some(result) = (!all.is_empty()).then(|| pick.get(&all).clone())
                 {
                     view.apply(&clear(result.message, &result.tool_use_id)).expect("applies");

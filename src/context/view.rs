@@ -6,6 +6,7 @@
 mod instead;
 mod join;
 mod results;
+mod shared;
 mod turns;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub(super) use self::instead::{ASSISTANT_FILLER, instead, lost_request, without_results};
 pub(super) use self::join::joined;
 pub use self::results::Clearable;
+use self::shared::Shared;
 pub use self::turns::{Speaker, Turn};
 use super::measure::{self, Extent};
 use super::record::Record;
@@ -108,26 +110,25 @@ pub struct Version {
     slots: usize,
 }
 
-/// The view of one agent's conversation.
+/// The view of one agent's conversation. A clone costs the same however long the conversation is;
+/// the first change of a part of it copies that part.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    slots: VecDeque<Slot>,
-    results: VecDeque<Clearable>,
-    /// How many of the results are too short to be worth clearing, from the oldest.
-    settled: usize,
+    slots: Shared<VecDeque<Slot>>,
+    results: Shared<VecDeque<Clearable>>,
     chars: usize,
     extent: Extent,
     /// The newest message that asked for something, whatever became of it in the view.
     request: Option<Arc<Entry>>,
-    turns: VecDeque<Turn>,
+    turns: Shared<VecDeque<Turn>>,
     /// Whether the first message is the prompt of a task.
     has_task: bool,
     /// Characters and model replies of the whole conversation, whatever was edited since.
     appended_chars: u64,
     replies: u64,
-    uses: Arc<Uses>,
+    uses: Shared<Uses>,
     /// What an edit added to the system prompt.
-    system: Option<String>,
+    system: Option<Arc<str>>,
     next_message: u64,
     next_serial: u64,
 }
@@ -215,7 +216,7 @@ impl View {
                 Ok(())
             }
             Edit::Window { to, system } => {
-                self.system = Some(system.clone());
+                self.system = Some(system.as_str().into());
                 self.replace(0, *to, &[])
             }
             Edit::DropThinking { from, to } => self.drop_thinking(*from, *to),
@@ -360,7 +361,7 @@ impl View {
     }
 
     fn note_uses(&mut self, message: u64, decoded: &Message) {
-        let uses = Arc::make_mut(&mut self.uses);
+        let uses = &mut *self.uses;
         for block in &decoded.content {
             match block {
                 Block::ToolUse(call) => uses.note_call(message, &strings_of(&call.input)),
@@ -520,7 +521,7 @@ mod tests {
             }],
         };
         view.apply(&clear).expect("applies");
-        assert_eq!((view.chars(), view.clearable().len()), (counted(&view), 2));
+        assert_eq!((view.chars(), view.results().len()), (counted(&view), 2));
         let once = view.chars();
         view.apply(&clear).expect("applies again");
         assert_eq!(view.chars(), once);
@@ -532,13 +533,13 @@ mod tests {
         assert!(view.extent().removed > 0);
         let covers: Vec<_> = view.slots().map(|slot| (slot.from, slot.to)).collect();
         assert_eq!(covers, [(0, 5), (5, 5), (5, 6), (6, 7)]);
-        assert_eq!(view.clearable().len(), 1);
+        assert_eq!(view.results().len(), 1);
         assert_eq!(view.next_message(), 7);
     }
 
     #[test]
     fn results_know_their_tool() {
         let view = conversation();
-        assert!(view.clearable().all(|result| result.tool == "read_file"));
+        assert!(view.results().all(|result| result.tool == "read_file"));
     }
 }

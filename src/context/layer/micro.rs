@@ -53,13 +53,12 @@ pub struct Micro {
 }
 
 impl Micro {
-    /// Clears the results that have grown old and are worth it; the others of their age are struck
-    /// off the list, so that no later turn looks at them again.
-    pub fn propose(&self, view: &mut View) -> Option<Proposal> {
-        let old = self.old(view);
+    /// Clears the results that have grown old and are worth it.
+    #[must_use]
+    pub fn propose(&self, view: &View) -> Option<Proposal> {
         let results: Vec<_> = view
-            .clearable()
-            .take(old)
+            .results()
+            .take(self.old(view))
             .filter(|result| self.is_worth_it(result))
             .map(|result| ClearedResult {
                 message: result.message,
@@ -69,18 +68,17 @@ impl Micro {
                 kept_chars: 0,
             })
             .collect();
-        view.settle(old);
         (!results.is_empty()).then(|| Edit::ClearResults { results }.into())
     }
 
     /// How many results are older than those that are kept.
     fn old(&self, view: &View) -> usize {
-        let all = view.clearable().len();
+        let all = view.results().len();
         match self.keep_unit {
             KeepUnit::Blocks => all.saturating_sub(self.keep_recent),
             KeepUnit::Turns => {
                 let mut kept = BTreeSet::new();
-                let newest = view.clearable().rev().take_while(|result| {
+                let newest = view.results().rev().take_while(|result| {
                     kept.insert(result.message);
                     kept.len() <= self.keep_recent
                 });

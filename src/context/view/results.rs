@@ -1,4 +1,4 @@
-//! The tool results of a view: which stand in it, how large they are, which may still be cleared.
+//! The tool results of a view: which stand in it, and how large they are.
 //!
 //! Pure. Kept beside the messages, so that no layer has to read a message to know of its results.
 
@@ -32,21 +32,9 @@ impl View {
         self.results.iter()
     }
 
-    /// Those of them that may still be cleared, oldest first.
-    pub fn clearable(&self) -> impl DoubleEndedIterator<Item = &Clearable> + ExactSizeIterator {
-        self.results.range(self.settled..)
-    }
-
-    /// Strikes the oldest `count` results from the list of those that may be cleared: they are
-    /// too short to be worth it, and only get older.
-    pub fn settle(&mut self, count: usize) {
-        self.settled = self.results.len().min(self.settled + count);
-    }
-
-    /// Makes a result count as the newest of those that may be cleared: a later one refers to it.
+    /// Makes a result count as the newest: a later one refers to it.
     pub fn renew(&mut self, message: u64, tool_use_id: &str) {
         let Some(place) = self.result_place(message, tool_use_id) else { return };
-        self.settled -= usize::from(place < self.settled);
         let result = self.results.remove(place);
         self.results.extend(result);
     }
@@ -94,15 +82,12 @@ impl View {
             self.results[place].kept_chars = cleared.kept_chars;
         } else {
             self.results.remove(place);
-            self.settled -= usize::from(place < self.settled);
         }
     }
 
     /// Strikes the results of the messages of a range from the list.
     pub(super) fn forget_results(&mut self, from: u64, to: u64) {
         let is_gone = |result: &Clearable| result.message >= from && result.message < to;
-        let settled = self.results.range(..self.settled).filter(|r| is_gone(r)).count();
-        self.settled -= settled;
         self.results.retain(|result| !is_gone(result));
     }
 }
