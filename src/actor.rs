@@ -20,7 +20,6 @@ mod carry_over;
 pub mod compaction_step;
 pub mod compactor;
 pub mod ends;
-mod fit;
 pub mod gateway;
 mod hooks;
 pub mod mail;

@@ -10,8 +10,8 @@
 //! - words: [`id`], [`message`], [`output`], [`spending`],
 //!   [`failure`];
 //! - decisions, pure and synchronous: [`policy`], [`permission`], [`redaction`], [`spec`], [`template`],
-//!   [`plan`], [`context`], [`turn`], [`event`], [`turn_machine`], [`run_state`],
-//!   [`admission`], [`run_machine`];
+//!   [`plan`], [`context`], [`turn`], [`event`], [`turn_machine`], [`turn_boundary`],
+//!   [`run_state`], [`admission`], [`run_machine`];
 //! - ports and their implementations: [`crash`], [`journal`], [`conversation`], [`tool`], [`model`];
 //! - [`actor`]: supervisor, agent, compactor, transcript writer, gateway;
 //! - application: [`config`], [`run`], [`report`];
@@ -52,6 +52,8 @@ pub mod turn;
 pub mod event;
 
 pub mod turn_machine;
+
+pub mod turn_boundary;
 
 pub mod run_state;
 

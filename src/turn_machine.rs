@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use self::calls::{CallState, results_message};
-pub use self::calls::{Interrupted, PendingCall, command_outcome};
+pub use self::calls::{Interrupted, PendingCall, command_outcome, snip_keep};
 pub use self::provider::ProviderWork;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
@@ -129,11 +129,6 @@ impl Machine {
         &self.view
     }
 
-    /// The view, for layers: what they change they must record.
-    pub fn view_mut(&mut self) -> &mut View {
-        &mut self.view
-    }
-
     /// The current turn, from 1; 0 before the first.
     #[must_use]
     pub fn turn(&self) -> u32 {
@@ -181,6 +176,13 @@ impl Machine {
     #[must_use]
     pub fn snip(&self) -> Option<usize> {
         self.snip
+    }
+
+    /// The user message that joins the conversation with the next turn, if one is due: a prompt to
+    /// go on.
+    #[must_use]
+    pub fn continuation(&self) -> Option<&Json> {
+        self.continuation.as_ref()
     }
 
     /// What the agent has said in its latest answer.
@@ -310,7 +312,7 @@ impl Machine {
             Event::ContextEdited(edited) => {
                 let applied = self.view.apply(&edited.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
-                self.edit_recorded(edited);
+                self.summaries.edited(self.turn, edited);
             }
             Event::CompactionRequested(requested) => {
                 self.summaries.requested(self.turn, requested.trigger);
@@ -477,8 +479,7 @@ impl Machine {
             self.ask_to_compact(CompactionTrigger::Manual, focus);
         }
         if finished.status == ToolStatus::Ok && call.name == "snip" {
-            let keep = call.input.to_value()["keep"].as_u64();
-            self.snip = keep.and_then(|keep| usize::try_from(keep).ok());
+            self.snip = snip_keep(&call);
         }
         calls::take_stock(&mut self.inventory, &mut self.view, &call, finished);
         if self.calls.iter().any(|call| call.result.is_none()) {

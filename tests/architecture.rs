@@ -22,6 +22,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "turn",
             "event",
             "turn_machine",
+            "turn_boundary",
             "run_state",
             "admission",
             "run_machine",

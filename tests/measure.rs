@@ -266,15 +266,12 @@ fn rebuilt_agents_measure_as_before(ended: &Ended, agent: &str) {
     });
     let first = requested.expect("a request");
     machine.begin_with(&first.model, first.head_tokens);
-    let (mut expected, mut requests) = (0, 0);
+    let mut requests = 0;
     for event in &events[1..] {
-        match event {
-            Event::TurnStarted(_) => expected = machine.context_tokens(),
-            Event::ModelRequested(requested) => {
-                assert_eq!(requested.expected_tokens, expected, "{agent}");
-                requests += 1;
-            }
-            _ => {}
+        if let Event::ModelRequested(requested) = event {
+            let expected = machine.measure().size(machine.view().extent());
+            assert_eq!(requested.expected_tokens, expected, "{agent}");
+            requests += 1;
         }
         machine.apply(event).expect("legal");
     }

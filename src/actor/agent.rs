@@ -5,8 +5,8 @@
 //! dropped. The agent never writes the journal from its handler and never blocks its mailbox.
 
 mod past;
-mod relief;
 mod sending;
+mod summaries;
 
 use std::sync::Arc;
 
@@ -16,29 +16,24 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use self::past::{FoldError, Folded};
-use self::relief::{Ahead, Before};
+use self::sending::Talk;
+use self::summaries::SummaryAhead;
 use super::agent_steps;
-use super::briefing::Briefing;
 use super::compaction_step;
-use super::fit;
 use super::mail::{AgentMsg, Caller, StepError, SupervisorMsg};
 use super::panic::panic_text;
 use super::record_right::RecordRight;
 use super::recovery::{self, Lost};
 use super::services::Services;
 use super::step::{Answers, Past, StepContext};
+use super::summarise;
 use super::summary::SummaryError;
-use crate::context::layer::Surroundings;
-use crate::context::pipeline::{self, Change};
-use crate::context::view::View;
-use crate::context::{CompactionTrigger, block, repair};
+use crate::context::CompactionTrigger;
 use crate::event::{Event, SharedRecord};
-use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
-use crate::message::Json;
-use crate::model::{Head, Rendering};
 use crate::turn::{AgentEnded, Outcome};
-use crate::turn_machine::{Machine, PendingCall, Step};
+use crate::turn_boundary::{self, Action, Ahead, Terms};
+use crate::turn_machine::Machine;
 
 /// One agent at work: what never changes about it.
 #[derive(Clone, Debug)]
@@ -70,7 +65,7 @@ pub struct State {
     /// The answers that its steps wait for.
     answers: Arc<Answers>,
     /// The summary that is written ahead, if one is.
-    ahead: Option<Ahead>,
+    ahead: Option<SummaryAhead>,
     /// How many were.
     aheads: u64,
     /// What waits for it beside the steps.
@@ -90,34 +85,6 @@ pub struct State {
 enum Ending {
     With(Outcome),
     Interrupted,
-}
-
-/// What an agent that talks with a model needs for it.
-#[derive(Debug)]
-struct Talk {
-    briefing: Arc<Briefing>,
-    /// The view as it was last rendered.
-    rendering: Rendering,
-    /// The front of its requests with the block that the view adds to the system prompt.
-    front: Option<(String, Head)>,
-}
-
-impl Talk {
-    /// The front of a request for this view.
-    fn head(&mut self, view: &View) -> Head {
-        let Briefing { model, spec: _, system, tools, head, .. } = &*self.briefing;
-        let Some(block) = view.system().filter(|block| !block.is_empty()) else {
-            return head.clone();
-        };
-        match &self.front {
-            Some((known, head)) if known == block => head.clone(),
-            _ => {
-                let head = model.model.head_with_context(&model.spec, system, block, tools);
-                self.front = Some((block.to_owned(), head.clone()));
-                head
-            }
-        }
-    }
 }
 
 impl Actor for Agent {
@@ -213,14 +180,10 @@ impl Agent {
                 for record in &records {
                     state.past.note(&state.machine, record);
                     state.requested_ms = requested_ms(record).or(state.requested_ms);
-                    match &record.event {
-                        // It was applied when it was proposed; the record made it durable.
-                        Event::ContextEdited(edited) => state.machine.edit_recorded(edited),
-                        event => state.machine.apply(event)?,
-                    }
+                    state.machine.apply(&record.event)?;
                 }
                 if let Some(talk) = &state.talk {
-                    fit::warn_of_doubt(&talk.briefing, &state.machine);
+                    sending::warn_of_doubt(&talk.briefing, &state.machine);
                 }
             }
             Err(StepError::Cancelled) => {}
@@ -274,46 +237,66 @@ impl Agent {
             let context = self.context(state);
             return self.start(myself, state, recovery::recover(context, lost));
         }
-        let next = state.machine.next();
-        let sends = matches!(next, Step::CallModel { .. } | Step::Compact { .. });
-        if sends && !std::mem::replace(&mut state.looked_over, true) {
-            let mended = repair::mend(state.machine.view_mut());
-            if !mended.is_empty() {
-                let context = self.context(state);
-                let edits = mended.into_iter().map(|change| change.edited).collect();
-                return self.start(myself, state, agent_steps::record(context, edits));
-            }
-        }
-        let adopted = if sends { block::adopt(state.machine.view_mut()) } else { Vec::new() };
-        if !adopted.is_empty() {
-            let context = self.context(state);
-            return self.start(myself, state, agent_steps::record(context, adopted));
-        }
-        match next {
-            Step::CallModel { turn, message } => self.call_model(myself, state, turn, message),
-            Step::RunTools(mut calls) => {
-                self.answer_snips(state, &mut calls);
-                if self.services.compaction.preset.unchanged_stub {
-                    let (reads, view) = (state.machine.inventory().reads(), state.machine.view());
-                    let is_read = |call: &&mut PendingCall| call.call.name == "read_file";
-                    for call in calls.iter_mut().filter(is_read) {
-                        call.repeats = reads.repeated(&call.call, view);
-                    }
+        match self.next(state) {
+            Action::LookedOver(events) => {
+                state.looked_over = true;
+                match events.is_empty() {
+                    true => self.advance(myself, state),
+                    false => self.record(myself, state, events),
                 }
+            }
+            Action::Record(events) => self.record(myself, state, events),
+            Action::TakeAhead => self.take_ahead(myself, state),
+            Action::AwaitAhead => summarise::hurry(&self.services, &self.id),
+            Action::Summarise(summarise) => self.summarise(myself, state, *summarise),
+            Action::Defer => {
+                state.machine.defer_summary();
+                self.advance(myself, state);
+            }
+            Action::NothingToSummarise(requested) => {
+                let failed = compaction_step::failed(&SummaryError::NothingToCover, None);
+                self.record(myself, state, vec![requested.into(), failed]);
+            }
+            Action::Send(sending) => self.call_model(myself, state, *sending),
+            Action::RunTools(calls) => {
                 let context = self.context(state);
                 self.start(myself, state, agent_steps::run_tools(context, calls));
             }
-            Step::RunCommand(announced) => {
+            Action::RunCommand(announced) => {
                 let context = self.context(state);
                 let program = state.machine.spawned().program.clone();
                 self.start(myself, state, agent_steps::run_command(context, program, announced));
             }
-            Step::Compact { trigger, focus } => {
-                self.compact_as_asked(myself, state, trigger, focus);
-            }
-            Step::Finish(outcome) => self.finish(myself, state, outcome),
-            Step::Rest => {}
+            Action::Finish(outcome) => self.finish(myself, state, outcome),
+            Action::Rest => {}
         }
+    }
+
+    /// What the agent does next, by its records.
+    fn next(&self, state: &State) -> Action {
+        let Some(Talk { briefing, .. }) = &state.talk else {
+            return turn_boundary::next(&state.machine, None, Ahead::None, false);
+        };
+        let (compaction, transcript) =
+            (&self.services.compaction, self.services.transcript(&self.id));
+        let terms = Terms {
+            preset: &compaction.preset,
+            strategy: &compaction.strategy,
+            model: &briefing.model.spec,
+            capabilities: &briefing.model.abilities.now(),
+            tools: &briefing.tool_names,
+            summariser: self.services.summariser().map(|service| &service.spec),
+            transcript: &transcript.to_string_lossy(),
+            results: &self.services.spool.results_dir().to_string_lossy(),
+            idle: sending::since(state.requested_ms),
+        };
+        let ahead = SummaryAhead::stage(state.ahead.as_ref());
+        turn_boundary::next(&state.machine, Some(&terms), ahead, !state.looked_over)
+    }
+
+    fn record(&self, myself: &ActorRef<AgentMsg>, state: &mut State, events: Vec<Event>) {
+        let context = self.context(state);
+        self.start(myself, state, agent_steps::record(context, events));
     }
 
     fn finish(&self, myself: &ActorRef<AgentMsg>, state: &mut State, outcome: Outcome) {
@@ -331,66 +314,6 @@ impl Agent {
         let ended = AgentEnded { outcome, turns: state.machine.replies(), usage };
         let context = self.context(state);
         self.start(myself, state, agent_steps::finish(context, closings, ended));
-    }
-
-    fn call_model(
-        &self,
-        myself: &ActorRef<AgentMsg>,
-        state: &mut State,
-        turn: u32,
-        message: Option<Json>,
-    ) {
-        let Before::Turn(mut changes, announcement) = self.relieve(myself, state) else { return };
-        changes.extend(self.leave_out_stale_thinking(state));
-        let request = match self.request(state, turn, message.as_ref()) {
-            Ok(request) => request,
-            Err(outcome) => return self.finish(myself, state, outcome),
-        };
-        let Some(briefing) = state.talk.as_ref().map(|talk| talk.briefing.clone()) else { return };
-        let context = self.context(state);
-        let (expected_tokens, call_ids) =
-            (state.machine.context_tokens(), state.machine.call_ids());
-        let call = agent_steps::ModelTurn {
-            turn,
-            message,
-            changes,
-            announcement,
-            request,
-            briefing,
-            expected_tokens,
-            call_ids,
-            announced: state.machine.announced().cloned(),
-        };
-        self.start(myself, state, agent_steps::call_model(context, call));
-    }
-
-    fn run_cheap_layers(&self, state: &mut State) -> Vec<Change> {
-        let preset = self.preset_for(state);
-        let changes =
-            self.around(state, |view, around| pipeline::run_cheap_layers(view, &preset, around));
-        changes.unwrap_or_default()
-    }
-
-    fn run_guard(&self, state: &mut State) -> Vec<Change> {
-        let preset = &self.services.compaction.preset;
-        let changes = self.around(state, |view, around| pipeline::run_guard(view, preset, around));
-        changes.unwrap_or_default()
-    }
-
-    /// Lets layers work on the view of an agent that talks with a model.
-    fn around<T>(
-        &self,
-        state: &mut State,
-        work: impl FnOnce(&mut View, &Surroundings<'_>) -> T,
-    ) -> Option<T> {
-        let Talk { briefing, .. } = state.talk.as_ref()?;
-        let idle = fit::since(state.requested_ms);
-        Some(fit::around(&self.services, &self.id, briefing, &mut state.machine, idle, work))
-    }
-
-    fn give_up(&self, myself: &ActorRef<AgentMsg>, state: &mut State, reason: &str) {
-        let outcome = state.machine.failed(FailureKind::Internal, reason);
-        self.finish(myself, state, outcome);
     }
 
     fn context(&self, state: &State) -> StepContext {

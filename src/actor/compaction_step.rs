@@ -46,10 +46,10 @@ pub struct Held {
 }
 
 impl Held {
-    /// What this agent holds now.
+    /// This view, and what the agent has at hand beside it.
     #[must_use]
-    pub fn by(machine: &Machine) -> Self {
-        Self { view: machine.view().clone(), inventory: machine.inventory().clone() }
+    pub fn new(view: View, machine: &Machine) -> Self {
+        Self { view, inventory: machine.inventory().clone() }
     }
 }
 

@@ -19,9 +19,7 @@ use crate::journal::JournalError;
 use crate::message::StopReason;
 use crate::model::{ErrorClass, ModelError, Reply, Request};
 use crate::turn::ModelFailed;
-
-/// The least output that is worth asking for when input and output together do not fit.
-pub(super) const LEAST_OUTPUT_TOKENS: u64 = 1_024;
+use crate::turn_boundary::LEAST_OUTPUT_TOKENS;
 
 /// The agent that makes a call, for the records.
 #[derive(Clone, Copy, Debug)]

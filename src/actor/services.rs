@@ -128,6 +128,12 @@ impl Services {
         self.briefings.of(&stock, &self.models, definition, depth)
     }
 
+    /// The model that is configured for summaries, if there is one.
+    #[must_use]
+    pub fn summariser(&self) -> Option<&Arc<ModelService>> {
+        self.models.get(self.compaction.model.as_ref()?)
+    }
+
     /// The whole text of an output.
     pub(crate) async fn whole_text(&self, output: &Output) -> Result<String, JournalError> {
         let (folder, output) = (self.spool.results_dir().to_owned(), output.clone());

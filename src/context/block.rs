@@ -4,8 +4,9 @@
 //! in the place of what it covers. What must not be paraphrased is kept behind it: the active
 //! request, and what the model has not read yet.
 
+use super::pipeline::{self, Change};
 use super::view::{Slot, View};
-use super::{ContextEdited, Edit, pipeline, range};
+use super::{Edit, range};
 use crate::message::{Block, Json, Message, Role};
 
 /// The layer name under which the edits of these summaries are recorded.
@@ -29,11 +30,10 @@ fn is_compaction(block: &Block) -> bool {
 
 /// Lets the view begin at the summary that the newest reply holds, and gives what that changed; a
 /// second time it changes nothing.
-pub fn adopt(view: &mut View) -> Vec<ContextEdited> {
+pub fn adopt(view: &mut View) -> Vec<Change> {
     let edits = newest_reply(view).map(|(slot, reply)| edits(view, &slot, &reply));
     let edits = edits.unwrap_or_default().into_iter();
-    let done = edits.filter_map(|edit| pipeline::apply(view, SERVER_LAYER, edit.into()));
-    done.map(|change| change.edited).collect()
+    edits.filter_map(|edit| pipeline::apply(view, SERVER_LAYER, edit.into())).collect()
 }
 
 /// The newest reply, if it holds a block of this kind and does not stand first: results or a word
@@ -145,9 +145,9 @@ mod tests {
         let mut view = view(messages);
         let edits = adopt(&mut view);
         let mut again = self::view(messages);
-        edits.iter().for_each(|edit| again.apply(&edit.edit).expect("applies"));
+        edits.iter().for_each(|edit| again.apply(&edit.edited.edit).expect("applies"));
         assert_eq!(shown(&view), shown(&again));
-        assert!(edits.iter().all(|edit| edit.layer == SERVER_LAYER));
+        assert!(edits.iter().all(|edit| edit.edited.layer == SERVER_LAYER));
         assert!(adopt(&mut view).is_empty(), "a second time changes nothing");
         assert_eq!(view.next_message(), messages.len() as u64);
         shown(&view)

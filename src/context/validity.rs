@@ -137,6 +137,12 @@ pub struct Sent<'a> {
 }
 
 impl Sent<'_> {
+    /// The message as the view has it.
+    #[must_use]
+    pub fn stored(&self) -> &Json {
+        &self.entry.json
+    }
+
     /// The message as it is sent: calls of tools that are gone, and their results, as text.
     #[must_use]
     pub fn json(&self) -> Json {

@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 
-use crate::context::validity::Sendable;
+use crate::context::validity::{Sendable, Sent};
+use crate::message::Json;
 use crate::model::{Model, Piece};
 
 /// The rendered messages of a checked view, oldest first.
@@ -29,15 +30,30 @@ impl Deref for Pieces {
     }
 }
 
-/// What one agent's view was rendered as when it was last sent, by the serials of its slots.
+/// What one agent's view was rendered as when it was last sent, by the places of the view.
 #[derive(Debug, Default)]
-pub struct Rendering(Vec<(u64, Piece)>);
+pub struct Rendering(Vec<Rendered>);
+
+/// One place of a view, rendered.
+#[derive(Debug)]
+struct Rendered {
+    serial: u64,
+    /// Two copies of a view may give one serial to different messages.
+    message: Json,
+    piece: Piece,
+}
+
+impl Rendered {
+    fn is_of(&self, sent: &Sent<'_>) -> bool {
+        sent.serial == Some(self.serial) && self.message.is_same(sent.stored())
+    }
+}
 
 impl Rendering {
     /// Renders what is new or changed since the last time, and gives the whole.
     pub fn render(&mut self, view: &Sendable<'_>, model: &dyn Model) -> Pieces {
         let mut pieces = Vec::with_capacity(self.0.len() + 2);
-        let mut moved: Option<HashMap<u64, Piece>> = None;
+        let mut moved: Option<HashMap<u64, Rendered>> = None;
         let mut slots = 0;
         for (at, message) in view.messages().enumerate() {
             let Some(serial) = message.serial else {
@@ -45,15 +61,22 @@ impl Rendering {
                 continue;
             };
             slots += 1;
-            if let Some((_, piece)) = self.0.get(at).filter(|(known, _)| *known == serial) {
-                pieces.push(piece.clone());
+            if let Some(known) = self.0.get(at).filter(|known| known.is_of(&message)) {
+                pieces.push(known.piece.clone());
                 continue;
             }
             // From the first change on, what is kept stands at another place.
-            let moved = moved.get_or_insert_with(|| self.0.drain(at..).collect());
-            let piece = moved.remove(&serial).unwrap_or_else(|| model.piece(&message.json()));
-            self.0.push((serial, piece.clone()));
-            pieces.push(piece);
+            let moved = moved.get_or_insert_with(|| {
+                self.0.drain(at..).map(|rendered| (rendered.serial, rendered)).collect()
+            });
+            let known = moved.remove(&serial).filter(|known| known.is_of(&message));
+            let rendered = known.unwrap_or_else(|| Rendered {
+                serial,
+                message: message.stored().clone(),
+                piece: model.piece(&message.json()),
+            });
+            pieces.push(rendered.piece.clone());
+            self.0.push(rendered);
         }
         self.0.truncate(slots);
         Pieces(pieces)

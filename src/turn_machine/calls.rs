@@ -158,6 +158,12 @@ pub(super) fn take_stock(
     }
 }
 
+/// How many of the newest messages stay when a call of `snip` drops the middle of the view.
+#[must_use]
+pub fn snip_keep(call: &ToolCall) -> Option<usize> {
+    usize::try_from(call.input.to_value()["keep"].as_u64()?).ok()
+}
+
 /// How an agent ends that ran one command.
 #[must_use]
 pub fn command_outcome(finished: &ToolFinished) -> Outcome {

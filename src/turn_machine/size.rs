@@ -1,7 +1,7 @@
-//! How large an agent's next request is.
+//! The measure of an agent's requests.
 
 use super::Machine;
-use crate::context::measure::{self, Extent, Measure};
+use crate::context::measure::Measure;
 use crate::id::Name;
 
 impl Machine {
@@ -15,20 +15,5 @@ impl Machine {
     #[must_use]
     pub fn measure(&self) -> &Measure {
         &self.measure
-    }
-
-    /// How much the messages of the next request are, by estimate.
-    #[must_use]
-    pub fn extent(&self) -> Extent {
-        let mut extent = self.view.extent();
-        extent.held += self.continuation.as_ref().map_or(0, |m| measure::estimate(m.as_str()));
-        extent
-    }
-
-    /// The tokens that the next request is expected to hold: system prompt, tools and messages,
-    /// without the reply.
-    #[must_use]
-    pub fn context_tokens(&self) -> u64 {
-        self.measure.size(self.extent())
     }
 }

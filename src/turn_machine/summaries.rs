@@ -75,11 +75,6 @@ impl Machine {
         self.summaries.deferred = self.summaries.asked.take();
     }
 
-    /// Takes note of an edit that was recorded after it was applied to the view.
-    pub fn edit_recorded(&mut self, edited: &ContextEdited) {
-        self.summaries.edited(self.turn, edited);
-    }
-
     /// An agent that is rebuilt has no summary under way, whatever its records announce.
     pub fn forget_lost_summary(&mut self) {
         self.summaries.forget_lost();

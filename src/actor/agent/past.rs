@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use super::{Talk, requested_ms};
+use super::requested_ms;
+use super::sending::Talk;
 use crate::actor::recovery::{Begun, Lost};
 use crate::actor::services::Services;
 use crate::actor::step::Past;
@@ -14,7 +15,6 @@ use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::journal::agent_records::AgentRecords;
-use crate::model::Rendering;
 use crate::turn::Program;
 use crate::turn_machine::{IllegalEvent, Machine};
 
@@ -94,7 +94,7 @@ impl Fold {
             Program::Model { agent, .. } => {
                 let briefing = services.briefing(agent, spawned.depth);
                 let briefing = briefing.map_err(FoldError::Records)?;
-                Some(Talk { briefing, rendering: Rendering::default(), front: None })
+                Some(Talk::new(briefing))
             }
             Program::Command { .. } => None,
         };

@@ -1,139 +1,135 @@
-//! What an agent sends: its requests, made of checked views, and what they leave to the provider.
-//!
-//! Decides nothing by itself: `context::strategy` chooses who does what.
+//! What an agent sends: its requests, rendered from checked views, and the announcement of a turn.
 
-use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Agent, State, Talk};
-use crate::actor::fit;
-use crate::context::layer::summary::SummaryRequest;
-use crate::context::pipeline::Change;
-use crate::context::preset::Preset;
-use crate::context::rules::Rule;
+use ractor::ActorRef;
+
+use super::{Agent, State};
+use crate::actor::agent_steps::{self, ModelTurn};
+use crate::actor::briefing::Briefing;
+use crate::actor::mail::AgentMsg;
+use crate::context::measure::Doubt;
 use crate::context::server::ContextWork;
-use crate::context::strategy::{self, ClientLayers, Strategy};
-use crate::context::validity::{self, Last, Rules};
+use crate::context::validity::Invalid;
 use crate::context::view::View;
-use crate::context::{CompactionTrigger, thinking};
-use crate::failure::FailureKind;
-use crate::message::Json;
-use crate::model::Request;
-use crate::spec::Thinking;
-use crate::turn::Outcome;
+use crate::id::AgentId;
+use crate::journal::stamp;
+use crate::model::{Head, Rendering, Request};
+use crate::turn_boundary::{Outgoing, Sending};
+use crate::turn_machine::Machine;
 
-/// How often in a row a provider may stop after a summary and nothing else. The second time it made
-/// no headway, so the next request asks for a plain reply.
-const MOST_PAUSES: u32 = 2;
+/// A report this many times smaller than expected is no passing difference: somebody should know.
+const FAR_LESS: u64 = 2;
 
-impl Agent {
-    /// The strategy for the agent's next call.
-    fn strategy(&self, state: &State) -> Option<Strategy> {
-        let service = &state.talk.as_ref()?.briefing.model;
-        let compaction = &self.services.compaction;
-        let (settings, preference) = (&compaction.strategy, compaction.preset.preference);
-        let spec = &service.spec;
-        let room = spec.context_window.saturating_sub(spec.max_output_tokens);
-        Some(strategy::choose(settings, preference, room, &service.abilities.now()))
+/// What an agent that talks with a model needs for it.
+#[derive(Debug)]
+pub(super) struct Talk {
+    pub(super) briefing: Arc<Briefing>,
+    /// The view as it was last rendered.
+    rendering: Rendering,
+    /// The front of its requests with the block that the view adds to the system prompt.
+    front: Option<(String, Head)>,
+}
+
+impl Talk {
+    pub(super) fn new(briefing: Arc<Briefing>) -> Self {
+        Self { briefing, rendering: Rendering::default(), front: None }
     }
 
-    /// The run's preset without the layers whose work the provider does.
-    pub(super) fn preset_for(&self, state: &State) -> Cow<'_, Preset> {
-        let layers = self.strategy(state).map_or(ClientLayers::All, |strategy| strategy.layers());
-        layers.of(&self.services.compaction.preset)
-    }
-
-    /// What a request for a reply asks of the provider beside it.
-    fn work(&self, state: &State) -> ContextWork {
-        match self.strategy(state) {
-            Some(strategy) if state.machine.provider().pauses < MOST_PAUSES => strategy.work(),
-            Some(_) | None => ContextWork::Nothing,
+    /// The front of a request for this view.
+    fn head(&mut self, view: &View) -> Head {
+        let Briefing { model, system, tools, head, .. } = &*self.briefing;
+        let Some(block) = view.system().filter(|block| !block.is_empty()) else {
+            return head.clone();
+        };
+        match &self.front {
+            Some((known, head)) if known == block => head.clone(),
+            _ => {
+                let head = model.model.head_with_context(&model.spec, system, block, tools);
+                self.front = Some((block.to_owned(), head.clone()));
+                head
+            }
         }
     }
 
-    pub(super) fn leave_out_stale_thinking(&self, state: &mut State) -> Option<Change> {
-        let spec = &state.talk.as_ref()?.briefing.model.spec;
-        let is_bound = spec.thinking == Thinking::Bound;
-        is_bound.then(|| thinking::leave_out_stale(state.machine.view_mut())).flatten()
-    }
-
-    /// The request of this turn, or how the agent ends without one. A prompt of many megabytes is a
-    /// failure, not a bill; a view that breaks another rule is a defect, and never sent.
+    /// The request that sends a view, behind this front.
     pub(super) fn request(
-        &self,
-        state: &mut State,
+        &mut self,
+        agent_id: AgentId,
         turn: u32,
-        message: Option<&Json>,
-    ) -> Result<Request, Outcome> {
-        let context = self.work(state);
-        let machine = &state.machine;
-        let Some(talk) = state.talk.as_mut() else {
-            let reason = "an agent without a model cannot call one";
-            return Err(machine.failed(FailureKind::Internal, reason));
-        };
-        let head = talk.head(machine.view());
-        let Talk { briefing, rendering, .. } = talk;
-        let spec = &briefing.model.spec;
-        let rules = Rules {
-            tools: &briefing.tool_names,
-            last: if machine.is_paused() { Last::Either } else { Last::User },
-            thinking: spec.thinking,
-            room: self.services.compaction.preset.guard.then(|| fit::room(briefing, machine)),
-        };
-        let sendable = validity::check(machine.view(), message, &rules).map_err(|invalid| {
-            debug_assert_eq!(invalid.rule(), Rule::Fits, "{invalid}");
-            machine.failed(invalid.kind(), invalid.to_string())
-        })?;
+        head: Head,
+        outgoing: &Outgoing,
+        context: ContextWork,
+    ) -> Result<Request, Invalid> {
+        let Briefing { model, spec, tool_names, .. } = &*self.briefing;
+        let sendable = outgoing.check(tool_names)?;
         Ok(Request {
-            agent: briefing.spec.name.clone(),
-            agent_id: self.id.clone(),
+            agent: spec.name.clone(),
+            agent_id,
             turn,
             head,
-            pieces: rendering.render(&sendable, &*briefing.model.model),
-            max_output_tokens: fit::output_limit(briefing, machine),
+            pieces: self.rendering.render(&sendable, &*model.model),
+            max_output_tokens: model.spec.max_output_tokens,
             context,
         })
     }
+}
 
-    /// The request for a summary by the provider, if the strategy leaves it to it: what the agent
-    /// sent last, cut where the summary ends, so that it is read from the warm cache. With it the
-    /// change that makes it sendable, if one was needed.
-    pub(super) fn summary_request(
+impl Agent {
+    pub(super) fn call_model(
         &self,
+        myself: &ActorRef<AgentMsg>,
         state: &mut State,
-        due: &SummaryRequest,
-        as_sent: Option<&View>,
-    ) -> Option<(Request, Option<Change>)> {
-        // What was refused as too long is too long for this as well.
-        if due.trigger == CompactionTrigger::Reactive {
-            return None;
-        }
-        let context = self.strategy(state)?.summary(due.focus.as_deref())?;
-        let change = match as_sent {
-            Some(_) => None,
-            None => self.leave_out_stale_thinking(state),
+        sending: Sending,
+    ) {
+        let Some(talk) = state.talk.as_mut() else { return };
+        let Sending { turn, outgoing, context, .. } = sending;
+        let head = talk.head(&outgoing.view);
+        let request = match talk.request(self.id.clone(), turn, head, &outgoing, context) {
+            Ok(request) => Request { max_output_tokens: sending.max_output_tokens, ..request },
+            Err(invalid) => {
+                let outcome = state.machine.failed(invalid.kind(), invalid.to_string());
+                return self.finish(myself, state, outcome);
+            }
         };
-        let machine = &state.machine;
-        let view = as_sent.unwrap_or(machine.view());
-        let covered = view.slots().take_while(|slot| slot.to <= due.to).count();
-        let Talk { briefing, rendering, .. } = state.talk.as_mut()?;
-        let spec = &briefing.model.spec;
-        let rules = Rules {
-            tools: &briefing.tool_names,
-            last: Last::Either,
-            thinking: spec.thinking,
-            room: None,
+        let briefing = talk.briefing.clone();
+        let announcement = sending.prepare.map(|due| self.prepare(myself, state, due));
+        let call = ModelTurn {
+            turn,
+            message: outgoing.message,
+            changes: sending.changes,
+            announcement: announcement.flatten(),
+            request,
+            briefing,
+            expected_tokens: sending.expected_tokens,
+            call_ids: state.machine.call_ids(),
+            announced: state.machine.announced().cloned(),
         };
-        let sendable = validity::check(view, None, &rules).ok()?;
-        let pieces = rendering.render(&sendable, &*briefing.model.model);
-        let request = Request {
-            agent: briefing.spec.name.clone(),
-            agent_id: self.id.clone(),
-            turn: machine.turn(),
-            head: briefing.head.clone(),
-            pieces: pieces.first(covered),
-            max_output_tokens: spec.max_output_tokens,
-            context,
-        };
-        Some((request, change))
+        let context = self.context(state);
+        self.start(myself, state, agent_steps::call_model(context, call));
+    }
+}
+
+/// The time since a moment that records tell of; wall time, as the provider's cache has it.
+pub(super) fn since(ts_ms: Option<i64>) -> Duration {
+    let passed = ts_ms.map_or(0, |ts_ms| stamp::now_ms().saturating_sub(ts_ms));
+    Duration::from_millis(u64::try_from(passed).unwrap_or(0))
+}
+
+/// Says once when a provider counts far fewer tokens than were sent.
+pub(super) fn warn_of_doubt(briefing: &Briefing, machine: &Machine) {
+    if let Some(Doubt { reported, expected }) = machine.measure().doubt()
+        && reported.saturating_mul(FAR_LESS) < expected
+    {
+        briefing.doubt.call_once(|| {
+            tracing::warn!(
+                model = %briefing.model.spec.name,
+                reported,
+                expected,
+                "the provider counted far fewer tokens than were sent: it may cut requests in \
+                 silence; compare its window with `context_window`"
+            );
+        });
     }
 }

@@ -1,0 +1,150 @@
+//! The summaries of one agent: written beside its turns or amid them, and put into its view.
+//!
+//! When one is due is decided in `turn_boundary`. One at a time is written ahead, while the agent
+//! goes on; it is held against the view at a turn boundary.
+
+use futures_util::FutureExt;
+use ractor::ActorRef;
+use tokio::sync::oneshot;
+
+use super::{Agent, State};
+use crate::actor::compaction_step::{self, Announcement, Compaction, Covered, Held};
+use crate::actor::mail::AgentMsg;
+use crate::actor::panic::panic_text;
+use crate::actor::summarise::Source;
+use crate::actor::summary::{NoSummary, SummaryAnswer, SummaryError};
+use crate::context::Spent;
+use crate::context::layer::summary::Summary;
+use crate::model::Request;
+use crate::turn_boundary::{Ahead, ByProvider, Due, Summarise, Writer};
+
+/// A summary that is written while the agent goes on.
+#[derive(Debug)]
+pub(super) struct SummaryAhead {
+    number: u64,
+    layer: Summary,
+    covered: Covered,
+    /// The summary, once it is there.
+    answer: Option<SummaryAnswer>,
+}
+
+impl SummaryAhead {
+    /// The stage at which it is.
+    pub(super) fn stage(ahead: Option<&Self>) -> Ahead {
+        match ahead {
+            None => Ahead::None,
+            Some(Self { answer: None, .. }) => Ahead::Writing,
+            Some(Self { answer: Some(_), .. }) => Ahead::Answered,
+        }
+    }
+}
+
+impl Agent {
+    /// Has a summary written while the agent goes on, once the turn that announces it is recorded.
+    pub(super) fn prepare(
+        &self,
+        myself: &ActorRef<AgentMsg>,
+        state: &mut State,
+        due: Due,
+    ) -> Option<Announcement> {
+        let Due { layer, request: due, writer } = due;
+        let source = self.source(state, writer)?;
+        let requested = compaction_step::announced(&due);
+        state.aheads += 1;
+        let number = state.aheads;
+        state.ahead =
+            Some(SummaryAhead { number, layer, covered: Covered::by(&due), answer: None });
+        let (durable, announced) = oneshot::channel();
+        let myself = myself.clone();
+        let body = compaction_step::prepare(self.context(state), announced, due, source);
+        state.beside.spawn(async move {
+            let answer = std::panic::AssertUnwindSafe(body).catch_unwind().await;
+            let crashed = |text| NoSummary::from(SummaryError::Crashed(text));
+            let answer = answer.unwrap_or_else(|panic| Err(crashed(panic_text(panic.as_ref()))));
+            // An agent that is gone asks again when it is rebuilt.
+            let _ = myself.send_message(AgentMsg::Summarised { number, answer: Box::new(answer) });
+        });
+        Some(Announcement { requested, durable })
+    }
+
+    /// The summary that was asked for ahead is there, or will not come.
+    pub(super) fn summarised(
+        &self,
+        myself: &ActorRef<AgentMsg>,
+        state: &mut State,
+        number: u64,
+        answer: SummaryAnswer,
+    ) {
+        while state.beside.try_join_next().is_some() {}
+        let current = state.ahead.as_mut().filter(|ahead| ahead.number == number);
+        let Some(ahead) = current else { return };
+        ahead.answer = Some(answer);
+        // Amid a turn it waits for the turn's end; an agent that waits for it goes on now.
+        if !state.busy {
+            self.advance(myself, state);
+        }
+    }
+
+    /// Puts the summary that was written ahead into the view, or drops it.
+    pub(super) fn take_ahead(&self, myself: &ActorRef<AgentMsg>, state: &mut State) {
+        let ahead = state.ahead.take_if(|ahead| ahead.answer.is_some());
+        let Some(SummaryAhead { layer, covered, answer: Some(answer), .. }) = ahead else { return };
+        let context = self.context(state);
+        let held = Held::new(state.machine.view().clone(), &state.machine);
+        self.start(myself, state, compaction_step::apply(context, layer, covered, answer, held));
+    }
+
+    /// What a summary has cost that was written ahead and is not wanted any more.
+    pub(super) fn drop_ahead(state: &mut State) -> Option<Spent> {
+        match state.ahead.take()?.answer? {
+            Ok(summary) => Some(summary.spent),
+            Err(NoSummary { spent, .. }) => spent,
+        }
+    }
+
+    /// Has a summary written and waits for it.
+    pub(super) fn summarise(
+        &self,
+        myself: &ActorRef<AgentMsg>,
+        state: &mut State,
+        summarise: Summarise,
+    ) {
+        let Summarise { changes, due: Due { layer, request: due, writer }, view, by_provider } =
+            summarise;
+        let Some(mut source) = self.source(state, writer) else { return };
+        if let Some(request) = by_provider.and_then(|asked| self.by_provider(state, asked)) {
+            source.by_provider = Some(request);
+            // A provider's summary is one of this very conversation, so its own model writes it.
+            if let Some(talk) = &state.talk {
+                source.service = talk.briefing.model.clone();
+            }
+        }
+        let held = Held::new(view, &state.machine);
+        let context = self.context(state);
+        let compaction = Compaction { changes, layer, due, held, source };
+        self.start(myself, state, compaction_step::compact(context, compaction));
+    }
+
+    fn by_provider(&self, state: &mut State, asked: ByProvider) -> Option<Request> {
+        let (turn, talk) = (state.machine.turn(), state.talk.as_mut()?);
+        let ByProvider { outgoing, messages, context } = asked;
+        let head = talk.briefing.head.clone();
+        let request = talk.request(self.id.clone(), turn, head, &outgoing, context).ok()?;
+        Some(Request { pieces: request.pieces.first(messages), ..request })
+    }
+
+    /// The writer of a summary, and what it reads.
+    fn source(&self, state: &State, writer: Writer) -> Option<Source> {
+        let briefing = &state.talk.as_ref()?.briefing;
+        let (own, by_provider) = (&briefing.model, None);
+        Some(match writer {
+            Writer::Prefix => {
+                Source { service: own.clone(), prefix: Some(briefing.clone()), by_provider }
+            }
+            Writer::Configured => {
+                let service = self.services.summariser().unwrap_or(own).clone();
+                Source { service, prefix: None, by_provider }
+            }
+        })
+    }
+}

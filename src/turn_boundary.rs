@@ -1,0 +1,274 @@
+//! The turn boundary: what an agent does next, and how its view is made fit for that.
+//!
+//! Pure. [`next`] is given an agent as its records tell it and tries out what the layers, the guard
+//! and the provider's strategy ask for on a copy of the view. It changes nothing: the agent records
+//! the edits, and applies them when they are recorded, live as on a resume.
+
+mod relief;
+mod size;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+pub use self::size::LEAST_OUTPUT_TOKENS;
+use self::size::Size;
+pub use self::summary::{ByProvider, Due, Summarise, Writer};
+use crate::context::layer::Surroundings;
+use crate::context::pipeline::Change;
+use crate::context::preset::Preset;
+use crate::context::rules::Rule;
+use crate::context::server::ContextWork;
+use crate::context::strategy::{self, Strategy, StrategySettings};
+use crate::context::validity::{self, Invalid, Last, Room, Rules, Sendable};
+use crate::context::view::View;
+use crate::context::{CompactionRequested, block, repair, thinking};
+use crate::event::Event;
+use crate::failure::FailureKind;
+use crate::id::Name;
+use crate::message::Json;
+use crate::spec::capability::Capabilities;
+use crate::spec::{ModelSpec, Thinking};
+use crate::turn::Outcome;
+use crate::turn_machine::{Machine, PendingCall, Step, snip_keep};
+
+/// The times in a row that a provider may stop after a summary and nothing else. The second time it
+/// made no headway, so the next request asks for a plain reply.
+const MOST_PAUSES: u32 = 2;
+
+/// What an agent's requests are made under: its configuration, its model and the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// The layers and their constants.
+    pub preset: &'a Preset,
+    /// What is left to providers.
+    pub strategy: &'a StrategySettings,
+    /// The agent's model.
+    pub model: &'a ModelSpec,
+    /// What the model's provider can do, as far as is known by now.
+    pub capabilities: &'a Capabilities,
+    /// The tools that the requests offer, sorted.
+    pub tools: &'a [Name],
+    /// The model that is configured for summaries, if there is one.
+    pub summariser: Option<&'a ModelSpec>,
+    /// The path of the agent's transcript, as markers name it.
+    pub transcript: &'a str,
+    /// The folder of the stored results, as markers name it.
+    pub results: &'a str,
+    /// The time since the last request.
+    pub idle: Duration,
+}
+
+/// A summary that is written while the agent goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// There is none.
+    None,
+    /// It is being written.
+    Writing,
+    /// It is there, or it is known that it will not come.
+    Answered,
+}
+
+/// What an agent does next.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// It has looked over a view that was rebuilt: it records these repairs, if there are any, and
+    /// decides again.
+    LookedOver(Vec<Event>),
+    /// It records these events and decides again.
+    Record(Vec<Event>),
+    /// It puts the summary that was written ahead into its view, or drops it.
+    TakeAhead,
+    /// It waits for the summary that is being written ahead.
+    AwaitAhead,
+    /// It has a summary written and waits for it.
+    Summarise(Box<Summarise>),
+    /// It puts the summary that was asked for off until a user speaks.
+    Defer,
+    /// It records that there is nothing to summarise.
+    NothingToSummarise(CompactionRequested),
+    /// It calls its model.
+    Send(Box<Sending>),
+    /// It runs these calls, which have no result yet.
+    RunTools(Vec<PendingCall>),
+    /// It runs its command: the call, if it was announced before.
+    RunCommand(Option<PendingCall>),
+    /// It records its end.
+    Finish(Outcome),
+    /// Nothing: the end is recorded.
+    Rest,
+}
+
+/// A model call that is to be made.
+#[derive(Clone, Debug)]
+pub struct Sending {
+    /// The turn that it begins, or makes again.
+    pub turn: u32,
+    /// The view that is sent, with the message that joins it first.
+    pub outgoing: Outgoing,
+    /// The edits that made the view, in order.
+    pub changes: Vec<Change>,
+    /// A summary that is to be written meanwhile.
+    pub prepare: Option<Due>,
+    /// What the provider is asked to do with the context.
+    pub context: ContextWork,
+    /// The most tokens of the reply.
+    pub max_output_tokens: u64,
+    /// The tokens that the request is expected to hold.
+    pub expected_tokens: u64,
+}
+
+/// A view on its way out, and the rules that it must keep.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The view.
+    pub view: View,
+    /// A user message that joins it first.
+    pub message: Option<Json>,
+    last: Last,
+    thinking: Thinking,
+    room: Option<Room>,
+}
+
+impl Outgoing {
+    /// Checks the view against the rules of what may be sent. A prompt of many megabytes is a
+    /// failure, not a bill.
+    ///
+    /// # Errors
+    /// The rule that is broken. Any but [`Rule::Fits`] is a defect of this program.
+    pub fn check<'a>(&'a self, tools: &'a [Name]) -> Result<Sendable<'a>, Invalid> {
+        let Self { last, thinking, room, .. } = *self;
+        let rules = Rules { tools, last, thinking, room };
+        let checked = validity::check(&self.view, self.message.as_ref(), &rules);
+        checked.inspect_err(|invalid| debug_assert_eq!(invalid.rule(), Rule::Fits, "{invalid}"))
+    }
+}
+
+/// What an agent does next. `terms` are absent for an agent that runs one command; `is_rebuilt` says
+/// that the view was made from records of whatever version and was not looked over since.
+#[must_use]
+pub fn next(
+    machine: &Machine,
+    terms: Option<&Terms<'_>>,
+    ahead: Ahead,
+    is_rebuilt: bool,
+) -> Action {
+    let begin = |terms| Boundary::begin(machine, terms, ahead, is_rebuilt);
+    match (machine.next(), terms) {
+        (Step::CallModel { turn, message }, Some(terms)) => {
+            begin(terms).map_or_else(|first| *first, |at| at.before_turn(turn, message, ahead))
+        }
+        (Step::Compact { trigger, focus }, Some(terms)) => {
+            begin(terms).map_or_else(|first| *first, |at| at.summarise_as_asked(trigger, focus))
+        }
+        (Step::CallModel { .. } | Step::Compact { .. }, None) => {
+            let reason = "an agent without a model cannot call one";
+            Action::Finish(machine.failed(FailureKind::Internal, reason))
+        }
+        (Step::RunTools(mut calls), terms) => {
+            if let Some(terms) = terms {
+                Boundary::new(machine, terms).answer(&mut calls);
+            }
+            Action::RunTools(calls)
+        }
+        (Step::RunCommand(announced), _) => Action::RunCommand(announced),
+        (Step::Finish(outcome), _) => Action::Finish(outcome),
+        (Step::Rest, _) => Action::Rest,
+    }
+}
+
+fn events(changes: Vec<Change>) -> Vec<Event> {
+    changes.into_iter().map(|change| change.edited.into()).collect()
+}
+
+/// One agent between two turns: a copy of its view, and the edits that were made of it.
+struct Boundary<'a> {
+    machine: &'a Machine,
+    terms: &'a Terms<'a>,
+    strategy: Strategy,
+    size: Size<'a>,
+    view: View,
+    changes: Vec<Change>,
+}
+
+impl<'a> Boundary<'a> {
+    fn new(machine: &'a Machine, terms: &'a Terms<'a>) -> Self {
+        let Terms { preset, strategy, model, capabilities, .. } = *terms;
+        let room = model.context_window.saturating_sub(model.max_output_tokens);
+        let strategy = strategy::choose(strategy, preset.preference, room, capabilities);
+        let (size, view) = (Size::new(machine, model), machine.view().clone());
+        Self { machine, terms, strategy, size, view, changes: Vec::new() }
+    }
+
+    /// The boundary at which a request can be made, or what is done before that.
+    fn begin(
+        machine: &'a Machine,
+        terms: &'a Terms<'a>,
+        ahead: Ahead,
+        is_rebuilt: bool,
+    ) -> Result<Self, Box<Action>> {
+        let mut at = Self::new(machine, terms);
+        if is_rebuilt {
+            return Err(Action::LookedOver(events(repair::mend(&mut at.view))).into());
+        }
+        match (block::adopt(&mut at.view), ahead) {
+            (adopted, _) if !adopted.is_empty() => Err(Action::Record(events(adopted)).into()),
+            (_, Ahead::Answered) => Err(Action::TakeAhead.into()),
+            (_, Ahead::None | Ahead::Writing) => Ok(at),
+        }
+    }
+
+    /// The preset without the layers whose work the provider does.
+    fn client_preset(&self) -> Cow<'a, Preset> {
+        self.strategy.layers().of(self.terms.preset)
+    }
+
+    /// Lets a part of the pipeline edit the view, and keeps what it changed.
+    fn edit(&mut self, work: impl FnOnce(&mut View, &Surroundings<'_>) -> Vec<Change>) {
+        let state = self.machine.inventory().state();
+        let around = self.size.surroundings(self.terms, &self.view, state.as_deref());
+        self.changes.extend(work(&mut self.view, &around));
+    }
+
+    /// Asks a part of the pipeline about the view.
+    fn ask<T>(&self, question: impl FnOnce(&View, &Surroundings<'_>) -> T) -> T {
+        let state = self.machine.inventory().state();
+        question(&self.view, &self.size.surroundings(self.terms, &self.view, state.as_deref()))
+    }
+
+    fn leave_out_stale_thinking(&mut self) {
+        if self.terms.model.thinking == Thinking::Bound {
+            self.changes.extend(thinking::leave_out_stale(&mut self.view));
+        }
+    }
+
+    /// The view as a request for a reply.
+    fn outgoing(&self, message: Option<Json>) -> Outgoing {
+        let last = if self.machine.is_paused() { Last::Either } else { Last::User };
+        let room = self.terms.preset.guard.then(|| self.size.room(&self.view));
+        let (view, thinking) = (self.view.clone(), self.terms.model.thinking);
+        Outgoing { view, message, last, thinking, room }
+    }
+
+    /// Answers the calls that only the agent itself can answer: what a `snip` would come to, and
+    /// which reads repeat one that still stands in the view.
+    fn answer(&self, calls: &mut [PendingCall]) {
+        let (preset, reads) = (self.terms.preset, self.machine.inventory().reads());
+        for pending in calls {
+            match (pending.call.name.as_str(), preset.snip()) {
+                ("snip", Some(snip)) => {
+                    let Some(keep) = snip_keep(&pending.call) else { continue };
+                    let snipped = self.ask(|view, around| snip.answer(view, around, keep));
+                    pending.answer = Some(Json::encode(&snipped).as_str().to_owned());
+                }
+                ("read_file", _) if preset.unchanged_stub => {
+                    pending.repeats = reads.repeated(&pending.call, &self.view);
+                }
+                _ => {}
+            }
+        }
+    }
+}

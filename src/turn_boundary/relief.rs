@@ -1,0 +1,114 @@
+//! What a view that grows large is made fit by: layers that need no model first, then a summary,
+//! then what the guard takes away.
+
+use super::{Action, Ahead, Boundary, Due, MOST_PAUSES, Sending};
+use crate::context::guard::Reach;
+use crate::context::layer::summary::{self, Urgency};
+use crate::context::pipeline;
+use crate::context::server::ContextWork;
+use crate::failure::FailureKind;
+use crate::message::Json;
+use crate::turn_machine::Relief;
+
+impl Boundary<'_> {
+    /// The action before a turn: the model call, or what must come first.
+    pub(super) fn before_turn(mut self, turn: u32, message: Option<Json>, ahead: Ahead) -> Action {
+        // What is being summarised is left alone: an edit would make the summary stale, and what it
+        // edits is about to go.
+        let is_written = ahead == Ahead::Writing;
+        // What was sent last is in the provider's cache: a summary reads that, whatever the layers
+        // change now.
+        let as_sent = self.pressure().map(|_| self.view.clone());
+        self.snip();
+        if !is_written {
+            let preset = self.client_preset();
+            self.edit(|view, around| pipeline::run_cheap_layers(view, &preset, around));
+        }
+        let relief = self.machine.relief(self.pressure(), is_written);
+        match relief {
+            Relief::Nothing | Relief::Prepare => {}
+            Relief::Wait => return Action::AwaitAhead,
+            Relief::Summarise => {
+                if let Some(due) = self.due(None, as_sent.as_ref()) {
+                    return self.summarise(due, as_sent);
+                }
+            }
+            Relief::Digest => self.digest(),
+            Relief::Halve => self.halve(),
+            Relief::Stop => {
+                let reason = self.thrashing();
+                let outcome = self.machine.failed(FailureKind::ContextOverflow, reason);
+                return Action::Finish(outcome);
+            }
+        }
+        let preset = self.terms.preset;
+        self.edit(|view, around| pipeline::run_guard(view, preset, around));
+        // Before the summary is asked for: a change of what it covers would make it stale.
+        self.leave_out_stale_thinking();
+        let is_due = relief == Relief::Prepare;
+        let prepare = is_due.then(|| self.due(None, as_sent.as_ref())).flatten();
+        self.send(turn, message, prepare)
+    }
+
+    fn send(self, turn: u32, message: Option<Json>, prepare: Option<Due>) -> Action {
+        let outgoing = self.outgoing(message);
+        let may_work = self.machine.provider().pauses < MOST_PAUSES;
+        let sending = Sending {
+            turn,
+            context: if may_work { self.strategy.work() } else { ContextWork::Nothing },
+            max_output_tokens: self.size.output_limit(&self.view),
+            expected_tokens: self.size.expected_tokens(&self.view),
+            outgoing,
+            changes: self.changes,
+            prepare,
+        };
+        Action::Send(Box::new(sending))
+    }
+
+    /// How soon a summary is wanted that nobody asked for.
+    fn pressure(&self) -> Option<Urgency> {
+        let preset = self.client_preset();
+        self.ask(|view, around| pipeline::pressure(view, &preset, around))
+    }
+
+    /// Drops the middle of the view, if the model asked for that.
+    fn snip(&mut self) {
+        let (Some(keep), preset) = (self.machine.snip(), self.terms.preset) else { return };
+        self.edit(|view, around| {
+            pipeline::run_snip(view, preset, around, keep).into_iter().collect()
+        });
+    }
+
+    /// Makes the view as small as a summary was to make it, without a model.
+    fn digest(&mut self) {
+        let preset = self.terms.preset;
+        let Some(layer) = pipeline::summary(preset) else { return };
+        self.edit(|view, around| {
+            let goal = layer.pace.goal(layer.limit(around), &around.window);
+            pipeline::shrink(view, preset, around, goal, Reach::Read)
+        });
+    }
+
+    /// Makes a view that was refused smaller without a model: as its preset does it, or by half.
+    fn halve(&mut self) {
+        let preset = self.terms.preset;
+        self.edit(|view, around| {
+            let changes = pipeline::run_reactive(view, preset, around);
+            if !changes.is_empty() {
+                return changes;
+            }
+            let half = around.tokens(view.chars()) / 2;
+            pipeline::shrink(view, preset, around, half, Reach::All)
+        });
+    }
+
+    fn thrashing(&self) -> String {
+        let pace = pipeline::summary(self.terms.preset).map(|layer| &layer.pace);
+        let (times, turns) = pace.map_or((0, 0), |pace| (pace.refill_limit, pace.summary_spacing));
+        let cause = summary::largest(&self.view);
+        format!(
+            "rapid_refill_breaker: Autocompact is thrashing: the context refilled to the limit \
+             within {turns} turns of the previous compact, {times} times in a row; {cause}"
+        )
+    }
+}

@@ -1,0 +1,112 @@
+//! The size of an agent's next request, and what of its window that leaves.
+//!
+//! Pure. The view is given with every question, because edits change it between two of them; all
+//! else stays as the records tell it.
+
+use super::Terms;
+use crate::context::layer::{Surroundings, Window};
+use crate::context::measure::{self, Extent, WindowSize};
+use crate::context::validity::Room;
+use crate::context::view::View;
+use crate::message::Message;
+use crate::spec::ModelSpec;
+use crate::turn_machine::Machine;
+
+/// The least output, in tokens, that is worth asking for when input and output together do not fit:
+/// an answer of some 700 words.
+pub const LEAST_OUTPUT_TOKENS: u64 = 1_024;
+
+/// Tokens a character where nothing was reported yet: a token of text or code has three characters
+/// or more.
+const UNREPORTED_TOKENS_PER_CHAR: f64 = 1.0 / 3.0;
+
+/// How one agent's requests are measured.
+pub(super) struct Size<'a> {
+    machine: &'a Machine,
+    model: &'a ModelSpec,
+    /// The estimated tokens of the message that is to join the view.
+    joining: u64,
+}
+
+impl<'a> Size<'a> {
+    pub(super) fn new(machine: &'a Machine, model: &'a ModelSpec) -> Self {
+        let joining = machine.continuation().and_then(|json| json.decode::<Message>().ok());
+        let joining = joining.map_or(0, |message| measure::message_tokens(&message));
+        Self { machine, model, joining }
+    }
+
+    /// What the layers may know besides the view.
+    pub(super) fn surroundings<'b>(
+        &self,
+        terms: &Terms<'b>,
+        view: &View,
+        state: Option<&'b str>,
+    ) -> Surroundings<'b> {
+        let measure = self.machine.measure();
+        let window = Window {
+            tokens: self.window().tokens,
+            output: self.model.max_output_tokens,
+            overhead: measure.overhead(),
+        };
+        let limit = window.tokens.saturating_sub(window.output);
+        let room = measure.room(self.extent(view), limit).saturating_sub(self.joining);
+        Surroundings {
+            transcript: terms.transcript,
+            results: terms.results,
+            window,
+            tokens_per_char: self.tokens_per_char(view),
+            measured_room: Some(room),
+            price: self.model.price.and_then(|price| price.relative()).unwrap_or_default(),
+            idle: terms.idle,
+            state,
+        }
+    }
+
+    /// The tokens that the request is expected to hold.
+    pub(super) fn expected_tokens(&self, view: &View) -> u64 {
+        self.machine.measure().size(self.extent(view))
+    }
+
+    /// The room that the request needs by any measure, after all that the guard could do, and has.
+    pub(super) fn room(&self, view: &View) -> Room {
+        let needed = self.machine.measure().at_least(self.extent(view));
+        Room { needed, window: self.window() }
+    }
+
+    /// The most tokens of the reply: fewer than the model allows where input and output together
+    /// would not fit the window.
+    pub(super) fn output_limit(&self, view: &View) -> u64 {
+        let measure = self.machine.measure();
+        // The wide margin of a first request is no reason to cut its answer short.
+        let size = match measure.is_calibrated() {
+            true => measure.at_most(self.extent(view)),
+            false => self.expected_tokens(view),
+        };
+        let room = self.window().tokens.saturating_sub(size);
+        self.model.max_output_tokens.min(room.max(LEAST_OUTPUT_TOKENS))
+    }
+
+    /// The messages of the request: the view and what joins it.
+    fn extent(&self, view: &View) -> Extent {
+        let extent = view.extent();
+        Extent { held: extent.held + self.joining, ..extent }
+    }
+
+    /// The window of the model, with what the provider took out of the latest request: it takes
+    /// that out of the next one as well.
+    fn window(&self) -> WindowSize {
+        let mut window = self.machine.measure().window(self.model.context_window);
+        window.tokens += self.machine.provider().cleared_tokens;
+        window
+    }
+
+    /// The tokens that a character of the view is expected to have; until a provider has reported,
+    /// no fewer than text and code have at most on average.
+    #[expect(clippy::cast_precision_loss, reason = "a view has far fewer than 2^52 tokens")]
+    fn tokens_per_char(&self, view: &View) -> f64 {
+        let measure = self.machine.measure();
+        let tokens = measure.size(view.extent()).saturating_sub(measure.overhead());
+        let expected = tokens.max(1) as f64 / view.chars().max(1) as f64;
+        if measure.is_calibrated() { expected } else { expected.max(UNREPORTED_TOKENS_PER_CHAR) }
+    }
+}
