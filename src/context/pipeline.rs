@@ -27,10 +27,23 @@ pub fn run_cheap_layers(
 ) -> Vec<Change> {
     let mut changes = Vec::new();
     for layer in &preset.layers {
-        for proposal in layer.propose(view, around) {
-            changes.extend(apply(view, layer.name(), proposal));
+        let proposals = layer.propose(view, around);
+        if !proposals.is_empty() {
+            changes.extend(apply_unless_larger(view, layer.name(), proposals));
         }
     }
+    changes
+}
+
+/// Applies the proposals of a layer, all or none: a marker or a preview may be longer than the few
+/// words that it stands for, and then the view stays as it is.
+fn apply_unless_larger(view: &mut View, layer: &str, proposals: Vec<Proposal>) -> Vec<Change> {
+    let mut after = view.clone();
+    let changes = proposals.into_iter().filter_map(|one| apply(&mut after, layer, one)).collect();
+    if after.chars() > view.chars() {
+        return Vec::new();
+    }
+    *view = after;
     changes
 }
 
@@ -41,9 +54,9 @@ pub fn run_snip(
     preset: &Preset,
     around: &Surroundings<'_>,
     keep: usize,
-) -> Option<Change> {
-    let edit = preset.snip()?.cut(view, around, keep.max(1))?;
-    apply(view, snip::NAME, edit.into())
+) -> Vec<Change> {
+    let edit = preset.snip().and_then(|snip| snip.cut(view, around, keep.max(1)));
+    edit.map_or_else(Vec::new, |edit| apply_unless_larger(view, snip::NAME, vec![edit.into()]))
 }
 
 /// Makes the view fit its window, whatever it holds; gives what was changed.

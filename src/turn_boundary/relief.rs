@@ -74,9 +74,7 @@ impl Boundary<'_> {
     /// Drops the middle of the view, if the model asked for that.
     fn snip(&mut self) {
         let (Some(keep), preset) = (self.machine.snip(), self.terms.preset) else { return };
-        self.edit(|view, around| {
-            pipeline::run_snip(view, preset, around, keep).into_iter().collect()
-        });
+        self.edit(|view, around| pipeline::run_snip(view, preset, around, keep));
     }
 
     /// Makes the view as small as a summary was to make it, without a model.

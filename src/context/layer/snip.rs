@@ -62,8 +62,7 @@ impl Snip {
         is_long.then(|| self.cut(view, around, self.snip_tail))?.map(Proposal::from)
     }
 
-    /// The snip that leaves so many of the newest messages, and those that go with them; `None`
-    /// where it would not make the view smaller.
+    /// The snip that leaves so many of the newest messages, and those that go with them.
     #[must_use]
     pub fn cut(&self, view: &View, around: &Surroundings<'_>, newest: usize) -> Option<Edit> {
         let slots: Vec<&Slot> = view.parts().collect();
@@ -81,11 +80,7 @@ impl Snip {
         };
         let marker = fill(&self.snip_text, &[("n", &n), ("path", around.transcript)]);
         let marker = (!marker.is_empty()).then(|| Message::user(marker));
-        let edit = range::joining(view, from, to, marker.into_iter().collect());
-        // A marker may be longer than the few words that it stands for.
-        let mut after = view.clone();
-        after.apply(&edit).ok()?;
-        (after.chars() < view.chars()).then_some(edit)
+        Some(range::joining(view, from, to, marker.into_iter().collect()))
     }
 
     /// What the model reads when it asks for a snip, amid the batch in which it asks.
@@ -93,12 +88,15 @@ impl Snip {
     pub fn answer(&self, view: &View, around: &Surroundings<'_>, newest: usize) -> Snipped {
         // The results of this batch will be one message more, which goes with its calls.
         let edit = self.cut(view, around, newest.saturating_sub(1).max(1));
+        let with = match &edit {
+            Some(Edit::Replace { with, .. }) => with.first(),
+            _ => None,
+        };
+        let marker = with.and_then(|json| Some(json.decode::<Message>().ok()?.text()));
         let mut after = view.clone();
-        let marker = edit.and_then(|edit| {
-            after.apply(&edit).ok()?;
-            let Edit::Replace { with, .. } = edit else { return None };
-            Some(with.first()?.decode::<Message>().ok()?.text())
-        });
+        let is_smaller =
+            edit.is_some_and(|edit| after.apply(&edit).is_ok()) && after.chars() <= view.chars();
+        let (after, marker) = if is_smaller { (&after, marker) } else { (view, None) };
         let freed = view.chars().saturating_sub(after.chars());
         Snipped {
             messages: after.slots().len() + 1,

@@ -30,6 +30,24 @@ fn a_batch_at_its_budget_is_left_alone_and_one_over_is_not() {
 }
 
 #[test]
+fn a_preview_that_would_make_the_view_larger_is_not_put_in() {
+    let mut preset = Preset::four_layer();
+    preset.layers.truncate(1);
+    let Layer::Budget(budget) = &mut preset.layers[0] else { panic!("stores first") };
+    (budget.batch_budget_chars, budget.persist_min_chars) = (10, 0);
+    let mut stored = 0;
+    // What stands around a preview has line breaks, which count twice in JSON.
+    for size in 80..240 {
+        let mut view = begun("go");
+        exchange(&mut view, 0, &[size]);
+        let before = view.chars();
+        stored += run(&mut view, &preset).len();
+        assert!(view.chars() <= before, "{size}");
+    }
+    assert!(stored > 50, "{stored}");
+}
+
+#[test]
 fn a_block_at_its_threshold_is_never_stored() {
     let mut preset = Preset::four_layer();
     preset.layers.truncate(1);
