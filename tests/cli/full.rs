@@ -67,9 +67,11 @@ echo filled
 """
 "#;
 
+/// The output is larger than a page, so that its record does not fit in what is left of the
+/// journal's last one.
 const FILL: &str = r#"
 [tasks.fill]
-run = "dd if=/dev/zero of=small/fill bs=4k 2> /dev/null; echo filled"
+run = "dd if=/dev/zero of=small/fill bs=4k 2> /dev/null; echo filled; head -c 9000 /dev/zero | tr '\\0' x"
 [tasks.after]
 run = "echo done"
 depends_on = ["fill"]
