@@ -39,12 +39,12 @@ use std::sync::Arc;
 use miette::NamedSource;
 use serde_json::{Map, Value};
 
-pub use self::compaction::CompactionSpec;
 pub use self::diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use self::keys::Secret;
 pub use self::providers::{ProviderKind, ProviderSpec};
 pub use self::recorded::{Change, changed_files, changed_settings, changes};
 pub use self::templates::{RUN_FIELDS, TASK_FIELDS};
+pub use crate::context::compaction::CompactionSpec;
 
 use self::diagnostic::{Place, Problems, Text};
 use self::files::Shelf;

@@ -3,6 +3,7 @@
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
 pub mod block;
+pub mod compaction;
 pub mod explain;
 pub mod guard;
 pub mod inventory;

@@ -15,8 +15,7 @@ use super::mail::SupervisorMsg;
 use super::model_service::ModelService;
 use super::replies::Replies;
 
-use crate::context::preset::Preset;
-use crate::context::strategy::StrategySettings;
+use crate::context::compaction::CompactionSpec;
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::room::Room;
 use crate::journal::{JournalError, JournalHandle, results};
@@ -24,31 +23,9 @@ use crate::output::Output;
 use crate::redaction::Secrets;
 use crate::spec::{AgentSpec, Limits};
 use crate::tool::Toolbox;
-use crate::tool::hook::Hooks;
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
-
-/// How summaries are made.
-#[derive(Clone, Debug)]
-pub struct Compaction {
-    /// The layers and their constants.
-    pub preset: Preset,
-    /// The model that writes summaries; absent: the agent's own.
-    pub model: Option<Name>,
-    /// Summaries written at once.
-    pub max_concurrency: usize,
-    /// Failures in a row that open the breaker.
-    pub failure_threshold: u32,
-    /// How long it stays open before one probe.
-    pub cooldown: std::time::Duration,
-    /// The least time that a call of the summariser may take; it grows with what is sent.
-    pub summary_timeout: std::time::Duration,
-    /// The commands that are asked before and told after.
-    pub hooks: Hooks,
-    /// What is left to providers.
-    pub strategy: StrategySettings,
-}
 
 /// What the actors of one run share: values, and handles to send mail by.
 #[derive(Debug)]
@@ -82,7 +59,7 @@ pub struct Services {
     /// The ceilings.
     pub limits: Limits,
     /// How summaries are made.
-    pub compaction: Compaction,
+    pub compaction: CompactionSpec,
     /// The journal.
     pub journal: JournalHandle,
     /// Whether new work may begin, as the supervisor last said: it may not while the disk is full.

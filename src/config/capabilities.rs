@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::diagnostic::Problems;
 use super::raw::{Entry, Table};
+use crate::context::compaction::Hooks;
 use crate::context::layer::Layer;
 use crate::context::preset::Preset;
-use crate::tool::hook::{Hooks, TIME_LIMIT};
 
 /// Puts what the table says of capabilities over what the preset lists.
 pub(super) fn apply(table: &Table, preset: &mut Preset, problems: &mut Problems) {
@@ -40,7 +40,7 @@ pub(super) fn hooks(table: &Table, root: &Path, problems: &mut Problems) -> Hook
         pre_compact: argv("pre_compact"),
         post_compact: argv("post_compact"),
         after_compact_context: argv("after_compact_context"),
-        timeout: table.duration("timeout").unwrap_or(TIME_LIMIT),
+        timeout: table.duration("timeout").unwrap_or(Hooks::default().timeout),
     }
 }
 

@@ -9,32 +9,10 @@ use super::capabilities;
 use super::diagnostic::Problems;
 use super::raw::Table;
 use super::strategy;
+use crate::context::compaction::CompactionSpec;
 use crate::context::preset::{Preset, Variant};
-use crate::context::strategy::StrategySettings;
 use crate::id::Name;
 use crate::spec::ModelSpec;
-use crate::tool::hook::Hooks;
-
-/// How contexts are kept within their window.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CompactionSpec {
-    /// The preset, with the constants that the file overrides.
-    pub preset: Preset,
-    /// The model that summarises; absent: the agent's own.
-    pub model: Option<Name>,
-    /// The failures in a row that open the breaker.
-    pub failure_threshold: u32,
-    /// How long it then stays open before one probe.
-    pub cooldown: Duration,
-    /// Summaries at once.
-    pub max_concurrency: usize,
-    /// The least time that a call of the summariser may take; it grows with what is sent.
-    pub summary_timeout: Duration,
-    /// The commands that are asked before and told after.
-    pub hooks: Hooks,
-    /// What is left to providers.
-    pub strategy: StrategySettings,
-}
 
 /// The keys of `[compaction]` that are no constants of a preset.
 const OWN_KEYS: [&str; 16] = [

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::compaction::CompactionSpec;
 use super::diagnostic::Problems;
 use super::names;
 use super::raw::Table;
+use crate::context::compaction::CompactionSpec;
 use crate::id::Name;
 use crate::spec::{AgentSpec, ModelSpec, TaskSpec, Work};
 

@@ -14,8 +14,8 @@ use crate::actor::briefing::{Briefings, Front, Stock};
 use crate::actor::gateway::GatewaySettings;
 use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
-use crate::actor::services::{Compaction, Services};
-use crate::config::{CompactionSpec, Config, ProviderKind, ProviderSpec};
+use crate::actor::services::Services;
+use crate::config::{Config, ProviderKind, ProviderSpec};
 use crate::context::preset::Preference;
 use crate::context::strategy::{self, Strategy, StrategySettings, Wanted};
 use crate::id::{Name, RunId};
@@ -138,7 +138,7 @@ impl Parts {
             secrets,
             wrapper: wrapper.map(Arc::new),
             limits,
-            compaction: compaction(&config.compaction),
+            compaction: config.compaction.clone(),
             journal,
             room: watch::Sender::new(Room::Enough),
             transcripts: dir.agents(),
@@ -266,17 +266,4 @@ fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
             Arc::new(Scripted::new(script))
         }
     })
-}
-
-fn compaction(spec: &CompactionSpec) -> Compaction {
-    Compaction {
-        preset: spec.preset.clone(),
-        model: spec.model.clone(),
-        max_concurrency: spec.max_concurrency.max(1),
-        failure_threshold: spec.failure_threshold,
-        cooldown: spec.cooldown,
-        summary_timeout: spec.summary_timeout,
-        hooks: spec.hooks.clone(),
-        strategy: spec.strategy.clone(),
-    }
 }

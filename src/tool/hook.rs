@@ -3,43 +3,14 @@
 //! Owns how a hook is run and how its answer is read. When one runs and what it is told is for the
 //! agent to say; no model can name one.
 
-use std::time::Duration;
-
 use serde::Deserialize;
 
 use super::process::{self, Ending, Place, Program};
 use super::{ToolContext, ToolError, wrapper};
 use crate::message::Json;
 
-/// The longest that a hook may take unless the file says otherwise: the documented default.
-pub const TIME_LIMIT: Duration = Duration::from_secs(60);
-
 /// The exit code by which a hook blocks.
 const BLOCKS: i32 = 2;
-
-/// The hooks of a run: each a program with its arguments, none where it is empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hooks {
-    /// Asked before a summary is written; it may block that, or add instructions.
-    pub pre_compact: Vec<String>,
-    /// Told of the summary that was written.
-    pub post_compact: Vec<String>,
-    /// Asked for what the agent should read after a compaction.
-    pub after_compact_context: Vec<String>,
-    /// The longest that each may take.
-    pub timeout: Duration,
-}
-
-impl Default for Hooks {
-    fn default() -> Self {
-        Self {
-            pre_compact: Vec::new(),
-            post_compact: Vec::new(),
-            after_compact_context: Vec::new(),
-            timeout: TIME_LIMIT,
-        }
-    }
-}
 
 /// What a hook answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +88,8 @@ fn answer(exit_code: i32, output: &str, errors: &str) -> Result<Answer, ToolErro
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::tool::files::tests::Bench;
 

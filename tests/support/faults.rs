@@ -10,8 +10,9 @@ use callsheet::actor::addresses::Addresses;
 use callsheet::actor::briefing::Briefings;
 use callsheet::actor::mail::{AgentMsg, StepError, SupervisorMsg};
 use callsheet::actor::replies::Replies;
-use callsheet::actor::services::{Compaction, Services};
+use callsheet::actor::services::Services;
 use callsheet::config::{self, Config, Sources};
+use callsheet::context::compaction::{CompactionSpec, Hooks};
 use callsheet::context::preset::Preset;
 use callsheet::context::server::ContextReport;
 use callsheet::context::strategy::StrategySettings;
@@ -26,7 +27,6 @@ use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage
 use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
 use callsheet::run::{Options, Reopened, Run, RunEnd};
 use callsheet::run_state::RunState;
-use callsheet::tool::hook::Hooks;
 use callsheet::tool::spool::Spool;
 use callsheet::tool::workspace::Workspace;
 use callsheet::tool::wrapper::Wrapper;
@@ -571,8 +571,8 @@ impl Rig {
 }
 
 /// The settings of `three-layer`.
-pub(crate) fn three_layer() -> Compaction {
-    Compaction {
+pub(crate) fn three_layer() -> CompactionSpec {
+    CompactionSpec {
         preset: Preset::three_layer(),
         model: None,
         max_concurrency: 2,
