@@ -8,9 +8,7 @@
 //! (`layers`); the keys are checked one by one (`schema`, `check`); then each section is
 //! turned into what the program needs, and what it names is resolved.
 
-mod abilities;
 mod agents;
-mod capabilities;
 mod check;
 mod compaction;
 mod diagnostic;
@@ -18,6 +16,7 @@ mod duration;
 mod env;
 mod files;
 mod inputs;
+mod json_schema;
 mod keys;
 mod layers;
 mod names;
@@ -25,36 +24,39 @@ mod plan;
 mod providers;
 mod raw;
 mod recorded;
+mod reference;
 mod retry;
-mod schema;
-mod strategy;
+mod shape;
 mod tasks;
 mod templates;
+mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use figment::value::Dict;
 use miette::NamedSource;
 use serde_json::{Map, Value};
 
 pub use self::diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use self::json_schema::json_schema;
 pub use self::keys::Secret;
 pub use self::providers::{ProviderKind, ProviderSpec};
 pub use self::recorded::{Change, changed_files, changed_settings, changes};
+pub use self::reference::reference;
 pub use self::templates::{RUN_FIELDS, TASK_FIELDS};
 pub use crate::context::compaction::CompactionSpec;
 
-use self::diagnostic::{Place, Problems, Text};
+use self::check::Check;
+use self::diagnostic::{NO_HELP, Place, Problems, Text};
 use self::files::Shelf;
-use self::layers::Layer;
-use self::raw::{Raw, Table};
+use self::raw::{Header, Settings, VERSION};
+use self::shape::Section;
+use self::tree::Places;
 use crate::id::Name;
 use crate::spec::{AgentSpec, Limits, ModelSpec, TaskSpec};
-
-/// The version of the schema of `agents.toml` that this program reads.
-const VERSION: i64 = 1;
 
 /// What is done about a key or an input that is not there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -171,8 +173,6 @@ pub struct Config {
     pub secrets: BTreeMap<String, Secret>,
     /// The tasks that a run without named tasks is for; empty: all.
     pub entry: Vec<Name>,
-    /// What is written to the readable logs of agents: `error`, `warn`, `info`, `debug`, `trace`.
-    pub log_level: String,
     /// What is probably not meant as it is written.
     pub warnings: Vec<Diagnostic>,
 }
@@ -221,9 +221,8 @@ pub fn load(sources: &Sources) -> Result<Config, Diagnostics> {
         Err(error) => {
             let place = Place::start(&named(sources, String::new()));
             let message = format!("cannot read `{}`: {error}", sources.file.display());
-            let help = Some("name another file with `-f FILE`".to_owned());
-            let code = "unreadable_file";
-            Err(Diagnostics(vec![Diagnostic::new(code, Severity::Error, &place, message, help)]))
+            let help = "name another file with `-f FILE`";
+            Err(Diagnostics(vec![Diagnostic::error("unreadable_file", &place, message, help)]))
         }
     }
 }
@@ -233,9 +232,9 @@ pub fn load(sources: &Sources) -> Result<Config, Diagnostics> {
 /// # Errors
 /// Everything that is wrong with it, in one go.
 pub fn load_text(text: &str, sources: &Sources) -> Result<Config, Diagnostics> {
-    let mut problems = Problems::default();
+    let problems = Problems::default();
     let mut texts = vec![named(sources, text.to_owned())];
-    let config = read(&mut texts, sources, &mut problems);
+    let config = read(&mut texts, sources, &problems);
     let warnings = problems.settle(&texts)?;
     // Without an error there is a configuration: `read` gives none only after reporting one.
     config.map(|config| Config { warnings, ..config }).ok_or(Diagnostics(Vec::new()))
@@ -246,10 +245,12 @@ pub fn load_text(text: &str, sources: &Sources) -> Result<Config, Diagnostics> {
 #[must_use]
 pub fn state_dir(sources: &Sources) -> PathBuf {
     let text = named(sources, std::fs::read_to_string(&sources.file).unwrap_or_default());
-    let tree = raw::parse(&text).unwrap_or_default();
-    let mut problems = Problems::default();
-    let tree = layered(tree, sources, &Place::start(&text), &mut problems);
-    state_dir_of(&tree, &root(&sources.file), sources)
+    let (mut places, ignored) = (Places::default(), Problems::default());
+    let tree = places.parse(&text).unwrap_or_default();
+    let header = Header::read_keys(&tree, &places);
+    let merged = layered(tree, &header, sources, &mut places, &Place::start(&text), &ignored);
+    let raw = Settings::read_keys(&merged, &places);
+    state_dir_of(&raw, &root(&sources.file), sources)
 }
 
 fn named(sources: &Sources, text: String) -> Text {
@@ -264,160 +265,153 @@ fn root(file: &Path) -> PathBuf {
     parent.canonicalize().unwrap_or_else(|_| absolute())
 }
 
-fn read(texts: &mut Vec<Text>, sources: &Sources, problems: &mut Problems) -> Option<Config> {
-    let start = Place::start(&texts[0]);
-    let mut tree = match raw::parse(&texts[0]) {
-        Ok(tree) => tree,
-        Err(found) => {
-            problems.push(*found);
-            return None;
-        }
-    };
-    if foreign(&tree, problems) {
+fn read(texts: &mut Vec<Text>, sources: &Sources, problems: &Problems) -> Option<Config> {
+    let mut places = Places::default();
+    let mut tree = places.parse(&texts[0]).map_err(|found| problems.add(*found)).ok()?;
+    if let Some(agents) = tree.get("agents").map(|value| places.of(value))
+        && agents.kind == tree::ARRAY
+    {
+        // Nothing else in the file means anything then.
+        let message = "this file belongs to another tool: its `agents` is an array";
+        let help = "name the file of callsheet with `-f FILE`";
+        problems.error("foreign_file", &agents.key, message, help);
         return None;
     }
     let root = root(&sources.file);
     let shelf = Shelf::new(&root, sources.recorded.as_ref());
-    files::include(&mut tree, &shelf, texts, problems);
-    check::file(&tree, problems);
-    header(&tree, &start, problems);
-    let tree = layered(tree, sources, &start, problems);
-    let config = build(&tree, &shelf, &root, texts, sources, problems)?;
+    let header = Header::read_keys(&tree, &places);
+    files::include(&mut tree, &header.include, &shelf, texts, &mut places, problems);
+    Check::new(&places, problems, idle(sources)).file(&tree);
+    let start = Place::start(&texts[0]);
+    check_header(&header, &start, problems);
+    let merged = layered(tree, &header, sources, &mut places, &start, problems);
+    // Each layer was checked by itself, with the places and the keys that its author knows.
+    let raw = Settings::read_keys(&merged, &places);
+    let setting = Setting { raw: &raw, root: &root, sources, shelf: &shelf, problems };
+    let config = build(setting, &texts[0]);
     Some(Config { files: shelf.into_taken(), ..config })
 }
 
-/// Another tool has a file of the same name, with an array at this place.
-fn foreign(tree: &Table, problems: &mut Problems) -> bool {
-    let Some(agents) = tree.get("agents").filter(|e| matches!(e.node.raw, Raw::List(_))) else {
-        return false;
-    };
-    let message = "this file belongs to another tool: its `agents` is an array";
-    let help = "name the file of callsheet with `-f FILE`".to_owned();
-    problems.error_help("foreign_file", &agents.key_place, message, Some(help));
-    true
+/// How bad it is to use a key that never did anything: what a run recorded was accepted then.
+fn idle(sources: &Sources) -> Severity {
+    if sources.recorded.is_some() { Severity::Warning } else { Severity::Error }
 }
 
 /// Checks what decides how the file is read.
-fn header(tree: &Table, start: &Place, problems: &mut Problems) {
-    match tree.get("version") {
-        None => {
-            let help = Some(format!("add `version = {VERSION}` as the first line"));
-            problems.error_help("missing_version", start, "the file has no `version`", help);
+fn check_header(header: &Header, start: &Place, problems: &Problems) {
+    match (header.version.at(), *header.version) {
+        (None, _) => {
+            let help = format!("add `version = {VERSION}` as the first line");
+            problems.error("missing_version", start, "the file has no `version`", help);
         }
-        Some(at) if at.node.integer() != Some(VERSION) => {
+        (Some(_), Some(VERSION)) => {}
+        (Some(at), _) => {
             let message = format!("this program reads version {VERSION} of the configuration");
-            problems.error("unknown_version", &at.node.place, message);
+            problems.error("unknown_version", &at.value, message, NO_HELP);
         }
-        Some(_) => {}
     }
-    let Some(at) = tree.get("requires") else { return };
-    let Some(text) = at.node.text() else { return };
+    let Some((text, place)) = header.requires.placed() else { return };
     let own = env!("CARGO_PKG_VERSION");
     match numbers(text.trim_start_matches(">=").trim()) {
         None => {
             let message = format!("`{text}` is not a minimum version");
-            let help = Some("write it like `>=0.1`".to_owned());
-            problems.error_help("bad_value", &at.node.place, message, help);
+            problems.error("bad_value", place, message, "write it like `>=0.1`");
         }
         Some(least) if numbers(own).is_some_and(|own| own < least) => {
             let message = format!("the file asks for callsheet {text}; this is {own}");
-            problems.error("requires", &at.node.place, message);
+            problems.error("requires", place, message, NO_HELP);
         }
         Some(_) => {}
     }
 }
 
-/// The three numbers of a version, of which the last two may be left out.
-fn numbers(version: &str) -> Option<[u64; 3]> {
-    let mut numbers = [0; 3];
-    let parts: Vec<&str> = version.split('.').collect();
-    if parts.len() > numbers.len() {
-        return None;
-    }
-    for (number, part) in numbers.iter_mut().zip(parts) {
-        *number = part.parse().ok()?;
-    }
-    Some(numbers)
+/// The numbers of a version, three at most.
+fn numbers(version: &str) -> Option<Vec<u64>> {
+    let numbers: Option<Vec<u64>> = version.split('.').map(|part| part.parse().ok()).collect();
+    numbers.filter(|numbers| numbers.len() <= 3)
 }
 
 /// Lays the profile, the variables and the flags over the file.
-fn layered(mut tree: Table, sources: &Sources, start: &Place, problems: &mut Problems) -> Table {
-    let profiles = tree.remove("profiles");
-    let profile = sources.profile.as_deref().and_then(|name| {
-        let all = profiles.as_ref().and_then(|entry| entry.node.table());
-        profile(name, all, start, problems)
-    });
-    let environment = layers::environment(&sources.environment, &tree);
-    let flags = layers::flags(&sources.overrides);
-    check::overlay(&environment.tree, "", problems);
-    check::overlay(&flags.tree, "", problems);
-    let profile = Layer::new("profile", profile.unwrap_or_default());
-    layers::merge(&[layers::built_in(), Layer::new("file", tree), profile, environment, flags])
+fn layered(
+    file: Dict,
+    header: &Header,
+    sources: &Sources,
+    places: &mut Places,
+    start: &Place,
+    problems: &Problems,
+) -> Dict {
+    let environment = layers::environment(&sources.environment, &file, places);
+    let flags = layers::flags(&sources.overrides, places);
+    for layer in [&environment, &flags] {
+        Check::new(places, problems, idle(sources)).overlay(layer);
+    }
+    let profile = sources.profile.as_deref();
+    let profile = profile.and_then(|name| profile_of(name, header, places, start, problems));
+    layers::merge([file, profile.unwrap_or_default(), environment, flags])
 }
 
-fn profile(
+fn profile_of(
     name: &str,
-    profiles: Option<&Table>,
+    header: &Header,
+    places: &mut Places,
     start: &Place,
-    problems: &mut Problems,
-) -> Option<Table> {
-    if let Some(found) = profiles.and_then(|all| all.get(name)) {
-        let mut table = found.node.table()?.clone();
-        table.came_from(&format!("profile `{name}`").into());
-        return Some(table);
+    problems: &Problems,
+) -> Option<Dict> {
+    if let Some(found) = header.profiles.get(name) {
+        let mut tree = found.value.clone()?;
+        places.came_from(&mut tree, &format!("profile `{name}`").into());
+        return tree.into_dict();
     }
-    let known = profiles.map(|all| all.0.iter().map(|entry| entry.key.as_str()).collect());
-    let known: Vec<&str> = known.unwrap_or_default();
+    let known: Vec<&str> = header.profiles.names().collect();
     let help = match (names::nearest(name, known.iter().copied()), known.as_slice()) {
         (_, []) => "the file has no profiles".to_owned(),
         (Some(near), all) => format!("did you mean `{near}`? there is {}", names::list(all)),
         (None, all) => format!("there is {}", names::list(all)),
     };
     let place = Place { origin: Some("--profile".into()), ..start.clone() };
-    let message = format!("there is no profile `{name}`");
-    problems.error_help("unknown_profile", &place, message, Some(help));
+    problems.error("unknown_profile", &place, format!("there is no profile `{name}`"), help);
     None
 }
 
+/// What the sections are turned into values with.
+#[derive(Clone, Copy, Debug)]
+struct Setting<'a> {
+    raw: &'a Settings,
+    root: &'a Path,
+    sources: &'a Sources,
+    shelf: &'a Shelf<'a>,
+    problems: &'a Problems,
+}
+
 /// Turns each section into what the program needs.
-fn build(
-    tree: &Table,
-    shelf: &Shelf<'_>,
-    root: &Path,
-    texts: &[Text],
-    sources: &Sources,
-    problems: &mut Problems,
-) -> Option<Config> {
-    let inputs = inputs::inputs(tree, root, sources, problems);
-    let mut models = providers::models(tree, sources, problems);
-    let setting = agents::Setting { tree, root, sources, shelf, models: &models.models };
-    let agents = agents::agents(setting, problems);
-    let tasks = tasks::tasks(tree, problems);
-    if tree.section("tasks").0.is_empty() {
-        let help = Some("add a [tasks.NAME]".to_owned());
-        problems.error_help("no_tasks", &Place::start(&texts[0]), "the file has no tasks", help);
+fn build(setting: Setting<'_>, text: &Text) -> Config {
+    let Setting { raw, root, sources, problems, .. } = setting;
+    let inputs = inputs::inputs(setting);
+    let mut models = providers::models(setting);
+    let agents = agents::agents(setting, &models.models);
+    let tasks = tasks::tasks(setting);
+    if raw.tasks.iter().next().is_none() {
+        let (start, help) = (Place::start(text), "add a [tasks.NAME]");
+        problems.error("no_tasks", &start, "the file has no tasks", help);
     }
-    let entry = plan::entry(tree, problems);
-    let compaction = compaction::compaction(tree, root, &models.models, problems);
+    let entry = plan::entry(setting);
+    let compaction = compaction::compaction(setting, &models.models);
     let used = plan::models_in_use(&tasks, &agents, &compaction, &entry, &sources.targets);
-    let setting = providers::Setting { tree, root, sources, used: &used };
-    let providers = providers::providers(setting, &mut models, problems);
-    plan::prices(tree, &models.models, &used, problems);
-    providers::check_capabilities(tree, &models.models, &providers, problems);
-    let env = env::variables(tree, &inputs.values, sources, problems);
-    let secrets = env::secrets(tree, root, sources, problems);
+    let providers = providers::providers(setting, &mut models, &used);
+    plan::prices(setting, &models.models, &used);
+    providers::check_capabilities(setting, &models.models, &providers);
     let directory = root.file_name().map(|name| name.to_string_lossy().into_owned());
-    let file = root.join(sources.file.file_name().unwrap_or_default());
-    Some(Config {
-        name: tree.text("name").map(str::to_owned).or(directory).unwrap_or_default(),
-        description: tree.text("description").map(str::to_owned),
-        text: texts.first()?.inner().clone(),
+    Config {
+        name: raw.name.clone().or(directory).unwrap_or_default(),
+        description: raw.description.clone(),
+        text: text.inner().clone(),
         files: BTreeMap::new(),
-        file,
+        file: root.join(sources.file.file_name().unwrap_or_default()),
         root: root.to_path_buf(),
-        state_dir: state_dir_of(tree, root, sources),
+        state_dir: state_dir_of(raw, root, sources),
         profile: sources.profile.clone(),
         settings: recorded::settings(&sources.environment),
+        env: env::variables(setting, &inputs.values),
         inputs: inputs.values,
         read_only_roots: inputs.read_only_roots,
         providers,
@@ -425,44 +419,45 @@ fn build(
         models_in_use: used,
         agents,
         tasks,
-        limits: limits(tree),
+        limits: limits(&raw.limits),
         compaction,
-        env,
-        secrets,
+        secrets: env::secrets(setting),
         entry,
-        log_level: tree.section("logs").text("level").unwrap_or_default().to_owned(),
         warnings: Vec::new(),
-    })
+    }
 }
 
-/// The ceilings. The defaults are a layer of their own, so that a value is missing only where an
-/// error is reported already.
-fn limits(tree: &Table) -> Limits {
-    let table = tree.section("limits");
-    let count = |key: &str| table.whole::<usize>(key).unwrap_or_default();
+/// The ceilings.
+fn limits(raw: &raw::Limits) -> Limits {
     Limits {
-        max_concurrency: count("max_concurrency"),
-        max_depth: table.whole("max_depth").unwrap_or_default(),
-        max_children: count("max_children"),
-        max_descendants: count("max_descendants"),
-        timeout: table.duration("timeout"),
-        fail_fast: table.truth("fail_fast").unwrap_or_default(),
-        cancel_running: table.truth("cancel_running").unwrap_or_default(),
-        grace_period: table.duration("grace_period").unwrap_or_default(),
+        max_concurrency: *raw.max_concurrency,
+        max_depth: *raw.max_depth,
+        max_children: *raw.max_children,
+        max_descendants: *raw.max_descendants,
+        timeout: *raw.timeout,
+        fail_fast: *raw.fail_fast,
+        cancel_running: *raw.cancel_running,
+        grace_period: *raw.grace_period,
+    }
+}
+
+impl Default for Limits {
+    /// The ceilings of a file that says nothing of them.
+    fn default() -> Self {
+        limits(&raw::Limits::default())
     }
 }
 
 /// The directory of runs: a flag, `CALLSHEET_STATE_DIR`, or the file; what the file says is meant
 /// from its own directory, the others from the current one.
-fn state_dir_of(tree: &Table, root: &Path, sources: &Sources) -> PathBuf {
+fn state_dir_of(raw: &Settings, root: &Path, sources: &Sources) -> PathBuf {
     let here = |path: &str| std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
-    let entry = tree.section("state").get("dir");
-    let text = entry.and_then(|entry| entry.node.text()).unwrap_or_default();
-    if entry.is_some_and(|entry| entry.node.place.text.name() == "command line") {
-        return here(text);
+    let dir = &raw.state.dir;
+    if dir.at().is_some_and(|at| at.value.text.name() == "command line") {
+        return here(dir);
     }
     let variable = sources.environment.get("CALLSHEET_STATE_DIR").filter(|dir| !dir.is_empty());
-    variable.map_or_else(|| root.join(text), |dir| here(dir))
+    variable.map_or_else(|| root.join(dir.as_str()), |dir| here(dir))
 }
 
 #[cfg(test)]

@@ -200,10 +200,10 @@ pub enum Join {
     AllSuccess,
     /// Every dependency has ended, whatever its state.
     AllDone,
-    /// Every dependency has ended and none failed.
-    NoneFailed,
     /// Every dependency has ended and at least one completed.
     AnySuccess,
+    /// Every dependency has ended and none failed.
+    NoneFailed,
 }
 
 /// A task of the plan.
@@ -250,24 +250,6 @@ pub struct Limits {
     pub cancel_running: bool,
     /// How long a cancelled tool may take to end before its process group is killed.
     pub grace_period: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            // Eight busy agents keep two cores and one provider key occupied without tripping
-            // the request limits of an entry-level account.
-            max_concurrency: 8,
-            // The three numbers that Claude Code documents for its sub-agents.
-            max_depth: 3,
-            max_children: 20,
-            max_descendants: 100,
-            timeout: None,
-            fail_fast: true,
-            cancel_running: false,
-            grace_period: Duration::from_secs(10),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::diagnostic::{Place, Problems};
-use super::files::Shelf;
-use super::raw::{Entry, Table};
-use super::{Sources, names};
+use super::diagnostic::NO_HELP;
+use super::raw::Agent;
+use super::shape::{Entry, Field, Item};
+use super::{Setting, names};
 use crate::id::Name;
-use crate::permission::{NonInteractive, Permissions, Rule, Verdict};
-use crate::policy::{RestartPolicy, RestartStrategy};
+use crate::permission::{Permissions, Rule};
+use crate::policy::RestartPolicy;
 use crate::spec::{AgentSpec, ModelSpec};
 
 /// The tools that callsheet brings along.
@@ -32,86 +32,64 @@ const TOOLS: [&str; 12] = [
 /// Where skills are looked for, below the workspace root.
 const SKILLS: &str = ".agents/skills";
 
-/// What reading the agents needs to know.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Setting<'a> {
-    pub(super) tree: &'a Table,
-    pub(super) root: &'a Path,
-    pub(super) sources: &'a Sources,
-    pub(super) shelf: &'a Shelf<'a>,
-    pub(super) models: &'a BTreeMap<Name, ModelSpec>,
-}
+type Models = BTreeMap<Name, ModelSpec>;
 
 /// Reads `[agents]`.
-pub(super) fn agents(setting: Setting<'_>, problems: &mut Problems) -> BTreeMap<Name, AgentSpec> {
-    let permissions = permissions(setting, problems);
-    default_model(setting, problems);
-    let mut all = BTreeMap::new();
-    for (entry, table) in setting.tree.tables("agents") {
-        let Ok(name) = Name::new(&entry.key) else { continue };
-        if let Some(agent) = agent(setting, &name, entry, table, &permissions, problems) {
-            all.insert(name, agent);
-        }
-    }
-    all
+pub(super) fn agents(setting: Setting<'_>, models: &Models) -> BTreeMap<Name, AgentSpec> {
+    let permissions = permissions(setting);
+    known_model(&setting.raw.defaults.model, models, setting);
+    let agent = |(entry, raw): (&Entry<Agent>, &Agent)| {
+        let name = Name::new(&entry.name).ok()?;
+        Some((name.clone(), agent(setting, name, entry, raw, models, &permissions)?))
+    };
+    setting.raw.agents.values().filter_map(agent).collect()
 }
 
 fn agent(
     setting: Setting<'_>,
-    name: &Name,
-    entry: &Entry,
-    table: &Table,
+    name: Name,
+    entry: &Entry<Agent>,
+    raw: &Agent,
+    models: &Models,
     permissions: &Permissions,
-    problems: &mut Problems,
 ) -> Option<AgentSpec> {
-    let instructions = instructions(setting, table, problems);
-    let sub_agents = sub_agents(setting.tree, table, problems);
-    let mut tools = tools(setting, table, problems);
-    let has_sub_agents = table.get("sub_agents").is_some() && !sub_agents.is_empty();
-    add_steps(table, has_sub_agents, &mut tools, problems);
-    tools.sort();
-    tools.dedup();
-    let own = table.section("permissions");
-    let permissions =
-        Permissions { own_allow: rules(own, "allow", setting, problems), ..permissions.clone() };
-    let max_turns = setting.tree.section("defaults").whole("max_turns");
+    let instructions = instructions(setting, raw);
+    let sub_agents = sub_agents(setting, raw);
+    let tools = tools(setting, raw, &sub_agents);
+    let own_allow = rules(&raw.permissions.allow, setting);
     Some(AgentSpec {
-        description: table.text("description").unwrap_or_default().to_owned(),
-        model: model(setting, name, entry, table, problems)?,
+        description: raw.description.clone().unwrap_or_default(),
+        model: model(setting, entry, raw, models)?,
         instructions,
         tools,
         sub_agents,
-        max_turns: table.whole("max_turns").or(max_turns).unwrap_or_default(),
-        permissions,
-        restart: restart(table.section("restart")),
-        skills: skills(setting.root, table, problems),
-        name: name.clone(),
+        max_turns: raw.max_turns.unwrap_or(*setting.raw.defaults.max_turns),
+        permissions: Permissions { own_allow, ..permissions.clone() },
+        restart: RestartPolicy {
+            strategy: *raw.restart.strategy,
+            max_restarts: *raw.restart.max_restarts,
+            window: *raw.restart.window,
+        },
+        skills: skills(setting, raw),
+        name,
     })
 }
 
 /// The system prompt: the instructions, if there are any, then each context file between `<file path="...">` and
 /// `</file>`.
-fn instructions(setting: Setting<'_>, table: &Table, problems: &mut Problems) -> String {
-    let Setting { root, shelf, .. } = setting;
-    let inline = table.text("instructions");
-    let file = table.get("instructions_file");
-    let mut text = match (inline, file) {
-        (Some(_), Some(file)) => {
-            let message = "`instructions` and `instructions_file` exclude each other";
-            problems.error("conflict", &file.key_place, message);
-            String::new()
-        }
-        (Some(inline), None) => inline.to_owned(),
-        (None, Some(file)) => {
-            let path = root.join(file.node.text().unwrap_or_default());
-            shelf.read(&path, &file.node.place, problems).unwrap_or_default()
-        }
-        // The prompt alone can be enough.
-        (None, None) => String::new(),
-    };
-    for (pattern, place) in table.texts("context_files") {
-        for path in shelf.expand(pattern, place, problems) {
-            let Some(content) = shelf.read(&path, place, problems) else { continue };
+fn instructions(setting: Setting<'_>, raw: &Agent) -> String {
+    let Setting { root, shelf, problems, .. } = setting;
+    // The prompt alone can be enough.
+    let mut text = raw.instructions.clone().unwrap_or_default();
+    if let Some(at) = raw.instructions_file.at().filter(|_| raw.instructions.is_some()) {
+        let message = "`instructions` and `instructions_file` exclude each other";
+        problems.error("conflict", &at.key, message, NO_HELP);
+    } else if let Some((file, place)) = raw.instructions_file.placed() {
+        text = shelf.read(&root.join(file), place, problems).unwrap_or_default();
+    }
+    for Item { value: pattern, at } in raw.context_files.iter() {
+        for path in shelf.expand(pattern, &at.value, problems) {
+            let Some(content) = shelf.read(&path, &at.value, problems) else { continue };
             let shown = path.strip_prefix(root).unwrap_or(&path).display();
             let content = content.trim_end();
             // Writing to a string cannot fail.
@@ -121,103 +99,68 @@ fn instructions(setting: Setting<'_>, table: &Table, problems: &mut Problems) ->
     text
 }
 
-fn sub_agents(tree: &Table, table: &Table, problems: &mut Problems) -> Vec<Name> {
-    let known = tree.section("agents");
-    let mut all = Vec::new();
-    for (text, place) in table.texts("sub_agents") {
-        if known.get(text).is_none() {
-            let help = names::suggest(text, known.0.iter().map(|entry| entry.key.as_str()));
-            let message = format!("there is no agent `{text}`");
-            problems.error_help("unknown_agent", place, message, help);
+fn sub_agents(setting: Setting<'_>, raw: &Agent) -> Vec<Name> {
+    let mut found = Vec::new();
+    for Item { value: name, at } in raw.sub_agents.iter() {
+        setting.raw.agents.must_have("unknown_agent", name, &at.value, setting.problems);
+        found.extend(Name::new(name));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The tools that are listed, and those that follow from other keys: to have somebody to delegate
+/// to, or a skill to load, is to have the tool for it.
+fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
+    let problems = setting.problems;
+    let mut found = Vec::new();
+    for Item { value: tool, at } in raw.tools.iter() {
+        let mut known = all_tools(setting);
+        if !known.any(|known| known == tool) {
+            names::report_unknown("unknown_tool", tool, &at.value, all_tools(setting), problems);
         }
-        all.extend(Name::new(text));
-    }
-    all.sort();
-    all.dedup();
-    all
-}
-
-fn tools(setting: Setting<'_>, table: &Table, problems: &mut Problems) -> Vec<Name> {
-    let mut all = Vec::new();
-    for (text, place) in table.texts("tools") {
-        let extra = extra_tools(setting);
-        if !TOOLS.into_iter().chain(extra.clone()).any(|tool| tool == text) {
-            let help = names::suggest(text, TOOLS.into_iter().chain(extra));
-            let message = format!("there is no tool `{text}`");
-            problems.error_help("unknown_tool", place, message, help);
+        if tool == "delegate" && sub_agents.is_empty() {
+            let message = "`delegate` is listed, but there is nobody to delegate to";
+            let help = "name them in `sub_agents`";
+            problems.warning("no_sub_agents", &at.value, message, help);
         }
-        all.extend(Name::new(text));
+        found.extend(Name::new(tool));
     }
-    all
+    let steps = [("delegate", !sub_agents.is_empty()), ("load_skill", !raw.skills.is_empty())];
+    let steps = steps.into_iter().filter(|(_, is_due)| *is_due);
+    found.extend(steps.filter_map(|(tool, _)| Name::new(tool).ok()));
+    found.sort();
+    found.dedup();
+    found
 }
 
-/// The tools that the program brings along, and those of `[tools]`: the section is not built, which
-/// is said once, where it stands.
-fn extra_tools(setting: Setting<'_>) -> impl Iterator<Item = &str> + Clone {
-    let own = setting.tree.section("tools").0.iter().map(|entry| entry.key.as_str());
-    setting.sources.extra_tools.iter().map(Name::as_str).chain(own)
+/// The tools of this program, those that an embedding program brings along, and those of `[tools]`:
+/// the section is not built, which is said once, where it stands.
+fn all_tools(setting: Setting<'_>) -> impl Iterator<Item = &str> {
+    let own = setting.raw.tools.iter().flat_map(|tools| tools.names());
+    TOOLS.into_iter().chain(setting.sources.extra_tools.iter().map(Name::as_str)).chain(own)
 }
 
-/// Adds the tools that follow from other keys: to have somebody to delegate to, or a skill to
-/// load, is to have the tool for it.
-fn add_steps(table: &Table, has_sub_agents: bool, tools: &mut Vec<Name>, problems: &mut Problems) {
-    if has_sub_agents {
-        tools.extend(Name::new("delegate"));
-    } else if let Some((_, place)) =
-        table.texts("tools").into_iter().find(|(text, _)| *text == "delegate")
-    {
-        let message = "`delegate` is listed, but there is nobody to delegate to";
-        let help = Some("name them in `sub_agents`".to_owned());
-        problems.warning("no_sub_agents", place, message, help);
-    }
-    if !table.texts("skills").is_empty() {
-        tools.extend(Name::new("load_skill"));
-    }
-}
-
-fn skills(root: &Path, table: &Table, problems: &mut Problems) -> Vec<String> {
-    let skills = table.texts("skills");
-    for (text, place) in &skills {
-        let file = Path::new(SKILLS).join(text).join("SKILL.md");
-        if !root.join(&file).is_file() {
-            let message = format!("skill `{text}` has no file `{}`", file.display());
-            problems.warning("missing_skill", place, message, None);
+fn skills(setting: Setting<'_>, raw: &Agent) -> Vec<String> {
+    let skill = |Item { value: skill, at }: &Item<String>| {
+        let file = Path::new(SKILLS).join(skill).join("SKILL.md");
+        if !setting.root.join(&file).is_file() {
+            let message = format!("skill `{skill}` has no file `{}`", file.display());
+            setting.problems.warning("missing_skill", &at.value, message, NO_HELP);
         }
-    }
-    skills.into_iter().map(|(text, _)| text.to_owned()).collect()
-}
-
-fn restart(table: &Table) -> RestartPolicy {
-    let usual = RestartPolicy::default();
-    let strategy = match table.text("strategy") {
-        Some("permanent") => RestartStrategy::Permanent,
-        Some("transient") => RestartStrategy::Transient,
-        Some("temporary") => RestartStrategy::Temporary,
-        _ => usual.strategy,
+        skill.clone()
     };
-    RestartPolicy {
-        strategy,
-        max_restarts: table.whole("max_restarts").unwrap_or(usual.max_restarts),
-        window: table.duration("window").unwrap_or(usual.window),
-    }
+    raw.skills.iter().map(skill).collect()
 }
 
 /// The model of an agent: its own, else that of `[defaults]`, else the one named `default`, else
 /// the only one.
-fn model(
-    setting: Setting<'_>,
-    name: &Name,
-    entry: &Entry,
-    table: &Table,
-    problems: &mut Problems,
-) -> Option<Name> {
-    let models = setting.models;
-    if let Some(own) = table.get("model") {
-        known_model(own, models, problems);
-        return Name::new(own.node.text()?).ok();
-    }
-    if let Some(default) = setting.tree.section("defaults").text("model") {
-        return Name::new(default).ok();
+fn model(setting: Setting<'_>, entry: &Entry<Agent>, raw: &Agent, models: &Models) -> Option<Name> {
+    known_model(&raw.model, models, setting);
+    let named = if raw.model.is_set() { &raw.model } else { &setting.raw.defaults.model };
+    if named.is_set() {
+        return Name::new(named.as_ref()?).ok();
     }
     let mut all = models.keys();
     let only = match (models.get_key_value("default"), all.next(), all.next()) {
@@ -226,79 +169,58 @@ fn model(
         _ => None,
     };
     if only.is_none() {
-        let message = format!("agent `{name}` has no model");
         let known: Vec<&str> = models.keys().map(Name::as_str).collect();
         let help = match known.as_slice() {
             [] => "add a [models.default]".to_owned(),
             known => format!("name one with `model`: {}", names::list(known)),
         };
-        problems.error_help("no_model", &entry.key_place, message, Some(help));
+        let message = format!("agent `{}` has no model", entry.name);
+        setting.problems.error("no_model", &entry.at.key, message, help);
     }
     only.cloned()
 }
 
 /// Says so when a key names a model that does not exist.
-pub(super) fn known_model(at: &Entry, models: &BTreeMap<Name, ModelSpec>, problems: &mut Problems) {
-    let Some(text) = at.node.text() else { return };
-    if !models.contains_key(text) {
-        let help = names::suggest(text, models.keys().map(Name::as_str));
-        let message = format!("there is no model `{text}`");
-        problems.error_help("unknown_model", &at.node.place, message, help);
-    }
-}
-
-fn default_model(setting: Setting<'_>, problems: &mut Problems) {
-    if let Some(at) = setting.tree.section("defaults").get("model") {
-        known_model(at, setting.models, problems);
+pub(super) fn known_model(field: &Field<Option<String>>, models: &Models, setting: Setting<'_>) {
+    if let Some((name, place)) = field.placed().filter(|(name, _)| !models.contains_key(&***name)) {
+        let known = models.keys().map(Name::as_str);
+        names::report_unknown("unknown_model", name, place, known, setting.problems);
     }
 }
 
 /// The rules that hold for every agent.
-fn permissions(setting: Setting<'_>, problems: &mut Problems) -> Permissions {
-    if setting.tree.get("permissions").is_none() {
-        return Permissions::default();
-    }
-    let table = setting.tree.section("permissions");
+fn permissions(setting: Setting<'_>) -> Permissions {
+    let Some(raw) = setting.raw.permissions.as_ref() else { return Permissions::default() };
     Permissions {
-        default: match table.text("default") {
-            Some("allow") => Verdict::Allow,
-            Some("deny") => Verdict::Deny,
-            _ => Verdict::Ask,
-        },
-        allow: rules(table, "allow", setting, problems),
-        ask: rules(table, "ask", setting, problems),
-        deny: rules(table, "deny", setting, problems),
+        default: *raw.default,
+        allow: rules(&raw.allow, setting),
+        ask: rules(&raw.ask, setting),
+        deny: rules(&raw.deny, setting),
         own_allow: Vec::new(),
-        non_interactive: match table.text("non_interactive") {
-            Some("allow") => NonInteractive::Allow,
-            _ => NonInteractive::Deny,
-        },
+        non_interactive: *raw.non_interactive,
     }
 }
 
-fn rules(table: &Table, key: &str, setting: Setting<'_>, problems: &mut Problems) -> Vec<Rule> {
-    let mut all = Vec::new();
-    for (text, place) in table.texts(key) {
-        match Rule::parse(text) {
-            Ok(rule) => {
-                names_a_tool(text, place, setting, problems);
-                all.push(rule);
-            }
-            Err(error) => problems.error("bad_rule", place, error.to_string()),
+fn rules(raw: &[Item<String>], setting: Setting<'_>) -> Vec<Rule> {
+    let rule = |item: &Item<String>| match Rule::parse(&item.value) {
+        Ok(rule) => {
+            names_a_tool(item, setting);
+            Some(rule)
         }
-    }
-    all
+        Err(error) => {
+            setting.problems.error("bad_rule", &item.at.value, error.to_string(), NO_HELP);
+            None
+        }
+    };
+    raw.iter().filter_map(rule).collect()
 }
 
 /// Warns of a rule that can never match, because it names no tool that there is.
-fn names_a_tool(rule: &str, place: &Place, setting: Setting<'_>, problems: &mut Problems) {
-    let tool = rule.split('(').next().unwrap_or_default().trim();
-    let extra = extra_tools(setting);
-    let mut known = TOOLS.into_iter().chain(extra.clone());
-    if Name::new(tool).is_ok() && !known.any(|known| known == tool) {
-        let help = names::nearest(tool, TOOLS.into_iter().chain(extra));
-        let help = help.map(|near| format!("did you mean `{near}`?"));
+fn names_a_tool(rule: &Item<String>, setting: Setting<'_>) {
+    let tool = rule.value.split('(').next().unwrap_or_default().trim();
+    if Name::new(tool).is_ok() && !all_tools(setting).any(|known| known == tool) {
+        let help = names::did_you_mean(tool, all_tools(setting));
         let message = format!("the rule names a tool that does not exist: `{tool}`");
-        problems.warning("unknown_tool", place, message, help);
+        setting.problems.warning("unknown_tool", &rule.at.value, message, help);
     }
 }

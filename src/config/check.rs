@@ -1,213 +1,246 @@
-//! Checks a tree against the schema: unknown keys, wrong types, values out of range.
+//! Checks a tree against the declaration: unknown keys, wrong types, values out of bounds.
 //!
-//! Looks at one value at a time; whether names exist is checked where they are resolved.
+//! Looks at one value at a time and goes on after a mistake, so that all are found in one go;
+//! whether names exist is checked where they are resolved.
 
-use super::diagnostic::{Diagnostic, Place, Problems, Severity};
-use super::duration;
-use super::names;
-use super::raw::{Entry, Node, Raw, Table};
-use super::schema::{Built, FILE_ONLY, Field, KEY, Keys, ROOT, Shape};
-use crate::id::Name;
+use std::collections::HashMap;
 
-/// Checks the tree of a file.
-pub(super) fn file(table: &Table, problems: &mut Problems) {
-    fields(table, ROOT, "", problems);
+use figment::value::{Dict, Value};
+use regex::Regex;
+
+use super::diagnostic::{Code, Diagnostic, NO_HELP, Problems, Severity};
+use super::raw::{File, Header};
+use super::shape::kinds::Form;
+use super::shape::{Built, Key, Keys, Kind, Section};
+use super::tree::{self, Places, Written};
+use super::{duration, names};
+
+/// Checks trees and notes what is wrong with them.
+#[derive(Debug)]
+pub(super) struct Check<'a> {
+    places: &'a Places,
+    problems: &'a Problems,
+    /// The severity of a key that never did anything.
+    idle: Severity,
+    /// The keys that lead to what is being checked, with dots between them.
+    path: String,
+    forms: HashMap<&'static str, Regex>,
 }
 
-/// Checks what is laid over a file: a profile, variables, flags.
-pub(super) fn overlay(table: &Table, at: &str, problems: &mut Problems) {
-    for entry in table.0.iter().filter(|entry| FILE_ONLY.contains(&entry.key.as_str())) {
-        let message = format!("`{}` can only be set at the top of the file", entry.key);
-        problems.error("bad_value", &entry.key_place, message);
+impl<'a> Check<'a> {
+    pub(super) fn new(places: &'a Places, problems: &'a Problems, idle: Severity) -> Self {
+        Self { places, problems, idle, path: String::new(), forms: HashMap::new() }
     }
-    fields(table, ROOT, at, problems);
-}
 
-fn fields(table: &Table, known: &'static [Field], at: &str, problems: &mut Problems) {
-    for entry in &table.0 {
-        let path = join(at, &entry.key);
-        match known.iter().find(|field| field.key == entry.key) {
-            None => unknown(entry, known, at, problems),
-            Some(field) => match (field.built, rated(entry, field, problems)) {
-                (Built::Later, true) => {
-                    let message = format!("`{path}` is not available in this version");
-                    problems.error("not_built", &entry.key_place, message);
-                }
-                (Built::Later, false) => {}
-                (Built::Yes, _) => value(&entry.node, field.shape, &path, problems),
+    /// Checks the tree of a file.
+    pub(super) fn file(&mut self, tree: &Dict) {
+        self.table(tree, File::KEYS);
+    }
+
+    /// Checks what is laid over a file: a profile, variables, flags.
+    pub(super) fn overlay(&mut self, tree: &Dict) {
+        for key in Header::KEYS[0] {
+            if let Some(value) = tree.get(key.name) {
+                let message = format!("`{}` can only be set at the top of the file", key.name);
+                self.problems.error("bad_value", &self.at(value).key, message, NO_HELP);
+            }
+        }
+        self.table(tree, File::KEYS);
+    }
+
+    fn table(&mut self, dict: &Dict, keys: Keys) {
+        let known = keys.iter().copied().flatten();
+        for (name, value) in dict {
+            let Some(key) = known.clone().find(|key| key.name == name) else {
+                let whose = match self.path.as_str() {
+                    "" => "at the top level".to_owned(),
+                    path => format!("in [{path}]"),
+                };
+                let help = names::did_you_mean(name, known.clone().map(|key| key.name));
+                let message = format!("unknown key `{name}` {whose}");
+                self.problems.error("unknown_key", &self.at(value).key, message, help);
+                continue;
+            };
+            self.below(name, |check| match key.built {
+                Built::Yes => check.value(value, key.kind),
+                Built::Later | Built::Idle => check.not_built(value, key),
+            });
+        }
+    }
+
+    fn not_built(&mut self, value: &Value, key: &Key) {
+        let before = self.problems.count();
+        // A rate is the only such kind that has a form of its own.
+        if matches!(key.kind, Kind::Rate) {
+            self.value(value, key.kind);
+        }
+        let message = format!("`{}` is not available in this version", self.path);
+        let place = &self.at(value).key;
+        match (key.built, self.idle) {
+            _ if self.problems.count() > before => {}
+            (Built::Idle, Severity::Warning) => {
+                self.problems.warning("not_built", place, message, NO_HELP);
+            }
+            _ => self.problems.error("not_built", place, message, NO_HELP),
+        }
+    }
+
+    fn value(&mut self, value: &Value, kind: Kind) {
+        match (kind, value) {
+            (Kind::Any | Kind::Only(_) | Kind::Either(_), _) => {}
+            (Kind::Text(..), _) => drop(self.text(value)),
+            (Kind::Header, _) => self.header(value),
+            (Kind::Words(built, later), _) => self.word(value, built(), later),
+            (Kind::Truth, Value::Bool(..)) => {}
+            (Kind::Truth, _) => self.wrong(value, "true or false"),
+            (Kind::Whole(low, high, _), _) => match tree::integer(value) {
+                None => self.wrong(value, "an integer"),
+                Some(n) => self.bounds(value, (low..=high).contains(&n), low, high),
             },
-        }
-    }
-}
-
-/// Whether a key that is not built yet is at least written well; the only one with a form of its
-/// own is a rate.
-fn rated(entry: &Entry, field: &Field, problems: &mut Problems) -> bool {
-    if !matches!(field.shape, Shape::Rate) {
-        return true;
-    }
-    let good = entry.node.text().is_some_and(|text| {
-        text.split_once('/').is_some_and(|(count, time)| {
-            count.parse::<u32>().is_ok_and(|n| n > 0)
-                && duration::parse(time).is_some_and(|d| !d.is_zero())
-        })
-    });
-    if !good {
-        let message = format!("`{}` must be a count per time", entry.key);
-        let help = Some("write it like `5/10s`".to_owned());
-        problems.error_help("bad_value", &entry.node.place, message, help);
-    }
-    good
-}
-
-fn unknown(entry: &Entry, known: &[Field], at: &str, problems: &mut Problems) {
-    let place = if at.is_empty() { "at the top level".to_owned() } else { format!("in [{at}]") };
-    let message = format!("unknown key `{}` {place}", entry.key);
-    let near = names::nearest(&entry.key, known.iter().map(|field| field.key));
-    let help = near.map(|name| format!("did you mean `{name}`?"));
-    problems.error_help("unknown_key", &entry.key_place, message, help);
-}
-
-fn value(node: &Node, shape: Shape, path: &str, problems: &mut Problems) {
-    let mut wrong = |want: &str| {
-        let message = format!("`{path}` must be {want}, not {}", node.kind());
-        problems.error("wrong_type", &node.place, message);
-    };
-    match (shape, &node.raw) {
-        (Shape::Any, _) => {}
-        (Shape::Text, _) => {
-            if node.text().is_none() {
-                wrong("a string");
+            (Kind::Number(low, high, _), _) => match tree::decimal(value) {
+                None => self.wrong(value, "a number"),
+                #[expect(clippy::cast_precision_loss, reason = "bounds are far below 2^52")]
+                Some(n) => {
+                    self.bounds(value, (low as f64..=high as f64).contains(&n), low, high);
+                }
+            },
+            (Kind::Pause | Kind::Time, _) => self.time(value, kind),
+            (Kind::Rate, _) => self.rate(value),
+            (Kind::List(inner), Value::Array(_, items)) => {
+                for (n, item) in items.iter().enumerate() {
+                    self.below(&format!("[{n}]"), |check| check.value(item, *inner));
+                }
+            }
+            (Kind::List(_), _) => self.wrong(value, tree::ARRAY),
+            (Kind::Map(form, inner), Value::Dict(_, dict)) => {
+                for (name, value) in dict {
+                    self.name(name, value, form);
+                    self.below(name, |check| check.value(value, *inner));
+                }
+            }
+            (Kind::Table(keys) | Kind::Key(keys), Value::Dict(_, dict)) => self.table(dict, keys),
+            (Kind::Profile, Value::Dict(_, dict)) => self.overlay(dict),
+            (Kind::Map(..) | Kind::Table(_) | Kind::Profile, _) => self.wrong(value, "a table"),
+            (Kind::Key(_), _) => {
+                let message =
+                    format!("`{}` must say where the key is found, not hold it", self.path);
+                let help = "write `{ env = \"NAME_OF_A_VARIABLE\" }`";
+                self.hide("literal_key", value, message, help);
             }
         }
-        (Shape::Word(built, later), _) => match node.text() {
-            None => wrong("a string"),
-            Some(text) => word(text, built, later, path, &node.place, problems),
-        },
-        (Shape::Truth, Raw::Truth(_)) => {}
-        (Shape::Truth, _) => wrong("true or false"),
-        (Shape::Integer(low, high), Raw::Integer(n)) => {
-            if !(low..=high).contains(n) {
-                let message = format!("`{path}` must be from {low} to {high}");
-                problems.error("bad_value", &node.place, message);
-            }
+    }
+
+    fn name(&mut self, name: &str, value: &Value, form: &'static Form) {
+        let regex = self.forms.entry(form.pattern).or_insert_with(|| {
+            Regex::new(form.pattern).expect("the patterns are constant and valid")
+        });
+        if !regex.is_match(name) {
+            let message = format!("`{name}` is not a name");
+            self.problems.error("bad_name", &self.places.of(value).key, message, form.rule);
         }
-        (Shape::Integer(..), _) => wrong("an integer"),
-        (Shape::Number(low, high), _) => match node.number() {
-            None => wrong("a number"),
-            Some(n) if !(low..=high).contains(&n) => {
-                let message = format!("`{path}` must be from {low} to {high}");
-                problems.error("bad_value", &node.place, message);
+    }
+
+    fn text(&self, value: &Value) -> Option<String> {
+        let text = self.places.text(value);
+        if text.is_none() {
+            self.wrong(value, "a string");
+        }
+        text
+    }
+
+    fn header(&self, value: &Value) {
+        let Some(text) = self.text(value) else { return };
+        if text.chars().any(|c| !(' '..='~').contains(&c)) {
+            let header = self.path.rsplit_once(".headers.").map_or("", |(_, header)| header);
+            let message = format!("the value of the header `{header}` must be printable ASCII");
+            self.hide("bad_value", value, message, NO_HELP);
+        }
+    }
+
+    fn word(&self, value: &Value, built: &[&str], later: &[&str]) {
+        let Some(text) = self.text(value).filter(|text| !built.contains(&text.as_str())) else {
+            return;
+        };
+        let is = |word: &str| text == word || (word.ends_with(':') && text.starts_with(word));
+        if later.iter().any(|word| is(word)) {
+            let message = format!("`{} = \"{text}\"` is not available in this version", self.path);
+            let help = format!("available: {}", names::list(built));
+            return self.refuse("not_built", value, message, help);
+        }
+        let mut help = names::did_you_mean(&text, built.iter().copied());
+        if help.is_empty() {
+            help = format!("use one of {}", names::list(built));
+        }
+        let message = format!("`{text}` is not a value of `{}`", self.path);
+        self.refuse("bad_value", value, message, help);
+    }
+
+    fn bounds(&self, value: &Value, fits: bool, low: i64, high: i64) {
+        if !fits {
+            let message = format!("`{}` must be from {low} to {high}", self.path);
+            self.refuse("bad_value", value, message, NO_HELP);
+        }
+    }
+
+    fn time(&self, value: &Value, kind: Kind) {
+        let help = "write a number and a unit, like `250ms`, `10s`, `5m`, `2h` or `1m30s`";
+        let Some(text) = self.places.text(value) else {
+            let kind = self.at(value).kind;
+            let message = format!("`{}` must be a duration, not {kind}", self.path);
+            return self.refuse("wrong_type", value, message, help);
+        };
+        match duration::parse(&text) {
+            None => {
+                self.refuse("bad_duration", value, format!("`{text}` is not a duration"), help);
+            }
+            Some(time) if time.is_zero() && matches!(kind, Kind::Time) => {
+                let message = format!("`{}` must be longer than nothing", self.path);
+                self.refuse("bad_duration", value, message, NO_HELP);
             }
             Some(_) => {}
-        },
-        (Shape::Pause | Shape::Time | Shape::Rate, _) => time(node, shape, path, problems),
-        (Shape::List(inner), Raw::List(items)) => {
-            for (n, item) in items.iter().enumerate() {
-                value(item, *inner, &format!("{path}[{n}]"), problems);
-            }
         }
-        (Shape::List(_), _) => wrong("an array"),
-        (Shape::Table(known), Raw::Table(table)) => fields(table, known, path, problems),
-        (Shape::Key, Raw::Table(table)) => fields(table, KEY, path, problems),
-        (Shape::Key, _) => literal_key(node, path, problems),
-        (Shape::Map(keys, inner), Raw::Table(table)) => {
-            for entry in &table.0 {
-                map_key(entry, keys, problems);
-                value(&entry.node, *inner, &join(path, &entry.key), problems);
-            }
+    }
+
+    fn rate(&self, value: &Value) {
+        let text = self.places.text(value).unwrap_or_default();
+        let is_rate = text.split_once('/').is_some_and(|(count, time)| {
+            count.parse::<u32>().is_ok_and(|n| n > 0)
+                && duration::parse(time).is_some_and(|time| !time.is_zero())
+        });
+        if !is_rate {
+            let key = self.path.rsplit('.').next().unwrap_or_default();
+            let message = format!("`{key}` must be a count per time");
+            self.refuse("bad_value", value, message, "write it like `5/10s`");
         }
-        (Shape::Profile, Raw::Table(table)) => overlay(table, path, problems),
-        (Shape::Table(_) | Shape::Map(..) | Shape::Profile, _) => wrong("a table"),
     }
-}
 
-fn word(
-    text: &str,
-    built: &'static [&'static str],
-    later: &'static [&'static str],
-    path: &str,
-    place: &Place,
-    problems: &mut Problems,
-) {
-    if built.contains(&text) {
-        return;
-    }
-    let fits = |word: &str| text == word || (word.ends_with(':') && text.starts_with(word));
-    if later.iter().any(|word| fits(word)) {
-        let message = format!("`{path} = \"{text}\"` is not available in this version");
-        let help = Some(format!("available: {}", names::list(built)));
-        problems.error_help("not_built", place, message, help);
-        return;
-    }
-    let message = format!("`{text}` is not a value of `{path}`");
-    let help = match names::nearest(text, built.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("use one of {}", names::list(built)),
-    };
-    problems.error_help("bad_value", place, message, Some(help));
-}
-
-fn time(node: &Node, shape: Shape, path: &str, problems: &mut Problems) {
-    let help = Some("write a number and a unit, like `250ms`, `10s`, `5m`, `2h` or `1m30s`".into());
-    let Some(text) = node.text() else {
-        let message = format!("`{path}` must be a duration, not {}", node.kind());
-        return problems.error_help("wrong_type", &node.place, message, help);
-    };
-    match duration::parse(text) {
-        None => {
-            let message = format!("`{text}` is not a duration");
-            problems.error_help("bad_duration", &node.place, message, help);
+    /// Checks something one step further down.
+    fn below(&mut self, key: &str, check: impl FnOnce(&mut Self)) {
+        let end = self.path.len();
+        if end > 0 && !key.starts_with('[') {
+            self.path.push('.');
         }
-        Some(time) if time.is_zero() && matches!(shape, Shape::Time) => {
-            let message = format!("`{path}` must be longer than nothing");
-            problems.error("bad_duration", &node.place, message);
-        }
-        Some(_) => {}
+        self.path.push_str(key);
+        check(self);
+        self.path.truncate(end);
     }
-}
 
-/// A key written into the file: said without showing it.
-fn literal_key(node: &Node, path: &str, problems: &mut Problems) {
-    let message = format!("`{path}` must say where the key is found, not hold it");
-    let help = Some("write `{ env = \"NAME_OF_A_VARIABLE\" }`".to_owned());
-    let found = Diagnostic::new("literal_key", Severity::Error, &node.place, message, help);
-    problems.push(found.masked());
-}
-
-fn map_key(entry: &Entry, keys: Keys, problems: &mut Problems) {
-    let text = entry.key.as_str();
-    let first = |c: char| c.is_ascii_alphabetic() || c == '_';
-    let rest = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let (good, rule) = match keys {
-        Keys::Names => (Name::new(text).is_ok(), "use one or more of a-z, 0-9, `_` and `-`"),
-        Keys::Words => (
-            text.starts_with(first) && text.chars().all(|c| rest(c) || c == '-'),
-            "use letters, digits, `_` and `-`, and a letter or `_` first",
-        ),
-        Keys::Variables => (
-            text.starts_with(first) && text.chars().all(rest),
-            "use letters, digits and `_`, and a letter or `_` first",
-        ),
-        Keys::Headers => (
-            !text.is_empty()
-                && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)),
-            "use letters, digits, `-`, `_` and `.`",
-        ),
-    };
-    if !good {
-        let message = format!("`{text}` is not a name");
-        problems.error_help("bad_name", &entry.key_place, message, Some(rule.to_owned()));
+    fn at(&self, value: &Value) -> &Written {
+        self.places.of(value)
     }
-    if keys == Keys::Headers
-        && entry.node.text().is_some_and(|value| value.chars().any(|c| !(' '..='~').contains(&c)))
-    {
-        let message = format!("the value of the header `{text}` must be printable ASCII");
-        let found = Diagnostic::new("bad_value", Severity::Error, &entry.node.place, message, None);
-        problems.push(found.masked());
-    }
-}
 
-fn join(at: &str, key: &str) -> String {
-    if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") }
+    fn wrong(&self, value: &Value, wanted: &str) {
+        let message = format!("`{}` must be {wanted}, not {}", self.path, self.at(value).kind);
+        self.refuse("wrong_type", value, message, NO_HELP);
+    }
+
+    fn refuse(&self, code: Code, value: &Value, message: String, help: impl Into<String>) {
+        self.problems.error(code, &self.at(value).value, message, help);
+    }
+
+    /// As [`Check::refuse`], for a value that may be a key: it is not shown.
+    fn hide(&self, code: Code, value: &Value, message: String, help: &str) {
+        let found = Diagnostic::error(code, &self.at(value).value, message, help);
+        self.problems.add(found.masked());
+    }
 }

@@ -1,177 +1,218 @@
 //! Compaction settings: the preset and what overrides its constants.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::Duration;
 
-use super::agents;
-use super::capabilities;
-use super::diagnostic::Problems;
-use super::raw::Table;
-use super::strategy;
-use crate::context::compaction::CompactionSpec;
-use crate::context::preset::{Preset, Variant};
+use serde_json::Value as Json;
+
+use super::diagnostic::{NO_HELP, Problems};
+use super::raw::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
+use super::shape::{Constant, Field, Item, ListOr};
+use super::tree::Written;
+use super::{Setting, agents};
+use crate::context::compaction::{CompactionSpec, Hooks};
+use crate::context::layer::Layer;
+use crate::context::preset::Preset;
+use crate::context::server::{AfterSummary, ClearInputs, ClearToolUses, Compact, KeepThinking};
+use crate::context::strategy::{MOST_INSTRUCTIONS_CHARS, StrategySettings};
 use crate::id::Name;
 use crate::spec::ModelSpec;
 
-/// The keys of `[compaction]` that are no constants of a preset.
-const OWN_KEYS: [&str; 16] = [
-    "preset",
-    "model",
-    "max_concurrency",
-    "summary_timeout",
-    "circuit_breaker",
-    "unchanged_stub",
-    "recovery",
-    "hooks",
-    "improved",
-    "variant",
-    "layers",
-    "pin",
-    "prompt_file",
-    "strategy",
-    "context_editing",
-    "server",
-];
-
-/// Keys that mean the same constant: the documented one and the one it stands for.
-const ALIASES: [(&str, &str); 1] = [("keep_recent_results", "keep_recent")];
+/// The constant that has an older name as well.
+const KEEP_RECENT: &str = "keep_recent";
 
 /// The one constant of a preset that stands in `circuit_breaker`.
 const HEADROOM_GAIN: &str = "min_headroom_gain";
 
-/// `circuit_breaker.failure_threshold` of the documented configuration.
-const FAILURE_THRESHOLD: u32 = 3;
-/// `circuit_breaker.cooldown` of the documented configuration.
-const COOLDOWN: Duration = Duration::from_secs(300);
-/// `max_concurrency` of the documented configuration.
-const MAX_CONCURRENCY: usize = 2;
-
-/// The longest silence that a person waits through without asking what is wrong.
-const SUMMARY_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// Reads `[compaction]`.
 pub(super) fn compaction(
-    tree: &Table,
-    root: &Path,
+    setting: Setting<'_>,
     models: &BTreeMap<Name, ModelSpec>,
-    problems: &mut Problems,
 ) -> CompactionSpec {
-    let table = tree.section("compaction");
-    let mut preset = preset(table, problems);
-    capabilities::apply(table, &mut preset, problems);
-    if let Some(at) = table.get("model") {
-        agents::known_model(at, models, problems);
+    let (own, _) = &*setting.raw.compaction;
+    agents::known_model(&own.model, models, setting);
+    if let Some((text, place)) = own.server.instructions.placed()
+        && text.chars().count() > MOST_INSTRUCTIONS_CHARS
+    {
+        let message =
+            format!("`instructions` may have {MOST_INSTRUCTIONS_CHARS} characters at most");
+        setting.problems.error("bad_value", place, message, NO_HELP);
     }
-    let breaker = table.section("circuit_breaker");
     CompactionSpec {
-        preset,
-        model: table.text("model").and_then(|text| Name::new(text).ok()),
-        failure_threshold: breaker.whole("failure_threshold").unwrap_or(FAILURE_THRESHOLD),
-        cooldown: breaker.duration("cooldown").unwrap_or(COOLDOWN),
-        max_concurrency: table.whole("max_concurrency").unwrap_or(MAX_CONCURRENCY),
-        summary_timeout: table.duration("summary_timeout").unwrap_or(SUMMARY_TIMEOUT),
-        hooks: capabilities::hooks(table.section("hooks"), root, problems),
-        strategy: strategy::strategy(table, problems),
+        preset: preset(&setting.raw.compaction, setting.problems),
+        model: own.model.as_deref().and_then(|text| Name::new(text).ok()),
+        failure_threshold: *own.circuit_breaker.failure_threshold,
+        cooldown: *own.circuit_breaker.cooldown,
+        max_concurrency: *own.max_concurrency,
+        summary_timeout: *own.summary_timeout,
+        hooks: hooks(&own.hooks, setting),
+        strategy: StrategySettings {
+            wanted: *own.strategy,
+            clear: clear(&own.context_editing, setting.problems),
+            thinking: thinking(&own.context_editing.keep_thinking, setting.problems),
+            compact: Compact {
+                trigger_tokens: *own.server.trigger,
+                after: match *own.server.pause {
+                    true => AfterSummary::Pause,
+                    false => AfterSummary::GoOn,
+                },
+                instructions: own.server.instructions.clone(),
+            },
+        },
     }
 }
 
-/// The preset with the constants that the table overrides.
-fn preset(table: &Table, problems: &mut Problems) -> Preset {
+fn clear(raw: &ContextEditing, problems: &Problems) -> ClearToolUses {
+    ClearToolUses {
+        trigger_tokens: *raw.trigger,
+        keep: *raw.keep,
+        clear_at_least: Some(*raw.clear_at_least).filter(|least| *least > 0),
+        exclude_tools: texts(&raw.exclude_tools),
+        inputs: clear_inputs(&raw.clear_tool_inputs, problems),
+    }
+}
+
+/// `true`, `false` or the tools whose arguments go.
+fn clear_inputs(raw: &Field<Option<ListOr>>, problems: &Problems) -> ClearInputs {
+    let tool = |item: &Item<Json>| item.value.as_str().map(str::to_owned);
+    let (read, place) = match raw.placed() {
+        None | Some((ListOr::Other(Json::Bool(false)), _)) => return ClearInputs::Keep,
+        Some((ListOr::Other(Json::Bool(true)), _)) => return ClearInputs::All,
+        Some((ListOr::List(items), place)) => (items.iter().map(tool).collect(), place),
+        Some((ListOr::Other(_), place)) => (None, place),
+    };
+    read.map_or_else(
+        || {
+            let message = "`clear_tool_inputs` must be true, false or an array of tools";
+            problems.error("wrong_type", place, message, NO_HELP);
+            ClearInputs::Keep
+        },
+        ClearInputs::Of,
+    )
+}
+
+/// A number of turns, or `"all"`.
+fn thinking(raw: &Field<Option<Json>>, problems: &Problems) -> Option<KeepThinking> {
+    let (value, place) = raw.placed()?;
+    match (value.as_str(), value.as_u64()) {
+        (Some("all"), _) => Some(KeepThinking::All),
+        (_, Some(turns @ 1..)) => Some(KeepThinking::Turns(turns)),
+        _ => {
+            let message = "`keep_thinking` must be a number of turns from 1, or `\"all\"`";
+            problems.error("bad_value", place, message, NO_HELP);
+            None
+        }
+    }
+}
+
+fn texts(items: &[Item<String>]) -> Vec<String> {
+    items.iter().map(|item| item.value.clone()).collect()
+}
+
+/// The preset with what the section says otherwise.
+fn preset((own, constants): &Compaction, problems: &Problems) -> Preset {
     // A preset that is not there has its own diagnostic; what belongs to it has none.
-    let named = table.text("preset").and_then(Preset::named);
+    let named = Preset::named(&own.preset).filter(|_| !own.preset.is_wrong());
     let Some(named) = named else { return Preset::three_layer() };
-    let mut preset = in_form(named, table, problems);
-    for (alias, constant) in ALIASES {
-        if let (Some(_), Some(again)) = (table.get(constant), table.get(alias)) {
-            let message = format!("`{constant}` and `{alias}` are the same");
-            problems.error("conflict", &again.key_place, message);
-        }
+    let mut preset = in_form(named, own, problems);
+    let older = own.keep_recent_results.as_constant(KEEP_RECENT);
+    if let Some(again) = &older
+        && constants.0.iter().any(|constant| constant.name == KEEP_RECENT)
+    {
+        let message = "`keep_recent` and `keep_recent_results` are the same";
+        problems.error("conflict", &again.at.key, message, NO_HELP);
     }
-    let known = preset.constants();
-    let gain = table.section("circuit_breaker").get(HEADROOM_GAIN);
-    for entry in table.0.iter().chain(gain) {
-        let key = entry.key.as_str();
-        if OWN_KEYS.contains(&key) {
-            continue;
-        }
-        let constant = ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, c)| c);
-        if !known.contains_key(constant) {
-            let message = format!("the preset `{}` has no `{key}`", preset.name);
-            problems.warning("unused_key", &entry.key_place, message, None);
-            continue;
-        }
-        let own = [(constant.to_owned(), entry.node.to_json())].into_iter().collect();
-        match preset.clone().with_constants(&own) {
-            Ok(with) => preset = with,
-            Err(unfit) => {
-                problems.error("bad_value", &entry.node.place, unfit.to_string());
-            }
-        }
+    let gain = own.circuit_breaker.min_headroom_gain.as_constant(HEADROOM_GAIN);
+    let set = constants.0.iter().chain(&gain).map(|constant| (constant.name, constant));
+    for (key, constant) in set.chain(older.iter().map(|older| ("keep_recent_results", older))) {
+        preset = with_constant(preset, key, constant, problems);
     }
-    preset
+    with_abilities(preset, own, problems)
 }
 
-/// The preset in the form that the table asks for, with the layers that it names.
-fn in_form(named: Preset, table: &Table, problems: &mut Problems) -> Preset {
-    let mut preset = match (named.name.as_str(), table.truth("improved"), table.text("variant")) {
-        ("four-layer", Some(true), _) => Preset::four_layer_improved(),
-        ("three-layer", _, Some(name)) => {
-            let variant = Variant::NAMES.iter().find(|(known, _)| *known == name);
-            Preset::three_layer_as(variant.map(|(_, variant)| *variant).unwrap_or_default())
-        }
+fn with_constant(preset: Preset, key: &str, constant: &Constant, problems: &Problems) -> Preset {
+    if !preset.constants().contains_key(constant.name) {
+        unused(&preset, key, Some(&constant.at), problems);
+        return preset;
+    }
+    let Some(value) = constant.value.clone() else { return preset };
+    let own = [(constant.name.to_owned(), value)].into_iter().collect();
+    preset.clone().with_constants(&own).unwrap_or_else(|unfit| {
+        problems.error("bad_value", &constant.at.value, unfit.to_string(), NO_HELP);
+        preset
+    })
+}
+
+/// Warns of a key that means nothing to a preset.
+fn unused(preset: &Preset, key: &str, at: Option<&Written>, problems: &Problems) {
+    if let Some(at) = at {
+        let message = format!("the preset `{}` has no `{key}`", preset.name);
+        problems.warning("unused_key", &at.key, message, NO_HELP);
+    }
+}
+
+/// The preset in the form that the section asks for, with the layers that it names.
+fn in_form(named: Preset, own: &CompactionKeys, problems: &Problems) -> Preset {
+    let preset = match (named.name.as_str(), *own.improved, *own.variant) {
+        ("four-layer", true, _) => Preset::four_layer_improved(),
+        ("three-layer", _, Some(variant)) => Preset::three_layer_as(variant),
         _ => named,
     };
-    for (key, of) in [("improved", "four-layer"), ("variant", "three-layer")] {
-        if let Some(entry) = table.get(key).filter(|_| preset.name != of) {
-            let message = format!("the preset `{}` has no `{key}`", preset.name);
-            problems.warning("unused_key", &entry.key_place, message, None);
-        }
+    if preset.name != "four-layer" {
+        unused(&preset, "improved", own.improved.at(), problems);
     }
-    if let Some(entry) = table.get("layers") {
-        let names: Vec<&str> = table.texts("layers").into_iter().map(|(name, _)| name).collect();
-        match preset.clone().with_layers(&names) {
-            Ok(with) => preset = with,
-            Err(unfit) => {
-                problems.error("bad_value", &entry.node.place, unfit.to_string());
-            }
-        }
+    if preset.name != "three-layer" {
+        unused(&preset, "variant", own.variant.at(), problems);
+    }
+    let Some((layers, place)) = own.layers.placed() else { return preset };
+    let names: Vec<&str> = layers.iter().map(|layer| layer.value.as_str()).collect();
+    preset.clone().with_layers(&names).unwrap_or_else(|unfit| {
+        problems.error("bad_value", place, unfit.to_string(), NO_HELP);
+        preset
+    })
+}
+
+/// The preset with what the section says of that which any preset may have.
+fn with_abilities(mut preset: Preset, own: &CompactionKeys, problems: &Problems) -> Preset {
+    preset.unchanged_stub = own.unchanged_stub.unwrap_or(preset.unchanged_stub);
+    if !preset.layers.iter().any(|layer| matches!(layer, Layer::Summary(_))) {
+        unused(&preset, "recovery", own.recovery.at(), problems);
+        unused(&preset, "hooks", own.hooks.at(), problems);
+    }
+    if let Some(raw) = own.recovery.as_ref() {
+        let recovery = preset.recovery.get_or_insert_default();
+        recovery.files = raw.files.unwrap_or(recovery.files);
+        recovery.file_tokens = raw.file_tokens.unwrap_or(recovery.file_tokens);
+        recovery.all_files_tokens = raw.all_files_tokens.unwrap_or(recovery.all_files_tokens);
+        recovery.skill_tokens = raw.skill_tokens.unwrap_or(recovery.skill_tokens);
+        recovery.all_skills_tokens = raw.all_skills_tokens.unwrap_or(recovery.all_skills_tokens);
     }
     preset
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::super::schema::compaction::{CONSTANTS, PRESETS};
-    use super::*;
-
-    #[test]
-    fn every_constant_of_a_preset_is_a_key_and_every_such_key_a_constant() {
-        let presets = Preset::NAMES.iter().filter_map(|name| Preset::named(name));
-        let constants: BTreeSet<String> = presets
-            .chain([Preset::four_layer_improved()])
-            .flat_map(|preset| preset.constants().into_iter().map(|(name, _)| name))
-            .collect();
-        let keys = CONSTANTS.iter().map(|field| field.key).chain([HEADROOM_GAIN]);
-        let keys: BTreeSet<String> = keys.map(str::to_owned).collect();
-        assert_eq!(constants, keys);
-        assert_eq!(keys.len(), CONSTANTS.len() + 1, "each stands once");
-    }
-
-    #[test]
-    fn the_presets_of_the_file_are_those_that_there_are() {
-        assert_eq!(PRESETS, Preset::NAMES);
-        assert!(PRESETS.iter().all(|name| Preset::named(name).is_some_and(|p| p.name == *name)));
-    }
-
-    #[test]
-    fn every_constant_can_be_overridden_by_its_own_value() {
-        let presets = Preset::NAMES.iter().filter_map(|name| Preset::named(name));
-        for preset in presets.chain([Preset::four_layer_improved()]) {
-            let same = preset.clone().with_constants(&preset.constants());
-            assert_eq!(same.as_ref(), Ok(&preset));
+fn hooks(raw: &CompactionHooks, setting: Setting<'_>) -> Hooks {
+    let argv = |key: &str, field: &Field<Vec<Item<String>>>| {
+        if let Some(at) = field.at().filter(|_| !field.is_wrong()) {
+            check_program(key, field.first(), at, setting);
         }
+        texts(field)
+    };
+    Hooks {
+        pre_compact: argv("pre_compact", &raw.pre_compact),
+        post_compact: argv("post_compact", &raw.post_compact),
+        after_compact_context: argv("after_compact_context", &raw.after_compact_context),
+        timeout: *raw.timeout,
+    }
+}
+
+/// A hook that cannot be run would be missed only after its compaction has happened.
+fn check_program(key: &str, program: Option<&Item<String>>, at: &Written, setting: Setting<'_>) {
+    let Some(Item { value: program, at }) = program else {
+        let help = "write a program and its arguments: [\"./hook\", \"--flag\"]";
+        let message = format!("`{key}` names no command");
+        return setting.problems.error("bad_value", &at.key, message, help);
+    };
+    if program.contains('/') && !setting.root.join(program).is_file() {
+        let message = format!("there is no file `{program}`");
+        setting.problems.error("unreadable_file", &at.value, message, NO_HELP);
     }
 }

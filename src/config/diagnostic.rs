@@ -3,6 +3,8 @@
 //! Owns the positions in configuration texts. It does not print: the command line renders a
 //! [`Diagnostic`] with miette or as JSON.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,6 +21,9 @@ pub enum Severity {
     /// It can be run, but it is probably not what was meant.
     Warning,
 }
+
+/// What kind of problem it is: a stable word such as `unknown_key`.
+pub(super) type Code = &'static str;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, Serialize)]
@@ -45,26 +50,26 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    pub(super) fn new(
-        code: &'static str,
-        severity: Severity,
+    pub(super) fn error(
+        code: Code,
         place: &Place,
-        message: String,
-        help: Option<String>,
+        message: impl Into<String>,
+        help: impl Into<String>,
     ) -> Self {
-        let (line, column) = place.line_column();
-        let origin = place.origin.as_ref();
-        Self {
-            code,
-            severity,
-            file: place.text.name().to_owned(),
-            line,
-            column,
-            message: origin.map_or_else(|| message.clone(), |o| format!("{message} (from {o})")),
-            help,
-            span: place.span.clone(),
-            source: Arc::clone(&place.text),
-        }
+        let mut new = Self::new(code, Severity::Error, place, message.into(), help.into());
+        (new.line, new.column) = place.line_column();
+        new
+    }
+
+    /// A diagnostic whose line and column are still to be counted.
+    fn new(code: Code, severity: Severity, place: &Place, text: String, help: String) -> Self {
+        let message = match &place.origin {
+            Some(origin) => format!("{text} (from {origin})"),
+            None => text,
+        };
+        let (file, span) = (place.text.name().to_owned(), place.span.clone());
+        let (source, help) = (Arc::clone(&place.text), Some(help).filter(|help| !help.is_empty()));
+        Self { code, severity, file, line: 0, column: 0, message, help, span, source }
     }
 
     /// Replaces the text that is shown, for a place that holds a secret.
@@ -79,6 +84,9 @@ impl Diagnostic {
         self
     }
 }
+
+/// The help where none can be given.
+pub(super) const NO_HELP: &str = "";
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -201,57 +209,69 @@ impl Place {
     }
 }
 
-/// The problems found so far.
+/// The problems found so far. Whoever finds one adds it, so all hold the same list.
 #[derive(Debug, Default)]
-pub(super) struct Problems(Vec<Diagnostic>);
+pub(super) struct Problems(RefCell<Vec<Diagnostic>>);
 
 impl Problems {
-    pub(super) fn error(&mut self, code: &'static str, place: &Place, message: impl Into<String>) {
-        self.0.push(Diagnostic::new(code, Severity::Error, place, message.into(), None));
-    }
-
-    pub(super) fn error_help(
-        &mut self,
-        code: &'static str,
+    /// Adds an error: what is wrong, and what to do about it ([`NO_HELP`] where that is plain).
+    pub(super) fn error(
+        &self,
+        code: Code,
         place: &Place,
         message: impl Into<String>,
-        help: Option<String>,
+        help: impl Into<String>,
     ) {
-        self.0.push(Diagnostic::new(code, Severity::Error, place, message.into(), help));
+        self.add(Diagnostic::new(code, Severity::Error, place, message.into(), help.into()));
     }
 
+    /// Adds a warning, as [`Problems::error`].
     pub(super) fn warning(
-        &mut self,
-        code: &'static str,
+        &self,
+        code: Code,
         place: &Place,
         message: impl Into<String>,
-        help: Option<String>,
+        help: impl Into<String>,
     ) {
-        self.0.push(Diagnostic::new(code, Severity::Warning, place, message.into(), help));
+        self.add(Diagnostic::new(code, Severity::Warning, place, message.into(), help.into()));
     }
 
-    pub(super) fn push(&mut self, diagnostic: Diagnostic) {
-        self.0.push(diagnostic);
+    pub(super) fn add(&self, diagnostic: Diagnostic) {
+        self.0.borrow_mut().push(diagnostic);
     }
 
     pub(super) fn count(&self) -> usize {
-        self.0.len()
+        self.0.borrow().len()
     }
 
-    /// The warnings, or everything if there is an error among them. The order is that of `files`,
-    /// then that of the text.
-    pub(super) fn settle(mut self, files: &[Text]) -> Result<Vec<Diagnostic>, Diagnostics> {
+    /// Returns the warnings, or everything if there is an error among them. The order is that of
+    /// `files`, then that of the text.
+    pub(super) fn settle(self, files: &[Text]) -> Result<Vec<Diagnostic>, Diagnostics> {
+        let mut all = self.0.into_inner();
+        // Lines are counted here, once for each text: a file can have as many mistakes as lines.
+        let mut lines: HashMap<*const NamedSource<String>, Vec<usize>> = HashMap::new();
+        for found in &mut all {
+            let starts = lines.entry(Arc::as_ptr(&found.source));
+            let starts = starts.or_insert_with(|| line_starts(found.source.inner()));
+            let line = starts.partition_point(|start| *start <= found.span.start);
+            let from = starts.get(line - 1).copied().unwrap_or_default();
+            let before = found.source.inner().get(from..found.span.start).unwrap_or_default();
+            (found.line, found.column) = (line, before.chars().count() + 1);
+        }
         let rank = |d: &Diagnostic| {
             let file = files.iter().position(|f| f.name() == d.file).unwrap_or(files.len());
             (file, d.file.clone(), d.line, d.column, d.severity)
         };
-        self.0.sort_by_cached_key(rank);
-        self.0.dedup_by(|a, b| a.code == b.code && rank(a) == rank(b) && a.message == b.message);
-        match self.0.iter().any(|d| d.severity == Severity::Error) {
-            true => Err(Diagnostics(self.0)),
-            false => Ok(self.0),
-        }
+        all.sort_by_cached_key(rank);
+        all.dedup_by(|a, b| a.code == b.code && rank(a) == rank(b) && a.message == b.message);
+        let is_fatal = all.iter().any(|d| d.severity == Severity::Error);
+        if is_fatal { Err(Diagnostics(all)) } else { Ok(all) }
     }
+}
+
+/// The bytes at which the lines of a text begin.
+fn line_starts(text: &str) -> Vec<usize> {
+    std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect()
 }
 
 #[cfg(test)]
@@ -273,14 +293,8 @@ mod tests {
     #[test]
     fn miette_finds_the_line_and_the_label() {
         let place = Place::new(&text("version = 1\nnam = 'x'\n"), 12..15);
-        let help = Some("did you mean `name`?".to_owned());
-        let diagnostic = Diagnostic::new(
-            "unknown_key",
-            Severity::Error,
-            &place,
-            "unknown key `nam`".to_owned(),
-            help,
-        );
+        let (message, help) = ("unknown key `nam`", "did you mean `name`?");
+        let diagnostic = Diagnostic::error("unknown_key", &place, message, help);
         let labels: Vec<_> = diagnostic.labels().expect("labels").collect();
         assert_eq!((labels[0].offset(), labels[0].len()), (12, 3));
         let mut out = String::new();
@@ -295,9 +309,11 @@ mod tests {
     #[test]
     fn json_has_the_documented_keys_in_order() {
         let place = Place::new(&text("x"), 0..1);
-        let d = Diagnostic::new("c", Severity::Warning, &place, "m".to_owned(), None);
+        let problems = Problems::default();
+        problems.warning("c", &place, "m", NO_HELP);
+        let d = &problems.settle(&[]).expect("a warning")[0];
         assert_eq!(
-            serde_json::to_string(&d).expect("json"),
+            serde_json::to_string(d).expect("json"),
             r#"{"code":"c","severity":"warning","file":"agents.toml","line":1,"column":1,"message":"m","help":null}"#
         );
     }
@@ -305,7 +321,7 @@ mod tests {
     #[test]
     fn a_masked_place_is_not_shown() {
         let place = Place::new(&text("key = 'secret'\n"), 6..14);
-        let d = Diagnostic::new("c", Severity::Error, &place, "m".to_owned(), None).masked();
+        let d = Diagnostic::error("c", &place, "m", NO_HELP).masked();
         assert_eq!(d.source.inner(), "key = ********\n");
     }
 }

@@ -26,6 +26,19 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
     seen.contains(&true).then(|| Duration::from_millis(total))
 }
 
+/// A duration as it is written, to the millisecond: the inverse of [`parse`].
+pub(super) fn text(duration: Duration) -> String {
+    let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let mut text = String::new();
+    for (unit, size) in UNITS.iter().rev() {
+        if left / size > 0 {
+            text.push_str(&format!("{}{unit}", left / size));
+        }
+        left %= size;
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +55,9 @@ mod tests {
         assert_eq!(ms("0s"), Some(0));
         for bad in ["", "10", "s", "10 s", "-1s", "1.5s", "1s1s", "5x", "99999999999999999999s"] {
             assert_eq!(ms(bad), None, "{bad}");
+        }
+        for text in ["0s", "250ms", "10s", "5m", "1m30s", "2h", "1d2h3m4s5ms"] {
+            assert_eq!(parse(text).map(super::text).as_deref(), Some(text));
         }
     }
 }

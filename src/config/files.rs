@@ -5,20 +5,23 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use figment::value::{Dict, Value};
 use globset::GlobBuilder;
 use ignore::WalkBuilder;
 use miette::NamedSource;
 
-use super::diagnostic::{Place, Problems, Text};
-use super::raw::{self, Entry, Raw, Table};
+use super::diagnostic::{NO_HELP, Place, Problems, Text};
+use super::raw::Header;
+use super::shape::{Item, Section};
+use super::tree::Places;
 
 /// Reads a text file that stands at `place` in the configuration.
-pub(super) fn read(path: &Path, place: &Place, problems: &mut Problems) -> Option<String> {
+pub(super) fn read(path: &Path, place: &Place, problems: &Problems) -> Option<String> {
     match std::fs::read_to_string(path) {
         Ok(text) => Some(text),
         Err(error) => {
             let message = format!("cannot read `{}`: {error}", path.display());
-            problems.error("unreadable_file", place, message);
+            problems.error("unreadable_file", place, message, NO_HELP);
             None
         }
     }
@@ -48,12 +51,7 @@ impl<'a> Shelf<'a> {
     }
 
     /// As [`read`].
-    pub(super) fn read(
-        &self,
-        path: &Path,
-        place: &Place,
-        problems: &mut Problems,
-    ) -> Option<String> {
+    pub(super) fn read(&self, path: &Path, place: &Place, problems: &Problems) -> Option<String> {
         let text = match self.recorded.and_then(|recorded| recorded.get(&self.key(path))) {
             Some(text) => text.clone(),
             None => read(path, place, problems)?,
@@ -64,125 +62,106 @@ impl<'a> Shelf<'a> {
 
     /// The files that a pattern means, sorted; a path without wildcards means itself, whether it
     /// exists or not. A pattern that fits nothing is a warning.
-    pub(super) fn expand(
-        &self,
-        pattern: &str,
-        place: &Place,
-        problems: &mut Problems,
-    ) -> Vec<PathBuf> {
-        expand(self.root, self.recorded, pattern, place, problems)
-    }
-}
-
-fn expand(
-    root: &Path,
-    recorded: Option<&BTreeMap<String, String>>,
-    pattern: &str,
-    place: &Place,
-    problems: &mut Problems,
-) -> Vec<PathBuf> {
-    let wild = |part: &str| part.contains(['*', '?', '[', '{']);
-    let parts: Vec<&str> = pattern.split('/').collect();
-    let Some(first) = parts.iter().position(|part| wild(part)) else {
-        return vec![root.join(pattern)];
-    };
-    let (fixed, rest) = parts.split_at(first);
-    let base = match (fixed, pattern.starts_with('/')) {
-        ([], _) => root.to_path_buf(),
-        (fixed, true) => Path::new("/").join(fixed.join("/").trim_start_matches('/')),
-        (fixed, false) => root.join(fixed.join("/")),
-    };
-    let glob = match GlobBuilder::new(&rest.join("/")).literal_separator(true).build() {
-        Ok(glob) => glob.compile_matcher(),
-        Err(error) => {
-            problems.error("bad_value", place, format!("`{pattern}`: {}", error.kind()));
-            return Vec::new();
+    pub(super) fn expand(&self, pattern: &str, place: &Place, problems: &Problems) -> Vec<PathBuf> {
+        let root = self.root;
+        let wild = |part: &str| part.contains(['*', '?', '[', '{']);
+        let parts: Vec<&str> = pattern.split('/').collect();
+        let Some(first) = parts.iter().position(|part| wild(part)) else {
+            return vec![root.join(pattern)];
+        };
+        let (fixed, rest) = parts.split_at(first);
+        let base = match (fixed, pattern.starts_with('/')) {
+            ([], _) => root.to_path_buf(),
+            (fixed, true) => Path::new("/").join(fixed.join("/").trim_start_matches('/')),
+            (fixed, false) => root.join(fixed.join("/")),
+        };
+        let glob = match GlobBuilder::new(&rest.join("/")).literal_separator(true).build() {
+            Ok(glob) => glob.compile_matcher(),
+            Err(error) => {
+                let message = format!("`{pattern}`: {}", error.kind());
+                problems.error("bad_value", place, message, NO_HELP);
+                return Vec::new();
+            }
+        };
+        let fits = |path: &Path| path.strip_prefix(&base).is_ok_and(|inner| glob.is_match(inner));
+        let mut found: Vec<PathBuf> = match self.recorded {
+            Some(files) => {
+                files.keys().map(|key| root.join(key)).filter(|path| fits(path)).collect()
+            }
+            None => {
+                let depth = (!rest.contains(&"**")).then_some(rest.len());
+                let walk = WalkBuilder::new(&base).standard_filters(false).max_depth(depth).build();
+                let paths = walk.filter_map(Result::ok).map(ignore::DirEntry::into_path);
+                paths.filter(|path| fits(path) && path.is_file()).collect()
+            }
+        };
+        found.sort();
+        if found.is_empty() {
+            problems.warning("no_match", place, format!("no file fits `{pattern}`"), NO_HELP);
         }
-    };
-    let fits = |path: &Path| path.strip_prefix(&base).is_ok_and(|inner| glob.is_match(inner));
-    let mut found: Vec<PathBuf> = match recorded {
-        Some(files) => files.keys().map(|key| root.join(key)).filter(|path| fits(path)).collect(),
-        None => {
-            let depth = (!rest.contains(&"**")).then_some(rest.len());
-            let walk = WalkBuilder::new(&base).standard_filters(false).max_depth(depth).build();
-            let paths = walk.filter_map(Result::ok).map(ignore::DirEntry::into_path);
-            paths.filter(|path| fits(path) && path.is_file()).collect()
-        }
-    };
-    found.sort();
-    if found.is_empty() {
-        problems.warning("no_match", place, format!("no file fits `{pattern}`"), None);
+        found
     }
-    found
 }
 
 /// Merges the files that `include` names into the main one: sections join, and a key of a section
 /// may stand in one file only.
 pub(super) fn include(
-    main: &mut Table,
+    main: &mut Dict,
+    patterns: &[Item<String>],
     shelf: &Shelf<'_>,
     texts: &mut Vec<Text>,
-    problems: &mut Problems,
+    places: &mut Places,
+    problems: &Problems,
 ) {
     let root = shelf.root;
-    let patterns: Vec<(String, Place)> = {
-        let written = main.texts("include");
-        written.into_iter().map(|(text, place)| (text.to_owned(), place.clone())).collect()
-    };
     // Named as the main file is named, so that both read alike in diagnostics.
     let shown = Path::new(texts[0].name()).parent().unwrap_or(Path::new("")).to_path_buf();
     let own = root.join(Path::new(texts[0].name()).file_name().unwrap_or_default());
-    for (pattern, place) in patterns {
-        for path in shelf.expand(&pattern, &place, problems) {
+    for Item { value: pattern, at } in patterns {
+        for path in shelf.expand(pattern, &at.value, problems) {
             let name = shown.join(path.strip_prefix(root).unwrap_or(&path)).display().to_string();
             if path == own || texts.iter().any(|text| text.name() == name) {
                 continue;
             }
-            let Some(content) = shelf.read(&path, &place, problems) else { continue };
+            let Some(content) = shelf.read(&path, &at.value, problems) else { continue };
             let text: Text = Arc::new(NamedSource::new(name, content));
             texts.push(Arc::clone(&text));
-            match raw::parse(&text) {
-                Ok(table) => join(main, table, problems),
-                Err(found) => problems.push(*found),
+            match places.parse(&text) {
+                Ok(table) => join(main, table, places, problems),
+                Err(found) => problems.add(*found),
             }
         }
     }
 }
 
-fn join(main: &mut Table, included: Table, problems: &mut Problems) {
-    for entry in included.0 {
-        if entry.key == "include" {
-            let message = "an included file cannot include others";
-            problems.error("bad_value", &entry.key_place, message);
-            continue;
-        }
-        let Some(at) = main.0.iter().position(|own| own.key == entry.key) else {
-            main.0.push(entry);
-            continue;
-        };
-        match (&mut main.0[at].node.raw, entry.node.raw) {
-            (Raw::Table(own), Raw::Table(more)) => {
-                for inner in more.0 {
-                    match own.get(&inner.key) {
-                        Some(first) => duplicate(first, &inner, problems),
-                        None => own.0.push(inner),
+fn join(main: &mut Dict, included: Dict, places: &Places, problems: &Problems) {
+    let header = Header::read_keys(&included, places);
+    let nested = header.include.at();
+    if let Some(at) = nested {
+        problems.error("bad_value", &at.key, "an included file cannot include others", NO_HELP);
+    }
+    let is_nested = |value: &Value| nested.is_some_and(|at| std::ptr::eq(at, &**places.of(value)));
+    for (key, more) in included.into_iter().filter(|(_, value)| !is_nested(value)) {
+        match (main.get_mut(&key), more) {
+            (None, more) => drop(main.insert(key, more)),
+            (Some(Value::Dict(_, own)), Value::Dict(_, more)) => {
+                for (key, value) in more {
+                    match own.get(&key) {
+                        Some(first) => duplicate(&key, first, &value, places, problems),
+                        None => drop(own.insert(key, value)),
                     }
                 }
             }
-            (_, raw) => {
-                let node = raw::Node::new(raw, entry.node.place);
-                let again = Entry { key: entry.key, key_place: entry.key_place, node };
-                duplicate(&main.0[at], &again, problems);
-            }
+            (Some(first), more) => duplicate(&key, first, &more, places, problems),
         }
     }
 }
 
-fn duplicate(first: &Entry, again: &Entry, problems: &mut Problems) {
-    let (line, _) = first.key_place.line_column();
-    let message =
-        format!("`{}` is already set in {}, line {line}", again.key, first.key_place.text.name());
-    problems.error("duplicate_key", &again.key_place, message);
+fn duplicate(key: &str, first: &Value, again: &Value, places: &Places, problems: &Problems) {
+    let (first, again) = (&places.of(first).key, &places.of(again).key);
+    let (line, _) = first.line_column();
+    let message = format!("`{key}` is already set in {}, line {line}", first.text.name());
+    problems.error("duplicate_key", again, message, NO_HELP);
 }
 
 #[cfg(test)]
@@ -198,10 +177,10 @@ mod tests {
             std::fs::write(path, "x").expect("written");
         }
         let text: Text = Arc::new(NamedSource::new("t", String::new()));
-        let mut problems = Problems::default();
-        let mut names = |pattern: &str| -> Vec<String> {
+        let problems = Problems::default();
+        let names = |pattern: &str| -> Vec<String> {
             let shelf = Shelf::new(dir.path(), None);
-            let found = shelf.expand(pattern, &Place::start(&text), &mut problems);
+            let found = shelf.expand(pattern, &Place::start(&text), &problems);
             let name = |p: &PathBuf| p.strip_prefix(dir.path()).map(|p| p.display().to_string());
             found.iter().map(|p| name(p).expect("inside")).collect()
         };

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::diagnostic::{Place, Problems};
-use super::names;
-use super::raw::{Entry, Raw, Table};
-use super::{Missing, Sources};
+use super::diagnostic::{NO_HELP, Place, Problems};
+use super::raw::{Input, InputKind};
+use super::shape::{Entry, Read};
+use super::{Missing, Setting, names};
 
 /// The checked inputs.
 #[derive(Debug, Default)]
@@ -18,76 +18,68 @@ pub(super) struct Inputs {
 }
 
 /// Checks what was given against what the file asks for, and fills in defaults.
-pub(super) fn inputs(
-    tree: &Table,
-    root: &Path,
-    sources: &Sources,
-    problems: &mut Problems,
-) -> Inputs {
-    let section = tree.section("inputs");
-    unknown(section, sources, problems);
+pub(super) fn inputs(setting: Setting<'_>) -> Inputs {
+    let Setting { raw, sources, problems, .. } = setting;
+    unknown(setting);
     let mut all = Inputs::default();
-    for entry in &section.0 {
-        let Some(table) = entry.node.table() else { continue };
-        let rules = Rules::read(entry, table, problems);
-        let default = table.get("default").map(|at| (at.node.to_json(), &at.node.place));
-        if let Some((value, place)) = &default {
-            rules.check(value, place, problems);
+    for (Entry { name, at, .. }, input) in raw.inputs.values() {
+        let rules = Rules::read(name, input, problems);
+        let default = input.default.placed();
+        if let Some((value, place)) = default {
+            rules.check(value, place);
         }
-        let given = sources.inputs.iter().rev().find(|(key, _)| *key == entry.key);
+        let given = sources.inputs.iter().rev().find(|(key, _)| key == name);
         let value = match (given, default) {
             (Some((key, text)), _) => {
                 let origin = "the command line";
-                let prefix = format!("--input {key}=");
-                let place = Place::outside("command line", &prefix, text, origin);
-                let value = rules.parse(text, &place, problems);
-                value.filter(|value| rules.check(value, &place, problems)).map(|v| (v, place))
+                let place =
+                    Place::outside("command line", &format!("--input {key}="), text, origin);
+                let value = rules.parse(text, &place);
+                value.filter(|value| rules.check(value, &place)).map(|value| (value, place))
             }
-            (None, Some((value, place))) => Some((value, place.clone())),
+            (None, Some((value, place))) => Some((value.clone(), place.clone())),
             (None, None) => {
                 if sources.missing_inputs == Missing::Refuse {
-                    let message = format!("input `{}` has no value and no default", entry.key);
-                    let help = Some(format!("give it with `--input {}=...`", entry.key));
-                    problems.error_help("missing_input", &entry.key_place, message, help);
+                    let message = format!("input `{name}` has no value and no default");
+                    let help = format!("give it with `--input {name}=...`");
+                    problems.error("missing_input", &at.key, message, help);
                 }
                 None
             }
         };
         let Some((mut value, place)) = value else { continue };
-        if rules.kind == "path"
-            && let Value::String(text) = &value
-        {
-            value = all.path(text, root, &place, problems).into();
+        if let (Some(InputKind::Path), Value::String(text)) = (rules.kind, &value) {
+            value = all.path(text, &place, setting).into();
         }
-        all.values.insert(entry.key.clone(), value);
+        all.values.insert(name.clone(), value);
     }
     all
 }
 
-fn unknown(section: &Table, sources: &Sources, problems: &mut Problems) {
-    for (key, text) in &sources.inputs {
-        if section.get(key).is_none() {
-            let rest = format!("{key}={text}");
-            let place = Place::outside("command line", "--input ", &rest, "the command line");
-            let help = match names::suggest(key, section.0.iter().map(|e| e.key.as_str())) {
-                Some(help) => help,
-                None => "the file has no [inputs]".to_owned(),
-            };
-            let message = format!("there is no input `{key}`");
-            let place = place.part(0..key.len());
-            problems.error_help("unknown_input", &place, message, Some(help));
-        }
+fn unknown(setting: Setting<'_>) {
+    let known = &setting.raw.inputs;
+    for (key, text) in setting.sources.inputs.iter().filter(|(key, _)| !known.has(key)) {
+        let rest = format!("{key}={text}");
+        let place = Place::outside("command line", "--input ", &rest, "the command line");
+        let help = match names::suggest(key, known.names()) {
+            help if help.is_empty() => "the file has no [inputs]".to_owned(),
+            help => help,
+        };
+        let (message, place) = (format!("there is no input `{key}`"), place.part(0..key.len()));
+        setting.problems.error("unknown_input", &place, message, help);
     }
 }
 
 impl Inputs {
     /// The text of a path: as given within the root, canonical outside it. A path outside adds a
     /// root that may be read.
-    fn path(&mut self, text: &str, root: &Path, place: &Place, problems: &mut Problems) -> String {
+    fn path(&mut self, text: &str, place: &Place, setting: Setting<'_>) -> String {
+        let root = setting.root;
         let real = match root.join(text).canonicalize() {
             Ok(real) => real,
             Err(error) => {
-                problems.error("bad_input", place, format!("cannot find `{text}`: {error}"));
+                let message = format!("cannot find `{text}`: {error}");
+                setting.problems.error("bad_input", place, message, NO_HELP);
                 return text.to_owned();
             }
         };
@@ -108,93 +100,96 @@ impl Inputs {
 /// What one input must be.
 struct Rules<'a> {
     name: &'a str,
-    kind: &'a str,
+    /// Absent where the type is none; then anything fits, for that is reported already.
+    kind: Option<InputKind>,
     pattern: Option<Regex>,
     allowed: Option<Vec<Value>>,
+    problems: &'a Problems,
+}
+
+/// What is said of a type, which values are of it, and how one is read from a text.
+type OfType = (&'static str, fn(&Value) -> bool, fn(&str) -> Option<Value>);
+
+fn of_type(kind: Option<InputKind>) -> OfType {
+    let text = |text: &str| Some(Value::from(text));
+    let json = |text: &str| serde_json::from_str(text).ok();
+    match kind {
+        None => ("a string", |_| true, text),
+        Some(InputKind::String) => ("a string", Value::is_string, text),
+        Some(InputKind::Path) => ("a path", Value::is_string, text),
+        Some(InputKind::Integer) => ("an integer", Value::is_i64, integer),
+        Some(InputKind::Number) => ("a number", Value::is_number, |text| {
+            let decimal = || text.parse::<f64>().ok().filter(|n| n.is_finite()).map(Value::from);
+            integer(text).or_else(decimal)
+        }),
+        Some(InputKind::Boolean) => ("`true` or `false`", Value::is_boolean, |text| {
+            text.parse::<bool>().ok().map(Value::from)
+        }),
+        Some(InputKind::Array) => ("an array (as JSON when given as text)", Value::is_array, json),
+        Some(InputKind::Object) => {
+            ("an object (as JSON when given as text)", Value::is_object, json)
+        }
+    }
+}
+
+fn integer(text: &str) -> Option<Value> {
+    text.parse::<i64>().ok().map(Value::from)
 }
 
 impl<'a> Rules<'a> {
-    fn read(entry: &'a Entry, table: &'a Table, problems: &mut Problems) -> Self {
-        let kind = table.text("type").unwrap_or("string");
-        let mut rules = Self { name: &entry.key, kind, pattern: None, allowed: None };
-        if let Some(at) = table.get("enum")
-            && let Raw::List(items) = &at.node.raw
-        {
+    fn read(name: &'a str, raw: &Input, problems: &'a Problems) -> Self {
+        let kind = (!raw.r#type.is_wrong()).then_some(*raw.r#type);
+        let mut rules = Self { name, kind, pattern: None, allowed: None, problems };
+        if let Some(items) = raw.r#enum.as_ref() {
             for item in items {
-                rules.check(&item.to_json(), &item.place, problems);
+                rules.check(&item.value, &item.at.value);
             }
-            rules.allowed = Some(items.iter().map(super::raw::Node::to_json).collect());
+            rules.allowed = Some(items.iter().map(|item| item.value.clone()).collect());
         }
-        if let Some(at) = table.get("pattern")
-            && let Some(text) = at.node.text()
-        {
-            if !matches!(kind, "string" | "path") {
-                let message = format!("`pattern` does not fit an input of type `{kind}`");
-                problems.error("bad_value", &at.key_place, message);
-            }
-            match Regex::new(text) {
-                Ok(regex) => rules.pattern = Some(regex),
-                Err(error) => {
-                    // The last line says what is wrong; the ones before draw the pattern.
-                    let error = error.to_string();
-                    let reason = error.lines().last().unwrap_or_default();
-                    let reason = reason.trim_start_matches("error: ");
-                    let message = format!("`pattern` is not a regular expression: {reason}");
-                    problems.error("bad_pattern", &at.node.place, message);
-                }
+        let Some((text, at)) = raw.pattern.as_ref().zip(raw.pattern.at()) else { return rules };
+        if kind.is_some_and(|kind| !matches!(kind, InputKind::String | InputKind::Path)) {
+            let kind = raw.r#type.show();
+            let kind = kind.as_str().unwrap_or_default();
+            let message = format!("`pattern` does not fit an input of type `{kind}`");
+            problems.error("bad_value", &at.key, message, NO_HELP);
+        }
+        match Regex::new(text) {
+            Ok(regex) => rules.pattern = Some(regex),
+            Err(error) => {
+                // The last line says what is wrong; the ones before draw the pattern.
+                let error = error.to_string();
+                let reason = error.lines().last().unwrap_or_default();
+                let reason = reason.trim_start_matches("error: ");
+                let message = format!("`pattern` is not a regular expression: {reason}");
+                problems.error("bad_pattern", &at.value, message, NO_HELP);
             }
         }
         rules
     }
 
     /// Reads a value given as text.
-    fn parse(&self, text: &str, place: &Place, problems: &mut Problems) -> Option<Value> {
-        let value = match self.kind {
-            "string" | "path" => Some(Value::from(text)),
-            "integer" => text.parse::<i64>().ok().map(Value::from),
-            "number" => match text.parse::<i64>() {
-                Ok(whole) => Some(Value::from(whole)),
-                Err(_) => text.parse::<f64>().ok().filter(|n| n.is_finite()).map(Value::from),
-            },
-            "boolean" => text.parse::<bool>().ok().map(Value::from),
-            _ => serde_json::from_str(text).ok(),
-        };
+    fn parse(&self, text: &str, place: &Place) -> Option<Value> {
+        let (wanted, _, parse) = of_type(self.kind);
+        let value = parse(text);
         if value.is_none() {
-            problems.error("bad_input", place, self.wrong_type());
+            let message = format!("input `{}` must be {wanted}", self.name);
+            self.problems.error("bad_input", place, message, NO_HELP);
         }
         value
     }
 
-    fn wrong_type(&self) -> String {
-        let want = match self.kind {
-            "boolean" => "`true` or `false`",
-            "integer" => "an integer",
-            "number" => "a number",
-            "array" => "an array (as JSON when given as text)",
-            "object" => "an object (as JSON when given as text)",
-            "path" => "a path",
-            _ => "a string",
-        };
-        format!("input `{}` must be {want}", self.name)
-    }
-
     /// Whether a value is allowed; says why not.
-    fn check(&self, value: &Value, place: &Place, problems: &mut Problems) -> bool {
-        let fits = match self.kind {
-            "string" | "path" => value.is_string(),
-            "integer" => value.is_i64(),
-            "number" => value.is_number(),
-            "boolean" => value.is_boolean(),
-            "array" => value.is_array(),
-            "object" => value.is_object(),
-            _ => true,
-        };
+    fn check(&self, value: &Value, place: &Place) -> bool {
+        let (wanted, fits, _) = of_type(self.kind);
+        if self.kind.is_none() {
+            return true;
+        }
         let equal = |a: &Value| match (a.as_f64(), value.as_f64()) {
             (Some(a), Some(b)) => a == b,
             _ => a == value,
         };
-        let reason = if !fits {
-            self.wrong_type()
+        let reason = if !fits(value) {
+            format!("input `{}` must be {wanted}", self.name)
         } else if let Some(allowed) = self.allowed.as_ref().filter(|a| !a.iter().any(equal)) {
             let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
             format!("input `{}` must be one of {}", self.name, allowed.join(", "))
@@ -205,7 +200,7 @@ impl<'a> Rules<'a> {
         } else {
             return true;
         };
-        problems.error("bad_input", place, reason);
+        self.problems.error("bad_input", place, reason, NO_HELP);
         false
     }
 }

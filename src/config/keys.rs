@@ -1,12 +1,12 @@
 //! Keys and other secrets: where they are found, and a type that does not show them.
 
 use std::fmt;
-use std::path::Path;
 
-use super::Sources;
-use super::diagnostic::{Place, Problems};
-use super::names;
-use super::raw::{Entry, Table};
+use super::diagnostic::{NO_HELP, Place, Problems};
+use super::raw::{self, KeySource};
+use super::shape::Field;
+use super::tree::Written;
+use super::{Setting, Sources, names};
 
 /// A text that must not be shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -37,13 +37,7 @@ impl fmt::Debug for Secret {
 pub(super) struct NoKey {
     pub(super) place: Place,
     pub(super) message: String,
-    pub(super) help: Option<String>,
-}
-
-impl NoKey {
-    fn new(place: &Place, message: String, help: impl Into<String>) -> Self {
-        Self { place: place.clone(), message, help: Some(help.into()) }
-    }
+    pub(super) help: &'static str,
 }
 
 /// The value of a variable; an empty one counts as not set.
@@ -52,69 +46,62 @@ pub(super) fn variable(sources: &Sources, name: &str) -> Option<Secret> {
     Some(Secret::new(value.trim()))
 }
 
-/// The value of a variable that a provider's key is read from unless the file says otherwise.
-pub(super) fn usual(sources: &Sources, name: &str, place: &Place) -> Result<Secret, NoKey> {
-    variable(sources, name).ok_or_else(|| {
-        let message = format!("the environment variable `{name}` is not set");
-        NoKey::new(place, message, "set it, or say with `api_key` where the key is found")
-    })
-}
-
-/// Follows `{ env = .. }`, `{ file = .. }` or `{ secret = .. }`. `Ok(None)`: a secret that is not
-/// required is not there.
-pub(super) fn find(
-    at: &Entry,
-    secrets: &Table,
-    root: &Path,
+/// The value of a variable that must be set.
+pub(super) fn of_variable(
     sources: &Sources,
+    name: &str,
+    place: &Place,
+    help: &'static str,
 ) -> Result<Option<Secret>, NoKey> {
-    let Some(table) = at.node.table() else { return Ok(None) };
-    if let Some(entry) = table.get("secret") {
-        let name = entry.node.text().unwrap_or_default();
-        return match secrets.get(name) {
-            Some(secret) => find(secret, &EMPTY, root, sources),
-            None => Ok(None),
-        };
-    }
-    let optional = table.truth("required") == Some(false);
-    let found = if let Some(entry) = table.get("env") {
-        let name = entry.node.text().unwrap_or_default();
-        variable(sources, name).ok_or_else(|| {
-            let message = format!("the environment variable `{name}` is not set");
-            NoKey::new(&entry.node.place, message, "set it, or use a profile that needs no key")
-        })
-    } else if let Some(entry) = table.get("file") {
-        let path = root.join(entry.node.text().unwrap_or_default());
-        let text = std::fs::read_to_string(&path);
-        text.map(|text| Secret::new(text.trim())).map_err(|error| {
-            let message = format!("cannot read `{}`: {error}", path.display());
-            NoKey::new(&entry.node.place, message, "it must hold the key and nothing else")
-        })
-    } else {
-        return Ok(None);
-    };
-    match found {
-        Err(_) if optional => Ok(None),
-        found => found.map(Some),
+    let message = || format!("the environment variable `{name}` is not set");
+    let none = || NoKey { place: place.clone(), message: message(), help };
+    variable(sources, name).ok_or_else(none).map(Some)
+}
+
+/// Follows what is said of a provider's key. `Ok(None)`: a secret that is not required is not there.
+pub(super) fn of_provider(key: &KeySource, setting: Setting<'_>) -> Result<Option<Secret>, NoKey> {
+    let Some(name) = key.secret.as_deref() else { return find(&key.env, &key.file, setting) };
+    let secret = setting.raw.secrets.get(name).and_then(|entry| entry.value.as_ref());
+    secret.map_or(Ok(None), |secret| of_secret(secret, setting))
+}
+
+/// As [`of_provider`], for an entry of `[secrets]`.
+pub(super) fn of_secret(
+    secret: &raw::Secret,
+    setting: Setting<'_>,
+) -> Result<Option<Secret>, NoKey> {
+    match find(&secret.env, &secret.file, setting) {
+        Err(_) if !*secret.required => Ok(None),
+        found => found,
     }
 }
 
-static EMPTY: Table = Table(Vec::new());
-
-/// Checks that a place to find a key at names exactly one, and that a secret it names exists.
-pub(super) fn check(at: &Entry, among: &[&str], secrets: &Table, problems: &mut Problems) {
-    let Some(table) = at.node.table() else { return };
-    let given = among.iter().filter(|key| table.get(key).is_some()).count();
-    if given != 1 {
-        let message = format!("`{}` must have exactly one of {}", at.key, names::list(among));
-        problems.error("missing_field", &at.key_place, message);
+fn find(
+    env: &Field<Option<String>>,
+    file: &Field<Option<String>>,
+    setting: Setting<'_>,
+) -> Result<Option<Secret>, NoKey> {
+    if let Some((name, place)) = env.placed() {
+        let help = "set it, or use a profile that needs no key";
+        return of_variable(setting.sources, name, place, help);
     }
-    let Some(secret) = table.get("secret") else { return };
-    if let Some(name) = secret.node.text()
-        && secrets.get(name).is_none()
-    {
-        let help = names::suggest(name, secrets.0.iter().map(|entry| entry.key.as_str()));
-        let message = format!("there is no secret `{name}`");
-        problems.error_help("unknown_secret", &secret.node.place, message, help);
+    let Some((file, place)) = file.placed() else { return Ok(None) };
+    let path = setting.root.join(file);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(Secret::new(text.trim()))),
+        Err(error) => {
+            let message = format!("cannot read `{}`: {error}", path.display());
+            let help = "it must hold the key and nothing else";
+            Err(NoKey { place: place.clone(), message, help })
+        }
+    }
+}
+
+/// Checks that exactly one of the keys is given that say where the text of `name` stands.
+pub(super) fn check_one(name: &str, at: &Written, given: &[(&str, bool)], problems: &Problems) {
+    if given.iter().filter(|(_, is_given)| *is_given).count() != 1 {
+        let among: Vec<&str> = given.iter().map(|(key, _)| *key).collect();
+        let message = format!("`{name}` must have exactly one of {}", names::list(&among));
+        problems.error("missing_field", &at.key, message, NO_HELP);
     }
 }

@@ -4,16 +4,14 @@
 //! figment decides which layer wins; the values that won keep the place where they were written.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
-use miette::NamedSource;
 
 use super::diagnostic::Place;
-use super::raw::{Entry, Node, Raw, Table};
-use super::schema::{FILE_ONLY, ROOT};
-use crate::spec::Limits;
+use super::raw::Settings;
+use super::shape::{Key, Keys, Kind, Section};
+use super::tree::{self, Places};
 
 /// The beginning of the variables that set configuration keys.
 const PREFIX: &str = "CALLSHEET_";
@@ -21,117 +19,47 @@ const PREFIX: &str = "CALLSHEET_";
 /// Variables with that beginning that mean something else.
 const NOT_KEYS: [&str; 2] = ["CALLSHEET_STATE_DIR", "CALLSHEET_LOG"];
 
-/// One layer.
-#[derive(Clone, Debug)]
-pub(super) struct Layer {
-    name: &'static str,
-    pub(super) tree: Table,
-}
+/// One layer: its name and its tree.
+struct Layer(&'static str, Dict);
 
-impl Layer {
-    pub(super) fn new(name: &'static str, tree: Table) -> Self {
-        Self { name, tree }
-    }
-}
-
-impl Provider for &Layer {
+impl Provider for Layer {
     fn metadata(&self) -> Metadata {
-        Metadata::named(self.name)
+        Metadata::named(self.0)
     }
 
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        Ok(Profile::Default.collect(self.tree.to_figment()))
+        Ok(Profile::Default.collect(self.1.clone()))
     }
 }
 
-/// Lays the layers over each other, the lowest first.
-pub(super) fn merge(layers: &[Layer]) -> Table {
-    let figment = layers.iter().fold(Figment::new(), |figment, layer| figment.merge(layer));
+/// Lays what was written over the built-in defaults: the file, a profile, variables and flags, each
+/// over those before it.
+pub(super) fn merge(mut written: [Dict; 4]) -> Dict {
+    for upper in 1..written.len() {
+        let (below, above) = written.split_at_mut(upper);
+        // The lowest last: its places are those that stay.
+        below.iter().rev().for_each(|lower| tree::settle(&mut above[0], lower));
+    }
+    let names = ["file", "profile", "environment", "command line"];
+    let defaults = Layer("built-in defaults", defaults(Settings::KEYS));
+    let layers = names.into_iter().zip(written).map(|(name, tree)| Layer(name, tree));
+    let figment = layers.fold(Figment::from(defaults), Figment::merge);
     let merged = figment.data().ok().and_then(|mut data| data.remove(&Profile::Default));
-    rebuild(&merged.unwrap_or_default(), &mut Vec::new(), layers, &figment)
+    merged.unwrap_or_default()
 }
 
-fn rebuild(dict: &Dict, path: &mut Vec<String>, layers: &[Layer], figment: &Figment) -> Table {
-    // Keys in the order in which they are first written, from the lowest layer up.
-    let mut order: Vec<&Entry> = Vec::new();
-    for table in layers.iter().filter_map(|layer| layer.tree.at(path)) {
-        for entry in &table.0 {
-            if !order.iter().any(|seen| seen.key == entry.key) {
-                order.push(entry);
-            }
-        }
-    }
-    let mut entries = Vec::with_capacity(order.len());
-    for key in order.iter().map(|entry| entry.key.clone()) {
-        let Some(value) = dict.get(&key) else { continue };
-        let Some(entry) = winner(&key, value, path, layers, figment) else { continue };
-        let mut entry = entry.clone();
-        if let Value::Dict(_, inner) = value {
-            path.push(key);
-            entry.node.raw = Raw::Table(rebuild(inner, path, layers, figment));
-            path.pop();
-        }
-        entries.push(entry);
-    }
-    Table(entries)
-}
-
-/// The entry that a merged value comes from; for a table, whose parts may come from several
-/// layers, the lowest one that somebody wrote.
-fn winner<'a>(
-    key: &str,
-    value: &Value,
-    path: &[String],
-    layers: &'a [Layer],
-    figment: &Figment,
-) -> Option<&'a Entry> {
-    let entry = |layer: &'a Layer| layer.tree.at(path)?.get(key);
-    if let Value::Dict(..) = value {
-        let tables = |layer: &'a Layer| entry(layer).filter(|e| e.node.table().is_some());
-        let (built_in, written) = layers.split_first()?;
-        return written.iter().find_map(tables).or_else(|| tables(built_in));
-    }
-    let name = &figment.get_metadata(value.tag())?.name;
-    entry(layers.iter().find(|layer| *name == layer.name)?)
-}
-
-/// What holds where nobody says anything else.
-pub(super) fn built_in() -> Layer {
-    let text = Arc::new(NamedSource::new("built-in defaults", String::new()));
-    let place = Place::start(&text);
-    let entry = |key: &str, raw: Raw| Entry {
-        key: key.to_owned(),
-        key_place: place.clone(),
-        node: Node::new(raw, place.clone()),
+/// The built-in defaults. Those of keys below names of one's own are not among them: they are filled
+/// in when such a key is read.
+fn defaults(keys: Keys) -> Dict {
+    let value = |key: &Key| match key.kind {
+        Kind::Table(inner) => key.default.map(|_| Value::from(defaults(inner))),
+        _ => Value::serialize(key.default_value()?).ok(),
     };
-    let count = |n: usize| Raw::Integer(i64::try_from(n).unwrap_or(i64::MAX));
-    let word = |word: &str| Raw::Text(word.to_owned());
-    let limits = Limits::default();
-    let sections = [
-        (
-            "limits",
-            vec![
-                entry("max_concurrency", count(limits.max_concurrency)),
-                entry("max_depth", Raw::Integer(i64::from(limits.max_depth))),
-                entry("max_children", count(limits.max_children)),
-                entry("max_descendants", count(limits.max_descendants)),
-                entry("fail_fast", Raw::Truth(limits.fail_fast)),
-                entry("cancel_running", Raw::Truth(limits.cancel_running)),
-                entry("grace_period", word(&format!("{}ms", limits.grace_period.as_millis()))),
-            ],
-        ),
-        // Silence for two minutes and 50 calls: above what a working agent needs, below what a
-        // stuck one should cost.
-        ("defaults", vec![entry("idle_timeout", word("2m")), entry("max_turns", count(50))]),
-        ("compaction", vec![entry("preset", word("adaptive"))]),
-        ("state", vec![entry("dir", word(".transcripts"))]),
-        ("logs", vec![entry("level", word("info"))]),
-    ];
-    let section = |(key, entries): (&str, Vec<Entry>)| entry(key, Raw::Table(Table(entries)));
-    Layer::new("built-in defaults", Table(sections.into_iter().map(section).collect()))
+    let keys = keys.iter().copied().flatten();
+    keys.filter_map(|key| Some((key.name.to_owned(), tree::built_in(value(key)?)))).collect()
 }
 
-/// What a variable says of the key that it sets; nothing for any other variable.
+/// The part of a variable's name that names the key it sets; `None` for any other variable.
 pub(super) fn setting(variable: &str) -> Option<&str> {
     let rest = variable.strip_prefix(PREFIX)?;
     if rest.is_empty() || NOT_KEYS.contains(&variable) {
@@ -139,107 +67,97 @@ pub(super) fn setting(variable: &str) -> Option<&str> {
     }
     // A variable of one word that is no key is somebody else's.
     let top = rest.to_ascii_lowercase();
-    let is_key = ROOT.iter().any(|field| field.key == top) && !FILE_ONLY.contains(&&*top);
+    let is_key = Settings::KEYS[0].iter().any(|key| key.name == top);
     (rest.contains("__") || is_key).then_some(rest)
 }
 
 /// The layer of the `CALLSHEET_*` variables: `__` stands between the levels. A name in capitals
 /// finds the key of the file that it means, whatever its case.
-pub(super) fn environment(variables: &BTreeMap<String, String>, file: &Table) -> Layer {
-    let mut tree = Table::default();
+pub(super) fn environment(
+    variables: &BTreeMap<String, String>,
+    file: &Dict,
+    places: &mut Places,
+) -> Dict {
+    let mut tree = Dict::new();
     for (variable, text) in variables {
         let Some(rest) = setting(variable) else { continue };
         let place = Place::outside("environment", &format!("{variable}="), text, variable);
-        let Ok(value) = text.parse::<Value>();
-        let mut node = Node::from_figment(&value, &place);
-        if !matches!(node.raw, Raw::Text(_)) {
-            node.unquoted = Some(text.clone());
-        }
-        insert(&mut tree, &resolve(rest, file), node);
+        let mut value = match text.parse::<Value>() {
+            Ok(Value::Char(_, c)) => Value::from(c.to_string()),
+            Ok(Value::Empty(..)) => Value::from(""),
+            Ok(value) => value,
+        };
+        let unquoted = (!matches!(value, Value::String(..))).then(|| text.clone());
+        let name = place.name_only();
+        places.given(&mut value, &name, &place, unquoted);
+        places.insert(&mut tree, &resolve(rest, file), &name, value);
     }
-    Layer::new("environment", tree)
+    tree
 }
 
 /// The path of keys that a variable means.
-fn resolve(variable: &str, file: &Table) -> Vec<String> {
+fn resolve(variable: &str, file: &Dict) -> Vec<String> {
     let mut table = Some(file);
     let mut path = Vec::new();
     for part in variable.split("__") {
         let alike = |key: &str| key.replace('-', "_").eq_ignore_ascii_case(part);
-        let found = table.and_then(|table| table.0.iter().find(|entry| alike(&entry.key)));
-        table = found.and_then(|entry| entry.node.table());
-        path.push(found.map_or_else(|| part.to_ascii_lowercase(), |entry| entry.key.clone()));
+        let found = table.and_then(|table| table.iter().find(|(key, _)| alike(key)));
+        table = found.and_then(|(_, value)| value.as_dict());
+        path.push(found.map_or_else(|| part.to_ascii_lowercase(), |(key, _)| key.clone()));
     }
     path
 }
 
 /// The layer of the flags: dotted keys.
-pub(super) fn flags(overrides: &[(String, toml::Value)]) -> Layer {
-    let mut tree = Table::default();
-    for (key, value) in overrides {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+pub(super) fn flags(overrides: &[(String, toml::Value)], places: &mut Places) -> Dict {
+    let mut tree = Dict::new();
+    for (key, given) in overrides {
+        let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
         let place = Place::outside("command line", &format!("{key}="), &text, "the command line");
+        let Ok(mut value) = Value::serialize(given) else { continue };
+        let name = place.name_only();
+        places.given(&mut value, &name, &place, None);
         let path: Vec<String> = key.split('.').map(str::to_owned).collect();
-        insert(&mut tree, &path, Node::from_toml(value, &place));
+        places.insert(&mut tree, &path, &name, value);
     }
-    Layer::new("command line", tree)
-}
-
-fn insert(tree: &mut Table, path: &[String], node: Node) {
-    let Some((key, rest)) = path.split_first() else { return };
-    let key_place = node.place.name_only();
-    let at = tree.0.iter().position(|entry| entry.key == *key).unwrap_or_else(|| {
-        let raw = Raw::Table(Table::default());
-        let empty = Node::new(raw, key_place.clone());
-        tree.0.push(Entry { key: key.clone(), key_place, node: empty });
-        tree.0.len() - 1
-    });
-    let slot = &mut tree.0[at].node;
-    match &mut slot.raw {
-        Raw::Table(inner) if !rest.is_empty() => insert(inner, rest, node),
-        _ if rest.is_empty() => *slot = node,
-        // A value was set where this one wants a table: the later variable wins.
-        _ => {
-            let mut inner = Table::default();
-            insert(&mut inner, rest, node);
-            slot.raw = Raw::Table(inner);
-        }
-    }
+    tree
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::raw::parse;
+    use std::sync::Arc;
 
-    fn layer(name: &'static str, toml: &str) -> Layer {
-        let text = Arc::new(NamedSource::new(name, toml.to_owned()));
-        Layer::new(name, parse(&text).expect("valid TOML"))
-    }
+    use miette::NamedSource;
+
+    use super::*;
 
     #[test]
     fn the_higher_layer_wins_key_by_key_and_keeps_its_place() {
+        let mut places = Places::default();
+        let mut layer = |name: &str, toml: &str| {
+            places.parse(&Arc::new(NamedSource::new(name, toml.to_owned()))).expect("valid TOML")
+        };
         let file = layer("file", "[a]\nx = 1\ny = [1, 2]\n[a.deep]\nz = 'low'\n[b]\nk = 1\n");
         let over = layer("over", "[a]\ny = [3]\n[a.deep]\nw = 2\n");
-        let merged = merge(&[built_in(), file, over]);
-        let a = merged.section("a");
-        assert_eq!(a.whole::<u32>("x"), Some(1));
-        let y = a.get("y").expect("y");
-        assert!(matches!(&y.node.raw, Raw::List(items) if items.len() == 1));
-        assert_eq!((y.key_place.text.name(), y.key_place.line_column()), ("over", (2, 1)));
-        assert_eq!(a.section("deep").text("z"), Some("low"));
-        assert_eq!(a.section("deep").whole::<u32>("w"), Some(2));
-        assert_eq!(a.get("deep").expect("deep").key_place.text.name(), "file");
-        assert_eq!(merged.section("limits").whole::<u32>("max_concurrency"), Some(8));
-        assert_eq!(
-            merged.section("limits").duration("grace_period"),
-            Some(Limits::default().grace_period)
-        );
+        let merged = merge([file, over, Dict::new(), Dict::new()]);
+        let find = |path: &str| {
+            let value = merged.get("a").and_then(|a| a.find_ref(path)).expect("a value");
+            let key = &places.of(value).key;
+            (tree::json(value).to_string(), key.text.name().to_owned(), key.line_column())
+        };
+        assert_eq!(find("x"), ("1".to_owned(), "file".to_owned(), (2, 1)));
+        assert_eq!(find("y"), ("[3]".to_owned(), "over".to_owned(), (2, 1)));
+        assert_eq!(find("deep"), (r#"{"z":"low","w":2}"#.to_owned(), "file".to_owned(), (4, 4)));
+        let limits = merged["limits"].as_dict().expect("a table");
+        assert_eq!(limits["max_concurrency"].to_u128(), Some(8));
+        assert!(places.written(&limits["grace_period"]).is_none(), "nobody wrote it");
     }
 
     #[test]
     fn variables_find_the_keys_that_they_mean() {
-        let file = layer("file", "[agents.fix-it]\nmodel = 'a'\n[env]\nFOO = '1'\n");
+        let mut places = Places::default();
+        let toml = "[agents.fix-it]\nmodel = 'a'\n[env]\nFOO = '1'\n";
+        let file = places.parse(&Arc::new(NamedSource::new("file", toml.to_owned())));
         let variables = [
             ("CALLSHEET_AGENTS__FIX_IT__MODEL", "5"),
             ("CALLSHEET_ENV__FOO", "2"),
@@ -250,10 +168,13 @@ mod tests {
             ("HOME", "/"),
         ];
         let variables = variables.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        let tree = environment(&variables, &file.tree).tree;
-        assert_eq!(tree.section("agents").section("fix-it").text("model"), Some("5"));
-        assert_eq!(tree.section("env").text("FOO"), Some("2"));
-        assert_eq!(tree.section("limits").whole::<u32>("max_concurrency"), Some(2));
-        assert_eq!(tree.0.len(), 3);
+        let tree = environment(&variables, &file.expect("valid TOML"), &mut places);
+        let all = tree::json(&Value::from(tree.clone()));
+        let expected = serde_json::json!({
+            "agents": {"fix-it": {"model": 5}}, "env": {"FOO": 2}, "limits": {"max_concurrency": 2},
+        });
+        assert_eq!(all, expected);
+        let model = tree["agents"].find_ref("fix-it.model").expect("a value");
+        assert_eq!(places.text(model).as_deref(), Some("5"), "it has no quotes");
     }
 }

@@ -1,5 +1,19 @@
 //! "Did you mean": the nearest of the names that would have been right.
 
+use super::diagnostic::{Code, Place, Problems};
+
+/// Reports a name that nothing has: `code` is `unknown_` and what it was meant for.
+pub(super) fn report_unknown<'a>(
+    code: Code,
+    written: &str,
+    place: &Place,
+    known: impl IntoIterator<Item = &'a str>,
+    problems: &Problems,
+) {
+    let message = format!("there is no {} `{written}`", code.trim_start_matches("unknown_"));
+    problems.error(code, place, message, suggest(written, known));
+}
+
 /// The nearest of `known` to `written`, if one is near enough to be a slip of the hand.
 pub(super) fn nearest<'a>(
     written: &str,
@@ -15,17 +29,16 @@ pub(super) fn nearest<'a>(
     ranked.filter(|(d, _)| *d <= most).min_by_key(|(d, _)| *d).map(|(_, name)| name)
 }
 
-/// A suggestion for a wrong name: the nearest right one, or what there is.
-pub(super) fn suggest<'a>(
-    written: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<String> {
+/// The help for a wrong name: the nearest right one; empty when none is near.
+pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(written, known).map(|name| format!("did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// The help for a wrong name: the nearest right one, or what there is; empty when there is nothing.
+pub(super) fn suggest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    match nearest(written, known.iter().copied()) {
-        Some(name) => Some(format!("did you mean `{name}`?")),
-        None if known.is_empty() => None,
-        None => Some(format!("there is {}", list(&known))),
-    }
+    let near = did_you_mean(written, known.iter().copied());
+    if !near.is_empty() || known.is_empty() { near } else { format!("there is {}", list(&known)) }
 }
 
 /// `a`, `b` and `c`, each in backticks.
@@ -49,7 +62,7 @@ mod tests {
         assert_eq!(nearest("depends-on", known), Some("depends_on"));
         assert_eq!(nearest("rnu", known), Some("run"));
         assert_eq!(nearest("schedule", known), None);
-        assert_eq!(suggest("schedule", ["a", "b"]).as_deref(), Some("there is `a` and `b`"));
-        assert_eq!(suggest("x", []), None);
+        assert_eq!(suggest("schedule", ["a", "b"]), "there is `a` and `b`");
+        assert_eq!(suggest("x", []), "");
     }
 }

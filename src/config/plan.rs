@@ -2,24 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diagnostic::Problems;
-use super::names;
-use super::raw::Table;
+use super::Setting;
+use super::shape::Item;
 use crate::context::compaction::CompactionSpec;
 use crate::id::Name;
 use crate::spec::{AgentSpec, ModelSpec, TaskSpec, Work};
 
 /// Reads `entry`.
-pub(super) fn entry(tree: &Table, problems: &mut Problems) -> Vec<Name> {
-    let tasks = tree.section("tasks");
+pub(super) fn entry(setting: Setting<'_>) -> Vec<Name> {
     let mut all = Vec::new();
-    for (text, place) in tree.texts("entry") {
-        if tasks.get(text).is_none() {
-            let help = names::suggest(text, tasks.0.iter().map(|entry| entry.key.as_str()));
-            let message = format!("there is no task `{text}`");
-            problems.error_help("unknown_task", place, message, help);
-        }
-        all.extend(Name::new(text));
+    for Item { value: name, at } in setting.raw.entry.iter() {
+        setting.raw.tasks.must_have("unknown_task", name, &at.value, setting.problems);
+        all.extend(Name::new(name));
     }
     all
 }
@@ -73,17 +67,17 @@ pub(super) fn team<'a>(
 
 /// A ceiling in money needs the price of every model that can be called.
 pub(super) fn prices(
-    tree: &Table,
+    setting: Setting<'_>,
     models: &BTreeMap<Name, ModelSpec>,
     used: &BTreeSet<Name>,
-    problems: &mut Problems,
 ) {
-    let Some(ceiling) = tree.section("budget").get("max_cost_usd") else { return };
+    let raw = setting.raw;
+    let ceiling = raw.budget.as_ref().and_then(|budget| budget.max_cost_usd.at());
+    let Some(ceiling) = ceiling else { return };
     for name in used.iter().filter(|name| models.get(*name).is_some_and(|m| m.price.is_none())) {
-        let written = tree.section("models").get(name.as_str());
-        let place = written.map_or(&ceiling.key_place, |entry| &entry.key_place);
+        let place = raw.models.get(name.as_str()).map_or(&ceiling.key, |entry| &entry.at.key);
         let message = format!("`max_cost_usd` is set, but model `{name}` has no price");
-        let help = Some(format!("add [models.{name}.cost_per_mtok]"));
-        problems.error_help("missing_price", place, message, help);
+        let help = format!("add [models.{name}.cost_per_mtok]");
+        setting.problems.error("missing_price", place, message, help);
     }
 }

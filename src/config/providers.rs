@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use miette::NamedSource;
+use serde_json::Value as Json;
 
-use super::diagnostic::{Place, Problems};
+use super::diagnostic::{NO_HELP, Place, Problems};
 use super::keys::{self, NoKey, Secret};
-use super::raw::{Entry, Table};
-use super::{Missing, Sources, abilities, files, names, retry};
+use super::raw::{KeySource, Model, Prices, Provider, Wire};
+use super::shape::{Entry, Field, Item, ListOr};
+use super::{Missing, Setting, files, names, retry};
 use crate::id::Name;
 use crate::model::script::Script;
 use crate::policy::RetryPolicy;
-use crate::spec::capability::Declared;
-use crate::spec::{ModelSpec, Price, Thinking};
+use crate::spec::capability::{Capability, Declared};
+use crate::spec::{ModelSpec, Price};
 
 /// What a provider speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,14 +68,6 @@ const PUBLIC: [(&str, &str, &str); 2] = [
     ("openai", "OPENAI_API_KEY", "https://api.openai.com/v1"),
 ];
 
-/// The `connect_timeout` of the documented configuration.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The `request_timeout` of the documented configuration.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
-/// The `rate_limit.max_concurrency` of the documented configuration.
-const MAX_CONCURRENCY: usize = 8;
-/// The window of today's common models; a smaller one must be stated.
-const CONTEXT_WINDOW: u64 = 200_000;
 /// Long enough for a report, short enough for every server's default limit.
 const MAX_OUTPUT_TOKENS: u64 = 8192;
 /// What Anthropic charges for a cache write, relative to input: the highest of the public
@@ -92,227 +86,214 @@ pub(super) struct Models {
 }
 
 /// Reads `[models]`; models without a provider get theirs from [`providers`].
-pub(super) fn models(tree: &Table, sources: &Sources, problems: &mut Problems) -> Models {
+pub(super) fn models(setting: Setting<'_>) -> Models {
+    let Setting { raw, sources, problems, .. } = setting;
     let mut all = Models::default();
-    let custom = Name::new(CUSTOM).ok();
-    for (entry, table) in tree.tables("models") {
-        let Ok(name) = Name::new(&entry.key) else { continue };
-        let brought = sources.custom_models.contains(&name);
-        let provider = match table.get("provider") {
-            _ if brought => custom.clone(),
-            Some(provider) => known_provider(provider, tree, problems),
-            None => None,
-        };
-        if !brought && table.get("provider").is_none() {
-            all.homeless.insert(name.clone(), entry.key_place.clone());
+    // The name is constant and one.
+    let Ok(custom) = Name::new(CUSTOM) else { return all };
+    for (entry, model) in raw.models.values() {
+        let Ok(name) = Name::new(&entry.name) else { continue };
+        let mut provider = None;
+        if !sources.custom_models.contains(&name) {
+            if !model.model.is_set() {
+                let message = format!("model `{name}` does not say what the provider calls it");
+                let help = "add `model = \"...\"`";
+                problems.error("missing_field", &entry.at.key, message, help);
+            }
+            if let Some((text, place)) = model.provider.placed() {
+                raw.providers.must_have("unknown_provider", text, place, problems);
+                provider = Name::new(text).ok();
+            } else if !model.provider.is_set() {
+                all.homeless.insert(name.clone(), entry.at.key.clone());
+            }
+        }
+        let window = *model.context_window;
+        if max_output_tokens(model) >= window {
+            let at = model.max_output_tokens.at().map_or(&entry.at.key, |at| &at.value);
+            let message =
+                format!("`max_output_tokens` leaves no room in a window of {window} tokens");
+            problems.error("bad_value", at, message, NO_HELP);
         }
         // A name that could not be resolved is an error already; the model is kept so that agents
         // that name it are not blamed.
-        let Some(provider) = provider.or_else(|| custom.clone()) else { continue };
-        all.models.insert(name.clone(), model(name, provider, entry, table, brought, problems));
+        let provider = provider.unwrap_or_else(|| custom.clone());
+        all.models.insert(name.clone(), spec(name, provider, model, problems));
     }
     for name in &sources.custom_models {
-        let Some(provider) = custom.clone() else { continue };
-        let bare = || bare_model(name.clone(), provider);
+        let bare = || spec(name.clone(), custom.clone(), &Model::default(), problems);
         all.models.entry(name.clone()).or_insert_with(bare);
     }
     all
 }
 
-fn bare_model(name: Name, provider: Name) -> ModelSpec {
+/// The longest reply of a model.
+fn max_output_tokens(raw: &Model) -> u64 {
+    raw.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS.min(*raw.context_window / 2))
+}
+
+fn spec(name: Name, provider: Name, raw: &Model, problems: &Problems) -> ModelSpec {
     ModelSpec {
-        model: name.to_string(),
+        model: raw.model.clone().unwrap_or_else(|| name.to_string()),
         name,
         provider,
-        context_window: CONTEXT_WINDOW,
-        max_output_tokens: MAX_OUTPUT_TOKENS,
-        temperature: None,
-        top_p: None,
-        reasoning_effort: None,
-        seed: None,
-        price: None,
-        thinking: Thinking::Bound,
-        capabilities: Declared::default(),
+        context_window: *raw.context_window,
+        max_output_tokens: max_output_tokens(raw),
+        temperature: *raw.temperature,
+        top_p: *raw.top_p,
+        reasoning_effort: raw.reasoning_effort.clone(),
+        seed: *raw.seed,
+        price: price(&raw.cost_per_mtok, problems),
+        thinking: *raw.thinking,
+        capabilities: capabilities(&raw.capabilities, problems),
     }
 }
 
-fn known_provider(at: &Entry, tree: &Table, problems: &mut Problems) -> Option<Name> {
-    let text = at.node.text()?;
-    let providers = tree.section("providers");
-    if providers.get(text).is_none() {
-        let help = names::suggest(text, providers.0.iter().map(|entry| entry.key.as_str()));
-        let message = format!("there is no provider `{text}`");
-        problems.error_help("unknown_provider", &at.node.place, message, help);
-    }
-    Name::new(text).ok()
-}
-
-fn model(
-    name: Name,
-    provider: Name,
-    entry: &Entry,
-    table: &Table,
-    brought: bool,
-    problems: &mut Problems,
-) -> ModelSpec {
-    if table.get("model").is_none() && !brought {
-        let message = format!("model `{name}` does not say what the provider calls it");
-        let help = Some("add `model = \"...\"`".to_owned());
-        problems.error_help("missing_field", &entry.key_place, message, help);
-    }
-    let window = table.whole("context_window").unwrap_or(CONTEXT_WINDOW);
-    let output = table.whole("max_output_tokens").unwrap_or(MAX_OUTPUT_TOKENS.min(window / 2));
-    if output >= window {
-        let at = table.get("max_output_tokens").map_or(&entry.key_place, |e| &e.node.place);
-        let message = format!("`max_output_tokens` leaves no room in a window of {window} tokens");
-        problems.error("bad_value", at, message);
-    }
-    let bare = bare_model(name, provider);
-    ModelSpec {
-        model: table.text("model").map_or(bare.model, str::to_owned),
-        context_window: window,
-        max_output_tokens: output,
-        temperature: table.number("temperature"),
-        top_p: table.number("top_p"),
-        reasoning_effort: table.text("reasoning_effort").map(str::to_owned),
-        seed: table.whole("seed"),
-        price: table.get("cost_per_mtok").and_then(|at| price(at, problems)),
-        thinking: match table.text("thinking") {
-            Some("free") => Thinking::Free,
-            Some(_) | None => bare.thinking,
-        },
-        capabilities: abilities::declared(table, problems),
-        name: bare.name,
-        provider: bare.provider,
+/// What a model's provider can do with a context: a list, or the word that has it asked.
+fn capabilities(raw: &Field<Option<ListOr>>, problems: &Problems) -> Declared {
+    let known = || format!("use some of {}", names::list(&Capability::ALL.map(Capability::name)));
+    let one = |Item { value, at }: &Item<Json>| {
+        let Some(text) = value.as_str() else {
+            let message = format!("a capability must be a string, not {}", at.kind);
+            problems.error("wrong_type", &at.value, message, NO_HELP);
+            return None;
+        };
+        let found = Capability::named(text);
+        if found.is_none() {
+            let near = names::did_you_mean(text, Capability::ALL.map(Capability::name));
+            let help = if near.is_empty() { known() } else { near };
+            let message = format!("there is no capability `{text}`");
+            problems.error("bad_value", &at.value, message, help);
+        }
+        found
+    };
+    match raw.placed() {
+        None => Declared::default(),
+        Some((ListOr::List(items), _)) => Declared::Listed(items.iter().filter_map(one).collect()),
+        Some((ListOr::Other(Json::String(text)), _)) if text == "probe" => Declared::Probe,
+        Some((ListOr::Other(_), place)) => {
+            let message = "`capabilities` must be an array of names, or `\"probe\"`";
+            problems.error("wrong_type", place, message, known());
+            Declared::default()
+        }
     }
 }
 
-fn price(at: &Entry, problems: &mut Problems) -> Option<Price> {
-    let table = at.node.table()?;
-    for key in ["input", "output"].iter().filter(|key| table.get(key).is_none()) {
-        let message = format!("`cost_per_mtok` has no `{key}`");
-        problems.error("missing_field", &at.key_place, message);
+fn price(raw: &Field<Option<Prices>>, problems: &Problems) -> Option<Price> {
+    let (prices, at) = raw.as_ref().zip(raw.at())?;
+    for (key, price) in [("input", &prices.input), ("output", &prices.output)] {
+        if !price.is_set() {
+            problems.error(
+                "missing_field",
+                &at.key,
+                format!("`cost_per_mtok` has no `{key}`"),
+                NO_HELP,
+            );
+        }
     }
-    let input = table.number("input")?;
+    let (input, output) = prices.input.zip(*prices.output)?;
     Some(Price {
         input,
-        output: table.number("output")?,
-        cache_read: table.number("cache_read").unwrap_or(input),
-        cache_write: table.number("cache_write").unwrap_or(input * CACHE_WRITE_FACTOR),
+        output,
+        cache_read: prices.cache_read.unwrap_or(input),
+        cache_write: prices.cache_write.unwrap_or(input * CACHE_WRITE_FACTOR),
     })
 }
 
-/// What reading the providers needs to know.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Setting<'a> {
-    pub(super) tree: &'a Table,
-    pub(super) root: &'a Path,
-    pub(super) sources: &'a Sources,
-    /// The models that the plan uses.
-    pub(super) used: &'a BTreeSet<Name>,
-}
-
 /// Reads `[providers]`, finds the keys of those in use, and settles the models without a
-/// provider.
+/// provider. `used` are the models that the plan uses.
 pub(super) fn providers(
     setting: Setting<'_>,
     models: &mut Models,
-    problems: &mut Problems,
+    used: &BTreeSet<Name>,
 ) -> BTreeMap<Name, ProviderSpec> {
-    let retry = retry::of_calls(retry_table(setting.tree), problems);
+    let retry = retry::of_calls(setting.raw.defaults.retry.as_ref(), setting.problems);
     let mut all = BTreeMap::new();
-    settle_homeless(setting, models, &retry, &mut all, problems);
-    let in_use = |name: &Name| {
-        models.models.values().any(|m| m.provider == *name && setting.used.contains(&m.name))
-    };
-    for (entry, table) in setting.tree.tables("providers") {
-        let Ok(name) = Name::new(&entry.key) else { continue };
-        let used = in_use(&name);
-        if let Some(spec) = provider(setting, name.clone(), entry, table, used, &retry, problems) {
+    settle_homeless(setting, models, used, &retry, &mut all);
+    let called = models.models.values().filter(|model| used.contains(&model.name));
+    let called: BTreeSet<&Name> = called.map(|model| &model.provider).collect();
+    for (entry, raw) in setting.raw.providers.values() {
+        let Ok(name) = Name::new(&entry.name) else { continue };
+        let missing =
+            if called.contains(&name) { setting.sources.missing_keys } else { Missing::Allow };
+        if let Some(spec) = provider(setting, name.clone(), entry, raw, missing, &retry) {
             all.insert(name, spec);
         }
     }
     all
 }
 
-fn retry_table(tree: &Table) -> Option<&Table> {
-    tree.section("defaults").get("retry")?.node.table()
-}
-
 /// Gives the models without a provider the public service whose key is set.
 fn settle_homeless(
     setting: Setting<'_>,
     models: &mut Models,
+    used: &BTreeSet<Name>,
     retry: &RetryPolicy,
     all: &mut BTreeMap<Name, ProviderSpec>,
-    problems: &mut Problems,
 ) {
     let homeless = std::mem::take(&mut models.homeless);
     if homeless.is_empty() {
         return;
     }
-    let is_set = |(_, key, _): &&(&str, &str, &str)| keys::variable(setting.sources, key).is_some();
-    let (service, key, _) = match PUBLIC.iter().find(is_set) {
-        Some(found) => found,
-        None => {
-            let first = homeless.iter().find(|(name, _)| setting.used.contains(*name));
-            if let Some((name, place)) = first
-                && setting.sources.missing_keys == Missing::Refuse
-            {
-                no_provider(name, place, setting.tree, problems);
-            }
-            &PUBLIC[0]
-        }
-    };
+    let key = |(_, key, _): &(&str, &str, &str)| keys::variable(setting.sources, key);
+    let found = PUBLIC.iter().find_map(|service| Some((service.0, key(service)?)));
+    let first = homeless.iter().find(|(name, _)| used.contains(*name));
+    if let (None, Some((name, place)), Missing::Refuse) =
+        (&found, first, setting.sources.missing_keys)
+    {
+        no_provider(name, place, setting);
+    }
+    let (service, key) = found.map_or((PUBLIC[0].0, None), |(service, key)| (service, Some(key)));
     let Ok(name) = Name::new(service) else { return };
     for model in models.models.values_mut().filter(|model| homeless.contains_key(&model.name)) {
         model.provider = name.clone();
     }
-    if setting.tree.section("providers").get(service).is_none() {
+    if !setting.raw.providers.has(service) {
         let kind =
-            if *service == "anthropic" { ProviderKind::Anthropic } else { ProviderKind::OpenAi };
-        let key = keys::variable(setting.sources, key);
-        let spec = defaults(name.clone(), kind, key, retry, setting.tree);
+            if service == PUBLIC[0].0 { ProviderKind::Anthropic } else { ProviderKind::OpenAi };
+        let spec = as_written(setting, name.clone(), kind, key, &Provider::default(), retry);
         all.insert(name, spec);
     }
 }
 
-fn no_provider(name: &Name, place: &Place, tree: &Table, problems: &mut Problems) {
+fn no_provider(name: &Name, place: &Place, setting: Setting<'_>) {
     let message = format!(
         "model `{name}` names no provider, and neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set"
     );
-    let known: Vec<&str> = tree.section("providers").0.iter().map(|e| e.key.as_str()).collect();
+    let known: Vec<&str> = setting.raw.providers.names().collect();
     let choices = match known.as_slice() {
         [] => "add a [providers.NAME] and name it with `provider`".to_owned(),
         known => format!("name one with `provider`: {}", names::list(known)),
     };
     let help = format!("set one of the two variables, or {choices}");
-    problems.error_help("no_provider", place, message, Some(help));
+    setting.problems.error("no_provider", place, message, help);
 }
 
-fn defaults(
+/// A provider of a kind with a key, otherwise as it is written.
+fn as_written(
+    setting: Setting<'_>,
     name: Name,
     kind: ProviderKind,
     key: Option<Secret>,
+    raw: &Provider,
     retry: &RetryPolicy,
-    tree: &Table,
 ) -> ProviderSpec {
-    let base_url = match kind {
+    let public = match kind {
         ProviderKind::Anthropic => PUBLIC[0].2,
         ProviderKind::OpenAi => PUBLIC[1].2,
         ProviderKind::Scripted { .. } => "",
     };
+    let headers = raw.headers.values();
     ProviderSpec {
         name,
         kind,
-        base_url: base_url.to_owned(),
+        base_url: raw.base_url.as_deref().unwrap_or(public).trim_end_matches('/').to_owned(),
         key,
-        headers: BTreeMap::new(),
-        connect_timeout: CONNECT_TIMEOUT,
-        request_timeout: REQUEST_TIMEOUT,
-        idle_timeout: tree.section("defaults").duration("idle_timeout").unwrap_or_default(),
-        max_concurrency: MAX_CONCURRENCY,
-        respect_retry_after: true,
+        headers: headers.map(|(header, text)| (header.name.clone(), Secret::new(text))).collect(),
+        connect_timeout: *raw.connect_timeout,
+        request_timeout: *raw.request_timeout,
+        idle_timeout: *setting.raw.defaults.idle_timeout,
+        max_concurrency: *raw.rate_limit.max_concurrency,
+        respect_retry_after: *raw.rate_limit.respect_retry_after,
         retry: retry.clone(),
     }
 }
@@ -320,85 +301,71 @@ fn defaults(
 fn provider(
     setting: Setting<'_>,
     name: Name,
-    entry: &Entry,
-    table: &Table,
-    used: bool,
+    entry: &Entry<Provider>,
+    raw: &Provider,
+    missing: Missing,
     retry: &RetryPolicy,
-    problems: &mut Problems,
 ) -> Option<ProviderSpec> {
-    let secrets = setting.tree.section("secrets");
-    if let Some(at) = table.get("api_key") {
-        keys::check(at, &["env", "secret", "file"], secrets, problems);
-    }
-    let Some(kind) = table.get("kind") else {
+    let problems = setting.problems;
+    check_key(setting, raw);
+    if !raw.kind.is_set() {
         let message = format!("provider `{name}` has no `kind`");
-        let help = Some("use one of `anthropic`, `openai` and `scripted`".to_owned());
-        problems.error_help("missing_field", &entry.key_place, message, help);
-        return None;
+        let help = "use one of `anthropic`, `openai` and `scripted`";
+        problems.error("missing_field", &entry.at.key, message, help);
+    }
+    let wire = (*raw.kind)?;
+    check_address(raw, problems);
+    let kind = match wire {
+        Wire::Anthropic => ProviderKind::Anthropic,
+        Wire::OpenAi => ProviderKind::OpenAi,
+        Wire::Scripted => script(setting, entry, raw)?,
     };
-    let base_url = table.get("base_url").and_then(|at| address(at, problems));
-    let kind = match kind.node.text()? {
-        "anthropic" => ProviderKind::Anthropic,
-        "openai" => ProviderKind::OpenAi,
-        "scripted" => script(setting, &name, entry, table, problems)?,
-        _ => return None,
-    };
-    let key = match used && setting.sources.missing_keys == Missing::Refuse {
-        _ if matches!(kind, ProviderKind::Scripted { .. }) => None,
-        true => key(setting, &kind, entry, table).unwrap_or_else(|none| {
-            problems.error_help("missing_key", &none.place, none.message, none.help);
+    let key = match (key(setting, wire, entry, raw), missing) {
+        (Ok(key), _) => key,
+        (Err(_), Missing::Allow) => None,
+        (Err(none), Missing::Refuse) => {
+            problems.error("missing_key", &none.place, none.message, none.help);
             None
-        }),
-        false => key(setting, &kind, entry, table).unwrap_or_default(),
+        }
     };
-    let usual = defaults(name, kind, key, retry, setting.tree);
-    let limit = table.section("rate_limit");
-    let headers = table.section("headers").0.iter();
-    let header = |e: &Entry| Some((e.key.clone(), Secret::new(e.node.text()?)));
-    Some(ProviderSpec {
-        base_url: base_url.unwrap_or(usual.base_url),
-        headers: headers.filter_map(header).collect(),
-        connect_timeout: table.duration("connect_timeout").unwrap_or(usual.connect_timeout),
-        request_timeout: table.duration("request_timeout").unwrap_or(usual.request_timeout),
-        max_concurrency: limit.whole("max_concurrency").unwrap_or(usual.max_concurrency),
-        respect_retry_after: limit.truth("respect_retry_after").unwrap_or(true),
-        ..usual
-    })
+    Some(as_written(setting, name, kind, key, raw, retry))
 }
 
-fn address(at: &Entry, problems: &mut Problems) -> Option<String> {
-    let text = at.node.text()?;
+fn check_key(setting: Setting<'_>, raw: &Provider) {
+    let Some((key, at)) = raw.api_key.as_ref().zip(raw.api_key.at()) else { return };
+    let KeySource { env, secret, file } = key;
+    let given = [("env", env.is_set()), ("secret", secret.is_set()), ("file", file.is_set())];
+    keys::check_one("api_key", at, &given, setting.problems);
+    if let Some((secret, place)) = secret.placed() {
+        setting.raw.secrets.must_have("unknown_secret", secret, place, setting.problems);
+    }
+}
+
+fn check_address(raw: &Provider, problems: &Problems) {
+    let Some((text, place)) = raw.base_url.placed() else { return };
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/') || rest.contains(' ')) {
         let message = format!("`{text}` is not an address");
-        let help = Some("write it like `https://api.example.com/v1`".to_owned());
-        problems.error_help("bad_value", &at.node.place, message, help);
+        let help = "write it like `https://api.example.com/v1`";
+        problems.error("bad_value", place, message, help);
     }
-    Some(text.trim_end_matches('/').to_owned())
 }
 
-fn script(
-    setting: Setting<'_>,
-    name: &Name,
-    entry: &Entry,
-    table: &Table,
-    problems: &mut Problems,
-) -> Option<ProviderKind> {
-    let Some(at) = table.get("script") else {
-        let message = format!("provider `{name}` is scripted but has no `script`");
-        let help = Some("add `script = \"FILE\"`".to_owned());
-        problems.error_help("missing_field", &entry.key_place, message, help);
-        return None;
-    };
-    let written = at.node.text()?;
+fn script(setting: Setting<'_>, entry: &Entry<Provider>, raw: &Provider) -> Option<ProviderKind> {
+    if !raw.script.is_set() {
+        let message = format!("provider `{}` is scripted but has no `script`", entry.name);
+        let help = "add `script = \"FILE\"`";
+        setting.problems.error("missing_field", &entry.at.key, message, help);
+    }
+    let (written, place) = raw.script.placed()?;
     let script = setting.root.join(written);
-    let text = files::read(&script, &at.node.place, problems)?;
+    let text = files::read(&script, place, setting.problems)?;
     if let Err(error) = Script::parse(&text) {
         // Named as the configuration is named, so that both read alike in diagnostics.
         let shown = setting.sources.file.parent().unwrap_or(Path::new("")).join(written);
         let text = Arc::new(NamedSource::new(shown.display().to_string(), text));
         let place = Place::at(&text, error.line, error.column);
-        problems.error("bad_script", &place, error.message);
+        setting.problems.error("bad_script", &place, error.message, NO_HELP);
         return None;
     }
     Some(ProviderKind::Scripted { script })
@@ -408,40 +375,40 @@ fn script(
 /// a public service must not be sent elsewhere.
 fn key(
     setting: Setting<'_>,
-    kind: &ProviderKind,
-    entry: &Entry,
-    table: &Table,
+    wire: Wire,
+    entry: &Entry<Provider>,
+    raw: &Provider,
 ) -> Result<Option<Secret>, NoKey> {
-    let secrets = setting.tree.section("secrets");
-    if let Some(at) = table.get("api_key") {
-        return keys::find(at, secrets, setting.root, setting.sources);
+    let variable = match wire {
+        Wire::Anthropic => PUBLIC[0].1,
+        Wire::OpenAi => PUBLIC[1].1,
+        Wire::Scripted => return Ok(None),
+    };
+    if let Some(key) = raw.api_key.as_ref() {
+        return keys::of_provider(key, setting);
     }
-    if table.get("base_url").is_some() {
+    if raw.base_url.is_set() || raw.api_key.is_set() {
         return Ok(None);
     }
-    let variable = match kind {
-        ProviderKind::Anthropic => PUBLIC[0].1,
-        ProviderKind::OpenAi => PUBLIC[1].1,
-        ProviderKind::Scripted { .. } => return Ok(None),
-    };
-    keys::usual(setting.sources, variable, &entry.key_place).map(Some)
+    let help = "set it, or say with `api_key` where the key is found";
+    keys::of_variable(setting.sources, variable, &entry.at.key, help)
 }
 
 /// Refuses capabilities where the wire has no place for them.
 pub(super) fn check_capabilities(
-    tree: &Table,
+    setting: Setting<'_>,
     models: &BTreeMap<Name, ModelSpec>,
     providers: &BTreeMap<Name, ProviderSpec>,
-    problems: &mut Problems,
 ) {
-    for (entry, table) in tree.tables("models") {
-        let Some(at) = table.get("capabilities") else { continue };
-        let provider = models.get(entry.key.as_str()).and_then(|m| providers.get(&m.provider));
+    for (Entry { name, .. }, model) in setting.raw.models.values() {
+        let Some(at) = model.capabilities.at() else { continue };
+        let provider = models.get(name.as_str()).and_then(|m| providers.get(&m.provider));
         let kind = match provider.map(|provider| &provider.kind) {
             Some(ProviderKind::OpenAi) => "openai",
             Some(ProviderKind::Scripted { .. }) => "scripted",
             Some(ProviderKind::Anthropic) | None => continue,
         };
-        abilities::refuse(&entry.key, kind, &at.key_place, problems);
+        let message = format!("the provider of model `{name}` is of kind `{kind}`, which has none");
+        setting.problems.error("conflict", &at.key, message, "leave `capabilities` out");
     }
 }

@@ -1,306 +1,237 @@
-//! What the user wrote: a tree of keys and values that knows where each of them stands.
+//! The keys of `agents.toml`, each written down once: its field, its type, its default, its kind
+//! with bounds and unit, its meaning, and whether it is built yet.
 //!
-//! Knows nothing of what the keys mean.
+//! To add a key, add one line with its doc comment here, and use the field. The check, the built-in
+//! layer, the reference page and the JSON Schema follow from the line. A field that nobody uses does
+//! not compile (`dead_code`), so no key is accepted in vain; keys that only people read stand under
+//! `notes`.
+//!
+//! The declaration is a `macro_rules!` and not a serde derive over a deserializer of our own: a
+//! derive stops at the first mistake unless each field is wrapped, knows neither bounds nor units nor
+//! keys that are not built, and needs a second derive for the schema. One macro gives all of it from
+//! one line for each key, compiles as fast as what it expands to, and that is plain: a struct, a
+//! table, and a list of calls. `check` walks the table, so that it finds all mistakes in one go;
+//! the struct is read from the tree that figment has merged.
+//!
+//! A default that lower code has of its own, for use without a file, is named here and not repeated.
 
-use std::ops::Range;
-use std::sync::Arc;
+mod compaction;
+mod models;
+mod work;
+
 use std::time::Duration;
 
-use figment::value::{Dict, Num, Value as Figment};
-use toml::de::{DeTable, DeValue};
+use figment::value::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
-use super::diagnostic::{Diagnostic, Place, Severity, Text};
-use super::duration;
+pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
+pub(super) use self::models::{KeySource, Model, Prices, Provider, Wire};
+pub(super) use self::work::{Agent, Permissions, Retry, Task};
+use super::shape::kinds::{
+    COUNT, COUNT_OR_NONE, FILES, INPUT_TEMPLATE, KEY_FILE, MODEL, NAMES, TASKS, TEXT, VARIABLE,
+    VARIABLES, WORDS, words_of,
+};
+use super::shape::{Kind, List, Named, sections, words};
 
-/// A value and where it was written.
-#[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) raw: Raw,
-    pub(super) place: Place,
-    /// An environment variable has no quotes: where a text is wanted, `5` is one.
-    pub(super) unquoted: Option<String>,
-}
+/// The version of this schema that the program reads.
+pub(super) const VERSION: i64 = 1;
 
-/// A value as it was written.
-#[derive(Clone, Debug)]
-pub(super) enum Raw {
-    Text(String),
-    Integer(i64),
-    Number(f64),
-    Truth(bool),
-    Moment(String),
-    List(Vec<Node>),
-    Table(Table),
-}
+/// A whole file.
+pub(super) type File = (Header, Settings);
 
-/// A key, where it stands, and its value.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) key_place: Place,
-    pub(super) node: Node,
-}
-
-/// Keys and values in the order in which they were written.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Table(pub(super) Vec<Entry>);
-
-/// Reads a TOML text.
-pub(super) fn parse(text: &Text) -> Result<Table, Box<Diagnostic>> {
-    let parsed = DeTable::parse(text.inner()).map_err(|error| {
-        let length = text.inner().len();
-        let span = error.span().unwrap_or(0..0);
-        let place = Place::new(text, span.start.min(length)..span.end.min(length));
-        let message = format!("not valid TOML: {}", error.message());
-        Box::new(Diagnostic::new("bad_toml", Severity::Error, &place, message, None))
-    })?;
-    table(parsed.get_ref(), text)
-}
-
-fn table(from: &DeTable<'_>, text: &Text) -> Result<Table, Box<Diagnostic>> {
-    let mut entries = Vec::with_capacity(from.len());
-    for (key, value) in from {
-        entries.push(Entry {
-            key: key.get_ref().to_string(),
-            key_place: Place::new(text, key.span()),
-            node: node(value.get_ref(), value.span(), text)?,
-        });
-    }
-    // The parser sorts by key; tasks keep the order of the file.
-    entries.sort_by_key(|entry| entry.key_place.span.start);
-    Ok(Table(entries))
-}
-
-fn node(value: &DeValue<'_>, span: Range<usize>, text: &Text) -> Result<Node, Box<Diagnostic>> {
-    let place = Place::new(text, span);
-    let unfit = |what: &str| {
-        let message = format!("this {what} is out of range");
-        Box::new(Diagnostic::new("bad_value", Severity::Error, &place, message, None))
-    };
-    let raw = match value {
-        DeValue::String(s) => Raw::Text(s.to_string()),
-        DeValue::Integer(n) => {
-            let n = i64::from_str_radix(n.as_str(), n.radix());
-            Raw::Integer(n.map_err(|_| unfit("integer"))?)
-        }
-        DeValue::Float(n) => Raw::Number(n.as_str().parse().map_err(|_| unfit("number"))?),
-        DeValue::Boolean(b) => Raw::Truth(*b),
-        DeValue::Datetime(d) => Raw::Moment(d.to_string()),
-        DeValue::Array(items) => {
-            let items = items.iter().map(|item| node(item.get_ref(), item.span(), text));
-            Raw::List(items.collect::<Result<_, _>>()?)
-        }
-        DeValue::Table(entries) => Raw::Table(table(entries, text)?),
-    };
-    Ok(Node { raw, place, unquoted: None })
-}
-
-impl Node {
-    pub(super) fn new(raw: Raw, place: Place) -> Self {
-        Self { raw, place, unquoted: None }
+sections! {
+    /// The keys that decide how the file is read; only the file itself can have them.
+    Header {
+        /// The version of this schema. The one that there is, 1, must stand in every file.
+        version: i64, Kind::Only(VERSION), gives "missing_version", "unknown_version", "bad_value";
+        /// The least version of the program that can run the file, like `">=0.1"`.
+        requires: String, TEXT, gives "bad_value", "requires";
+        /// More files, as paths or globs like `"agents/*.toml"`, relative to this one. Their
+        /// sections join those of this file; a key may stand in one of them only.
+        include: List<String> = Vec::new(), FILES, gives "duplicate_key";
+        /// Sets of keys that `--profile NAME` lays over the file.
+        profiles: Named<Value> = Named::default(), Kind::Map(&WORDS, &Kind::Profile),
+            gives "unknown_profile", "bad_value";
     }
 
-    /// A value from a flag, all of it at one place.
-    pub(super) fn from_toml(value: &toml::Value, place: &Place) -> Self {
-        let raw = match value {
-            toml::Value::String(s) => Raw::Text(s.clone()),
-            toml::Value::Integer(n) => Raw::Integer(*n),
-            toml::Value::Float(n) => Raw::Number(*n),
-            toml::Value::Boolean(b) => Raw::Truth(*b),
-            toml::Value::Datetime(d) => Raw::Moment(d.to_string()),
-            toml::Value::Array(items) => {
-                Raw::List(items.iter().map(|item| Self::from_toml(item, place)).collect())
-            }
-            toml::Value::Table(entries) => {
-                let entry = |(key, value): (&String, &toml::Value)| Entry {
-                    key: key.clone(),
-                    key_place: place.clone(),
-                    node: Self::from_toml(value, place),
-                };
-                Raw::Table(Table(entries.iter().map(entry).collect()))
-            }
-        };
-        Self::new(raw, place.clone())
+    /// All other keys.
+    Settings {
+        /// The name of the workflow, under which its runs are found.
+        name: String, TEXT => "the name of the directory";
+        /// The purpose of the workflow, for people.
+        description: String, TEXT;
+        /// The tasks that `run` is for when none is named on the command line, with all that they
+        /// depend on.
+        entry: List<String> = Vec::new(), TASKS => "all tasks";
+        /// The values that a run is given: `run --input NAME=VALUE`, `{{ inputs.NAME }}` in
+        /// templates, `$INPUT_NAME` in commands.
+        inputs: Named<Input> = Named::default(), Kind::Map(&WORDS, &Input::KIND),
+            gives "missing_input", "unknown_input";
+        /// Variables of the environment for commands, by name. Never sent to a model.
+        env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &INPUT_TEMPLATE);
+        /// Texts that must stay secret, by name: they are read when a run begins, and no record
+        /// shows them.
+        secrets: Named<Secret> = Named::default(), Kind::Map(&WORDS, &Secret::KIND),
+            gives "missing_field";
+        /// Ceilings of the whole run. A task or an agent can only tighten them.
+        limits: Limits = Limits::default(), Limits::KIND;
+        /// The settings of all agents, tasks and providers that say nothing else.
+        defaults: Defaults = Defaults::default(), Defaults::KIND;
+        /// The servers that are called, by name.
+        providers: Named<Provider> = Named::default(), Kind::Map(&NAMES, &Provider::KIND),
+            gives "missing_field", "missing_key";
+        /// The models that agents use, by name.
+        models: Named<Model> = Named::default(), Kind::Map(&NAMES, &Model::KIND),
+            gives "missing_field", "no_provider", "missing_price";
+        /// The ways to keep conversations within the window of their model.
+        compaction: Compaction = Default::default(), Compaction::KIND;
+        /// The rules for the calls of tools: `deny` beats `ask` beats `allow`.
+        permissions: Permissions, Permissions::KIND => "reading is allowed, everything else asks";
+        /// The agents, by name.
+        agents: Named<Agent> = Named::default(), Kind::Map(&NAMES, &Agent::KIND),
+            gives "foreign_file", "no_model";
+        /// The tasks, by name.
+        tasks: Named<Task> = Named::default(), Kind::Map(&NAMES, &Task::KIND),
+            gives "no_tasks", "missing_field";
+        /// Where runs are kept.
+        state: State = State::default(), State::KIND;
     }
-
-    /// A value as figment reads it from an environment variable, all of it at one place.
-    pub(super) fn from_figment(value: &Figment, place: &Place) -> Self {
-        let raw = match value {
-            Figment::String(_, s) => Raw::Text(s.clone()),
-            Figment::Char(_, c) => Raw::Text(c.to_string()),
-            Figment::Bool(_, b) => Raw::Truth(*b),
-            Figment::Num(_, n) => number(*n),
-            Figment::Empty(..) => Raw::Text(String::new()),
-            Figment::Array(_, items) => {
-                Raw::List(items.iter().map(|item| Self::from_figment(item, place)).collect())
-            }
-            Figment::Dict(_, dict) => {
-                let entry = |(key, value): (&String, &Figment)| Entry {
-                    key: key.clone(),
-                    key_place: place.clone(),
-                    node: Self::from_figment(value, place),
-                };
-                Raw::Table(Table(dict.iter().map(entry).collect()))
-            }
-        };
-        Self::new(raw, place.clone())
+    notes {
+        /// The readable logs of agents.
+        logs, Logs::KIND;
     }
-
-    /// The value in figment's form, for the layers.
-    pub(super) fn to_figment(&self) -> Figment {
-        match &self.raw {
-            Raw::Text(s) | Raw::Moment(s) => Figment::from(s.clone()),
-            Raw::Integer(n) => Figment::from(*n),
-            Raw::Number(n) => Figment::from(*n),
-            Raw::Truth(b) => Figment::from(*b),
-            Raw::List(items) => {
-                Figment::from(items.iter().map(Self::to_figment).collect::<Vec<_>>())
-            }
-            Raw::Table(table) => Figment::from(table.to_figment()),
-        }
-    }
-
-    /// The value in JSON's form: inputs and their defaults.
-    pub(super) fn to_json(&self) -> serde_json::Value {
-        match &self.raw {
-            Raw::Text(s) | Raw::Moment(s) => s.clone().into(),
-            Raw::Integer(n) => (*n).into(),
-            Raw::Number(n) => (*n).into(),
-            Raw::Truth(b) => (*b).into(),
-            Raw::List(items) => items.iter().map(Self::to_json).collect(),
-            Raw::Table(table) => {
-                table.0.iter().map(|e| (e.key.clone(), e.node.to_json())).collect()
-            }
-        }
-    }
-
-    pub(super) fn kind(&self) -> &'static str {
-        match self.raw {
-            Raw::Text(_) => "a string",
-            Raw::Integer(_) => "an integer",
-            Raw::Number(_) => "a number",
-            Raw::Truth(_) => "a boolean",
-            Raw::Moment(_) => "a date",
-            Raw::List(_) => "an array",
-            Raw::Table(_) => "a table",
-        }
-    }
-
-    pub(super) fn text(&self) -> Option<&str> {
-        match &self.raw {
-            Raw::Text(s) => Some(s),
-            _ => self.unquoted.as_deref(),
-        }
-    }
-
-    pub(super) fn integer(&self) -> Option<i64> {
-        match self.raw {
-            Raw::Integer(n) => Some(n),
-            _ => None,
-        }
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "settings are far below 2^52")]
-    pub(super) fn number(&self) -> Option<f64> {
-        match self.raw {
-            Raw::Number(n) => Some(n),
-            Raw::Integer(n) => Some(n as f64),
-            _ => None,
-        }
-    }
-
-    /// Notes in every diagnostic of this value, and of what it holds, what brought it in.
-    pub(super) fn came_from(&mut self, origin: &Arc<str>) {
-        self.place.origin = Some(Arc::clone(origin));
-        match &mut self.raw {
-            Raw::List(items) => items.iter_mut().for_each(|item| item.came_from(origin)),
-            Raw::Table(table) => table.came_from(origin),
-            _ => {}
-        }
-    }
-
-    pub(super) fn table(&self) -> Option<&Table> {
-        match &self.raw {
-            Raw::Table(table) => Some(table),
-            _ => None,
-        }
+    later {
+        /// Ceilings in money, tokens and requests.
+        budget: Budget, Budget::KIND;
+        /// Servers that offer tools by the Model Context Protocol.
+        mcp_servers;
+        /// Tools that are commands of one's own.
+        tools: Named<Json>, Kind::Map(&WORDS, &Kind::Any);
+        /// The files and hosts that commands can reach.
+        sandbox;
+        /// Commands that are told of what happens.
+        hooks;
+        /// The patterns that are redacted from records.
+        transcripts;
+        /// Traces and metrics for other programs.
+        telemetry;
+        /// Tests of the workflow, without a model.
+        tests;
     }
 }
 
-fn number(n: Num) -> Raw {
-    let whole = n.to_i128().or_else(|| n.to_u128().and_then(|n| i128::try_from(n).ok()));
-    match whole.and_then(|n| i64::try_from(n).ok()) {
-        Some(n) => Raw::Integer(n),
-        None => Raw::Number(n.to_f64().unwrap_or(f64::INFINITY)),
-    }
+words! { InputKind }
+
+/// The type of an input, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum InputKind {
+    String,
+    Integer,
+    Number,
+    Boolean,
+    Array,
+    Object,
+    Path,
 }
 
-impl Table {
-    pub(super) fn to_figment(&self) -> Dict {
-        self.0.iter().map(|entry| (entry.key.clone(), entry.node.to_figment())).collect()
+sections! {
+    /// One input.
+    Input {
+        /// The type that its value must have: `string`, `integer`, `number`, `boolean`, or `path`,
+        /// a file or directory that exists (one outside the workspace may then be read), or `array`
+        /// or `object`, which are given as JSON on the command line.
+        r#type: InputKind = InputKind::String, words_of::<InputKind>(&[]);
+        /// Its value when none is given.
+        default: Json, Kind::Any => "a value must be given", gives "bad_input";
+        /// The regular expression that a string or a path must match.
+        pattern: String, TEXT, gives "bad_pattern", "bad_value";
+        /// The values that are allowed.
+        r#enum: List<Json>, Kind::List(&Kind::Any), gives "bad_input";
+    }
+    notes {
+        /// The purpose of the input, for people.
+        description, TEXT;
     }
 
-    pub(super) fn came_from(&mut self, origin: &Arc<str>) {
-        for entry in &mut self.0 {
-            entry.key_place.origin = Some(Arc::clone(origin));
-            entry.node.came_from(origin);
-        }
+    /// Where a secret is found: in exactly one of `env` and `file`.
+    Secret {
+        /// The variable of the environment that holds it.
+        env: String, VARIABLE;
+        /// The file that holds it and nothing else; white space around it does not count.
+        file: String, KEY_FILE;
+        /// Without it, a run that needs the secret does not begin; `false` lets the run begin.
+        required: bool = true, Kind::Truth;
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&Entry> {
-        self.0.iter().find(|entry| entry.key == key)
+    /// Ceilings of the whole run.
+    Limits {
+        /// The tasks and delegated children that are at work at once. An agent that waits for its
+        /// children does not count. Eight busy agents keep two cores and one provider key occupied
+        /// without tripping the request limits of an entry-level account.
+        max_concurrency: usize = 8, COUNT;
+        // The three numbers that Claude Code documents for its sub-agents follow.
+        /// The depth to which agents delegate; the main agent of a task is at depth 0. With 0
+        /// nobody delegates.
+        max_depth: u32 = 3, COUNT_OR_NONE;
+        /// The delegated children that are at work at once.
+        max_children: usize = 20, COUNT;
+        /// The children, and children of children, of the whole run.
+        max_descendants: usize = 100, COUNT_OR_NONE;
+        /// The longest that the run may be open.
+        timeout: Duration, Kind::Time => "no limit";
+        /// The first failure keeps new tasks from starting.
+        fail_fast: bool = true, Kind::Truth;
+        /// The first failure also cancels the tasks that are at work, under `fail_fast`.
+        cancel_running: bool = false, Kind::Truth;
+        /// The time that a cancelled tool or command has to end before its processes are killed.
+        grace_period: Duration = Duration::from_secs(10), Kind::Pause;
+    }
+    later {
+        /// The most children that may be started in a time, like `"5/10s"`.
+        max_spawn_rate, Kind::Rate;
     }
 
-    pub(super) fn remove(&mut self, key: &str) -> Option<Entry> {
-        let at = self.0.iter().position(|entry| entry.key == key)?;
-        Some(self.0.remove(at))
+    /// Ceilings that count what has been spent.
+    Budget {
+        /// In US dollars.
+        max_cost_usd: Json, Kind::Any, gives "missing_price";
     }
 
-    /// The table at a path of keys.
-    pub(super) fn at(&self, path: &[String]) -> Option<&Self> {
-        path.iter().try_fold(self, |table, key| table.get(key)?.node.table())
+    /// Settings of all agents, tasks and providers that say nothing else.
+    Defaults {
+        /// The model of agents that name none.
+        model: String, MODEL => "the model `default`, or the only one";
+        /// The longest that one attempt of a task may take.
+        timeout: Duration, Kind::Time => "no limit";
+        /// The longest silence within a reply: above what a model at work needs, below what one
+        /// that hangs should cost.
+        idle_timeout: Duration = Duration::from_secs(120), Kind::Time;
+        /// The most model calls of an agent: above what one at work needs, below what one that is
+        /// stuck should cost.
+        max_turns: u32 = 50, COUNT;
+        /// The retries of failed calls to models.
+        retry: Retry, Retry::KIND;
     }
 
-    /// The table of that key; an empty one when there is none.
-    pub(super) fn section(&self, key: &str) -> &Self {
-        static EMPTY: Table = Table(Vec::new());
-        self.get(key).and_then(|entry| entry.node.table()).unwrap_or(&EMPTY)
+    /// Where runs are kept.
+    State {
+        /// The directory of run directories, relative to this file. `--state-dir` and
+        /// CALLSHEET_STATE_DIR, which are relative to the current directory, beat it.
+        dir: String = ".transcripts".to_owned(), TEXT;
+    }
+    later {
+        /// The number of runs that are kept.
+        keep_runs;
+        /// The time for which runs are kept.
+        keep_for;
     }
 
-    /// The entries of a section that are tables themselves, each with its own.
-    pub(super) fn tables(&self, key: &str) -> impl Iterator<Item = (&Entry, &Self)> {
-        self.section(key).0.iter().filter_map(|entry| Some((entry, entry.node.table()?)))
-    }
-
-    pub(super) fn text(&self, key: &str) -> Option<&str> {
-        self.get(key)?.node.text()
-    }
-
-    pub(super) fn number(&self, key: &str) -> Option<f64> {
-        self.get(key)?.node.number()
-    }
-
-    pub(super) fn truth(&self, key: &str) -> Option<bool> {
-        match self.get(key)?.node.raw {
-            Raw::Truth(b) => Some(b),
-            _ => None,
-        }
-    }
-
-    /// A whole number that fits `T`.
-    pub(super) fn whole<T: TryFrom<i64>>(&self, key: &str) -> Option<T> {
-        T::try_from(self.get(key)?.node.integer()?).ok()
-    }
-
-    pub(super) fn duration(&self, key: &str) -> Option<Duration> {
-        duration::parse(self.text(key)?)
-    }
-
-    /// The texts of a list, each with its place.
-    pub(super) fn texts(&self, key: &str) -> Vec<(&str, &Place)> {
-        let Some(Raw::List(items)) = self.get(key).map(|entry| &entry.node.raw) else {
-            return Vec::new();
-        };
-        items.iter().filter_map(|item| Some((item.text()?, &item.place))).collect()
+    /// The readable logs of agents.
+    Logs {}
+    idle {
+        /// The least important lines that are written to the logs.
+        level;
     }
 }

@@ -9,10 +9,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use figment::value::{Dict, Value};
 use miette::NamedSource;
-use serde_json::Value;
+use serde_json::Value as Json;
 
-use super::raw::{self, Node, Raw, Table};
+use super::tree::{self, Places};
 use super::{Diagnostic, Sources, layers, root};
 use crate::event::RunCreated;
 
@@ -90,7 +91,7 @@ impl Sources {
 }
 
 /// An input's value as it is given on the command line.
-fn as_given(value: &Value) -> String {
+fn as_given(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -185,25 +186,21 @@ pub fn changed_files(recorded: &BTreeMap<String, String>, file: &Path) -> Vec<Ch
 fn keys(text: &str, file: &Path) -> Result<BTreeMap<String, String>, Box<Diagnostic>> {
     let named = Arc::new(NamedSource::new(file.display().to_string(), text.to_owned()));
     let mut all = BTreeMap::new();
-    collect(&raw::parse(&named)?, "", &mut all);
+    collect(&Places::default().parse(&named)?, "", &mut all);
     Ok(all)
 }
 
-fn collect(table: &Table, above: &str, all: &mut BTreeMap<String, String>) {
-    for entry in &table.0 {
+fn collect(table: &Dict, above: &str, all: &mut BTreeMap<String, String>) {
+    for (key, value) in table {
         let key = match above {
-            "" => entry.key.clone(),
-            above => format!("{above}.{}", entry.key),
+            "" => key.clone(),
+            above => format!("{above}.{key}"),
         };
-        match &entry.node.raw {
-            Raw::Table(inner) if !inner.0.is_empty() => collect(inner, &key, all),
-            _ => drop(all.insert(key, shown(&entry.node))),
+        match value {
+            Value::Dict(_, inner) if !inner.is_empty() => collect(inner, &key, all),
+            _ => drop(all.insert(key, tree::json(value).to_string())),
         }
     }
-}
-
-fn shown(node: &Node) -> String {
-    node.to_json().to_string()
 }
 
 #[cfg(test)]

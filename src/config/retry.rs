@@ -2,7 +2,8 @@
 
 use super::diagnostic::Problems;
 use super::names;
-use super::raw::Table;
+use super::raw::Retry;
+use super::shape::Item;
 use crate::failure::FailureKind;
 use crate::policy::RetryPolicy;
 
@@ -30,44 +31,38 @@ fn nameable() -> impl Iterator<Item = FailureKind> {
 }
 
 /// The retries of model calls.
-pub(super) fn of_calls(table: Option<&Table>, problems: &mut Problems) -> RetryPolicy {
-    settings(table, RetryPolicy::default(), problems)
+pub(super) fn of_calls(raw: Option<&Retry>, problems: &Problems) -> RetryPolicy {
+    settings(raw, RetryPolicy::default(), problems)
 }
 
 /// The retries of a task: one attempt unless the file says more, and then after any failure that
 /// another attempt can mend.
-pub(super) fn of_task(table: Option<&Table>, problems: &mut Problems) -> RetryPolicy {
+pub(super) fn of_task(raw: Option<&Retry>, problems: &Problems) -> RetryPolicy {
     let base = RetryPolicy { retry_on: MENDABLE.to_vec(), ..RetryPolicy::never() };
-    settings(table, base, problems)
+    settings(raw, base, problems)
 }
 
-fn settings(table: Option<&Table>, base: RetryPolicy, problems: &mut Problems) -> RetryPolicy {
-    let Some(table) = table else { return base };
-    let retry_on = match table.get("retry_on") {
-        None => base.retry_on,
-        Some(_) => kinds(table, problems),
-    };
+fn settings(raw: Option<&Retry>, base: RetryPolicy, problems: &Problems) -> RetryPolicy {
+    let Some(raw) = raw else { return base };
     RetryPolicy {
-        max_attempts: table.whole("max_attempts").unwrap_or(base.max_attempts),
-        initial_interval: table.duration("initial_interval").unwrap_or(base.initial_interval),
-        backoff_factor: table.number("backoff_factor").unwrap_or(base.backoff_factor),
-        max_interval: table.duration("max_interval").unwrap_or(base.max_interval),
-        jitter: table.truth("jitter").unwrap_or(base.jitter),
-        retry_on,
+        max_attempts: raw.max_attempts.unwrap_or(base.max_attempts),
+        initial_interval: *raw.initial_interval,
+        backoff_factor: *raw.backoff_factor,
+        max_interval: *raw.max_interval,
+        jitter: *raw.jitter,
+        retry_on: raw.retry_on.as_ref().map_or(base.retry_on, |items| kinds(items, problems)),
     }
 }
 
-fn kinds(table: &Table, problems: &mut Problems) -> Vec<FailureKind> {
-    let mut kinds = Vec::new();
-    for (text, place) in table.texts("retry_on") {
-        match nameable().find(|kind| kind.as_str() == text) {
-            Some(kind) => kinds.push(kind),
-            None => {
-                let help = names::suggest(text, nameable().map(FailureKind::as_str));
-                let message = format!("`{text}` is not a failure that can be retried");
-                problems.error_help("bad_value", place, message, help);
-            }
+fn kinds(items: &[Item<String>], problems: &Problems) -> Vec<FailureKind> {
+    let kind = |Item { value: name, at }: &Item<String>| {
+        let found = nameable().find(|kind| kind.as_str() == name);
+        if found.is_none() {
+            let help = names::suggest(name, nameable().map(FailureKind::as_str));
+            let message = format!("`{name}` is not a failure that can be retried");
+            problems.error("bad_value", &at.value, message, help);
         }
-    }
-    kinds
+        found
+    };
+    items.iter().filter_map(kind).collect()
 }

@@ -1,192 +1,172 @@
 //! Tasks: their work, their order, their templates.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
 
-use super::diagnostic::{Place, Problems};
-use super::names;
-use super::raw::{Entry, Node, Table};
-use super::retry;
+use super::diagnostic::{NO_HELP, Place, Problems};
+use super::raw::Task;
+use super::shape::{Entry, Field, Item, Named};
 use super::templates::{Language, Scope};
+use super::{Setting, names, retry};
 use crate::id::Name;
-use crate::spec::{Join, OutputFormat, TaskSpec, Work};
+use crate::spec::{TaskSpec, Work};
 
 /// Reads `[tasks]`, in the order in which they are written.
-pub(super) fn tasks(tree: &Table, problems: &mut Problems) -> Vec<TaskSpec> {
-    let section = tree.section("tasks");
-    cycles(section, problems);
-    let mut all = Vec::new();
-    for (entry, table) in tree.tables("tasks") {
-        let depends_on = depends_on(entry, table, section, problems);
-        texts(tree, entry, table, problems);
-        let work = work(tree, entry, table, problems);
-        let retry = retry::of_task(table.get("retry").and_then(|e| e.node.table()), problems);
-        let (Ok(name), Some(work)) = (Name::new(&entry.key), work) else { continue };
-        let default = tree.section("defaults").duration("timeout");
-        let env = table.section("env").0.iter();
-        let env = env.filter_map(|e| Some((e.key.clone(), e.node.text()?.to_owned()))).collect();
-        all.push(TaskSpec {
-            name,
-            work,
-            depends_on,
-            join: match table.text("join") {
-                Some("all_done") => Join::AllDone,
-                Some("none_failed") => Join::NoneFailed,
-                Some("any_success") => Join::AnySuccess,
-                _ => Join::AllSuccess,
-            },
-            when: table.text("when").map(str::to_owned),
-            timeout: table.duration("timeout").or(default),
-            retry,
-            output: match table.text("output") {
-                Some("json") => OutputFormat::Json,
-                Some("jsonl") => OutputFormat::Jsonl,
-                _ => OutputFormat::Text,
-            },
-            output_file: table.text("output_file").map(str::to_owned),
-            env,
-        });
-    }
-    all
+pub(super) fn tasks(setting: Setting<'_>) -> Vec<TaskSpec> {
+    cycles(&setting.raw.tasks, setting.problems);
+    setting.raw.tasks.values().filter_map(|(entry, task)| spec(setting, entry, task)).collect()
 }
 
-fn depends_on(entry: &Entry, table: &Table, tasks: &Table, problems: &mut Problems) -> Vec<Name> {
-    let mut all: Vec<Name> = Vec::new();
-    for (text, place) in table.texts("depends_on") {
-        if tasks.get(text).is_none() {
-            let others = tasks.0.iter().map(|e| e.key.as_str()).filter(|key| *key != entry.key);
-            let help = names::suggest(text, others);
-            let message = format!("there is no task `{text}`");
-            problems.error_help("unknown_task", place, message, help);
+fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSpec> {
+    let depends_on = depends_on(setting, entry, task);
+    texts(setting, entry, task);
+    let work = work(setting, entry, task);
+    let retry = retry::of_task(task.retry.as_ref(), setting.problems);
+    let env = task.env.values().map(|(variable, text)| (variable.name.clone(), text.clone()));
+    Some(TaskSpec {
+        name: Name::new(&entry.name).ok()?,
+        work: work?,
+        depends_on,
+        join: *task.join,
+        when: task.when.clone(),
+        timeout: task.timeout.or(*setting.raw.defaults.timeout),
+        retry,
+        output: *task.output,
+        output_file: task.output_file.clone(),
+        env: env.collect(),
+    })
+}
+
+fn depends_on(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Vec<Name> {
+    let tasks = &setting.raw.tasks;
+    let (mut all, mut seen) = (Vec::new(), HashSet::new());
+    for Item { value: name, at } in task.depends_on.iter() {
+        if !tasks.has(name) {
+            let others = tasks.names().filter(|name| *name != entry.name);
+            names::report_unknown("unknown_task", name, &at.value, others, setting.problems);
         }
-        if let Ok(name) = Name::new(text)
-            && !all.contains(&name)
-        {
-            all.push(name);
+        if seen.insert(name) {
+            all.extend(Name::new(name));
         }
     }
     all
 }
 
-fn work(tree: &Table, entry: &Entry, table: &Table, problems: &mut Problems) -> Option<Work> {
-    let name = &entry.key;
-    match (table.get("agent"), table.get("run")) {
-        (Some(_), Some(run)) => {
+fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> {
+    let (name, problems) = (&entry.name, setting.problems);
+    match (task.agent.is_set(), task.run.at()) {
+        (true, Some(run)) => {
             let message = format!("task `{name}` has both `agent` and `run`");
-            problems.error("conflict", &run.key_place, message);
+            problems.error("conflict", &run.key, message, NO_HELP);
             None
         }
-        (None, None) => {
+        (false, None) => {
             // What is not built yet (an approval, a sub-graph) is work too and reported as such.
-            let later = ["approval", "workflow"].iter().any(|key| table.get(key).is_some());
-            if !later {
+            if !task.approval.is_set() && !task.workflow.is_set() {
                 let message = format!("task `{name}` does nothing");
-                let help = Some("add `agent` and `prompt`, or `run`".to_owned());
-                problems.error_help("missing_field", &entry.key_place, message, help);
+                let help = "add `agent` and `prompt`, or `run`";
+                problems.error("missing_field", &entry.at.key, message, help);
             }
             None
         }
-        (None, Some(run)) => {
-            if let Some(prompt) = table.get("prompt") {
+        (false, Some(_)) => {
+            if let Some(prompt) = task.prompt.at() {
                 let message = format!("task `{name}` runs a command, which takes no `prompt`");
-                problems.error("conflict", &prompt.key_place, message);
+                problems.error("conflict", &prompt.key, message, NO_HELP);
             }
-            command(&run.node, problems);
-            Some(Work::Command { run: run.node.text()?.to_owned() })
+            let (run, place) = task.run.placed()?;
+            command(run, place, problems);
+            Some(Work::Command { run: run.clone() })
         }
-        (Some(agent), None) => {
-            if let Some(env) = table.get("env") {
+        (true, None) => {
+            if let Some(env) = task.env.at() {
                 let message = "`env` of an agent's task is not available in this version";
-                problems.error("not_built", &env.key_place, message);
+                problems.error("not_built", &env.key, message, NO_HELP);
             }
-            known_agent(agent, tree, problems);
-            let Some(prompt) = table.get("prompt") else {
+            if let Some((agent, place)) = task.agent.placed() {
+                setting.raw.agents.must_have("unknown_agent", agent, place, problems);
+            }
+            if !task.prompt.is_set() {
                 let message = format!("task `{name}` gives its agent no `prompt`");
-                problems.error("missing_field", &entry.key_place, message);
-                return None;
-            };
-            let prompt = prompt.node.text()?.to_owned();
-            Some(Work::Agent { agent: Name::new(agent.node.text()?).ok()?, prompt })
+                problems.error("missing_field", &entry.at.key, message, NO_HELP);
+            }
+            let prompt = task.prompt.clone()?;
+            Some(Work::Agent { agent: Name::new(task.agent.as_ref()?).ok()?, prompt })
         }
-    }
-}
-
-fn known_agent(at: &Entry, tree: &Table, problems: &mut Problems) {
-    let known = tree.section("agents");
-    let Some(text) = at.node.text() else { return };
-    if known.get(text).is_none() {
-        let help = names::suggest(text, known.0.iter().map(|entry| entry.key.as_str()));
-        let message = format!("there is no agent `{text}`");
-        problems.error_help("unknown_agent", &at.node.place, message, help);
     }
 }
 
 /// Nothing is spliced into a shell.
-fn command(node: &Node, problems: &mut Problems) {
-    if node.text().is_none_or(|text| !text.contains("{{")) {
+fn command(text: &str, place: &Place, problems: &Problems) {
+    if !text.contains("{{") {
         return;
     }
-    let at = node.place.written().find("{{");
-    let place = at.map_or_else(|| node.place.clone(), |at| node.place.part(at..at + 2));
+    let at = place.written().find("{{");
+    let place = at.map_or_else(|| place.clone(), |at| place.part(at..at + 2));
     let message = "`run` is not a template: `{{` would be handed to the shell";
     let help = "inputs arrive as $INPUT_NAME; pass other values through `env`";
-    problems.error_help("template_in_run", &place, message, Some(help.to_owned()));
+    problems.error("template_in_run", &place, message, help);
 }
 
 /// Checks the templates and expressions of a task.
-fn texts(tree: &Table, entry: &Entry, table: &Table, problems: &mut Problems) {
-    let depends_on: Vec<&str> = table.texts("depends_on").into_iter().map(|(t, _)| t).collect();
-    let scope = Scope {
-        inputs: tree.section("inputs"),
-        tasks: tree.section("tasks"),
-        task: Some(&entry.key),
-        depends_on: &depends_on,
-    };
-    for key in ["prompt", "output_file"] {
-        if let Some(text) = table.get(key) {
-            scope.check(&text.node, Language::Template, problems);
-        }
+fn texts(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) {
+    let scope = Scope::of_task(setting, &entry.name, task);
+    let templates = [&task.prompt, &task.output_file].into_iter().filter_map(Field::placed);
+    let variables = task.env.values().map(|(variable, text)| (text, &variable.at.value));
+    for (text, place) in templates.chain(variables) {
+        scope.check(text, place, Language::Template);
     }
-    for variable in &table.section("env").0 {
-        scope.check(&variable.node, Language::Template, problems);
+    if let Some((when, place)) = task.when.placed() {
+        scope.check(when, place, Language::Expression);
     }
-    if let Some(when) = table.get("when") {
-        scope.check(&when.node, Language::Expression, problems);
-    }
-    if let Some(file) = table.get("output_file")
-        && let Some(text) = file.node.text()
-        && (text.starts_with('/') || text.split('/').any(|part| part == ".."))
+    if let Some((file, place)) = task.output_file.placed()
+        && (file.starts_with('/') || file.split('/').any(|part| part == ".."))
     {
-        let message = format!("`{text}` leads out of the workspace");
-        problems.error("outside_workspace", &file.node.place, message);
+        let message = format!("`{file}` leads out of the workspace");
+        setting.problems.error("outside_workspace", place, message, NO_HELP);
     }
 }
 
-/// Names every circle of dependencies once, at the dependency that closes it. Walks with a stack of
+/// How far a task has been walked.
+#[derive(Clone, Copy)]
+enum Walked {
+    No,
+    /// It is on the path that is being walked.
+    Begun,
+    Whole,
+}
+
+/// Names every cycle of dependencies once, at the dependency that closes it. Walks with a stack of
 /// its own: a long chain of tasks must not exhaust that of the thread.
-fn cycles(tasks: &Table, problems: &mut Problems) {
-    let all: BTreeMap<&str, Vec<(&str, &Place)>> = tasks
-        .0
-        .iter()
-        .filter_map(|e| Some((e.key.as_str(), e.node.table()?.texts("depends_on"))))
-        .collect();
-    let mut done: BTreeSet<&str> = BTreeSet::new();
-    for start in &tasks.0 {
-        let mut path: Vec<(&str, usize)> = vec![(&start.key, 0)];
-        while let Some((task, step)) = path.last_mut() {
-            let next = all.get(task).and_then(|next| next.get(*step)).copied();
-            *step += 1;
-            let Some((next, place)) = next.filter(|_| !done.contains(*task)) else {
-                done.insert(*task);
+fn cycles(tasks: &Named<Task>, problems: &Problems) {
+    let all: Vec<(&str, &[Item<String>])> =
+        tasks.values().map(|(entry, task)| (&*entry.name, &**task.depends_on)).collect();
+    let numbers: HashMap<&str, usize> = all.iter().map(|(name, _)| *name).zip(0..).collect();
+    let mut walked = vec![Walked::No; all.len()];
+    for start in 0..all.len() {
+        let mut path = match walked[start] {
+            Walked::No => vec![(start, all[start].1.iter())],
+            Walked::Begun | Walked::Whole => continue,
+        };
+        walked[start] = Walked::Begun;
+        while let Some((task, rest)) = path.last_mut() {
+            let Some(item) = rest.next() else {
+                walked[*task] = Walked::Whole;
                 path.pop();
                 continue;
             };
-            if let Some(at) = path.iter().position(|(step, _)| *step == next) {
-                let circle = path[at..].iter().map(|(step, _)| *step).chain([next]);
-                let circle: Vec<&str> = circle.collect();
-                let message = format!("tasks wait for each other: {}", circle.join(" -> "));
-                problems.error("cycle", place, message);
-            } else {
-                path.push((next, 0));
+            let Some(&next) = numbers.get(item.value.as_str()) else { continue };
+            match walked[next] {
+                Walked::Whole => {}
+                Walked::No => {
+                    walked[next] = Walked::Begun;
+                    path.push((next, all[next].1.iter()));
+                }
+                Walked::Begun => {
+                    let cycle = path.iter().map(|(task, _)| *task).skip_while(|task| *task != next);
+                    let names: Vec<&str> = cycle.chain([next]).map(|task| all[task].0).collect();
+                    let message = format!("tasks wait for each other: {}", names.join(" -> "));
+                    problems.error("cycle", &item.at.value, message, NO_HELP);
+                }
             }
         }
     }

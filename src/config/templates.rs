@@ -1,14 +1,15 @@
 //! Checks the templates and expressions of a task: every name in them must be one that is there
 //! when the task runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::diagnostic::{Place, Problems};
-use super::names;
-use super::raw::{Node, Table};
+use super::diagnostic::{Code, NO_HELP, Place, Problems};
+use super::raw::{Settings, Task};
+use super::{Setting, names};
+use crate::spec::OutputFormat;
 use crate::template::{self, TemplateError};
 
 /// What a template can use of a task that it depends on.
@@ -36,152 +37,170 @@ pub(super) enum Language {
 }
 
 /// What a text may name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Scope<'a> {
-    pub(super) inputs: &'a Table,
-    pub(super) tasks: &'a Table,
+    raw: &'a Settings,
+    problems: &'a Problems,
     /// The task that the text belongs to; absent for texts that are rendered before any task.
-    pub(super) task: Option<&'a str>,
-    pub(super) depends_on: &'a [&'a str],
+    task: Option<(&'a str, &'a Task)>,
+    /// What the task depends on.
+    depends_on: HashSet<&'a str>,
 }
 
-impl Scope<'_> {
-    /// Checks one text.
-    pub(super) fn check(&self, node: &Node, language: Language, problems: &mut Problems) {
-        let Some(text) = node.text() else { return };
+impl<'a> Scope<'a> {
+    /// What the texts of a task may name.
+    pub(super) fn of_task(setting: Setting<'a>, name: &'a str, task: &'a Task) -> Self {
+        let depends_on = task.depends_on.iter().map(|item| item.value.as_str()).collect();
+        Self { task: Some((name, task)), depends_on, ..Self::of_inputs(setting) }
+    }
+
+    /// What texts may name that are rendered before any task.
+    pub(super) fn of_inputs(setting: Setting<'a>) -> Self {
+        let Setting { raw, problems, .. } = setting;
+        Self { raw, problems, task: None, depends_on: HashSet::new() }
+    }
+
+    /// Checks one text, which stands at `place`.
+    pub(super) fn check(&self, text: &str, place: &Place, language: Language) {
         let found = match language {
             Language::Template => template::names_in_template(text),
             Language::Expression => template::names_in_expression(text),
         };
-        let mut found = match found {
-            Ok(found) => found,
+        let check = Check { scope: self, text, place };
+        match found {
+            Ok(found) => check.names(found),
             Err(error) => {
                 let message = format!("not a valid template: {error}");
-                return problems.error("bad_template", &syntax_place(node, &error), message);
-            }
-        };
-        let bare: Vec<&str> =
-            ["tasks", "inputs"].into_iter().filter(|root| found.contains(*root)).collect();
-        for capture in BRACKETS.captures_iter(text) {
-            if bare.contains(&&capture[1]) {
-                self.bracketed(node, &capture, problems);
-            }
-        }
-        if self.dashed(node, &found, problems) {
-            return;
-        }
-        found.retain(|name| !bare.contains(&name.as_str()));
-        let mut blamed = BTreeSet::new();
-        for name in found {
-            let mut parts = name.split('.');
-            match (parts.next().unwrap_or_default(), parts.next()) {
-                ("inputs", Some(input)) => self.input(node, &name, input, problems),
-                ("tasks", Some(task)) => {
-                    let rest: Vec<&str> = parts.collect();
-                    self.task_name(node, &name, task, &rest, &mut blamed, problems);
-                }
-                ("run", Some(field)) if RUN_FIELDS.contains(&field) && self.task.is_some() => {}
-                ("run", None) if self.task.is_some() => {}
-                ("secrets", _) => {
-                    let message = format!("`{name}` cannot be used in a template in this version");
-                    problems.error("not_built", &name_place(node, &name), message);
-                }
-                (function, None) if FUNCTIONS.contains(&function) => {}
-                (item, _) if self.is_item(item) => {}
-                _ => self.undefined(node, &name, problems),
+                let place = check.syntax_place(&error);
+                self.problems.error("bad_template", &place, message, NO_HELP);
             }
         }
     }
 
-    fn bracketed(&self, node: &Node, capture: &regex::Captures<'_>, problems: &mut Problems) {
+    /// Whether a name stands for the item of a fan-out: that it is not built is said at its key.
+    fn is_item(&self, name: &str) -> bool {
+        self.task.is_some_and(|(_, task)| {
+            task.foreach.is_set() && name == task.foreach_as.as_deref().unwrap_or("item")
+        })
+    }
+}
+
+/// The check of one text.
+struct Check<'a> {
+    scope: &'a Scope<'a>,
+    text: &'a str,
+    place: &'a Place,
+}
+
+impl Check<'_> {
+    fn names(&self, mut found: BTreeSet<String>) {
+        let bare: Vec<&str> =
+            ["tasks", "inputs"].into_iter().filter(|root| found.contains(*root)).collect();
+        for capture in BRACKETS.captures_iter(self.text) {
+            if bare.contains(&&capture[1]) {
+                self.bracketed(&capture);
+            }
+        }
+        if self.dashed(&found) {
+            return;
+        }
+        found.retain(|name| !bare.contains(&name.as_str()));
+        let in_task = self.scope.task.is_some();
+        let mut blamed = BTreeSet::new();
+        for name in found {
+            let mut parts = name.split('.');
+            match (parts.next().unwrap_or_default(), parts.next()) {
+                ("inputs", Some(input)) => self.input(&name, input),
+                ("tasks", Some(task)) => {
+                    let rest: Vec<&str> = parts.collect();
+                    self.task_name(&name, task, &rest, &mut blamed);
+                }
+                ("run", Some(field)) if RUN_FIELDS.contains(&field) && in_task => {}
+                ("run", None) if in_task => {}
+                ("secrets", _) => {
+                    let message = format!("`{name}` cannot be used in a template in this version");
+                    self.report("not_built", &name, message, NO_HELP);
+                }
+                (function, None) if FUNCTIONS.contains(&function) => {}
+                (item, _) if self.scope.is_item(item) => {}
+                _ => self.undefined(&name),
+            }
+        }
+    }
+
+    fn bracketed(&self, capture: &regex::Captures<'_>) {
         let (whole, name) = (&capture[0], &capture[2]);
         match &capture[1] {
-            "inputs" => self.input(node, whole, name, problems),
+            "inputs" => self.input(whole, name),
             _ => {
                 let field = capture.get(3).map(|field| field.as_str());
-                let rest: Vec<&str> = field.into_iter().collect();
-                self.task_name(node, whole, name, &rest, &mut BTreeSet::new(), problems);
+                self.task_name(whole, name, field.as_slice(), &mut BTreeSet::new());
             }
         }
     }
 
     /// Whether the text writes `tasks.my-task`, which the language reads as a subtraction.
-    fn dashed(&self, node: &Node, found: &BTreeSet<String>, problems: &mut Problems) -> bool {
+    fn dashed(&self, found: &BTreeSet<String>) -> bool {
+        let Settings { tasks, inputs, .. } = self.scope.raw;
         let mut any = false;
         for name in found {
             let Some((root, rest)) = name.split_once('.') else { continue };
-            let known = match root {
-                "tasks" => self.tasks,
-                "inputs" => self.inputs,
-                _ => continue,
+            let start = format!("{rest}-");
+            let meant = match root {
+                "tasks" if !tasks.has(rest) => tasks.beginning_with(&start),
+                "inputs" if !inputs.has(rest) => inputs.beginning_with(&start),
+                _ => None,
             };
-            let begins = |key: &&str| key.strip_prefix(rest).is_some_and(|k| k.starts_with('-'));
-            let keys = || known.0.iter().map(|entry| entry.key.as_str());
-            if keys().any(|key| key == rest) {
-                continue;
-            }
-            let Some(meant) = keys().find(begins) else { continue };
+            let Some(meant) = meant else { continue };
             any = true;
             let message = format!("`{root}.{meant}` is read as a subtraction");
-            let help = Some(format!("write `{root}[\"{meant}\"]`"));
-            problems.error_help("undefined_name", &name_place(node, name), message, help);
+            self.report("undefined_name", name, message, &format!("write `{root}[\"{meant}\"]`"));
         }
         any
     }
 
-    fn input(&self, node: &Node, name: &str, input: &str, problems: &mut Problems) {
-        if self.inputs.get(input).is_some() {
+    fn input(&self, name: &str, input: &str) {
+        let known = &self.scope.raw.inputs;
+        if known.has(input) {
             return;
         }
-        let known = self.inputs.0.iter().map(|entry| entry.key.as_str());
-        let help = match names::nearest(input, known) {
+        let help = match names::nearest(input, known.names()) {
             Some(near) => format!("did you mean `inputs.{near}`?"),
             None => format!("add [inputs.{input}]"),
         };
-        let message = format!("`{name}` is not defined");
-        problems.error_help("undefined_name", &name_place(node, name), message, Some(help));
+        self.report("undefined_name", name, format!("`{name}` is not defined"), &help);
     }
 
-    fn task_name(
-        &self,
-        node: &Node,
-        name: &str,
-        task: &str,
-        rest: &[&str],
-        blamed: &mut BTreeSet<String>,
-        problems: &mut Problems,
-    ) {
-        let place = name_place(node, name);
-        let Some(entry) = self.tasks.get(task) else {
-            let help = names::suggest(task, self.tasks.0.iter().map(|entry| entry.key.as_str()));
+    fn task_name(&self, name: &str, task: &str, rest: &[&str], blamed: &mut BTreeSet<String>) {
+        let tasks = &self.scope.raw.tasks;
+        let Some(entry) = tasks.get(task) else {
+            let help = names::suggest(task, tasks.names());
             let message = format!("`{name}` names a task that does not exist");
-            return problems.error_help("unknown_task", &place, message, help);
+            return self.report("unknown_task", name, message, &help);
         };
-        if self.task == Some(task) {
+        let Some((own, raw)) = self.scope.task else { return self.undefined(name) };
+        if own == task {
             let message = format!("`{name}`: a task cannot use its own output");
-            return problems.error("undefined_name", &place, message);
+            return self.report("undefined_name", name, message, NO_HELP);
         }
-        if self.task.is_none() {
-            return self.undefined(node, name, problems);
-        }
-        if !self.depends_on.contains(&task) && blamed.insert(task.to_owned()) {
-            let all = self.depends_on.iter().chain([&task]);
+        if !self.scope.depends_on.contains(task) && blamed.insert(task.to_owned()) {
+            let all = raw.depends_on.iter().map(|item| item.value.as_str()).chain([task]);
             let all: Vec<String> = all.map(|name| format!("\"{name}\"")).collect();
             let message = format!("`{name}` is used, but `{task}` is not in `depends_on`");
-            let help = Some(format!("add it: `depends_on = [{}]`", all.join(", ")));
-            problems.error_help("missing_dependency", &place, message, help);
+            let help = format!("add it: `depends_on = [{}]`", all.join(", "));
+            self.report("missing_dependency", name, message, &help);
         }
         match rest {
             [] => {}
             ["outputs", ..] => {
                 let message = format!("`{name}` is not available in this version");
-                problems.error("not_built", &place, message);
+                self.report("not_built", name, message, NO_HELP);
             }
-            ["output", field, ..] if is_text(entry.node.table()) => {
+            ["output", field, ..] if entry.value.as_ref().is_none_or(is_text) => {
                 let message =
                     format!("`{name}`: the output of `{task}` is text, without `{field}`");
-                let help = Some(format!("add `output = \"json\"` to [tasks.{task}]"));
-                problems.error_help("undefined_name", &place, message, help);
+                let help = format!("add `output = \"json\"` to [tasks.{task}]");
+                self.report("undefined_name", name, message, &help);
             }
             [field, ..] if TASK_FIELDS.contains(field) => {}
             [field, ..] => {
@@ -189,63 +208,58 @@ impl Scope<'_> {
                     Some(near) => format!("did you mean `tasks.{task}.{near}`?"),
                     None => format!("a task has {}", names::list(&TASK_FIELDS)),
                 };
-                let message = format!("`{name}` is not defined");
-                problems.error_help("undefined_name", &place, message, Some(help));
+                self.report("undefined_name", name, format!("`{name}` is not defined"), &help);
             }
         }
     }
 
-    /// Whether a name stands for the item of a fan-out: that it is not built is said at its key.
-    fn is_item(&self, name: &str) -> bool {
-        let own = self.task.and_then(|task| self.tasks.get(task)?.node.table());
-        own.is_some_and(|own| {
-            own.get("foreach").is_some() && name == own.text("foreach_as").unwrap_or("item")
-        })
-    }
-
-    fn undefined(&self, node: &Node, name: &str, problems: &mut Problems) {
+    fn undefined(&self, name: &str) {
         let root = name.split('.').next().unwrap_or_default();
-        let help = match (self.task, names::nearest(root, ["inputs", "tasks", "run"])) {
-            (Some(_), Some(near)) if near != root => format!("did you mean `{near}`?"),
-            (Some(_), _) => "there is `inputs.NAME`, `tasks.NAME.output` and `run.id`".to_owned(),
-            (None, _) => "there is `inputs.NAME`".to_owned(),
+        let near = names::nearest(root, ["inputs", "tasks", "run"]).filter(|near| *near != root);
+        let help = match (self.scope.task, near) {
+            (Some(_), Some(near)) => &format!("did you mean `{near}`?"),
+            (Some(_), None) => "there is `inputs.NAME`, `tasks.NAME.output` and `run.id`",
+            (None, _) => "there is `inputs.NAME`",
         };
-        let message = format!("`{name}` is not defined");
-        problems.error_help("undefined_name", &name_place(node, name), message, Some(help));
+        self.report("undefined_name", name, format!("`{name}` is not defined"), help);
+    }
+
+    /// Reports a mistake at a name. Its place is only looked for here: a text can name as many tasks
+    /// as it has words.
+    fn report(&self, code: Code, name: &str, message: String, help: &str) {
+        self.scope.problems.error(code, &self.name_place(name), message, help);
+    }
+
+    /// Where a name stands in the text; the start of the text when it is written in another way.
+    fn name_place(&self, name: &str) -> Place {
+        let written = self.place.written();
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let mut found = written.match_indices(name).filter(|(at, _)| {
+            let (before, after) = (&written[..*at], &written[at + name.len()..]);
+            !before.ends_with(|c: char| is_word(c) || c == '.') && !after.starts_with(is_word)
+        });
+        let at = found.next().map(|(at, _)| at);
+        at.map_or_else(|| self.place.clone(), |at| self.place.part(at..at + name.len()))
+    }
+
+    fn syntax_place(&self, error: &TemplateError) -> Place {
+        let text = self.text;
+        let Some(start) = self.place.written().find(text).filter(|_| !text.is_empty()) else {
+            return self.place.clone();
+        };
+        let line = || {
+            let lines = text.split_inclusive('\n').take(error.line.saturating_sub(1));
+            let at = lines.map(str::len).sum();
+            at..at
+        };
+        let range = error.range.clone().filter(|r| r.end <= text.len() && r.start <= r.end);
+        let range = range.unwrap_or_else(line);
+        self.place.part(start + range.start..start + range.end)
     }
 }
 
-fn is_text(task: Option<&Table>) -> bool {
-    // A schema will mean JSON; that it is not built is said at its key.
-    task.is_none_or(|task| {
-        task.get("output_schema").is_none() && task.text("output").is_none_or(|it| it == "text")
-    })
-}
-
-/// Where a name stands in the text; the start of the text when it is written in another way.
-fn name_place(node: &Node, name: &str) -> Place {
-    let written = node.place.written();
-    let inner = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
-    let mut found = written.match_indices(name).filter(|(at, _)| {
-        let (before, after) = (&written[..*at], &written[at + name.len()..]);
-        !before.ends_with(inner) && !after.starts_with(|c: char| c.is_alphanumeric() || c == '_')
-    });
-    match found.next() {
-        Some((at, _)) => node.place.part(at..at + name.len()),
-        None => node.place.clone(),
-    }
-}
-
-fn syntax_place(node: &Node, error: &TemplateError) -> Place {
-    let text = node.text().unwrap_or_default();
-    let Some(start) = node.place.written().find(text).filter(|_| !text.is_empty()) else {
-        return node.place.clone();
-    };
-    let line = || {
-        let at = text.split_inclusive('\n').take(error.line.saturating_sub(1)).map(str::len).sum();
-        at..at
-    };
-    let range = error.range.clone().filter(|r| r.end <= text.len() && r.start <= r.end);
-    let range = range.unwrap_or_else(line);
-    node.place.part(start + range.start..start + range.end)
+/// Whether the output of a task is text. A schema will mean JSON; that it is not built is said at
+/// its key.
+fn is_text(task: &Task) -> bool {
+    !task.output_schema.is_set() && !task.output.is_wrong() && *task.output == OutputFormat::Text
 }

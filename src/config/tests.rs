@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::raw::File;
+use super::shape::{Kind, named};
 use super::*;
 use crate::failure::FailureKind;
 use crate::permission::{NonInteractive, Verdict};
@@ -62,6 +64,8 @@ impl Workspace {
             Ok(config) => config.warnings,
             Err(errors) => errors.0,
         };
+        let here = sources.file.display().to_string();
+        all.iter().filter(|d| d.file == here).for_each(|d| is_declared(text, d));
         all.iter().map(|d| self.show(d)).collect()
     }
 
@@ -74,6 +78,48 @@ impl Workspace {
         let message = d.message.replace(&format!("{root}/"), "");
         format!("{file}{}:{} {severity}{} {message}{help}", d.line, d.column, d.code)
     }
+}
+
+/// Checks that a diagnostic is declared for the key at which it is given, or for its section: what
+/// the reference says of keys must be true.
+fn is_declared(text: &str, found: &Diagnostic) {
+    let mut places = Places::default();
+    let Ok(tree) = places.parse(&Arc::new(NamedSource::new("text", text.to_owned()))) else {
+        return;
+    };
+    let path = path_to(&tree, found.span.start, &places);
+    let (mut kind, mut key) = (Kind::Table(File::KEYS), None);
+    for step in &path {
+        kind = match kind {
+            Kind::Table(keys) | Kind::Key(keys) => {
+                match keys.iter().copied().flatten().find(|k| k.name == *step) {
+                    Some(known) => key.insert(known).kind,
+                    None => break,
+                }
+            }
+            Kind::Profile => match Settings::KEYS[0].iter().find(|k| k.name == *step) {
+                Some(known) => key.insert(known).kind,
+                None => break,
+            },
+            Kind::Map(_, inner) => *inner,
+            _ => break,
+        };
+    }
+    let of_the_file = ["missing_version", "no_tasks", "unknown_key", "unknown_profile"];
+    let of_the_key = key.map(reference::codes).unwrap_or_default();
+    let is_declared = of_the_key.contains(found.code) || of_the_file.contains(&found.code);
+    assert!(is_declared, "`{}` is not declared at {path:?}", found.code);
+}
+
+/// The keys that lead to what stands at a byte of the text.
+fn path_to(table: &Dict, at: usize, places: &Places) -> Vec<String> {
+    let step = |(key, value): (&String, &figment::value::Value)| {
+        let inner = value.as_dict().map(|inner| path_to(inner, at, places)).unwrap_or_default();
+        let written = places.of(value);
+        let is_here = written.key.span.contains(&at) || written.value.span.contains(&at);
+        (is_here || !inner.is_empty()).then(|| [vec![key.clone()], inner].concat())
+    };
+    table.iter().find_map(step).unwrap_or_default()
 }
 
 fn environment(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -206,8 +252,9 @@ fn unknown_keys_and_wrong_types() {
             ],
         ),
         (
-            "[logs]\nlevel = 'inof'\n",
-            &["15:9 bad_value `inof` is not a value of `logs.level` | did you mean `info`?"],
+            "[compaction]\nstrategy = 'clint'\n",
+            &["15:12 bad_value `clint` is not a value of `compaction.strategy` | did you mean \
+             `client`?"],
         ),
         (
             "[models.n]\nprovider = 'p'\nmodel = 'n'\ntemperature = 3\n",
@@ -229,6 +276,7 @@ fn what_is_documented_but_not_built() {
             "[limits]\nmax_spawn_rate = '5 per 10s'\n",
             &["15:18 bad_value `max_spawn_rate` must be a count per time | write it like `5/10s`"],
         ),
+        ("[logs]\nlevel = 'debug'\n", &[&format!("15:1 {}", later("logs.level"))]),
         ("[compaction]\npin = ['x']\n", &[&format!("15:1 {}", later("compaction.pin"))]),
         ("[compaction]\npreset = 'four-layer'\nimproved = true\nlayers = ['budget', 'fit']\n", &[]),
         (
@@ -275,6 +323,20 @@ fn what_is_documented_but_not_built() {
             &[&format!("14:14 {}", later("profiles.ci.budget"))],
         ),
     ]);
+}
+
+#[test]
+fn what_earlier_versions_took_is_forgiven_in_what_a_run_recorded() {
+    let workspace = Workspace::new();
+    let text = format!("{BASE}[logs]\nlevel = 'debug'\n[limits]\nmax_spawn_rate = '5/10s'\n");
+    let sources = Sources { recorded: Some(BTreeMap::new()), ..workspace.sources() };
+    assert_eq!(
+        workspace.problems(&text, &sources),
+        [
+            "15:1 warning not_built `logs.level` is not available in this version",
+            "17:1 not_built `limits.max_spawn_rate` is not available in this version",
+        ]
+    );
 }
 
 #[test]
@@ -431,6 +493,76 @@ fn a_long_chain_of_tasks_is_no_problem() {
     text.push_str("[tasks.n2000]\nrun = 'x'\n");
     let workspace = Workspace::new();
     assert_eq!(workspace.good(&text, &workspace.sources()).tasks.len(), 2_002);
+}
+
+/// A value of a kind.
+fn sample(kind: Kind) -> figment::value::Value {
+    let table = |keys: shape::Keys| -> figment::value::Value {
+        let keys = keys.iter().copied().flatten();
+        keys.map(|key| (key.name.to_owned(), sample(key.kind))).collect::<Dict>().into()
+    };
+    match kind {
+        Kind::Any | Kind::Text(..) | Kind::Header => "x".into(),
+        Kind::Words(words, _) => words()[0].into(),
+        Kind::Truth => true.into(),
+        Kind::Only(n) | Kind::Whole(n, ..) | Kind::Number(n, ..) => n.into(),
+        Kind::Pause | Kind::Time => "1s".into(),
+        Kind::Rate => "5/10s".into(),
+        Kind::List(inner) => vec![sample(*inner)].into(),
+        Kind::Map(_, inner) => Dict::from([("x".to_owned(), sample(*inner))]).into(),
+        Kind::Table(keys) | Kind::Key(keys) => table(keys),
+        Kind::Profile => Dict::new().into(),
+        Kind::Either(kinds) => sample(kinds[0]),
+    }
+}
+
+#[test]
+fn the_type_of_every_field_can_take_what_its_kind_allows() {
+    let tree = sample(Kind::Table(File::KEYS));
+    let tree = tree.as_dict().expect("a table");
+    let places = Places::default();
+    let read = format!("{:?}", (File::read_keys(tree, &places), &places));
+    for trouble in ["is_wrong: true", "value: None"] {
+        let at = read.find(trouble).map(|at| &read[at.saturating_sub(200)..at]);
+        assert_eq!(at, None, "{trouble}");
+    }
+    let problems = Problems::default();
+    Check::new(&places, &problems, Severity::Error).file(tree);
+    let found = problems.settle(&[]).expect_err("what is not built").0;
+    assert!(found.iter().all(|found| found.code == "not_built"), "{found:?}");
+}
+
+/// A task's number and how many there are, to the numbers of those that it depends on.
+type Graph = fn(usize, usize) -> Vec<usize>;
+
+#[test]
+fn work_grows_with_tasks_and_dependencies_and_no_faster() {
+    let graphs: [(&str, Graph); 4] = [
+        ("independent", |_, _| Vec::new()),
+        ("chain", |task, _| task.checked_sub(1).into_iter().collect()),
+        ("fan-in", |task, count| if task + 1 == count { (0..task).collect() } else { Vec::new() }),
+        ("fan-out", |task, _| if task > 0 { vec![0] } else { Vec::new() }),
+    ];
+    let workspace = Workspace::new();
+    let looks = |graph: Graph, count: usize| {
+        let mut text = BASE.to_owned();
+        for task in 0..count {
+            let needs = graph(task, count);
+            let names: String = needs.iter().map(|need| format!("'n{need}',")).collect();
+            let outputs: String =
+                needs.iter().map(|need| format!("{{{{ tasks.n{need}.output }}}}")).collect();
+            text.push_str(&format!(
+                "[tasks.n{task}]\nagent = 'a'\nprompt = 'P {outputs}'\ndepends_on = [{names}]\n"
+            ));
+        }
+        named::looks::take();
+        assert_eq!(workspace.good(&text, &workspace.sources()).tasks.len(), count + 1);
+        named::looks::take()
+    };
+    for (name, graph) in graphs {
+        let (few, many) = (looks(graph, 100), looks(graph, 1_000));
+        assert!(many < 12 * few, "{name}: {few} looks at entries for 100 tasks, {many} for 1000");
+    }
 }
 
 #[test]
@@ -829,8 +961,6 @@ output_file = "out/{{ run.id }}.md"
 
 [state]
 dir = "runs"
-[logs]
-level = "debug"
 "#;
 
 fn full() -> (Workspace, Sources) {
@@ -850,7 +980,7 @@ fn every_field_that_is_built_arrives() {
     let (workspace, sources) = full();
     let config = workspace.good(FULL, &sources);
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
-    assert_eq!((config.name.as_str(), config.log_level.as_str()), ("survey", "debug"));
+    assert_eq!(config.name, "survey");
     assert_eq!(config.root, workspace.root());
     assert_eq!(config.file, workspace.root().join("agents.toml"));
     assert_eq!(config.state_dir, workspace.root().join("runs"));

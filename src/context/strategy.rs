@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::layer::limit::Limit;
 use super::layer::{Layer, Summary};
 use super::preset::{Preference, Preset};
@@ -28,7 +30,8 @@ const INSTRUCTIONS: &str = "Summarize this conversation for continuity. Include:
      details. Do not call tools; respond with the text of the summary only.";
 
 /// What the file asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Wanted {
     /// What the preset prefers, where the provider can do it.
     #[default]

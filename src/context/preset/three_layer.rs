@@ -1,5 +1,7 @@
 //! The preset `three-layer`: clear, then summarise, then the `compact` tool.
 
+use serde::{Deserialize, Serialize};
+
 use super::{CompactTool, Preset};
 use crate::context::layer::limit::Limit;
 use crate::context::layer::micro::{KeepUnit, MicroTest};
@@ -68,7 +70,8 @@ impl Preset {
 
 /// The forms in which the design was written down. They differ in few points; the summary stands in
 /// its message in all of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Variant {
     /// With annotations.
     #[default]
@@ -80,10 +83,6 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// All, by their names in the configuration.
-    pub const NAMES: [(&str, Self); 3] =
-        [("annotated", Self::Annotated), ("short", Self::Short), ("typescript", Self::TypeScript)];
-
     fn prompt(self) -> &'static str {
         match self {
             Self::Annotated => PROMPT,

@@ -1,0 +1,159 @@
+//! The kinds of values, with all that the checks and the documentation need to know of them.
+
+use std::fmt;
+
+use serde::de::{DeserializeOwned, Error, IntoDeserializer};
+
+use super::Keys;
+use crate::config::diagnostic::Code;
+
+/// A kind of values. Numbers have their bounds, both included, and their unit.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) enum Kind {
+    /// Anything.
+    Any,
+    /// A string: what it is, and the diagnostics that can be given at it.
+    Text(&'static str, &'static [Code]),
+    /// The value of a header; it may be a key, so it is not shown.
+    Header,
+    /// One of the strings of the first list. Those of the second are known, but not built; one that
+    /// ends in `:` stands for all that begin so.
+    Words(fn() -> &'static [&'static str], &'static [&'static str]),
+    /// `true` or `false`.
+    Truth,
+    /// This integer; another is not a matter of its type.
+    Only(i64),
+    Whole(i64, i64, &'static str),
+    Number(i64, i64, &'static str),
+    /// A duration; zero is allowed.
+    Pause,
+    /// A duration above zero.
+    Time,
+    /// A count per duration, as `5/10s`.
+    Rate,
+    List(&'static Self),
+    /// A table from keys of one's own to values of one kind.
+    Map(&'static Form, &'static Self),
+    Table(Keys),
+    /// A table that says where a key is found, never the key itself.
+    Key(Keys),
+    /// A whole configuration, laid over the file.
+    Profile,
+    /// One of these; who uses it says what is wrong with it.
+    Either(&'static [Self]),
+}
+
+/// The form of the keys of a [`Kind::Map`].
+#[derive(Debug)]
+pub(in crate::config) struct Form {
+    pub(in crate::config) what: &'static str,
+    pub(in crate::config) pattern: &'static str,
+    /// The same in words.
+    pub(in crate::config) rule: &'static str,
+}
+
+pub(in crate::config) const NAMES: Form = Form {
+    what: "name",
+    pattern: "^[a-z0-9_-]+$",
+    rule: "use one or more of a-z, 0-9, `_` and `-`",
+};
+pub(in crate::config) const WORDS: Form = Form {
+    what: "word",
+    pattern: "^[A-Za-z_][A-Za-z0-9_-]*$",
+    rule: "use letters, digits, `_` and `-`, and a letter or `_` first",
+};
+pub(in crate::config) const VARIABLES: Form = Form {
+    what: "variable",
+    pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
+    rule: "use letters, digits and `_`, and a letter or `_` first",
+};
+pub(in crate::config) const HEADERS: Form = Form {
+    what: "header",
+    pattern: "^[A-Za-z0-9._-]+$",
+    rule: "use letters, digits, `-`, `_` and `.`",
+};
+
+/// The most of any count: it fits a `u32`, so sums of two are far from overflow.
+const MOST: i64 = u32::MAX as i64;
+/// The most of any size: 2^40 keeps every sum far from overflow.
+const LARGEST: i64 = 1 << 40;
+
+/// Declares kinds by name.
+macro_rules! kinds {
+    ($($name:ident = $kind:expr;)+) => {
+        $(pub(in crate::config) const $name: Kind = $kind;)+
+    };
+}
+
+kinds! {
+    TEXT = Kind::Text("string", &[]);
+    TEXTS = Kind::List(&TEXT);
+    TEMPLATE = Kind::Text("template", &[
+        "bad_template", "missing_dependency", "not_built", "undefined_name", "unknown_task",
+    ]);
+    INPUT_TEMPLATE = Kind::Text("template", &[
+        "bad_template", "not_built", "undefined_name", "unknown_task",
+    ]);
+    EXPRESSION = Kind::Text("expression", &[
+        "bad_template", "missing_dependency", "not_built", "undefined_name", "unknown_task",
+    ]);
+    FILE = Kind::Text("path", &["unreadable_file"]);
+    FILES = Kind::List(&Kind::Text("path or glob", &["unreadable_file", "no_match", "bad_value"]));
+    COMMAND = Kind::List(&Kind::Text("string", &["unreadable_file", "bad_value"]));
+    KEY_FILE = Kind::Text("path", &["missing_key"]);
+    VARIABLE = Kind::Text("name of a variable", &["missing_key"]);
+    AGENT = Kind::Text("name of an agent", &["unknown_agent"]);
+    MODEL = Kind::Text("name of a model", &["unknown_model"]);
+    PROVIDER = Kind::Text("name of a provider", &["unknown_provider"]);
+    SECRET = Kind::Text("name of a secret", &["unknown_secret"]);
+    TASKS = Kind::List(&Kind::Text("name of a task", &["unknown_task"]));
+    PERMISSIONS = Kind::List(&Kind::Text("permission rule", &["bad_rule", "unknown_tool"]));
+    COUNT = Kind::Whole(1, MOST, "");
+    COUNT_OR_NONE = Kind::Whole(0, MOST, "");
+    MINUTES = Kind::Whole(1, MOST, "minutes");
+    TURNS = Kind::Whole(1, MOST, "turns");
+    SOME_MESSAGES = Kind::Whole(1, MOST, "messages");
+    MESSAGES = Kind::Whole(0, LARGEST, "messages");
+    RESULTS = Kind::Whole(0, LARGEST, "results");
+    TOKENS = Kind::Whole(1, LARGEST, "tokens");
+    TOKENS_OR_NONE = Kind::Whole(0, LARGEST, "tokens");
+    CHARS = Kind::Whole(1, LARGEST, "characters");
+    CHARS_OR_NONE = Kind::Whole(0, LARGEST, "characters");
+    PERCENT = Kind::Whole(1, 100, "%");
+    PERCENT_OR_NONE = Kind::Whole(0, 100, "%");
+    SHARE = Kind::Number(0, 1, "");
+    PRICE = Kind::Number(0, 1_000_000_000, "USD per million tokens");
+}
+
+/// The words for the variants of an enum, as serde writes them.
+pub(in crate::config) const fn words_of<T: DeserializeOwned>(
+    later: &'static [&'static str],
+) -> Kind {
+    Kind::Words(variants::<T>, later)
+}
+
+/// Returns the names of an enum's variants, which serde's derive tells in its error.
+fn variants<T: DeserializeOwned>() -> &'static [&'static str] {
+    #[derive(Debug)]
+    struct Expected(&'static [&'static str]);
+
+    impl Error for Expected {
+        fn custom<D: fmt::Display>(_: D) -> Self {
+            Self(&[])
+        }
+
+        fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
+            Self(expected)
+        }
+    }
+
+    impl std::error::Error for Expected {}
+
+    impl fmt::Display for Expected {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{:?}", self.0)
+        }
+    }
+
+    T::deserialize(IntoDeserializer::<Expected>::into_deserializer("")).err().map_or(&[], |e| e.0)
+}

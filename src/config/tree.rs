@@ -1,0 +1,271 @@
+//! The written values: those of figment, each of which knows its place.
+//!
+//! figment keeps a tag with every value and lets the tag of the layer that wins stand. Here a tag is
+//! the number of a [`Written`] in a table beside the trees, so a merged value leads back to its
+//! key, its line and its column, and no other tree is needed. Knows nothing of what keys mean.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use figment::value::{Dict, Tag, Value};
+use miette::NamedSource;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as Unfit;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::diagnostic::{Diagnostic, NO_HELP, Place, Text};
+
+/// The word for an array in messages.
+pub(super) const ARRAY: &str = "an array";
+
+/// The word for a date in messages. figment has no dates: one is a string that is not taken for one.
+pub(super) const DATE: &str = "a date";
+
+/// The places and the form of a value as it was written.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    /// The place of its key; for an item of an array, of the item.
+    pub(super) key: Place,
+    /// The place of the value.
+    pub(super) value: Place,
+    /// The word for such a value in messages.
+    pub(super) kind: &'static str,
+    /// A variable of the environment has no quotes: where a text is wanted, `5` is one.
+    pub(super) unquoted: Option<String>,
+}
+
+/// The places and forms of all values, by the number in their tag.
+#[derive(Debug)]
+pub(super) struct Places(Vec<Rc<Written>>);
+
+/// The number of what nobody wrote. Figment would replace a tag of 0 by one of its own.
+const BUILT_IN: usize = 1;
+
+impl Default for Places {
+    fn default() -> Self {
+        let text = Arc::new(NamedSource::new("built-in defaults", String::new()));
+        let (key, value) = (Place::start(&text), Place::start(&text));
+        Self(vec![Rc::new(Written { key, value, kind: "a default", unquoted: None })])
+    }
+}
+
+impl Places {
+    /// Reads a TOML text.
+    ///
+    /// # Errors
+    /// Where and why it is none.
+    pub(super) fn parse(&mut self, text: &Text) -> Result<Dict, Box<Diagnostic>> {
+        let parsed = DeTable::parse(text.inner()).map_err(|error| {
+            let length = text.inner().len();
+            let span = error.span().unwrap_or(0..0);
+            let place = Place::new(text, span.start.min(length)..span.end.min(length));
+            let message = format!("not valid TOML: {}", error.message());
+            Box::new(Diagnostic::error("bad_toml", &place, message, NO_HELP))
+        })?;
+        self.table(parsed.get_ref(), text)
+    }
+
+    fn table(&mut self, from: &DeTable<'_>, text: &Text) -> Result<Dict, Box<Diagnostic>> {
+        // The parser sorts by key; numbers are given in the order of the text.
+        let mut entries: Vec<_> = from.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        let entries = entries.into_iter().map(|(key, value)| {
+            let place = Place::new(text, key.span());
+            Ok((key.get_ref().to_string(), self.value(value, place, text)?))
+        });
+        entries.collect()
+    }
+
+    fn value(
+        &mut self,
+        from: &Spanned<DeValue<'_>>,
+        key: Place,
+        text: &Text,
+    ) -> Result<Value, Box<Diagnostic>> {
+        let place = Place::new(text, from.span());
+        let unfit = |what: &str| {
+            let message = format!("this {what} is out of range");
+            Box::new(Diagnostic::error("bad_value", &place, message, NO_HELP))
+        };
+        let mut value = match from.get_ref() {
+            DeValue::String(s) => Value::from(s.to_string()),
+            DeValue::Integer(n) => {
+                let n = i64::from_str_radix(n.as_str(), n.radix());
+                Value::from(n.map_err(|_| unfit("integer"))?)
+            }
+            DeValue::Float(n) => {
+                Value::from(n.as_str().parse::<f64>().map_err(|_| unfit("number"))?)
+            }
+            DeValue::Boolean(b) => Value::from(*b),
+            DeValue::Datetime(d) => Value::from(d.to_string()),
+            DeValue::Array(items) => {
+                let items =
+                    items.iter().map(|item| self.value(item, Place::new(text, item.span()), text));
+                Value::from(items.collect::<Result<Vec<_>, _>>()?)
+            }
+            DeValue::Table(entries) => Value::from(self.table(entries, text)?),
+        };
+        let is_date = matches!(from.get_ref(), DeValue::Datetime(_));
+        let kind = if is_date { DATE } else { kind(&value) };
+        self.tag(&mut value, Written { key, value: place, kind, unquoted: None });
+        Ok(value)
+    }
+
+    /// Gives a value the number of how it was written.
+    fn tag(&mut self, value: &mut Value, written: Written) {
+        self.0.push(Rc::new(written));
+        *tag_of(value) = tag(self.0.len());
+    }
+
+    /// Tags a value that stands in no file, and what it holds, with the places where it was given.
+    pub(super) fn given(
+        &mut self,
+        value: &mut Value,
+        key: &Place,
+        place: &Place,
+        unquoted: Option<String>,
+    ) {
+        for inner in inner(value) {
+            self.given(inner, place, place, None);
+        }
+        let (key, kind) = (key.clone(), kind(value));
+        self.tag(value, Written { key, value: place.clone(), kind, unquoted });
+    }
+
+    /// Puts a value into a tree, at a path of keys that are written at `name`.
+    pub(super) fn insert(&mut self, tree: &mut Dict, path: &[String], name: &Place, value: Value) {
+        let Some((key, rest)) = path.split_first() else { return };
+        if rest.is_empty() {
+            tree.insert(key.clone(), value);
+            return;
+        }
+        // Where a value was set that this one wants a table for, the later one wins.
+        if !matches!(tree.get(key), Some(Value::Dict(..))) {
+            let mut table = Value::from(Dict::new());
+            self.given(&mut table, name, name, None);
+            tree.insert(key.clone(), table);
+        }
+        if let Some(Value::Dict(_, inner)) = tree.get_mut(key) {
+            self.insert(inner, rest, name, value);
+        }
+    }
+
+    /// Notes in every diagnostic of a value, and of what it holds, what brought it in. The value
+    /// counts as written after all others.
+    pub(super) fn came_from(&mut self, value: &mut Value, origin: &Arc<str>) {
+        let mut inner = inner(value);
+        inner.sort_by_key(|value| number(value));
+        inner.into_iter().for_each(|value| self.came_from(value, origin));
+        let mut written = Written::clone(self.of(value));
+        written.key.origin = Some(Arc::clone(origin));
+        written.value.origin = Some(Arc::clone(origin));
+        self.tag(value, written);
+    }
+
+    /// Returns the places of a value; those of a built-in default are empty.
+    pub(super) fn of(&self, value: &Value) -> &Rc<Written> {
+        self.0.get(number(value) - 1).unwrap_or(&self.0[0])
+    }
+
+    /// Returns the places of a value, if somebody wrote it.
+    pub(super) fn written(&self, value: &Value) -> Option<Rc<Written>> {
+        (number(value) > BUILT_IN).then(|| Rc::clone(self.of(value)))
+    }
+
+    /// A value as a text, if it can be one.
+    pub(super) fn text(&self, value: &Value) -> Option<String> {
+        let written = self.of(value);
+        let text = value.as_str().filter(|_| written.kind != DATE);
+        text.or(written.unquoted.as_deref()).map(str::to_owned)
+    }
+}
+
+/// A value in JSON's form, keys in the order in which they were written.
+pub(super) fn json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Dict(_, dict) => {
+            let mut entries: Vec<_> = dict.iter().collect();
+            entries.sort_by_key(|(_, value)| number(value));
+            entries.into_iter().map(|(key, value)| (key.clone(), json(value))).collect()
+        }
+        Value::Array(_, items) => items.iter().map(json).collect(),
+        other => serde_json::to_value(other).unwrap_or_default(),
+    }
+}
+
+/// A built-in default, as a value of a tree.
+pub(super) fn built_in(value: impl Into<Value>) -> Value {
+    let mut value = value.into();
+    *tag_of(&mut value) = tag(BUILT_IN);
+    value
+}
+
+/// A table that stands in two layers stands, for diagnostics, where the lower one has it; figment
+/// keeps the tag of the higher one.
+pub(super) fn settle(upper: &mut Dict, lower: &Dict) {
+    for (key, value) in upper {
+        if let (Value::Dict(tag, inner), Some(Value::Dict(low, below))) = (value, lower.get(key)) {
+            *tag = *low;
+            settle(inner, below);
+        }
+    }
+}
+
+/// A whole number, if the value is one that fits.
+pub(super) fn integer(value: &Value) -> Option<i64> {
+    let n = value.to_num()?;
+    let wide = n.to_i128().or_else(|| n.to_u128().and_then(|n| i128::try_from(n).ok()))?;
+    i64::try_from(wide).ok()
+}
+
+/// A number, whole ones included.
+pub(super) fn decimal(value: &Value) -> Option<f64> {
+    let n = value.to_num()?;
+    #[expect(clippy::cast_precision_loss, reason = "settings are far below 2^52")]
+    integer(value).map(|n| n as f64).or(n.to_f64()).or(n.to_u128().map(|n| n as f64))
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::String(..) | Value::Char(..) | Value::Empty(..) => "a string",
+        Value::Num(..) if integer(value).is_some() => "an integer",
+        Value::Num(..) => "a number",
+        Value::Bool(..) => "a boolean",
+        Value::Array(..) => ARRAY,
+        Value::Dict(..) => "a table",
+    }
+}
+
+/// The values that a value holds.
+fn inner(value: &mut Value) -> Vec<&mut Value> {
+    match value {
+        Value::Dict(_, dict) => dict.values_mut().collect(),
+        Value::Array(_, items) => items.iter_mut().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn tag_of(value: &mut Value) -> &mut Tag {
+    match value {
+        Value::String(tag, _)
+        | Value::Char(tag, _)
+        | Value::Bool(tag, _)
+        | Value::Num(tag, _)
+        | Value::Empty(tag, _)
+        | Value::Dict(tag, _)
+        | Value::Array(tag, _) => tag,
+    }
+}
+
+/// The tag with a number: what figment writes as a number it reads from one.
+fn tag(number: usize) -> Tag {
+    let number = IntoDeserializer::<Unfit>::into_deserializer(number as u64);
+    Tag::deserialize(number).unwrap_or_default()
+}
+
+pub(super) fn number(value: &Value) -> usize {
+    let number = Value::from(value.tag()).to_u128().unwrap_or_default();
+    usize::try_from(number).unwrap_or_default().max(BUILT_IN)
+}
