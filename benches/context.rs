@@ -19,8 +19,8 @@ use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use callsheet::context::preset::Preset;
-use callsheet::context::score::{Score, Share};
+use callsheet::context::laboratory::score::{Score, Share};
+use callsheet::context::layers::preset::Preset;
 use callsheet::report::short;
 use serde_json::{Map, Value, json};
 

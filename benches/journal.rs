@@ -227,7 +227,7 @@ async fn shares(ground: &Path) {
 
 /// Does an agent's turns; gives how long each append was waited for, in seconds.
 async fn turns(journal: &JournalHandle, agent: usize) -> Vec<f64> {
-    let (run, mut waits) = (RunId::generate(), Vec::new());
+    let (run, mut waits) = (RunId::from(uuid::Uuid::now_v7()), Vec::new());
     let (task, id) = names(agent);
     let text = "x".repeat(PAYLOAD);
     for turn in 1..=TURNS {

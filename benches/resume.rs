@@ -22,8 +22,8 @@ use callsheet::journal::JournalHandle;
 use callsheet::journal::file::RunDir;
 use callsheet::journal::line::Position;
 use callsheet::journal::projection::Projection;
-use callsheet::journal::recovery::Cut;
 use callsheet::journal::snapshot::Snapshots;
+use callsheet::journal::torn::Cut;
 use callsheet::journal::track::Tracker;
 use callsheet::message::{Json, Usage};
 use callsheet::model::script::Script;
@@ -31,7 +31,7 @@ use callsheet::model::scripted::Scripted;
 use callsheet::output::Output;
 use callsheet::plan::{TaskCompleted, TaskReady, TaskStarted};
 use callsheet::run::RunEnd;
-use callsheet::run::{Options, Reopened, Run};
+use callsheet::run::{Options, Run, StoppedRun};
 use callsheet::turn::{AgentEnded, AgentSpawned, Outcome, Program};
 use serde_json::json;
 
@@ -113,16 +113,16 @@ fn resume(dir: &Path) {
     let began = Instant::now();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let reopened = Reopened::open(&dir, Cut::Torn).expect("it can be taken up");
+        let stopped = StoppedRun::open(&dir, Cut::Torn).expect("it can be taken up");
         let folded = began.elapsed();
         let model = Name::new("default").expect("a name");
         let mut sources = Sources::new(dir.path().join("agents.toml"));
         sources.custom_models.push(model.clone());
-        let config = reopened.config(sources).expect("a configuration");
+        let config = stopped.config(sources).expect("a configuration");
         let script = Script::parse("[[rules]]\nsay = 'done'").expect("a script");
         let models = BTreeMap::from([(model, Arc::new(Scripted::new(script)) as _)]);
         let options = Options { models, ..Options::default() };
-        let run = Run::resume(reopened, config, options).await.expect("goes on");
+        let run = Run::resume(stopped, config, options).await.expect("goes on");
         let working = began.elapsed();
         let end = run.wait().await;
         assert!(matches!(end, RunEnd::Completed(_)), "{end:?}");
@@ -135,7 +135,7 @@ fn resume(dir: &Path) {
 
 /// Writes a run as it would have been written while it was at work.
 async fn write(dir: &RunDir, bytes: u64) {
-    let (run, past, now) = (RunId::generate(), name("past"), name("now"));
+    let (run, past, now) = (RunId::from(uuid::Uuid::now_v7()), name("past"), name("now"));
     let owned = dir.create().expect("a run directory");
     let (tracker, files) = (Tracker::default(), Projection::new(dir.clone()));
     let snapshots = Snapshots::new(dir.clone(), Position::START, tracker, files);

@@ -2,7 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
-use callsheet::context::server::ContextReport;
+use callsheet::context::provider::server::ContextReport;
 use callsheet::message::{Message, StopReason, Usage};
 use callsheet::model::{BoxFuture, Delta, DeltaSink, Model, ModelError, Reply, Request};
 use callsheet::run::Launch;

@@ -11,7 +11,6 @@
 //! - the supervisor is told of records by a token each commit batch: the records wait in a bounded
 //!   feed ([`transcript_writer::feed`]), and the journal waits when it is full.
 
-pub mod abilities;
 pub mod addresses;
 pub mod agent;
 pub mod agent_steps;
@@ -22,13 +21,14 @@ pub mod compactor;
 pub mod ends;
 pub mod gateway;
 mod hooks;
+pub mod known_capabilities;
+pub mod lost_calls;
 pub mod mail;
 pub mod model_call;
 pub mod model_service;
 mod panic;
 mod recall;
 pub mod record_right;
-pub mod recovery;
 pub mod replies;
 pub mod run_end;
 pub mod services;

@@ -16,10 +16,10 @@ mod paint;
 mod ps;
 mod rebuild;
 mod refusal;
-mod reopen;
 mod resume;
 mod run;
 mod show;
+mod stopped_run;
 mod tail;
 
 use std::ffi::OsString;
@@ -42,21 +42,21 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         }
     };
     listen_to_tracing(arguments.verbose);
-    let place = locate::Place::new(arguments.verb.file(), arguments.state_dir.clone());
+    let project = locate::Project::new(arguments.verb.file(), arguments.state_dir.clone());
     match arguments.verb {
-        Verb::Run(verb) => run::run(&place, verb, arguments.verbose),
-        Verb::Resume(verb) => resume::run(&place, &verb, arguments.verbose),
-        Verb::Check(verb) => check::run(&place, &verb),
-        Verb::Tail(verb) => tail::run(&place, &verb),
-        Verb::Ps(verb) => ps::run(&place, &verb),
-        Verb::Show(verb) => show::run(&place, &verb),
-        Verb::Graph(verb) => graph::run(&place, &verb),
-        Verb::Cost(verb) => cost::run(&place, &verb),
-        Verb::Cancel(verb) => cancel::run(&place, &verb),
-        Verb::Compact(verb) => compact::run(&place, &verb),
-        Verb::Fork(verb) => fork::run(&place, &verb, arguments.verbose),
-        Verb::Rebuild(verb) => rebuild::run(&place, &verb),
-        Verb::Context(verb) => context::run(&place, &verb),
+        Verb::Run(verb) => run::run(&project, verb, arguments.verbose),
+        Verb::Resume(verb) => resume::run(&project, &verb, arguments.verbose),
+        Verb::Check(verb) => check::run(&project, &verb),
+        Verb::Tail(verb) => tail::run(&project, &verb),
+        Verb::Ps(verb) => ps::run(&project, &verb),
+        Verb::Show(verb) => show::run(&project, &verb),
+        Verb::Graph(verb) => graph::run(&project, &verb),
+        Verb::Cost(verb) => cost::run(&project, &verb),
+        Verb::Cancel(verb) => cancel::run(&project, &verb),
+        Verb::Compact(verb) => compact::run(&project, &verb),
+        Verb::Fork(verb) => fork::run(&project, &verb, arguments.verbose),
+        Verb::Rebuild(verb) => rebuild::run(&project, &verb),
+        Verb::Context(verb) => context::run(&project, &verb),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "callsheet", &mut script);

@@ -44,7 +44,7 @@ pub use self::diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use self::json_schema::json_schema;
 pub use self::keys::Secret;
 pub use self::providers::{ProviderKind, ProviderSpec};
-pub use self::recorded::{Change, changed_files, changed_settings, changes};
+pub use self::recorded::{KeyChange, changed_files, changed_settings, changes};
 pub use self::reference::reference;
 pub use self::templates::{RUN_FIELDS, TASK_FIELDS};
 pub use crate::context::compaction::CompactionSpec;

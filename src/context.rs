@@ -2,34 +2,17 @@
 //!
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
-pub mod block;
 pub mod compaction;
-pub mod explain;
-pub mod guard;
-pub mod inventory;
-pub mod layer;
+pub mod laboratory;
+pub mod layers;
 pub mod measure;
-pub mod pipeline;
-mod plain;
-pub mod preset;
-pub mod range;
-pub mod read_state;
+pub mod provider;
 pub mod recall;
 pub mod record;
-pub mod recovery;
-pub mod repair;
-pub mod replay;
-pub mod rules;
-pub mod score;
-pub mod server;
-mod shorten;
-pub mod strategy;
+pub mod sending;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod thinking;
-pub mod validity;
 pub mod view;
-pub mod words;
 
 use serde::{Deserialize, Serialize};
 

@@ -83,18 +83,18 @@ impl std::ops::AddAssign for Billed {
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The line, from 1.
     pub line: u64,
     /// Bytes from the beginning of the file.
     pub byte: u64,
 }
 
-impl Place {
+impl Position {
     const START: Self = Self { line: 1, byte: 0 };
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, byte {}", self.line, self.byte)
     }
@@ -105,7 +105,7 @@ impl fmt::Display for Place {
 #[error("{place}: {kind}")]
 pub struct ConversationError {
     /// Where the mistake stands, or what it is about begins.
-    pub place: Place,
+    pub place: Position,
     /// What is wrong, and what to do.
     pub kind: ConversationErrorKind,
 }
@@ -173,7 +173,7 @@ pub enum ConversationErrorKind {
 }
 
 impl ConversationErrorKind {
-    fn at(self, place: Place) -> ConversationError {
+    fn at(self, place: Position) -> ConversationError {
         ConversationError { place, kind: self }
     }
 }
@@ -229,7 +229,7 @@ impl Conversation {
     pub fn read(input: impl Read + Seek + Send + 'static, history: History) -> Result<Self> {
         let mut scanner = Scanner::new(Box::new(input));
         let format = check::format(&mut scanner)?;
-        scanner.go_to(Place::START)?;
+        scanner.go_to(Position::START)?;
         let source = match format {
             Format::Document => Source::Document(Document::open(scanner)?),
             Format::Transcript => Source::Transcript(Transcript::open(scanner)),
@@ -287,7 +287,7 @@ impl Iterator for Conversation {
 }
 
 fn at_start(kind: ConversationErrorKind) -> ConversationError {
-    kind.at(Place::START)
+    kind.at(Position::START)
 }
 
 #[cfg(test)]

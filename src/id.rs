@@ -13,13 +13,14 @@ use uuid::Uuid;
 #[serde(transparent)]
 pub struct RunId(Uuid);
 
-impl RunId {
-    /// Makes a new id from the current time and random bits.
-    #[must_use]
-    pub fn generate() -> Self {
-        Self(Uuid::now_v7())
+impl From<Uuid> for RunId {
+    /// The id of a run; a new run takes a version 7 UUID, so that ids sort by time.
+    fn from(uuid: Uuid) -> Self {
+        Self(uuid)
     }
+}
 
+impl RunId {
     /// Reads an id from its hyphenated or simple text form.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -162,11 +163,11 @@ impl CallKey {
         arguments: &str,
     ) -> Self {
         let text = format!("{run}|{agent}|{turn}|{index}|{tool}|{arguments}");
-        let digest = blake3::hash(text.as_bytes());
+        let hash = blake3::hash(text.as_bytes());
         // 26 characters of 5 bits are 130 bits: no collision within anything one run can make.
         let mut key = String::with_capacity(26);
         let (mut bits, mut held) = (0u32, 0u32);
-        for byte in digest.as_bytes() {
+        for byte in hash.as_bytes() {
             bits = (bits << 8) | u32::from(*byte);
             held += 8;
             while held >= 5 && key.len() < 26 {
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_key_depends_on_every_part() {
-        let run = RunId::generate();
+        let run = RunId::from(uuid::Uuid::nil());
         let agent = AgentId::from_text("a");
         let key = |turn, index, tool, arguments| {
             CallKey::derive(run, &agent, turn, index, tool, arguments)

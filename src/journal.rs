@@ -6,19 +6,20 @@
 
 pub mod agent_records;
 pub mod copy;
+pub mod disk_space;
 pub mod file;
 pub mod filesystem;
+pub mod follow;
 pub mod line;
 pub mod log_line;
 pub mod projection;
 pub mod reader;
-pub mod recovery;
 pub mod refusal;
 pub mod results;
-pub mod room;
 pub mod snapshot;
 pub mod stamp;
 pub mod storage;
+pub mod torn;
 pub mod track;
 pub mod transcript;
 pub mod walk;
@@ -34,9 +35,9 @@ use tokio::sync::watch;
 
 use crate::event::{Draft, SharedRecord};
 use crate::id::AgentId;
+use crate::journal::disk_space::DiskSpace;
 use crate::journal::line::Position;
 use crate::journal::refusal::Refusal;
-use crate::journal::room::Room;
 
 /// Why the journal could not be written, read or taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,7 +164,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
     fn committed(&self) -> watch::Receiver<u64>;
 
     /// Whether the disk has room for new work, as it changes.
-    fn room(&self) -> watch::Receiver<Room>;
+    fn room(&self) -> watch::Receiver<DiskSpace>;
 
     /// Tells that the run's disk refused something because it is full. The journal gives up the room
     /// that it kept aside, and [`room`](Self::room) says so. Returns false when it is closed.
@@ -185,7 +186,7 @@ impl JournalHandle {
     }
 
     /// As [`Journal::append`], for callers that cannot wait for room: a disk that stays full for
-    /// [`room::PATIENCE`] is an error.
+    /// [`disk_space::PATIENCE`] is an error.
     ///
     /// # Errors
     /// When the drafts could not be made durable, or not in time: then they may be all the same,
@@ -198,7 +199,7 @@ impl JournalHandle {
         tokio::select! {
             biased;
             recorded = self.append(drafts) => recorded,
-            () = room::out_of_patience(&mut room) => Err(JournalError::Full),
+            () = disk_space::out_of_patience(&mut room) => Err(JournalError::Full),
         }
     }
 }

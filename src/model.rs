@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::context::server::{ContextReport, ContextWork};
+use crate::context::provider::server::{ContextReport, ContextWork};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::{Json, Message, StopReason, Usage};

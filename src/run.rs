@@ -26,6 +26,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use self::opening::Opening;
+use uuid::Uuid;
+
 use crate::actor::mail::SupervisorMsg;
 use crate::actor::services::{Asker, Services};
 use crate::actor::supervisor::{Start, Supervisor};
@@ -35,8 +37,8 @@ use crate::event::{Accepted, PlannedTask, RunCreated};
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
+use crate::journal::follow::{Follower, Until};
 use crate::journal::line::Position;
-use crate::journal::reader::follow::{Follower, Until};
 use crate::journal::snapshot::Snapshots;
 use crate::message::Json;
 use crate::model::Model;
@@ -49,7 +51,7 @@ use crate::tool::spool::Spool;
 
 pub use self::fork::{ForkError, fork};
 pub use self::launch::Launch;
-pub use self::opening::Reopened;
+pub use self::opening::StoppedRun;
 pub use self::services::front;
 pub use crate::actor::run_end::RunEnd;
 pub use crate::run_machine::CancelTarget;
@@ -166,9 +168,9 @@ impl Run {
     /// # Errors
     /// When the run cannot be started; nothing was spent then.
     pub async fn start(config: Config, options: Options) -> Result<Self, StartError> {
-        let id = options.run_id.unwrap_or_else(RunId::generate);
+        let id = options.run_id.unwrap_or_else(|| RunId::from(Uuid::now_v7()));
         let plan = plan_of(&config, &options)?;
-        let parts = services::Parts::prepare(&config, &options).await?;
+        let parts = services::Prepared::prepare(&config, &options).await?;
         let dir = RunDir::at(config.state_dir.join(id.to_string()));
         let created = created(&config, &options, &plan, id);
         let opening = blocking(move || Opening::create(&dir, created)).await?;
@@ -179,7 +181,7 @@ impl Run {
         config: Config,
         options: Options,
         plan: Plan,
-        parts: services::Parts,
+        parts: services::Prepared,
         opening: Opening,
     ) -> Result<Self, StartError> {
         let Opening { id, owned, at, tracker, projection, values, drafts } = opening;

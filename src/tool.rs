@@ -31,7 +31,7 @@ use crate::output::{Output, Stored};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
-use crate::turn::{Change, Effect, Process};
+use crate::turn::{Effect, FileChange, Process};
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -192,7 +192,7 @@ pub trait Tool: Send + Sync {
 
     /// What a call of a [`Effect::Checked`] tool would change now, without changing it; `None` when
     /// that cannot be told. After a crash it says whether the call has happened. Blocks.
-    fn foresee(&self, _input: &Json, _workspace: &Workspace) -> Option<Change> {
+    fn foresee(&self, _input: &Json, _workspace: &Workspace) -> Option<FileChange> {
         None
     }
 

@@ -6,7 +6,7 @@ pub mod content;
 
 use serde::{Deserialize, Serialize};
 
-use crate::context::server::ContextReport;
+use crate::context::provider::server::ContextReport;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
@@ -221,7 +221,7 @@ pub struct ToolStarted {
     pub starttime: Option<u64>,
     /// What it will change, if that can be told before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub change: Option<Change>,
+    pub change: Option<FileChange>,
 }
 
 impl ToolStarted {
@@ -243,7 +243,7 @@ pub struct Process {
 
 /// What a call changes, by which one can see later whether it has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct FileChange {
     /// The file, as the model named it.
     pub path: String,
     /// blake3 of its content before, in hexadecimal; absent when there is no such file.

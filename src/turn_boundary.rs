@@ -16,15 +16,18 @@ use std::time::Duration;
 pub use self::size::LEAST_OUTPUT_TOKENS;
 use self::size::Size;
 pub use self::summary::{ByProvider, Due, Summarise, Writer};
-use crate::context::layer::Surroundings;
-use crate::context::pipeline::Change;
-use crate::context::preset::Preset;
-use crate::context::rules::Rule;
-use crate::context::server::ContextWork;
-use crate::context::strategy::{self, Strategy, StrategySettings};
-use crate::context::validity::{self, Invalid, Last, Room, Rules, Sendable};
+use crate::context::CompactionRequested;
+use crate::context::layers::Surroundings;
+use crate::context::layers::pipeline::AppliedEdit;
+use crate::context::layers::preset::Preset;
+use crate::context::provider::compaction_block;
+use crate::context::provider::server::ContextWork;
+use crate::context::provider::strategy::{self, Strategy, StrategySettings};
+use crate::context::sending::repair;
+use crate::context::sending::thinking;
+use crate::context::sending::validity::{self, Fit, Invalid, Last, Rules, Sendable};
 use crate::context::view::View;
-use crate::context::{CompactionRequested, block, repair, thinking};
+use crate::context::view::rules::Rule;
 use crate::event::Event;
 use crate::failure::FailureKind;
 use crate::id::Name;
@@ -110,7 +113,7 @@ pub struct Sending {
     /// The view that is sent, with the message that joins it first.
     pub outgoing: Outgoing,
     /// The edits that made the view, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<AppliedEdit>,
     /// A summary that is to be written meanwhile.
     pub prepare: Option<Due>,
     /// What the provider is asked to do with the context.
@@ -130,7 +133,7 @@ pub struct Outgoing {
     pub message: Option<Json>,
     last: Last,
     thinking: Thinking,
-    room: Option<Room>,
+    room: Option<Fit>,
 }
 
 impl Outgoing {
@@ -180,7 +183,7 @@ pub fn next(
     }
 }
 
-fn events(changes: Vec<Change>) -> Vec<Event> {
+fn events(changes: Vec<AppliedEdit>) -> Vec<Event> {
     changes.into_iter().map(|change| change.edited.into()).collect()
 }
 
@@ -191,7 +194,7 @@ struct Boundary<'a> {
     strategy: Strategy,
     size: Size<'a>,
     view: View,
-    changes: Vec<Change>,
+    changes: Vec<AppliedEdit>,
 }
 
 impl<'a> Boundary<'a> {
@@ -214,7 +217,7 @@ impl<'a> Boundary<'a> {
         if is_rebuilt {
             return Err(Action::LookedOver(events(repair::mend(&mut at.view))).into());
         }
-        match (block::adopt(&mut at.view), ahead) {
+        match (compaction_block::adopt(&mut at.view), ahead) {
             (adopted, _) if !adopted.is_empty() => Err(Action::Record(events(adopted)).into()),
             (_, Ahead::Answered) => Err(Action::TakeAhead.into()),
             (_, Ahead::None | Ahead::Writing) => Ok(at),
@@ -227,7 +230,7 @@ impl<'a> Boundary<'a> {
     }
 
     /// Lets a part of the pipeline edit the view, and keeps what it changed.
-    fn edit(&mut self, work: impl FnOnce(&mut View, &Surroundings<'_>) -> Vec<Change>) {
+    fn edit(&mut self, work: impl FnOnce(&mut View, &Surroundings<'_>) -> Vec<AppliedEdit>) {
         let state = self.machine.inventory().state();
         let around = self.size.surroundings(self.terms, &self.view, state.as_deref());
         self.changes.extend(work(&mut self.view, &around));

@@ -4,8 +4,8 @@
 //! the journal, so an agent that was interrupted goes on where its records end.
 
 mod calls;
+pub mod interrupted;
 mod provider;
-pub mod recovery;
 pub mod reply;
 mod size;
 mod step;
@@ -21,7 +21,7 @@ pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
 use self::summaries::Summaries;
 use crate::context::CompactionTrigger;
-use crate::context::inventory::Inventory;
+use crate::context::layers::inventory::Inventory;
 use crate::context::measure::Measure;
 use crate::context::view::View;
 use crate::event::Event;
@@ -523,7 +523,7 @@ mod tests {
             usage: Usage { input: 1, output: 1, ..Usage::default() },
             usage_source: UsageSource::Reported,
             cost_usd: None,
-            context: crate::context::server::ContextReport::default(),
+            context: crate::context::provider::server::ContextReport::default(),
         };
         machine.apply(&responded.into()).expect("legal");
     }
@@ -538,7 +538,7 @@ mod tests {
     }
 
     fn intend(machine: &mut Machine, index: u32, name: &str, effect: Effect) -> CallKey {
-        let run = crate::id::RunId::generate();
+        let run = crate::id::RunId::from(uuid::Uuid::now_v7());
         let agent = crate::id::AgentId::from_text("a");
         let key = CallKey::derive(run, &agent, machine.turn(), index, name, "{}");
         let intended = ToolIntended {
@@ -649,8 +649,8 @@ mod tests {
         machine.apply(&started.into()).expect("legal");
         let interrupted = machine.interrupted();
         assert_eq!(interrupted.len(), 1);
-        let known = recovery::Known::default();
-        let answer = recovery::answer(1, interrupted[0].clone(), &known).expect("no second run");
+        let known = interrupted::Known::default();
+        let answer = interrupted::answer(1, interrupted[0].clone(), &known).expect("no second run");
         assert_eq!(answer.status, ToolStatus::Unknown);
         machine.apply(&answer.into()).expect("legal");
         assert!(machine.interrupted().is_empty(), "answered once");
@@ -715,7 +715,7 @@ mod tests {
     fn illegal_events_are_refused() {
         let mut machine = machine();
         let key = CallKey::derive(
-            crate::id::RunId::generate(),
+            crate::id::RunId::from(uuid::Uuid::now_v7()),
             &crate::id::AgentId::from_text("a"),
             1,
             0,

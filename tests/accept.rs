@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use callsheet::event::{Event, RunStatus, SharedRecord};
 use callsheet::journal::file::RunDir;
-use callsheet::journal::recovery::Cut;
+use callsheet::journal::torn::Cut;
 use callsheet::report;
-use callsheet::run::{Reopened, Run};
+use callsheet::run::{Run, StoppedRun};
 use callsheet::turn::Outcome;
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -79,9 +79,9 @@ fn states(ended: &Ended) -> Vec<String> {
 }
 
 fn prospects(setup: &Setup, dir: &RunDir, text: &str) -> Vec<String> {
-    let reopened = Reopened::open(dir, Cut::Torn).expect("taken up");
-    let before = reopened.config(setup.sources()).expect("recorded");
-    let prospects = reopened.outlook(&before, &setup.config(text)).expect("a plan");
+    let stopped = StoppedRun::open(dir, Cut::Torn).expect("taken up");
+    let before = stopped.config(setup.sources()).expect("recorded");
+    let prospects = stopped.outlook(&before, &setup.config(text)).expect("a plan");
     prospects.iter().map(|p| format!("{} {}: {}", p.task, p.verdict.as_str(), p.why)).collect()
 }
 
@@ -138,8 +138,8 @@ async fn only_what_is_made_from_something_else_is_run_again() {
     assert_eq!(states(&ended), ["completed", "reused", "reused", "reused"]);
     assert_eq!(fake.count(), 12);
     // What is recorded is what was accepted last.
-    let reopened = Reopened::open(&dir, Cut::Torn).expect("taken up");
-    assert!(reopened.created().config.contains("Help well."));
+    let stopped = StoppedRun::open(&dir, Cut::Torn).expect("taken up");
+    assert!(stopped.created().config.contains("Help well."));
 }
 
 #[tokio::test]

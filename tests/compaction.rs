@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use callsheet::context::layer::micro::KeepUnit;
-use callsheet::context::layer::{Surroundings, Window};
-use callsheet::context::pipeline::{Change, run_cheap_layers, summary_due};
-use callsheet::context::preset::Preset;
+use callsheet::context::layers::micro::KeepUnit;
+use callsheet::context::layers::pipeline::{AppliedEdit, run_cheap_layers, summary_due};
+use callsheet::context::layers::preset::Preset;
+use callsheet::context::layers::{Surroundings, Window};
 use callsheet::context::view::View;
 use callsheet::context::{CompactionTrigger, Edit};
 use callsheet::event::Event;
@@ -120,7 +120,7 @@ async fn old_results_are_cleared_as_documented_and_recorded_first() {
         graph(""),
     );
     let setup = Setup::new().tool(&FakeTool::dump()).tool(&rest());
-    let run_id = RunId::generate();
+    let run_id = RunId::from(uuid::Uuid::now_v7());
     let dir = RunDir::at(setup.config(&text).state_dir.join(run_id.to_string()));
     journal.set(dir).expect("once");
     let run = setup.start_as(&text, run_id).await;
@@ -494,7 +494,7 @@ fn around() -> Surroundings<'static> {
     Surroundings::new("t.jsonl", "results", window)
 }
 
-fn cheap(view: &mut View, preset: &Preset) -> Vec<Change> {
+fn cheap(view: &mut View, preset: &Preset) -> Vec<AppliedEdit> {
     run_cheap_layers(view, preset, &around())
 }
 
@@ -554,7 +554,7 @@ proptest! {
                     unseen = None;
                 }
                 Happening::Clear => {
-                    for Change { edited, .. } in cheap(&mut view, &preset) {
+                    for AppliedEdit { edited, .. } in cheap(&mut view, &preset) {
                         edits.push((view.next_message(), edited.edit));
                     }
                     // The documented rule counts blocks, so that a batch of more than it keeps

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use callsheet::actor::mail::SupervisorMsg;
 use callsheet::event::{Event, PauseCause, RunPaused, SharedRecord};
-use callsheet::journal::room::Room;
+use callsheet::journal::disk_space::DiskSpace;
 use callsheet::run::RunEnd;
 use callsheet::run_state::RunPhase;
 use callsheet::tool::ToolOutput;
@@ -67,7 +67,7 @@ async fn at_the_tool_of(text: &str) -> (Setup, Rig, Arc<Fake>, Arc<Semaphore>) {
 #[tokio::test]
 async fn a_full_disk_holds_the_run_until_there_is_room() {
     let (_setup, rig, main, held) = at_the_tool().await;
-    rig.supervisor.send_message(SupervisorMsg::Disk(Room::Scarce)).expect("lives");
+    rig.supervisor.send_message(SupervisorMsg::Disk(DiskSpace::Scarce)).expect("lives");
     until_recorded(&rig.dir, |r| is_pause(&r.event, PauseCause::DiskFull)).await;
     open(&held);
     // What is in flight is recorded.
@@ -77,7 +77,7 @@ async fn a_full_disk_holds_the_run_until_there_is_room() {
     assert!(state.paused_reason().is_some_and(|reason| reason.starts_with("disk full")));
     assert_eq!(main.count(), 1);
 
-    rig.supervisor.send_message(SupervisorMsg::Disk(Room::Enough)).expect("lives");
+    rig.supervisor.send_message(SupervisorMsg::Disk(DiskSpace::Enough)).expect("lives");
     let ended = rig.ended().await;
     assert_eq!((ended.output("last"), main.count()), ("done".to_owned(), 4));
     let seq = |is: &dyn Fn(&Event) -> bool| {
@@ -98,7 +98,7 @@ async fn a_full_disk_holds_the_run_until_there_is_room() {
 #[tokio::test]
 async fn a_run_that_waits_for_room_can_be_interrupted() {
     let (_setup, rig, main, held) = at_the_tool().await;
-    rig.supervisor.send_message(SupervisorMsg::Disk(Room::Scarce)).expect("lives");
+    rig.supervisor.send_message(SupervisorMsg::Disk(DiskSpace::Scarce)).expect("lives");
     until_recorded(&rig.dir, |r| is_pause(&r.event, PauseCause::DiskFull)).await;
     open(&held);
     until_recorded(&rig.dir, |r| matches!(r.event, Event::ToolFinished(_))).await;
@@ -120,11 +120,11 @@ async fn the_wait_for_room_does_not_count_between_two_crashes() {
     until(|| look.calls() == 1).await;
     rig.crash("first");
     until(|| look.calls() == 2).await;
-    rig.supervisor.send_message(SupervisorMsg::Disk(Room::Scarce)).expect("lives");
+    rig.supervisor.send_message(SupervisorMsg::Disk(DiskSpace::Scarce)).expect("lives");
     until_recorded(&rig.dir, |r| is_pause(&r.event, PauseCause::DiskFull)).await;
     let paused = Instant::now();
     until(|| paused.elapsed() > Duration::from_millis(1_100)).await;
-    rig.supervisor.send_message(SupervisorMsg::Disk(Room::Enough)).expect("lives");
+    rig.supervisor.send_message(SupervisorMsg::Disk(DiskSpace::Enough)).expect("lives");
     let opened = |r: &SharedRecord| matches!(&r.event, Event::RunOpened(_));
     until_recorded(&rig.dir, opened).await;
     rig.crash("first");
@@ -139,12 +139,12 @@ async fn the_wait_for_room_counts_for_no_limit() {
     let text = format!("[limits]\ntimeout = \"6s\"\n{CHAIN}")
         .replace("prompt = \"Go.\"", "prompt = \"Go.\"\ntimeout = \"6s\"");
     let (_setup, rig, _main, held) = at_the_tool_of(&text).await;
-    rig.supervisor.send_message(SupervisorMsg::Disk(Room::Scarce)).expect("lives");
+    rig.supervisor.send_message(SupervisorMsg::Disk(DiskSpace::Scarce)).expect("lives");
     until_recorded(&rig.dir, |r| is_pause(&r.event, PauseCause::DiskFull)).await;
     let paused = Instant::now();
     until(|| paused.elapsed() > Duration::from_millis(6_100)).await;
     open(&held);
-    rig.supervisor.send_message(SupervisorMsg::Disk(Room::Enough)).expect("lives");
+    rig.supervisor.send_message(SupervisorMsg::Disk(DiskSpace::Enough)).expect("lives");
     let ended = rig.ended().await;
     assert_eq!(ended.output("last"), "done");
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::Barrier;
 
 use crate::faults::{Ended, FakeTool, Rig, Setup, defect, name, transcript, unsendable, until};
-use crate::support::answer::{Answer, Fault, Place};
+use crate::support::answer::{Answer, Fault, FaultAt};
 use crate::support::asked::{Asked, Wire};
 use crate::support::provider::Provider;
 
@@ -146,7 +146,7 @@ async fn exhausted_retries_fail_with_the_kind_of_the_last() {
     let cases = [
         (Fault::ServerError, FailureKind::ServerError, 3),
         (Fault::RateLimited(Some("0.01".to_owned())), FailureKind::RateLimit, 3),
-        (Fault::Cut(Place::InFirstBlock), FailureKind::Connection, 3),
+        (Fault::Cut(FaultAt::InFirstBlock), FailureKind::Connection, 3),
         (Fault::BadKey, FailureKind::Auth, 1),
         (Fault::Pairing, FailureKind::InvalidRequest, 1),
         (Fault::TooManyBytes, FailureKind::RequestTooLarge, 1),
@@ -235,7 +235,7 @@ async fn a_prompt_that_is_too_long_is_compacted_once() {
 async fn a_stream_cut_after_a_call_has_completed_is_not_sent_again() {
     let cut = Answer::tool("dump", json!({"size": 5}))
         .and_tool("dump", json!({"size": 6}))
-        .with(Fault::Cut(Place::InSecondBlock));
+        .with(Fault::Cut(FaultAt::InSecondBlock));
     // On the other wire no call is complete before the end, so there the call is made again.
     for (wire, dumps, failed) in [(Wire::Anthropic, 1, 0), (Wire::OpenAi, 0, 1)] {
         let provider = Provider::script(vec![cut.clone(), Answer::text("ok")]).await;
@@ -255,7 +255,7 @@ async fn a_stream_cut_after_a_call_has_completed_is_not_sent_again() {
 
 #[tokio::test]
 async fn an_answer_cut_after_text_is_continued() {
-    let cut = Answer::text("one ").and_text("never").with(Fault::Cut(Place::InSecondBlock));
+    let cut = Answer::text("one ").and_text("never").with(Fault::Cut(FaultAt::InSecondBlock));
     let provider = Provider::script(vec![cut, Answer::text("two")]).await;
     let ended = run(&provider, Wire::Anthropic).await;
     assert_eq!(ended.output("t1"), "one two");

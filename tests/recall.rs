@@ -179,7 +179,7 @@ async fn what_was_summarised_is_recalled_and_a_lost_transcript_is_no_loss() {
     });
     let dir: Arc<OnceLock<RunDir>> = Arc::default();
     let setup = Setup::new().model("main", &main).tool(&notes()).tool(&lose(&dir));
-    let run = RunId::generate();
+    let run = RunId::from(uuid::Uuid::now_v7());
     dir.set(RunDir::at(setup.config(GRAPH).state_dir.join(run.to_string()))).expect("once");
     let ended = Ended::of(setup.start_as(GRAPH, run).await).await;
     assert_eq!(ended.output("work"), "done");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use callsheet::context::CompactionTrigger;
-use callsheet::context::layer::summary::RECORD_TEXT;
+use callsheet::context::layers::summary::RECORD_TEXT;
 use callsheet::event::{Event, SharedRecord};
 use callsheet::failure::FailureKind;
 use callsheet::id::AgentId;

@@ -9,14 +9,14 @@ use callsheet::journal::file::RunDir;
 use callsheet::journal::line::{Fault, Position, chain};
 use callsheet::journal::projection::Projection;
 use callsheet::journal::reader::{Reader, Tail, judge};
-use callsheet::journal::recovery::Cut;
 use callsheet::journal::refusal::{Refusal, Why};
 use callsheet::journal::snapshot::{self, Snapshots};
+use callsheet::journal::torn::Cut;
 use callsheet::journal::track::Tracker;
-use callsheet::journal::{Observer, recovery, stamp};
+use callsheet::journal::{Observer, stamp, torn};
 use callsheet::message::{Message, StopReason};
 use callsheet::run::{CancelTarget, RunEnd};
-use callsheet::run::{Reopened, Run};
+use callsheet::run::{Run, StoppedRun};
 use callsheet::run_state::RunState;
 use callsheet::tool::ToolOutput;
 use callsheet::turn::{Effect, ToolStatus};
@@ -457,30 +457,30 @@ async fn a_run_without_an_owner_is_cancelled_for_good() {
         until(|| tool.calls() > calls).await;
         crashed(run).await
     };
-    let reopen = |dir: &RunDir| Reopened::open(dir, Cut::Torn).expect("taken up");
+    let open = |dir: &RunDir| StoppedRun::open(dir, Cut::Torn).expect("taken up");
     let state = |dir: &RunDir| fold(&records(dir));
     let word =
         |state: &RunState, task: &str| state.task(&name(task)).expect("a task").state.as_str();
 
     let dir = stopped().await;
-    reopen(&dir).cancel(&CancelTarget::Run, "enough").await.expect("recorded");
+    open(&dir).cancel(&CancelTarget::Run, "enough").await.expect("recorded");
     let now = state(&dir);
     assert_eq!(now.completed().expect("ended").status, RunStatus::Cancelled);
     assert!(now.agents().values().all(|agent| agent.outcome.is_some()));
     assert_eq!(["t", "u", "v"].map(|task| word(&now, task)), ["cancelled"; 3]);
-    assert!(reopen(&dir).completed().is_some());
+    assert!(open(&dir).completed().is_some());
     // What was open has an answer, in the transcript too.
     let child = transcript(&dir.transcript(&crate::faults::id("t/b-1")));
     assert_eq!(crate::faults::defect(&child), None);
     is_sound(&dir);
 
     let dir = stopped().await;
-    reopen(&dir).cancel(&CancelTarget::Task(name("u")), "enough").await.expect("recorded");
+    open(&dir).cancel(&CancelTarget::Task(name("u")), "enough").await.expect("recorded");
     let now = state(&dir);
     assert_eq!(["t", "u", "v"].map(|task| word(&now, task)), ["running", "cancelled", "pending"]);
     assert_eq!(now.paused_reason(), Some("enough"));
 
-    reopen(&dir)
+    open(&dir)
         .cancel(&CancelTarget::Agent(crate::faults::id("t")), "enough")
         .await
         .expect("recorded");
@@ -549,7 +549,7 @@ async fn what_cannot_be_gone_on_with_is_refused() {
     let ended = setup.run(text).await;
     let dir = ended.dir;
     let held = dir.own().expect("free");
-    let refused = |dir: &RunDir| Reopened::open(dir, Cut::Torn).expect_err("refused").to_string();
+    let refused = |dir: &RunDir| StoppedRun::open(dir, Cut::Torn).expect_err("refused").to_string();
     assert_eq!(refused(&dir), format!("run is open in process {}", std::process::id()));
     drop(held);
 
@@ -563,10 +563,10 @@ async fn what_cannot_be_gone_on_with_is_refused() {
     let second = whole.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
     damaged[second + 30] ^= 4;
     std::fs::write(dir.journal(), &damaged).expect("written");
-    let error = Reopened::open(&dir, Cut::Torn).expect_err("refused");
+    let error = StoppedRun::open(&dir, Cut::Torn).expect_err("refused");
     let why = Why::Damaged(Fault::Checksum);
     let refusal = Refusal { offset: second as u64, line: 2, why };
-    assert_eq!(error, recovery::RecoveryError::Journal(refusal.into()));
+    assert_eq!(error, torn::CutError::Journal(refusal.into()));
     assert_eq!(std::fs::read(dir.journal()).expect("read"), damaged);
 }
 

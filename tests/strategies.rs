@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use callsheet::context::block::SERVER_LAYER;
+use callsheet::context::provider::compaction_block::SERVER_LAYER;
 use callsheet::event::Event;
 use callsheet::message::{Json, Message, Usage};
 use callsheet::turn::ModelResponded;

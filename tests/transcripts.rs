@@ -145,7 +145,7 @@ async fn an_agent_has_its_files_when_it_first_speaks() {
         inner.act(request)
     });
     let setup = Setup::new().model("main", &main).tool(&FakeTool::dump());
-    let run_id = callsheet::id::RunId::generate();
+    let run_id = callsheet::id::RunId::from(uuid::Uuid::now_v7());
     let config = setup.config(&fifty());
     *dir.lock() = Some(RunDir::at(config.state_dir.join(run_id.to_string())));
     let run = setup.start_as(&fifty(), run_id).await;

@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use callsheet::actor::abilities::Abilities;
 use callsheet::actor::addresses::Addresses;
 use callsheet::actor::agent::{Agent, Folded};
 use callsheet::actor::gateway::{Books, Gateway, GatewaySettings};
+use callsheet::actor::known_capabilities::KnownCapabilities;
 use callsheet::actor::model_service::ModelService;
 use callsheet::actor::record_right::RecordRight;
 use callsheet::actor::services::Services;
-use callsheet::context::server::ContextReport;
-use callsheet::context::{Edit, repair, thinking};
+use callsheet::context::Edit;
+use callsheet::context::provider::server::ContextReport;
+use callsheet::context::sending::repair;
+use callsheet::context::sending::thinking;
 use callsheet::event::{Draft, Event, SharedRecord};
 use callsheet::id::{CallKey, RunId};
 use callsheet::message::{Block, Json, StopReason, Usage, UsageSource};
@@ -176,7 +178,14 @@ fn records_with_repeated_ids() -> Vec<Event> {
     for turn in 1..=2 {
         let input = Json::encode(&json!({}));
         let (index, tool, call) = (0, "dump".to_owned(), "call_0".to_owned());
-        let key = CallKey::derive(RunId::generate(), &id("work"), turn, index, &tool, "{}");
+        let key = CallKey::derive(
+            RunId::from(uuid::Uuid::now_v7()),
+            &id("work"),
+            turn,
+            index,
+            &tool,
+            "{}",
+        );
         let block = json!({ "type": "tool_use", "id": call, "name": tool, "input": {} });
         let message = Json::encode(&json!({ "role": "assistant", "content": [block] }));
         let result = json!({ "type": "tool_result", "tool_use_id": call, "content": "x" });
@@ -225,8 +234,8 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let config = Setup::new().model("main", fake).config(text);
     let spec = config.models[&name("main")].clone();
     let provider = spec.provider.clone();
-    let (retry, abilities) = (RetryPolicy::never(), Abilities::default());
-    let service = ModelService { spec, model: fake.clone(), retry, abilities };
+    let (retry, known_capabilities) = (RetryPolicy::never(), KnownCapabilities::default());
+    let service = ModelService { spec, model: fake.clone(), retry, known_capabilities };
     let agents = config.agents.iter();
     let services = Arc::new(Services {
         agents: agents.map(|(name, spec)| (name.clone(), Arc::new(spec.clone()))).collect(),

@@ -1,8 +1,8 @@
 //! Views of generated conversations: what every preset must keep, whatever was said.
 
-use callsheet::context::layer::{Surroundings, Window};
-use callsheet::context::pipeline;
-use callsheet::context::preset::{Preset, Variant};
+use callsheet::context::layers::pipeline;
+use callsheet::context::layers::preset::{Preset, Variant};
+use callsheet::context::layers::{Surroundings, Window};
 use callsheet::context::view::View;
 use callsheet::context::{CompactionTrigger, Edit};
 use proptest::prelude::*;

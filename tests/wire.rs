@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callsheet::context::server::{ContextReport, ContextWork};
-use callsheet::context::validity::{self, Last, Rules};
+use callsheet::context::provider::server::{ContextReport, ContextWork};
+use callsheet::context::sending::validity::{self, Last, Rules};
 use callsheet::context::view::View;
 use callsheet::id::{AgentId, Name};
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
@@ -20,7 +20,7 @@ use callsheet::turn::Effect;
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
-use crate::support::answer::{Answer, Fault, Place};
+use crate::support::answer::{Answer, Fault, FaultAt};
 use crate::support::asked::{Asked, Wire};
 use crate::support::provider::Provider;
 
@@ -301,7 +301,7 @@ async fn silence_ends_a_call() {
             let error = call(&*client(wire, endpoint)).await.expect_err("silence");
             assert_eq!(error.class, ErrorClass::IdleTimeout, "{error}");
         }
-        let stall = text_and_tool().with(Fault::Stall(Place::InFirstBlock));
+        let stall = text_and_tool().with(Fault::Stall(FaultAt::InFirstBlock));
         let provider = Provider::script(vec![stall]).await;
         let mut endpoint = endpoint(provider.url_for(wire));
         endpoint.idle_timeout = SHORT;
@@ -322,7 +322,7 @@ async fn a_call_has_an_end_even_if_tokens_keep_coming() {
     }
 }
 
-fn amid(place: Place) -> [(Fault, ErrorClass); 4] {
+fn amid(place: FaultAt) -> [(Fault, ErrorClass); 4] {
     [
         (Fault::Stall(place), ErrorClass::IdleTimeout),
         (Fault::Cut(place), ErrorClass::Connection),
@@ -334,7 +334,7 @@ fn amid(place: Place) -> [(Fault, ErrorClass); 4] {
 #[tokio::test]
 async fn a_stream_that_breaks_before_anything_completed_is_an_error() {
     for wire in Wire::BOTH {
-        for (fault, class) in amid(Place::InFirstBlock) {
+        for (fault, class) in amid(FaultAt::InFirstBlock) {
             let provider = Provider::script(vec![text_and_tool().with(fault.clone())]).await;
             let mut endpoint = endpoint(provider.url_for(wire));
             if matches!(fault, Fault::Stall(_)) {
@@ -350,7 +350,7 @@ async fn a_stream_that_breaks_before_anything_completed_is_an_error() {
 #[tokio::test]
 async fn what_completed_before_a_stream_broke_is_kept() {
     for wire in Wire::BOTH {
-        for (fault, _) in amid(Place::InSecondBlock) {
+        for (fault, _) in amid(FaultAt::InSecondBlock) {
             let provider = Provider::script(vec![text_and_tool().with(fault.clone())]).await;
             let mut endpoint = endpoint(provider.url_for(wire));
             if matches!(fault, Fault::Stall(_)) {

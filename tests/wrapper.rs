@@ -66,7 +66,14 @@ impl Bench {
     }
 
     fn context(&self) -> ToolContext {
-        let key = CallKey::derive(RunId::generate(), &AgentId::from_text("a"), 1, 0, "bash", "{}");
+        let key = CallKey::derive(
+            RunId::from(uuid::Uuid::now_v7()),
+            &AgentId::from_text("a"),
+            1,
+            0,
+            "bash",
+            "{}",
+        );
         let wrapper = Wrapper {
             program: env!("CARGO_BIN_EXE_callsheet").into(),
             secrets: Secrets::new([SECRET.to_owned()]),

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use callsheet::context::layer::{Surroundings, Window};
-use callsheet::context::preset::Preset;
-use callsheet::context::replay::Replay;
-use callsheet::context::score::{Said, Score, Scorer};
+use callsheet::context::laboratory::replay::Replay;
+use callsheet::context::laboratory::score::{Said, Score, Scorer};
+use callsheet::context::layers::preset::Preset;
+use callsheet::context::layers::{Surroundings, Window};
 use callsheet::conversation::{self, History};
 use callsheet::message::{Block, Json, Role};
 

@@ -20,10 +20,10 @@ use self::sending::Talk;
 use self::summaries::SummaryAhead;
 use super::agent_steps;
 use super::compaction_step;
+use super::lost_calls::{self, Lost};
 use super::mail::{AgentMsg, Caller, StepError, SupervisorMsg};
 use super::panic::panic_text;
 use super::record_right::RecordRight;
-use super::recovery::{self, Lost};
 use super::services::Services;
 use super::step::{Answers, Past, StepContext};
 use super::summarise;
@@ -235,7 +235,7 @@ impl Agent {
         if !state.lost.is_empty() {
             let lost = std::mem::take(&mut state.lost);
             let context = self.context(state);
-            return self.start(myself, state, recovery::recover(context, lost));
+            return self.start(myself, state, lost_calls::look_up(context, lost));
         }
         match self.next(state) {
             Action::LookedOver(events) => {
@@ -283,7 +283,7 @@ impl Agent {
             preset: &compaction.preset,
             strategy: &compaction.strategy,
             model: &briefing.model.spec,
-            capabilities: &briefing.model.abilities.now(),
+            capabilities: &briefing.model.known_capabilities.now(),
             tools: &briefing.tool_names,
             summariser: self.services.summariser().map(|service| &service.spec),
             transcript: &transcript.to_string_lossy(),

@@ -13,7 +13,7 @@ use super::mail::StepError;
 use super::model_call::{self, CallError, Caller};
 use super::step::{StepContext, StepResult, finished, settled, without_outcome};
 use super::tool_run;
-use crate::context::pipeline::Change;
+use crate::context::layers::pipeline::AppliedEdit;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
@@ -24,7 +24,7 @@ use crate::tool::{ToolOutput, ToolSpec};
 use crate::turn::{
     AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
 };
-use crate::turn_machine::recovery;
+use crate::turn_machine::interrupted;
 use crate::turn_machine::{PendingCall, reply};
 
 /// The largest output that stands in a record; a larger one is stored beside the journal and named
@@ -51,7 +51,7 @@ pub struct ModelTurn {
     /// A user message that joins the conversation first.
     pub message: Option<Json>,
     /// The changes that shaped the view it sends.
-    pub changes: Vec<Change>,
+    pub changes: Vec<AppliedEdit>,
     /// A summary that is written meanwhile.
     pub announcement: Option<Announcement>,
     /// The request.
@@ -193,7 +193,7 @@ pub async fn run_command(
     let result = match crate::tool::bash::run_command(&run, &tool_context).await {
         Ok(output) => ended(output),
         Err(error) => match without_outcome(&context, error) {
-            Ok(known) => recovery::unknown(COMMAND_TURN, call, &known),
+            Ok(known) => interrupted::unknown(COMMAND_TURN, call, &known),
             Err(error) => ended(ToolOutput::error(error.to_string())),
         },
     };

@@ -9,8 +9,8 @@ use std::sync::{Arc, Once};
 use parking_lot::Mutex;
 
 use super::model_service::ModelService;
+use crate::context::layers::preset::Preset;
 use crate::context::measure;
-use crate::context::preset::Preset;
 use crate::id::Name;
 use crate::model::Head;
 use crate::spec::{AgentSpec, Limits};
@@ -44,11 +44,11 @@ pub struct Briefing {
 
 /// The briefings of a run, by definition and by where the agent stands.
 #[derive(Debug, Default)]
-pub struct Briefings(Mutex<HashMap<(Name, Place), Arc<Briefing>>>);
+pub struct Briefings(Mutex<HashMap<(Name, TreePosition), Arc<Briefing>>>);
 
 /// What depends on where an agent stands in the tree of agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct TreePosition {
     /// It is offered `delegate`: at the depth limit it is not, so that no model tries in vain.
     delegates: bool,
     /// It is a task's own agent, which may be offered `snip`.
@@ -112,9 +112,9 @@ pub struct Stock<'a> {
 }
 
 impl Stock<'_> {
-    fn place(&self, spec: &AgentSpec, depth: u32) -> Place {
+    fn place(&self, spec: &AgentSpec, depth: u32) -> TreePosition {
         let delegates = !spec.sub_agents.is_empty() && depth < self.limits.max_depth;
-        Place { delegates, is_main: depth == 0 }
+        TreePosition { delegates, is_main: depth == 0 }
     }
 
     /// The front of the requests of an agent of this definition at this delegation depth.
@@ -131,7 +131,7 @@ impl Stock<'_> {
 
     /// Where a context loses bytes on the way, the tool that has them back comes along; an agent
     /// without tools has one turn, and nothing to lose.
-    fn offered_tools(&self, spec: &AgentSpec, place: Place) -> Vec<ToolSpec> {
+    fn offered_tools(&self, spec: &AgentSpec, place: TreePosition) -> Vec<ToolSpec> {
         let tools = spec.tools.iter().filter(|name| place.is_main || name.as_str() != "snip");
         let named = tools.filter_map(|name| match self.tools.get(name.as_str()) {
             Some(tool) => Some(tool.spec().clone()),

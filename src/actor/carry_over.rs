@@ -11,8 +11,8 @@ use super::panic::panic_text;
 use super::step::StepContext;
 use super::tool_run;
 use crate::context::Edit;
-use crate::context::inventory::Inventory;
-use crate::context::recovery::{self, Material, Reread};
+use crate::context::layers::attachments::{self, Material, Reread};
+use crate::context::layers::inventory::Inventory;
 use crate::context::view::View;
 use crate::id::CallKey;
 use crate::message::Json;
@@ -57,7 +57,7 @@ pub(super) async fn add(
     }
     let room = most_tokens.min(view.tokens() / 2).saturating_sub(after.tokens());
     Ok(match recovery.unwrap_or_default().render(&material, room) {
-        Some(text) => recovery::attach(edit, text),
+        Some(text) => attachments::attach(edit, text),
         None => edit,
     })
 }

@@ -10,12 +10,13 @@ use super::step::{StepContext, StepResult, settled};
 use super::summarise::{self, Source};
 use super::summary::{NoSummary, Summary as Gained, SummaryAnswer, SummaryError, Written};
 use super::{carry_over, hooks};
-use crate::context::inventory::Inventory;
-use crate::context::layer::summary::{self, Summary, SummaryRequest};
-use crate::context::pipeline::Change;
+use crate::context::layers::inventory::Inventory;
+use crate::context::layers::pipeline::AppliedEdit;
+use crate::context::layers::summary::{self, Summary, SummaryRequest};
+use crate::context::provider::compaction_block;
 use crate::context::view::{Version, View};
 use crate::context::{
-    CompactionFailed, CompactionFinished, CompactionRequested, CompactionTrigger, Spent, block,
+    CompactionFailed, CompactionFinished, CompactionRequested, CompactionTrigger, Spent,
 };
 use crate::event::Event;
 use crate::tool::hook;
@@ -25,7 +26,7 @@ use crate::turn_machine::Machine;
 #[derive(Debug)]
 pub struct Compaction {
     /// What the cheap layers changed before.
-    pub changes: Vec<Change>,
+    pub changes: Vec<AppliedEdit>,
     /// The layer that asks for it.
     pub layer: Summary,
     /// What is asked.
@@ -192,7 +193,7 @@ async fn conclusion(
             (summary::NAME, layer.edit(view, from, to, &path.to_string_lossy(), &text))
         }
         Written::Block { summary, .. } => {
-            (block::SERVER_LAYER, block::in_front(view, from, to, &summary))
+            (compaction_block::SERVER_LAYER, compaction_block::in_front(view, from, to, &summary))
         }
     };
     let edit = carry_over::add(context, &held.inventory, view, edit, most_tokens).await?;

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use super::recovery::{self, Begun, Traces};
+use super::lost_calls::{self, Begun, Traces};
 use super::services::Services;
 use super::step::forget_results;
 use crate::crash::{self, Point};
@@ -50,7 +50,7 @@ impl Idle {
                 return Ok(Vec::new());
             }
             let lost = begun.lost(&machine);
-            let found = recovery::results(traces, machine.turn(), lost);
+            let found = lost_calls::results(traces, machine.turn(), lost);
             for event in found.into_iter().map(Event::from) {
                 // It is refused only where the records make no sense.
                 if machine.apply(&event).is_ok() {

@@ -12,7 +12,7 @@ use crate::event::SharedRecord;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
-use crate::journal::room::Room;
+use crate::journal::disk_space::DiskSpace;
 use crate::run_machine::{CancelTarget, ChildResult, Delegation, Refused};
 use crate::turn::Outcome;
 
@@ -60,7 +60,7 @@ pub enum SupervisorMsg {
         reason: String,
     },
     /// The disk has no more room for new work, or has it again.
-    Disk(Room),
+    Disk(DiskSpace),
     /// A timer of the run is due.
     Wake,
     /// The journal cannot be written.

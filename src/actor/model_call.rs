@@ -12,7 +12,7 @@ use super::model_service::ModelService;
 use super::services::Services;
 use super::step::StepContext;
 use crate::admission::CallEnd;
-use crate::context::server::ContextWork;
+use crate::context::provider::server::ContextWork;
 use crate::event::SharedRecord;
 use crate::failure::{Failure, FailureKind};
 use crate::journal::JournalError;
@@ -110,7 +110,7 @@ pub async fn call(
 /// Notes what the provider turned out not to be able to do, so that no later call asks for it.
 fn note_what_is_missing(error: &ModelError, service: &ModelService) {
     let ErrorClass::Unsupported(capability) = error.class else { return };
-    if service.abilities.lose(capability) {
+    if service.known_capabilities.lose(capability) {
         let (model, capability) = (&service.spec.name, capability.name());
         tracing::warn!(%model, capability, %error, "refused by the provider: going on without");
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::abilities::Abilities;
+use super::known_capabilities::KnownCapabilities;
 use crate::model::Model;
 use crate::policy::RetryPolicy;
 use crate::spec::ModelSpec;
@@ -16,7 +16,7 @@ pub struct ModelService {
     /// How often a call is tried.
     pub retry: RetryPolicy,
     /// What its provider can do with a context.
-    pub abilities: Abilities,
+    pub known_capabilities: KnownCapabilities,
 }
 
 impl std::fmt::Debug for ModelService {

@@ -83,7 +83,7 @@ fn transcript_of(records: &[SharedRecord]) -> Vec<u8> {
 /// Goes over the messages of a transcript that are past. `None` when not all of them are there.
 fn read(mut lines: impl BufRead, query: Query, past: Past) -> io::Result<Option<Recall>> {
     #[derive(Deserialize)]
-    struct Line<'a> {
+    struct TranscriptLine<'a> {
         seq: u64,
         #[serde(borrow)]
         message: &'a RawValue,
@@ -94,7 +94,7 @@ fn read(mut lines: impl BufRead, query: Query, past: Past) -> io::Result<Option<
         bytes.clear();
         lines.read_until(b'\n', &mut bytes)?;
         let line = bytes.strip_suffix(b"\n").and_then(|line| serde_json::from_slice(line).ok());
-        let Some(line) = line.filter(|line: &Line<'_>| line.seq < past.before) else {
+        let Some(line) = line.filter(|line: &TranscriptLine<'_>| line.seq < past.before) else {
             return Ok((count == past.messages).then_some(recall));
         };
         count += 1;

@@ -17,7 +17,7 @@ use super::replies::Replies;
 
 use crate::context::compaction::CompactionSpec;
 use crate::id::{AgentId, Name, RunId};
-use crate::journal::room::Room;
+use crate::journal::disk_space::DiskSpace;
 use crate::journal::{JournalError, JournalHandle, results};
 use crate::output::Output;
 use crate::redaction::Secrets;
@@ -63,7 +63,7 @@ pub struct Services {
     /// The journal.
     pub journal: JournalHandle,
     /// Whether new work may begin, as the supervisor last said: it may not while the disk is full.
-    pub room: watch::Sender<Room>,
+    pub room: watch::Sender<DiskSpace>,
     /// The folder of the transcripts, as markers name it.
     pub transcripts: PathBuf,
     /// Who answers a permission question; absent when nobody is at a terminal.

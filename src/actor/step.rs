@@ -11,11 +11,11 @@ use super::record_right::RecordRight;
 use super::replies::Replies;
 use super::services::Services;
 use super::summary::SummaryAnswer;
-use crate::context::pipeline::Change;
+use crate::context::layers::pipeline::AppliedEdit;
 use crate::event::{Draft, Event, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
-use crate::journal::room::Room;
+use crate::journal::disk_space::DiskSpace;
 use crate::message::{Block, Json, ResultContent, ToolResult};
 use crate::output::Output;
 use crate::run_machine::{ChildResult, Refused};
@@ -23,7 +23,7 @@ use crate::spec::AgentSpec;
 use crate::tool::spool::Spool;
 use crate::tool::{ToolError, ToolOutput, ToolSpec};
 use crate::turn::{ResultSource, ToolFinished, ToolStatus};
-use crate::turn_machine::recovery::Known;
+use crate::turn_machine::interrupted::Known;
 use crate::turn_machine::{Machine, PendingCall};
 
 /// The messages of a conversation before the model's latest reply: that one makes the calls, and
@@ -105,7 +105,7 @@ impl StepContext {
         tokio::select! {
             () = self.cancel.cancelled() => Err(StepError::Cancelled),
             // The other end is among the services themselves.
-            _ = room.wait_for(|room| *room == Room::Enough) => Ok(()),
+            _ = room.wait_for(|room| *room == DiskSpace::Enough) => Ok(()),
         }
     }
 
@@ -205,10 +205,10 @@ pub type StepResult = Result<Vec<SharedRecord>, StepError>;
 /// durable before the marker is.
 pub(super) async fn settled(
     context: &StepContext,
-    changes: Vec<Change>,
+    changes: Vec<AppliedEdit>,
 ) -> Result<Vec<Event>, StepError> {
     let mut events = Vec::with_capacity(changes.len());
-    for Change { edited, spills } in changes {
+    for AppliedEdit { edited, spills } in changes {
         for spill in spills {
             let spool = context.services.spool.clone();
             let stored = tokio::task::spawn_blocking(move || spool.store(spill.text)).await;

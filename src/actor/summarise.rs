@@ -14,8 +14,8 @@ use super::model_service::ModelService;
 use super::services::Services;
 use super::step::StepContext;
 use super::summary::{SummaryAnswer, SummaryError, SummaryJob};
-use crate::context::layer::summary::SummaryRequest;
-use crate::context::strategy;
+use crate::context::layers::summary::SummaryRequest;
+use crate::context::provider::strategy;
 use crate::id::AgentId;
 use crate::model::Request;
 

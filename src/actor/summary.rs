@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::context::Spent;
-use crate::context::layer::summary::{SummaryRequest, Urgency};
+use crate::context::layers::summary::{SummaryRequest, Urgency};
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::message::Block;

@@ -29,7 +29,7 @@ use super::services::Services;
 use super::transcript_writer::Feed;
 use crate::event::Draft;
 use crate::id::{AgentId, Name};
-use crate::journal::room::Room;
+use crate::journal::disk_space::DiskSpace;
 use crate::journal::{stamp, track};
 use crate::policy::{RestartPolicy, RestartWindow};
 use crate::run_machine::{Now, RunMachine};
@@ -214,11 +214,11 @@ impl Actor for Supervisor {
                 self.services.requests.answer(&request, sent);
             }
             SupervisorMsg::Interrupt { reason } => state.machine.interrupt(now, reason),
-            SupervisorMsg::Disk(Room::Scarce) => {
+            SupervisorMsg::Disk(DiskSpace::Scarce) => {
                 tracing::warn!("the disk is full: nothing new begins until there is room");
                 state.machine.disk_full(now);
             }
-            SupervisorMsg::Disk(Room::Enough) => state.machine.disk_has_room(now),
+            SupervisorMsg::Disk(DiskSpace::Enough) => state.machine.disk_has_room(now),
             SupervisorMsg::Wake => {
                 state.timer = None;
                 state.machine.wake(now);
@@ -348,7 +348,7 @@ impl Supervisor {
 }
 
 /// Tells the supervisor whenever the disk fills up or has room again.
-async fn tell_of_disk(mut room: watch::Receiver<Room>, supervisor: ActorRef<SupervisorMsg>) {
+async fn tell_of_disk(mut room: watch::Receiver<DiskSpace>, supervisor: ActorRef<SupervisorMsg>) {
     // The other end goes with the journal; a supervisor that is gone needs no news.
     while room.changed().await.is_ok() {
         let now = *room.borrow_and_update();

@@ -30,7 +30,7 @@ use crate::tool::{
 };
 use crate::turn::{Effect, Outcome, Process, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
-use crate::turn_machine::recovery;
+use crate::turn_machine::interrupted;
 
 /// The most characters of a child's answer that its parent reads: the documented limit of
 /// sub-agent results. The whole stands in the child's transcript.
@@ -156,7 +156,7 @@ async fn run_one(
         }
         Ok(Ok(output)) => output,
         Ok(Err(error)) => match without_outcome(context, error) {
-            Ok(known) => return Some(recovery::unknown(context.turn, call.clone(), &known)),
+            Ok(known) => return Some(interrupted::unknown(context.turn, call.clone(), &known)),
             Err(error) => ToolOutput::error(format!("Error: {error}")),
         },
         Err(panic) => {
@@ -409,7 +409,7 @@ async fn told_to_end<T>(context: &StepContext) -> Result<T, ToolError> {
     Err(ToolError::Cancelled)
 }
 
-/// The typed result that a parent reads, cut to a bounded digest.
+/// The typed result that a parent reads, cut to a bounded shortened.
 async fn child_output(context: &StepContext, child: &ChildResult) -> Result<ToolOutput, ToolError> {
     let (status, output, failure) = match &child.outcome {
         Outcome::Completed { output } => ("completed", Some(output), None),
@@ -435,7 +435,7 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> Result<Tool
         "status": status,
         "agent": child.agent,
         "error": failure,
-        "text": digest(&text),
+        "text": shortened(&text),
         "turns": child.turns,
         "usage": child.usage,
         "transcript": transcript,
@@ -445,7 +445,7 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> Result<Tool
 }
 
 /// The beginning and the end of a text that is too long.
-fn digest(text: &str) -> String {
+fn shortened(text: &str) -> String {
     let total = text.chars().count();
     if total <= CHILD_TEXT_CHARS {
         return text.to_owned();

@@ -20,7 +20,7 @@ use crate::event::{Event, SharedRecord};
 use crate::journal::file::OwnedRun;
 use crate::journal::line::Position;
 use crate::journal::snapshot::Snapshots;
-use crate::journal::{JournalError, JournalHandle, Observer, room};
+use crate::journal::{JournalError, JournalHandle, Observer, disk_space};
 
 /// The commit batches on their way from the writer to the supervisor: enough that the writer does
 /// not wait for each, and little memory should the supervisor be slow.
@@ -57,7 +57,7 @@ impl State {
         snapshots: Snapshots,
         feed: FeedObserver,
     ) -> Result<Self, JournalError> {
-        let limits = room::outlive_file_limits();
+        let limits = disk_space::outlive_file_limits();
         limits.map_err(|error| JournalError::io("signals", &error))?;
         let observers: Vec<Box<dyn Observer>> = vec![Box::new(snapshots), Box::new(feed)];
         let journal = owned.start_writer(at, observers)?;

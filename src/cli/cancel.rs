@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use super::args;
 use super::drive::refused;
-use super::locate::{Part, Place};
-use super::reopen::reopen;
+use super::locate::{Project, Selector};
+use super::stopped_run::open;
 use super::{complain, runtime};
 use crate::exit::Exit;
 use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
-use crate::journal::recovery::Cut;
+use crate::journal::torn::Cut;
 use crate::run::control::{self, Request};
 use crate::run_machine::CancelTarget;
 use crate::run_state::{RunPhase, RunState};
@@ -21,12 +21,12 @@ const WAIT: Duration = Duration::from_secs(60);
 /// How often to look.
 const LOOK: Duration = Duration::from_millis(50);
 
-pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
-    let (dir, part) = match place.part(Some(&verb.what)) {
+pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
+    let (dir, part) = match project.part(Some(&verb.what)) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
-    match stopped(place, &dir, &part) {
+    match stopped(project, &dir, &part) {
         Ok(Some(true)) => {
             complain("nothing to stop: it has ended");
             return Exit::Done;
@@ -39,18 +39,18 @@ pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
         Err(exit) => return exit,
     }
     if !dir.is_live() {
-        return without_owner(place, &dir, &part);
+        return without_owner(project, &dir, &part);
     }
     match control::ask(&dir, &request(&part)) {
-        Ok(answer) if answer.found => wait(place, &dir, &part),
+        Ok(answer) if answer.found => wait(project, &dir, &part),
         Ok(_) => {
             complain(&format!("error: there is no `{}`", verb.what));
             Exit::Failed
         }
         // The owner may have ended in between.
-        Err(error) => match stopped(place, &dir, &part) {
+        Err(error) => match stopped(project, &dir, &part) {
             Ok(Some(true)) => Exit::Done,
-            _ if !dir.is_live() => without_owner(place, &dir, &part),
+            _ if !dir.is_live() => without_owner(project, &dir, &part),
             _ => {
                 complain(&format!("error: the run's owner cannot be reached: {error}"));
                 Exit::Failed
@@ -60,23 +60,23 @@ pub(super) fn run(place: &Place, verb: &args::Cancel) -> Exit {
 }
 
 /// Records the end in the place of an owner.
-fn without_owner(place: &Place, dir: &RunDir, part: &Part) -> Exit {
-    let reopened = match reopen(place, dir, Cut::Torn) {
-        Ok(reopened) if reopened.completed().is_some() => return Exit::Done,
-        Ok(reopened) => reopened,
+fn without_owner(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
+    let stopped = match open(project, dir, Cut::Torn) {
+        Ok(stopped) if stopped.completed().is_some() => return Exit::Done,
+        Ok(stopped) => stopped,
         Err(exit) => return exit,
     };
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
-    match runtime.block_on(reopened.cancel(&target(part), "cancelled by a person")) {
+    match runtime.block_on(stopped.cancel(&target(part), "cancelled by a person")) {
         Ok(()) => Exit::Done,
-        Err(error) => refused(place, Some(dir), &error),
+        Err(error) => refused(project, Some(dir), &error),
     }
 }
 
-fn request(part: &Part) -> Request {
+fn request(part: &Selector) -> Request {
     match target(part) {
         CancelTarget::Run => Request::Cancel { task: None, agent: None },
         CancelTarget::Task(task) => Request::Cancel { task: Some(task), agent: None },
@@ -84,24 +84,24 @@ fn request(part: &Part) -> Request {
     }
 }
 
-fn target(part: &Part) -> CancelTarget {
+fn target(part: &Selector) -> CancelTarget {
     match part {
-        Part::Run => CancelTarget::Run,
+        Selector::Run => CancelTarget::Run,
         // `stopped` found the task, so its name is one.
-        Part::Task(task) => {
+        Selector::Task(task) => {
             CancelTarget::Task(Name::new(task).expect("a task that exists has a valid name"))
         }
-        Part::Agent(agent) => CancelTarget::Agent(AgentId::from_text(agent)),
+        Selector::Agent(agent) => CancelTarget::Agent(AgentId::from_text(agent)),
     }
 }
 
-fn wait(place: &Place, dir: &RunDir, part: &Part) -> Exit {
+fn wait(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
     let deadline = Instant::now() + WAIT;
     while Instant::now() < deadline {
-        match stopped(place, dir, part) {
+        match stopped(project, dir, part) {
             Ok(Some(true)) => return Exit::Done,
             // The owner died over it.
-            Ok(_) if !dir.is_live() => return without_owner(place, dir, part),
+            Ok(_) if !dir.is_live() => return without_owner(project, dir, part),
             Ok(_) => std::thread::sleep(LOOK),
             Err(exit) => return exit,
         }
@@ -111,16 +111,16 @@ fn wait(place: &Place, dir: &RunDir, part: &Part) -> Exit {
 }
 
 /// Whether the end of the target is recorded; `None` when there is no such target.
-fn stopped(place: &Place, dir: &RunDir, part: &Part) -> Result<Option<bool>, Exit> {
-    let state: RunState = place.state(dir)?;
+fn stopped(project: &Project, dir: &RunDir, part: &Selector) -> Result<Option<bool>, Exit> {
+    let state: RunState = project.state(dir)?;
     let over = matches!(state.phase(), RunPhase::Completed(_));
     Ok(match part {
-        Part::Run => Some(over),
-        Part::Task(name) => {
+        Selector::Run => Some(over),
+        Selector::Task(name) => {
             let task = Name::new(name).ok().and_then(|name| state.task(&name).cloned());
             task.map(|task| over || task.state.is_end())
         }
-        Part::Agent(name) => {
+        Selector::Agent(name) => {
             let agent = state.agents().get(&AgentId::from_text(name));
             agent.map(|agent| over || agent.outcome.is_some())
         }

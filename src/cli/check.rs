@@ -3,17 +3,17 @@
 use std::io;
 
 use super::args;
-use super::locate::Place;
+use super::locate::Project;
 use super::{complain, mistakes, paint, say};
 use crate::config::{self, Config, Diagnostic, Diagnostics, Severity, Sources};
 use crate::exit::Exit;
 
-pub(super) fn run(place: &Place, verb: &args::Check) -> Exit {
+pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
     let sources = Sources {
         profile: verb.profile.clone(),
         inputs: verb.inputs.clone(),
         missing_inputs: config::Missing::Allow,
-        ..place.sources()
+        ..project.sources()
     };
     let (found, summary) = match config::load(&sources) {
         Ok(config) => {

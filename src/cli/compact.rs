@@ -2,17 +2,17 @@
 
 use super::args;
 use super::complain;
-use super::locate::{Part, Place};
+use super::locate::{Project, Selector};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::run::control::{self, Request};
 
-pub(super) fn run(place: &Place, verb: &args::Compact) -> Exit {
-    let (dir, part) = match place.part(Some(&verb.what)) {
+pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
+    let (dir, part) = match project.part(Some(&verb.what)) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
-    let Part::Agent(agent) = part else {
+    let Selector::Agent(agent) = part else {
         complain("error: an agent is needed: RUN/@AGENT");
         return Exit::Usage;
     };

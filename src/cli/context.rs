@@ -9,16 +9,16 @@ mod source;
 
 use super::args::{Context, ContextVerb};
 use super::complain;
-use super::locate::Place;
-use crate::context::preset::Preset;
+use super::locate::Project;
+use crate::context::layers::preset::Preset;
 use crate::exit::Exit;
 
-pub(super) fn run(place: &Place, verb: &Context) -> Exit {
+pub(super) fn run(project: &Project, verb: &Context) -> Exit {
     let done = match &verb.verb {
-        ContextVerb::Apply(verb) => apply::run(place, verb),
-        ContextVerb::Replay(verb) if verb.compare => compare::run(place, verb),
-        ContextVerb::Replay(verb) => replay::run(place, verb),
-        ContextVerb::Explain(verb) => return explain::run(place, verb),
+        ContextVerb::Apply(verb) => apply::run(project, verb),
+        ContextVerb::Replay(verb) if verb.compare => compare::run(project, verb),
+        ContextVerb::Replay(verb) => replay::run(project, verb),
+        ContextVerb::Explain(verb) => return explain::run(project, verb),
     };
     done.err().unwrap_or(Exit::Done)
 }

@@ -1,15 +1,15 @@
 //! `cost`: tokens and money by agent, task or model.
 
 use super::args::{self, CostBy};
-use super::locate::Place;
+use super::locate::Project;
 use super::say;
 use crate::exit::Exit;
 use crate::report::{self, CostRow, short};
 use crate::run_state::RunState;
 use crate::spending::Spending;
 
-pub(super) fn run(place: &Place, verb: &args::Cost) -> Exit {
-    let state = match place.run(verb.run.as_deref()).and_then(|dir| place.state(&dir)) {
+pub(super) fn run(project: &Project, verb: &args::Cost) -> Exit {
+    let state = match project.run(verb.run.as_deref()).and_then(|dir| project.state(&dir)) {
         Ok(state) => state,
         Err(exit) => return exit,
     };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::locate::Place;
+use super::locate::Project;
 use super::paint::{self, Paint};
 use super::tail::{Detail, Printer};
 use super::{complain, refusal, runtime, say};
@@ -17,7 +17,7 @@ use crate::event::{Event, PauseCause, RunCompleted};
 use crate::exit::Exit;
 use crate::id::RunId;
 use crate::journal::file::RunDir;
-use crate::journal::reader::follow::Follower;
+use crate::journal::follow::Follower;
 use crate::plan::TaskState;
 use crate::report;
 use crate::run::{Remote, Run, StartError};
@@ -35,14 +35,14 @@ pub(super) struct Shown {
 /// Drives a run that is about to start to its end for this process. `dir` is there already when it
 /// goes on.
 pub(super) fn drive(
-    place: &Place,
+    project: &Project,
     shown: Shown,
     dir: Option<&RunDir>,
     starting: impl Future<Output = Result<Run, StartError>>,
 ) -> Exit {
     match runtime() {
         Ok(runtime) => {
-            let exit = runtime.block_on(to_the_end(place, shown, dir, starting));
+            let exit = runtime.block_on(to_the_end(project, shown, dir, starting));
             // A blocking call that hangs must not hold the program up.
             runtime.shutdown_timeout(std::time::Duration::from_secs(1));
             exit
@@ -66,7 +66,7 @@ pub(super) fn note_scripts(config: &Config) {
 }
 
 async fn to_the_end(
-    place: &Place,
+    project: &Project,
     shown: Shown,
     dir: Option<&RunDir>,
     starting: impl Future<Output = Result<Run, StartError>>,
@@ -81,7 +81,7 @@ async fn to_the_end(
     };
     let run = match starting.await {
         Ok(run) => run,
-        Err(error) => return refused(place, dir, &error),
+        Err(error) => return refused(project, dir, &error),
     };
     let (id, dir) = (run.id(), run.dir().clone());
     complain(&format!("run {id} in {}", dir.path().display()));
@@ -100,15 +100,15 @@ async fn to_the_end(
     match end {
         RunEnd::Completed(_) if shown.json && printed != Exit::Done => printed,
         RunEnd::Completed(completed) if shown.json => Exit::of(&completed),
-        RunEnd::Completed(completed) => ended(place, &dir, &completed),
+        RunEnd::Completed(completed) => ended(project, &dir, &completed),
         RunEnd::Paused(reason) => {
             complain(&format!("run {id} paused: {reason}"));
-            complain(&format!("go on with it:  {}", place.resume_command(&id.to_string())));
+            complain(&format!("go on with it:  {}", project.resume_command(&id.to_string())));
             heard.exit()
         }
         RunEnd::JournalFailed(error) => {
             complain(&format!("error: the disk failed: {error}"));
-            refusal::advise(&place.flags(), Some(&dir), &error);
+            refusal::advise(&project.flags(), Some(&dir), &error);
             Exit::Disk
         }
         RunEnd::Broken(reason) => {
@@ -119,22 +119,22 @@ async fn to_the_end(
 }
 
 /// Shows the result of a run that came to its end.
-pub(super) fn ended(place: &Place, dir: &RunDir, completed: &RunCompleted) -> Exit {
-    let state = match place.state(dir) {
+pub(super) fn ended(project: &Project, dir: &RunDir, completed: &RunCompleted) -> Exit {
+    let state = match project.state(dir) {
         Ok(state) => state,
         Err(exit) => return exit,
     };
     let Some(created) = state.created() else { return Exit::Bug };
-    match say(&summary(place, &state, created.run)) {
+    match say(&summary(project, &state, created.run)) {
         Exit::Done => Exit::of(completed),
         disk => disk,
     }
 }
 
 /// Says why a run could not be started.
-pub(super) fn refused(place: &Place, dir: Option<&RunDir>, error: &StartError) -> Exit {
+pub(super) fn refused(project: &Project, dir: Option<&RunDir>, error: &StartError) -> Exit {
     let exit = match error {
-        StartError::Journal(error) => return refusal::refused(&place.flags(), dir, error),
+        StartError::Journal(error) => return refusal::refused(&project.flags(), dir, error),
         StartError::Config(_) | StartError::Plan(_) | StartError::Provider { .. } => Exit::Usage,
         StartError::Workspace { .. } | StartError::Output { .. } => Exit::Usage,
         StartError::Actor(_) | StartError::Illegal(_) => Exit::Bug,
@@ -144,9 +144,9 @@ pub(super) fn refused(place: &Place, dir: Option<&RunDir>, error: &StartError) -
 }
 
 /// The result for people, and where to look next.
-fn summary(place: &Place, state: &RunState, id: RunId) -> String {
+fn summary(project: &Project, state: &RunState, id: RunId) -> String {
     let mut text = report::summary(state);
-    let flags = place.flags();
+    let flags = project.flags();
     let failed = state.tasks().find(|(_, task)| task.state == TaskState::Failed);
     if let Some(agent) = failed.and_then(|(_, task)| task.agent.as_ref()) {
         text.push_str(&format!("what failed:  callsheet show{flags} {id}/@{agent} --transcript\n"));

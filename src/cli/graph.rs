@@ -5,7 +5,7 @@ use std::io;
 use serde_json::json;
 
 use super::args::{self, GraphFormat};
-use super::locate::Place;
+use super::locate::Project;
 use super::paint::{self, Paint};
 use super::{check, say};
 use crate::config::{Missing, Sources};
@@ -20,10 +20,10 @@ struct Node {
     state: Option<&'static str>,
 }
 
-pub(super) fn run(place: &Place, verb: &args::Graph) -> Exit {
+pub(super) fn run(project: &Project, verb: &args::Graph) -> Exit {
     let nodes = match &verb.run {
-        Some(run) => of_run(place, run),
-        None => of_file(place),
+        Some(run) => of_run(project, run),
+        None => of_file(project),
     };
     let nodes = match nodes {
         Ok(nodes) => nodes,
@@ -37,9 +37,9 @@ pub(super) fn run(place: &Place, verb: &args::Graph) -> Exit {
     })
 }
 
-fn of_run(place: &Place, run: &str) -> Result<Vec<Node>, Exit> {
-    let dir = place.run(Some(run))?;
-    let state = place.state(&dir)?;
+fn of_run(project: &Project, run: &str) -> Result<Vec<Node>, Exit> {
+    let dir = project.run(Some(run))?;
+    let state = project.state(&dir)?;
     let tasks = state.created().map(|created| created.tasks.clone()).unwrap_or_default();
     let node = |task: PlannedTask| {
         let word = state.task(&task.name).map(|status| status.state.as_str());
@@ -48,11 +48,11 @@ fn of_run(place: &Place, run: &str) -> Result<Vec<Node>, Exit> {
     Ok(tasks.into_iter().map(node).collect())
 }
 
-fn of_file(place: &Place) -> Result<Vec<Node>, Exit> {
+fn of_file(project: &Project) -> Result<Vec<Node>, Exit> {
     let config = check::load(&Sources {
         missing_keys: Missing::Allow,
         missing_inputs: Missing::Allow,
-        ..place.sources()
+        ..project.sources()
     })?;
     let node = |task: &crate::spec::TaskSpec| {
         let agent = match &task.work {

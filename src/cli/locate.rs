@@ -17,7 +17,7 @@ use crate::run_state::{AgentStatus, RunState};
 
 /// The configuration file and the folder of runs that the arguments mean.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Project {
     pub file: PathBuf,
     /// As given by `--state-dir` or CALLSHEET_STATE_DIR.
     pub state_dir: Option<PathBuf>,
@@ -25,13 +25,13 @@ pub(super) struct Place {
 
 /// A run, or a part of one, as the command line names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum Selector {
     Run,
     Task(String),
     Agent(String),
 }
 
-impl Place {
+impl Project {
     pub(super) fn new(file: PathBuf, state_dir: Option<PathBuf>) -> Self {
         Self { file, state_dir }
     }
@@ -130,18 +130,18 @@ impl Place {
     }
 
     /// Reads RUN, RUN/TASK or RUN/@AGENT; RUN may be left out.
-    pub(super) fn part(&self, text: Option<&str>) -> Result<(RunDir, Part), Exit> {
-        let Some(text) = text else { return Ok((self.run(None)?, Part::Run)) };
+    pub(super) fn part(&self, text: Option<&str>) -> Result<(RunDir, Selector), Exit> {
+        let Some(text) = text else { return Ok((self.run(None)?, Selector::Run)) };
         // `@survey/reader-1`: an agent of the newest run.
         if let Some(agent) = text.strip_prefix('@') {
-            return Ok((self.run(None)?, Part::Agent(agent.to_owned())));
+            return Ok((self.run(None)?, Selector::Agent(agent.to_owned())));
         }
         let (run, part) = match text.split_once('/') {
-            None => (Some(text), Part::Run),
+            None => (Some(text), Selector::Run),
             Some((run, rest)) => {
                 let part = match rest.strip_prefix('@') {
-                    Some(agent) => Part::Agent(agent.to_owned()),
-                    None => Part::Task(rest.to_owned()),
+                    Some(agent) => Selector::Agent(agent.to_owned()),
+                    None => Selector::Task(rest.to_owned()),
                 };
                 // `/survey`: a task of the newest run.
                 (Some(run).filter(|run| !run.is_empty()), part)
@@ -155,7 +155,7 @@ impl Place {
         self.read(run, snapshot::fold(run, |_| {}))
     }
 
-    /// As [`Place::state`]; `each` sees every record.
+    /// As [`Project::state`]; `each` sees every record.
     pub(super) fn fold(
         &self,
         run: &RunDir,

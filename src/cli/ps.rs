@@ -3,7 +3,7 @@
 use std::io;
 
 use super::args;
-use super::locate::Place;
+use super::locate::Project;
 use super::paint::{self, Paint};
 use super::{complain, refusal, say};
 use crate::exit::Exit;
@@ -11,10 +11,10 @@ use crate::journal::file::RunDir;
 use crate::journal::{JournalError, snapshot, stamp, walk};
 use crate::report::{self, Row};
 
-pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
+pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
     let mut rows = Vec::new();
     let mut worst = Exit::Done;
-    let runs = place.runs();
+    let runs = project.runs();
     // Without `-a`: what is at work now, or else how the newest run ended.
     let newest = match runs.iter().any(RunDir::is_live) {
         true => None,
@@ -23,7 +23,7 @@ pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
     for (at, dir) in runs.iter().enumerate() {
         let live = dir.is_live();
         if verb.all || live || newest == Some(at) {
-            let (mut of_run, exit) = rows_of(place, dir, live);
+            let (mut of_run, exit) = rows_of(project, dir, live);
             rows.append(&mut of_run);
             // The others can still be shown.
             worst = if exit == Exit::Done { worst } else { exit };
@@ -32,7 +32,7 @@ pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
     let said = if verb.json {
         say(&rows.iter().map(|row| format!("{}\n", row.json())).collect::<String>())
     } else if rows.is_empty() && worst == Exit::Done {
-        complain(&format!("no runs in {}", place.runs_folder().display()));
+        complain(&format!("no runs in {}", project.runs_folder().display()));
         Exit::Done
     } else {
         say(&table(&rows, verb.tree, Paint::new(paint::is_on(&io::stdout()))))
@@ -41,13 +41,13 @@ pub(super) fn run(place: &Place, verb: &args::Ps) -> Exit {
 }
 
 /// The rows of a run, and whether its journal could be read.
-fn rows_of(place: &Place, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
+fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
     let (state, read) = snapshot::fold(dir, |_| {});
     let error = match read {
         Ok(()) => {
             let mut rows = report::rows(&state, live, stamp::now_ms());
             if let (Some(run), true) = (rows.first_mut(), report::is_resumable(&state, live)) {
-                run.waiting_for = Some(place.resume_command(&run.run));
+                run.waiting_for = Some(project.resume_command(&run.run));
             }
             return (rows, Exit::Done);
         }
@@ -60,7 +60,7 @@ fn rows_of(place: &Place, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
     let exit = match error {
         // There is nothing to be done about it.
         JournalError::NeverBegan => Exit::Done,
-        _ => refusal::refused(&place.flags(), Some(dir), &error),
+        _ => refusal::refused(&project.flags(), Some(dir), &error),
     };
     (vec![row], exit)
 }

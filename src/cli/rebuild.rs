@@ -1,13 +1,13 @@
 //! `rebuild`: makes the transcripts and logs of a run again from its journal.
 
-use super::locate::Place;
+use super::locate::Project;
 use super::{args, complain, refusal};
 use crate::exit::Exit;
 use crate::journal::JournalError;
 use crate::journal::projection::Projection;
 
-pub(super) fn run(place: &Place, verb: &args::Rebuild) -> Exit {
-    let dir = match place.run(Some(&verb.run)) {
+pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
+    let dir = match project.run(Some(&verb.run)) {
         Ok(dir) => dir,
         Err(exit) => return exit,
     };
@@ -22,7 +22,7 @@ pub(super) fn run(place: &Place, verb: &args::Rebuild) -> Exit {
             if let JournalError::Refused(_) = error {
                 complain("note: no file was touched");
             }
-            refusal::refused(&place.flags(), Some(&dir), &error)
+            refusal::refused(&project.flags(), Some(&dir), &error)
         }
     }
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use super::complain;
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::recovery::Loss;
 use crate::journal::refusal::{Refusal, Why};
 use crate::journal::results::{self, Origin};
+use crate::journal::torn::Loss;
 use crate::journal::{JournalError, walk};
 
 /// Says why the journal of a run cannot be had, and what to do. `flags` are those by which another

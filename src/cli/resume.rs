@@ -5,14 +5,14 @@ use std::path::Path;
 use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown, refused};
-use super::locate::Place;
-use super::reopen::{self, reopen};
+use super::locate::Project;
+use super::stopped_run::{self, open};
 use super::{check, complain, mistakes, refusal, say};
-use crate::config::{self, Change, Config, Missing, Sources};
+use crate::config::{self, Config, KeyChange, Missing, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::recovery::{self, Cut, RecoveryError};
+use crate::journal::torn::{self, Cut, CutError};
 use crate::journal::{snapshot, walk};
 use crate::report;
 use crate::run::outlook::{self, Prospect, Verdict};
@@ -22,76 +22,76 @@ use crate::run_state::RunState;
 /// The most keys that a note of changes lists.
 const LISTED: usize = 10;
 
-pub(super) fn run(place: &Place, verb: &args::Resume, verbose: u8) -> Exit {
-    resume(place, verb, verbose).unwrap_or_else(|exit| exit)
+pub(super) fn run(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
+    resume(project, verb, verbose).unwrap_or_else(|exit| exit)
 }
 
-fn resume(place: &Place, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit> {
-    let dir = place.run(verb.run.as_deref())?;
+fn resume(project: &Project, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit> {
+    let dir = project.run(verb.run.as_deref())?;
     if verb.explain {
-        return explain(place, &dir, verb);
+        return explain(project, &dir, verb);
     }
-    let mut reopened = reopen(place, &dir, verb.truncate_at.map_or(Cut::Torn, Cut::From))?;
-    let (created, sources) = (reopened.created(), reopened.sources(place.sources()));
+    let mut stopped = open(project, &dir, verb.truncate_at.map_or(Cut::Torn, Cut::From))?;
+    let (created, sources) = (stopped.created(), stopped.sources(project.sources()));
     let mut config = None;
-    if verb.accept_changes && is_changed(place, created, &sources) {
-        let (before, now) = both(place, created, &dir)?;
+    if verb.accept_changes && is_changed(project, created, &sources) {
+        let (before, now) = both(project, created, &dir)?;
         let prospects =
-            reopened.outlook(&before, &now).map_err(|error| refused(place, Some(&dir), &error))?;
+            stopped.outlook(&before, &now).map_err(|error| refused(project, Some(&dir), &error))?;
         let stands =
             |p: &Prospect| matches!(p.verdict, Verdict::Reused | Verdict::Stays | Verdict::Removed);
-        if reopened.completed().is_none() || !prospects.iter().all(stands) {
-            reopened = reopened
+        if stopped.completed().is_none() || !prospects.iter().all(stands) {
+            stopped = stopped
                 .accept(&before, &now)
-                .map_err(|error| refused(place, Some(&dir), &error))?;
+                .map_err(|error| refused(project, Some(&dir), &error))?;
             config = Some(now);
         }
     }
-    if let (Some(completed), None) = (reopened.completed(), &config) {
-        if let Err(error) = reopened.complete_files() {
+    if let (Some(completed), None) = (stopped.completed(), &config) {
+        if let Err(error) = stopped.complete_files() {
             complain(&format!("note: transcripts and logs may lack their last lines: {error}"));
         }
-        return Ok(finished(place, &dir, completed, verb));
+        return Ok(finished(project, &dir, completed, verb));
     }
     let config = match config {
         Some(config) => config,
         None => {
-            note_changes(place, reopened.created(), &sources);
-            check::shown(reopened.config(place.sources()), &sources)?
+            note_changes(project, stopped.created(), &sources);
+            check::shown(stopped.config(project.sources()), &sources)?
         }
     };
     drive::note_scripts(&config);
     let options = Options { asker: asker(), ..Options::default() };
     let shown = Shown { json: verb.json, verbose };
-    Ok(drive::drive(place, shown, Some(&dir), Run::resume(reopened, config, options)))
+    Ok(drive::drive(project, shown, Some(&dir), Run::resume(stopped, config, options)))
 }
 
 /// Says what would become of each task, and what would stand in the way. Reads only, so it needs no
 /// lock.
-fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exit> {
+fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exit> {
     let state = match verb.truncate_at {
-        Some(seq) => state_before(place, dir, seq)?,
-        None => place.state(dir)?,
+        Some(seq) => state_before(project, dir, seq)?,
+        None => project.state(dir)?,
     };
     let Some(created) = state.created() else {
         complain("error: the run has no beginning yet");
         return Err(Exit::Failed);
     };
-    let sources = place.sources().of_run(created, dir.path());
+    let sources = project.sources().of_run(created, dir.path());
     let mut able = Exit::Done;
-    let prospects = if verb.accept_changes && is_changed(place, created, &sources) {
-        let (before, now) = both(place, created, dir)?;
+    let prospects = if verb.accept_changes && is_changed(project, created, &sources) {
+        let (before, now) = both(project, created, dir)?;
         outlook::accepting(dir, &state, &before, &now)
-            .map_err(|error| refused(place, Some(dir), &error))?
+            .map_err(|error| refused(project, Some(dir), &error))?
     } else {
-        note_changes(place, created, &sources);
+        note_changes(project, created, &sources);
         // A run that has come to its end needs nothing any more.
         let mut config = None;
         if state.completed().is_none() {
-            (config, able) = able_to_go_on(place, dir, created, &state, &sources);
+            (config, able) = able_to_go_on(project, dir, created, &state, &sources);
         }
         outlook::as_recorded(dir, &state, config.as_ref())
-            .map_err(|error| refused(place, Some(dir), &error))?
+            .map_err(|error| refused(project, Some(dir), &error))?
     };
     let widest = prospects.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);
     let line = |p: &Prospect| match verb.json {
@@ -107,7 +107,7 @@ fn explain(place: &Place, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exi
 /// The recorded configuration as it is here and now, and whether the run can go on with it:
 /// [`Exit::Done`]; else why not is said.
 fn able_to_go_on(
-    place: &Place,
+    project: &Project,
     dir: &RunDir,
     created: &RunCreated,
     state: &RunState,
@@ -122,59 +122,64 @@ fn able_to_go_on(
     };
     let able = match values::of_ended(dir, state, &config.tasks) {
         Ok(_) => Exit::Done,
-        Err(error) => refused(place, Some(dir), &error),
+        Err(error) => refused(project, Some(dir), &error),
     };
     (Some(config), able)
 }
 
 /// The run as it would be with its journal cut at a record; says what would go.
-fn state_before(place: &Place, dir: &RunDir, seq: u64) -> Result<RunState, Exit> {
-    let look = || -> Result<_, RecoveryError> {
-        let end = recovery::place_to_cut(dir, seq)?;
+fn state_before(project: &Project, dir: &RunDir, seq: u64) -> Result<RunState, Exit> {
+    let look = || -> Result<_, CutError> {
+        let end = torn::place_to_cut(dir, seq)?;
         let (state, read) = walk::fold(dir, Some(end), |_| {});
         read?;
-        Ok((state, recovery::loss(dir, end)?))
+        Ok((state, torn::loss(dir, end)?))
     };
     let (state, loss) =
-        look().map_err(|error| reopen::refused(place, dir, Cut::From(seq), &error))?;
+        look().map_err(|error| stopped_run::refused(project, dir, Cut::From(seq), &error))?;
     complain(&format!("note: the run would go on without what stands {}", refusal::told(&loss)));
     Ok(state)
 }
 
 /// The recorded configuration, and the file's as it is now.
-fn both(place: &Place, created: &RunCreated, dir: &RunDir) -> Result<(Config, Config), Exit> {
+fn both(project: &Project, created: &RunCreated, dir: &RunDir) -> Result<(Config, Config), Exit> {
     let recorded =
-        Sources { missing_keys: Missing::Allow, ..place.sources().of_run(created, dir.path()) };
+        Sources { missing_keys: Missing::Allow, ..project.sources().of_run(created, dir.path()) };
     let before = check::shown(config::load_text(&created.config, &recorded), &recorded)?;
-    let now = check::load(&place.sources().accepting(created, dir.path()))?;
+    let now = check::load(&project.sources().accepting(created, dir.path()))?;
     let state_dir = dir.path().parent().map_or_else(|| now.state_dir.clone(), Path::to_owned);
     Ok((before, Config { state_dir, ..now }))
 }
 
 /// Whether the file, one that it names, or a variable is another than the recorded one.
-fn is_changed(place: &Place, created: &RunCreated, sources: &Sources) -> bool {
+fn is_changed(project: &Project, created: &RunCreated, sources: &Sources) -> bool {
     let now = std::fs::read_to_string(&sources.file).unwrap_or_default();
-    now != created.config || !beside_the_file(place, created, sources).is_empty()
+    now != created.config || !beside_the_file(project, created, sources).is_empty()
 }
 
 /// What has changed beside the file itself.
-fn beside_the_file(place: &Place, created: &RunCreated, sources: &Sources) -> Vec<Change> {
+fn beside_the_file(project: &Project, created: &RunCreated, sources: &Sources) -> Vec<KeyChange> {
     let mut changes = config::changed_files(&created.files, &sources.file);
-    let environment = place.sources().environment;
+    let environment = project.sources().environment;
     changes.extend(config::changed_settings(&created.settings, &environment));
     changes
 }
 
 /// A run that has come to its end is left alone.
-fn finished(place: &Place, dir: &RunDir, completed: &RunCompleted, verb: &args::Resume) -> Exit {
+fn finished(
+    project: &Project,
+    dir: &RunDir,
+    completed: &RunCompleted,
+    verb: &args::Resume,
+) -> Exit {
     complain("the run has come to its end: nothing is left to do");
     if !verb.json {
-        return drive::ended(place, dir, completed);
+        return drive::ended(project, dir, completed);
     }
     let mut last = None;
     let _ = snapshot::fold(dir, |record| last = Some(record.clone()));
     if last.is_none()
-        && let Err(exit) = place.fold(dir, |record| last = Some(record.clone()))
+        && let Err(exit) = project.fold(dir, |record| last = Some(record.clone()))
     {
         return exit;
     }
@@ -186,7 +191,7 @@ fn finished(place: &Place, dir: &RunDir, completed: &RunCompleted, verb: &args::
 }
 
 /// Says in which keys the file differs from the configuration that the run goes on with.
-fn note_changes(place: &Place, created: &RunCreated, sources: &Sources) {
+fn note_changes(project: &Project, created: &RunCreated, sources: &Sources) {
     let file = sources.file.display();
     let text = std::fs::read_to_string(&sources.file).map_err(|error| format!("{file}: {error}"));
     let changes = text.and_then(|text| {
@@ -200,7 +205,7 @@ fn note_changes(place: &Place, created: &RunCreated, sources: &Sources) {
             return;
         }
     };
-    changes.extend(beside_the_file(place, created, sources));
+    changes.extend(beside_the_file(project, created, sources));
     if changes.is_empty() {
         return;
     }

@@ -3,14 +3,14 @@
 use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown};
-use super::locate::Place;
+use super::locate::Project;
 use super::{check, complain};
 use crate::config::Sources;
 use crate::exit::Exit;
 use crate::id::RunId;
 use crate::run::{Options, Run};
 
-pub(super) fn run(place: &Place, verb: args::Run, verbose: u8) -> Exit {
+pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
     let run_id = match verb.run_id.as_deref().map(|text| (text, RunId::parse(text))) {
         Some((text, None)) => {
             complain(&format!("error: `{text}` is not a run id: a UUID is needed"));
@@ -23,7 +23,7 @@ pub(super) fn run(place: &Place, verb: args::Run, verbose: u8) -> Exit {
         profile: verb.profile.clone(),
         inputs: verb.inputs.clone(),
         targets: verb.tasks.clone(),
-        ..place.sources()
+        ..project.sources()
     };
     let config = match check::load(&sources) {
         Ok(config) => config,
@@ -38,5 +38,5 @@ pub(super) fn run(place: &Place, verb: args::Run, verbose: u8) -> Exit {
         ..Options::default()
     };
     let shown = Shown { json: verb.json, verbose };
-    drive::drive(place, shown, None, Run::start(config, options))
+    drive::drive(project, shown, None, Run::start(config, options))
 }

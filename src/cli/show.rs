@@ -9,7 +9,7 @@ use globset::Glob;
 use serde_json::{Value, json};
 
 use super::args;
-use super::locate::{Part, Place, agents};
+use super::locate::{Project, Selector, agents};
 use super::{complain, refusal, say};
 use crate::exit::Exit;
 use crate::id::AgentId;
@@ -21,31 +21,31 @@ use crate::report;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
 use crate::turn::Outcome;
 
-pub(super) fn run(place: &Place, verb: &args::Show) -> Exit {
-    let (dir, part) = match place.part(verb.what.as_deref()) {
+pub(super) fn run(project: &Project, verb: &args::Show) -> Exit {
+    let (dir, part) = match project.part(verb.what.as_deref()) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
     if let Some(hash) = &verb.result {
-        return show_result(place, &dir, hash);
+        return show_result(project, &dir, hash);
     }
-    if verb.view && !matches!(part, Part::Agent(_)) {
+    if verb.view && !matches!(part, Selector::Agent(_)) {
         complain("error: an agent is needed: RUN/@AGENT");
         return Exit::Usage;
     }
-    let state = match place.state(&dir) {
+    let state = match project.state(&dir) {
         Ok(state) => state,
         Err(exit) => return exit,
     };
     match part {
-        Part::Run => show_run(place, &dir, &state, verb.json),
-        Part::Task(name) => show_task(&state, &name, verb.json),
-        Part::Agent(name) => show_agent(place, &dir, &state, &name, verb),
+        Selector::Run => show_run(project, &dir, &state, verb.json),
+        Selector::Task(name) => show_task(&state, &name, verb.json),
+        Selector::Agent(name) => show_agent(project, &dir, &state, &name, verb),
     }
 }
 
 /// A stored result, byte for byte.
-fn show_result(place: &Place, dir: &RunDir, hash: &str) -> Exit {
+fn show_result(project: &Project, dir: &RunDir, hash: &str) -> Exit {
     if hash.is_empty() || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         complain(&format!("error: `{hash}` is not a hash"));
         return Exit::Usage;
@@ -55,12 +55,12 @@ fn show_result(place: &Place, dir: &RunDir, hash: &str) -> Exit {
     let checked = results::open(&folder, hash).and_then(Checked::finish);
     let mut result = match checked.and_then(|()| results::open(&folder, hash)) {
         Ok(result) => result,
-        Err(error) => return no_result(place, &folder.join(hash), &error),
+        Err(error) => return no_result(project, &folder.join(hash), &error),
     };
     match io::copy(&mut result, &mut io::stdout().lock()) {
         Ok(_) => match result.finish() {
             Ok(()) => Exit::Done,
-            Err(error) => no_result(place, &folder.join(hash), &error),
+            Err(error) => no_result(project, &folder.join(hash), &error),
         },
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
         Err(_) => Exit::Disk,
@@ -68,15 +68,15 @@ fn show_result(place: &Place, dir: &RunDir, hash: &str) -> Exit {
 }
 
 /// Says why a stored result cannot be shown.
-fn no_result(place: &Place, path: &Path, error: &JournalError) -> Exit {
+fn no_result(project: &Project, path: &Path, error: &JournalError) -> Exit {
     if let (false, Ok(None)) = (path.exists(), results::origin(path)) {
         complain(&format!("error: {}: the run has no such result", path.display()));
         return Exit::Failed;
     }
-    refusal::refused(&place.flags(), None, error)
+    refusal::refused(&project.flags(), None, error)
 }
 
-fn show_run(place: &Place, dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
+fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
     let live = dir.is_live();
     let Some(created) = state.created() else {
         complain("error: the run has no beginning yet");
@@ -95,7 +95,7 @@ fn show_run(place: &Place, dir: &RunDir, state: &RunState, as_json: bool) -> Exi
             "usage": state.spending().usage,
             "cost_usd": state.spending().cost_usd(),
             "resume": report::is_resumable(state, live)
-                .then(|| place.resume_command(&created.run.to_string())),
+                .then(|| project.resume_command(&created.run.to_string())),
             "dir": dir.path(),
         });
         return say(&format!("{document}\n"));
@@ -117,7 +117,7 @@ fn show_run(place: &Place, dir: &RunDir, state: &RunState, as_json: bool) -> Exi
             text.push_str(&format!("paused: {reason}\n"));
         }
         if report::is_resumable(state, live) {
-            let command = place.resume_command(&created.run.to_string());
+            let command = project.resume_command(&created.run.to_string());
             text.push_str(&format!("go on with it:  {command}\n\n"));
         }
         let rows = report::rows(state, live, stamp::now_ms());
@@ -185,7 +185,7 @@ fn show_task(state: &RunState, name: &str, as_json: bool) -> Exit {
 }
 
 fn show_agent(
-    place: &Place,
+    project: &Project,
     dir: &RunDir,
     state: &RunState,
     name: &str,
@@ -197,7 +197,7 @@ fn show_agent(
     };
     for (id, agent) in found {
         let exit = match (verb.transcript, verb.json) {
-            _ if verb.view => view::show(place, dir, id, verb.json),
+            _ if verb.view => view::show(project, dir, id, verb.json),
             (true, true) => raw_transcript(dir, id),
             (true, false) => readable_transcript(dir, id),
             (false, true) => say(&format!("{}\n", agent_json(dir, state, id, agent))),
@@ -276,7 +276,7 @@ fn raw_transcript(dir: &RunDir, id: &AgentId) -> Exit {
 /// The transcript for people: who speaks, and what, with calls and results in full.
 fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
     #[derive(serde::Deserialize)]
-    struct Line {
+    struct TranscriptLine {
         seq: u64,
         message: Message,
     }
@@ -290,7 +290,7 @@ fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
     };
     let mut out = io::stdout().lock();
     for line in text.lines() {
-        let Ok(line) = serde_json::from_str::<Line>(line) else { continue };
+        let Ok(line) = serde_json::from_str::<TranscriptLine>(line) else { continue };
         let shown = message_text(&line.seq.to_string(), &line.message, |_| String::new());
         if out.write_all(shown.as_bytes()).is_err() {
             return Exit::Done;

@@ -6,19 +6,19 @@ use std::io::{self, Write};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::args;
-use super::locate::Place;
+use super::locate::Project;
 use super::paint::{self, Paint};
 use super::{complain, refusal, runtime};
 use crate::event::{Event, PauseCause, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
+use crate::journal::follow::{Follower, Until};
 use crate::journal::log_line::line_for;
 use crate::journal::reader::Reader;
-use crate::journal::reader::follow::{Follower, Until};
 use crate::journal::{JournalError, walk};
 use crate::report;
 
-pub(super) fn run(place: &Place, verb: &args::Tail) -> Exit {
+pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
     let filter = match Filter::new(verb) {
         Ok(filter) => filter,
         Err(error) => {
@@ -26,7 +26,7 @@ pub(super) fn run(place: &Place, verb: &args::Tail) -> Exit {
             return Exit::Usage;
         }
     };
-    let dir = match place.run(verb.run.as_deref()) {
+    let dir = match project.run(verb.run.as_deref()) {
         Ok(dir) => dir,
         Err(exit) => return exit,
     };
@@ -34,13 +34,13 @@ pub(super) fn run(place: &Place, verb: &args::Tail) -> Exit {
     let after = match replay(&dir, &filter, verb.lines, &mut printer) {
         Ok(Some(after)) => after,
         Ok(None) => return printer.end(),
-        Err(error) => return refusal::refused(&place.flags(), Some(&dir), &error),
+        Err(error) => return refusal::refused(&project.flags(), Some(&dir), &error),
     };
     if !verb.follow {
         return Exit::Done;
     }
     match runtime() {
-        Ok(runtime) => runtime.block_on(follow(place, dir, &filter, after, &mut printer)),
+        Ok(runtime) => runtime.block_on(follow(project, dir, &filter, after, &mut printer)),
         Err(exit) => exit,
     }
 }
@@ -92,13 +92,13 @@ fn replay(
 }
 
 async fn follow(
-    place: &Place,
+    project: &Project,
     dir: RunDir,
     filter: &Filter,
     after: u64,
     printer: &mut Printer,
 ) -> Exit {
-    let refused = |error: &JournalError| refusal::refused(&place.flags(), Some(&dir), error);
+    let refused = |error: &JournalError| refusal::refused(&project.flags(), Some(&dir), error);
     let mut follower = match Follower::new(dir.clone(), Until::RunEnds) {
         Ok(follower) => follower,
         Err(error) => return refused(&error),

@@ -10,10 +10,12 @@ use super::shape::{Constant, Field, Item, ListOr};
 use super::tree::Written;
 use super::{Setting, agents};
 use crate::context::compaction::{CompactionSpec, Hooks};
-use crate::context::layer::Layer;
-use crate::context::preset::Preset;
-use crate::context::server::{AfterSummary, ClearInputs, ClearToolUses, Compact, KeepThinking};
-use crate::context::strategy::{MOST_INSTRUCTIONS_CHARS, StrategySettings};
+use crate::context::layers::Layer;
+use crate::context::layers::preset::Preset;
+use crate::context::provider::server::{
+    AfterSummary, ClearInputs, ClearToolUses, Compact, KeepThinking,
+};
+use crate::context::provider::strategy::{MOST_INSTRUCTIONS_CHARS, StrategySettings};
 use crate::id::Name;
 use crate::spec::ModelSpec;
 

@@ -105,7 +105,7 @@ fn as_toml(text: &str) -> toml::Value {
 
 /// A key of the file that differs from the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct KeyChange {
     /// The key, with dots between the levels.
     pub key: String,
     /// Its recorded value; absent when the key is new.
@@ -114,7 +114,7 @@ pub struct Change {
     pub now: Option<String>,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for KeyChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, before, now } = self;
         match (before, now) {
@@ -140,16 +140,19 @@ fn cut(text: &str) -> String {
 ///
 /// # Errors
 /// Where and why the text is not TOML.
-pub fn changes(recorded: &str, now: &str, file: &Path) -> Result<Vec<Change>, Box<Diagnostic>> {
+pub fn changes(recorded: &str, now: &str, file: &Path) -> Result<Vec<KeyChange>, Box<Diagnostic>> {
     Ok(differences(&keys(recorded, file).unwrap_or_default(), &keys(now, file)?))
 }
 
-fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<Change> {
+fn differences(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> Vec<KeyChange> {
     let mut all: Vec<_> = before.keys().chain(after.keys()).collect();
     all.sort_unstable();
     all.dedup();
     let differs = all.into_iter().filter(|key| before.get(*key) != after.get(*key));
-    let change = |key: &String| Change {
+    let change = |key: &String| KeyChange {
         key: key.clone(),
         before: before.get(key).cloned(),
         now: after.get(key).cloned(),
@@ -162,20 +165,20 @@ fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, Strin
 pub fn changed_settings(
     recorded: &BTreeMap<String, String>,
     environment: &BTreeMap<String, String>,
-) -> Vec<Change> {
+) -> Vec<KeyChange> {
     differences(recorded, &settings(environment))
 }
 
 /// The recorded files whose texts are others now, or that cannot be read. `file` is the
 /// configuration that names them.
 #[must_use]
-pub fn changed_files(recorded: &BTreeMap<String, String>, file: &Path) -> Vec<Change> {
+pub fn changed_files(recorded: &BTreeMap<String, String>, file: &Path) -> Vec<KeyChange> {
     let root = root(file);
     let now = |path: &str| std::fs::read_to_string(root.join(path)).ok();
     let size = |text: &String| format!("{} bytes", text.len());
     let all = recorded.iter().map(|(path, before)| (path, before, now(path)));
     let changed = all.filter(|(_, before, now)| now.as_ref() != Some(before));
-    let change = |(path, before, now): (&String, &String, Option<String>)| Change {
+    let change = |(path, before, now): (&String, &String, Option<String>)| KeyChange {
         key: path.clone(),
         before: Some(size(before)),
         now: now.as_ref().map(size),

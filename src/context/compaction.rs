@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use super::preset::Preset;
-use super::strategy::StrategySettings;
+use crate::context::layers::preset::Preset;
+use crate::context::provider::strategy::StrategySettings;
 use crate::id::Name;
 
 /// The settings of compaction.

@@ -5,7 +5,9 @@
 
 mod instead;
 mod join;
+pub mod range;
 mod results;
+pub mod rules;
 mod shared;
 mod turns;
 
@@ -19,11 +21,11 @@ pub(super) use self::join::joined;
 pub use self::results::Clearable;
 use self::shared::Shared;
 pub use self::turns::{Speaker, Turn};
-use super::measure::{self, Extent};
-use super::record::Record;
-use super::rules::{Kind, Nature};
-use super::words::{Uses, strings_of};
-use super::{ClearedResult, Edit};
+use crate::context::measure::{self, Extent};
+use crate::context::record::Record;
+use crate::context::record::words::{Uses, strings_of};
+use crate::context::view::rules::{Kind, Nature};
+use crate::context::{ClearedResult, Edit};
 use crate::message::{Block, Json, Message, ResultContent, Role};
 
 /// One message of the view: encoded once, with what the layers need to know of it.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::scan::{Members, Scanner, is_space};
-use super::{ConversationError, ConversationErrorKind as Kind, Format, Place, Result};
+use super::{ConversationError, ConversationErrorKind as Kind, Format, Position, Result};
 use crate::message::{Json, Role};
 
 /// How much of a file of no known format is quoted, in characters.
@@ -77,7 +77,7 @@ fn format_of_lines(scanner: &mut Scanner) -> Result<Option<Format>> {
 
 /// Checks that bytes which begin at `start` are one JSON value; gives it without insignificant
 /// whitespace.
-pub(super) fn json(bytes: &[u8], start: Place) -> Result<Json> {
+pub(super) fn json(bytes: &[u8], start: Position) -> Result<Json> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Kind::NotUtf8.at(after(start, &bytes[..error.valid_up_to()])))?;
     // Before the whitespace goes: `1 2` is a mistake, not 12.
@@ -86,7 +86,7 @@ pub(super) fn json(bytes: &[u8], start: Place) -> Result<Json> {
 }
 
 /// The role of a message, whose shape is checked; `start` is where it begins.
-pub(super) fn role(message: &Json, start: Place) -> Result<Role> {
+pub(super) fn role(message: &Json, start: Position) -> Result<Role> {
     #[derive(Deserialize)]
     #[serde(expecting = "an object")]
     struct Shape<'a> {
@@ -208,7 +208,7 @@ fn compact(json: &str) -> Cow<'_, str> {
 }
 
 /// A mistake of syntax, at its own place in a text that begins at `start`.
-fn syntax(error: &serde_json::Error, text: &str, start: Place) -> ConversationError {
+fn syntax(error: &serde_json::Error, text: &str, start: Position) -> ConversationError {
     let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     let before: usize = lines.map(str::len).sum();
     let at = (before + error.column().saturating_sub(1)).min(text.len());
@@ -216,9 +216,9 @@ fn syntax(error: &serde_json::Error, text: &str, start: Place) -> ConversationEr
 }
 
 /// The place after bytes that begin at `start`.
-fn after(start: Place, bytes: &[u8]) -> Place {
+fn after(start: Position, bytes: &[u8]) -> Position {
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
-    Place { line: start.line + lines as u64, byte: start.byte + bytes.len() as u64 }
+    Position { line: start.line + lines as u64, byte: start.byte + bytes.len() as u64 }
 }
 
 /// What serde says, without the place that it counts from the beginning of the value.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::scan::Scanner;
-use super::{ConversationErrorKind as Kind, History, Place, Recorded, Result, check};
+use super::{ConversationErrorKind as Kind, History, Position, Recorded, Result, check};
 use crate::message::Json;
 use chain::Joined;
 use index::Index;
@@ -57,7 +57,7 @@ impl ClaudeCode {
         let skipped = index.skipped;
         let ahead = chain::messages(index, history);
         if ahead.is_empty() {
-            return Err(Kind::NobodySpeaks.at(Place::START));
+            return Err(Kind::NobodySpeaks.at(Position::START));
         }
         Ok(Self { scanner, skipped, ahead, bytes: Vec::new() })
     }
@@ -81,14 +81,14 @@ impl ClaudeCode {
         let role = joined.role;
         let json = format!(r#"{{"role":"{}","content":{}}}"#, role.as_str(), content);
         let json = check::normal(&json);
-        let place = joined.entries.first().copied().unwrap_or(Place::START);
+        let place = joined.entries.first().copied().unwrap_or(Position::START);
         let json = Json::parse(json).map_err(|error| not_a_message(&error, place))?;
         check::role(&json, place)?;
         Ok(Some(Recorded { json, role, seq: None, billed: joined.billed }))
     }
 
     /// The content of the entry at `place`.
-    fn content(&mut self, place: Place) -> Result<&str> {
+    fn content(&mut self, place: Position) -> Result<&str> {
         self.scanner.go_to(place)?;
         self.scanner.line(&mut self.bytes)?;
         let entry: Entry<'_> =
@@ -99,7 +99,7 @@ impl ClaudeCode {
 
 impl Blocks {
     /// Appends content, which is a list of blocks or a text.
-    fn add(&mut self, content: &str, place: Place) -> Result<()> {
+    fn add(&mut self, content: &str, place: Position) -> Result<()> {
         if content.starts_with('"') {
             self.others.push(format!(r#"{{"type":"text","text":{content}}}"#));
             return Ok(());
@@ -120,6 +120,6 @@ impl Blocks {
     }
 }
 
-fn not_a_message(error: &serde_json::Error, place: Place) -> super::ConversationError {
+fn not_a_message(error: &serde_json::Error, place: Position) -> super::ConversationError {
     Kind::NotAMessage(check::reason(error)).at(place)
 }

@@ -7,7 +7,7 @@
 use serde_json::value::RawValue;
 
 use super::scan::{Members, Scanner};
-use super::{ConversationErrorKind as Kind, Place, Recorded, Result, check};
+use super::{ConversationErrorKind as Kind, Position, Recorded, Result, check};
 use crate::message::Json;
 
 /// A document, whose messages are read one after the other.
@@ -16,7 +16,7 @@ pub(super) struct Document {
     scanner: Scanner,
     system: Option<Json>,
     /// Where the list of messages begins.
-    list: Place,
+    list: Position,
     is_first: bool,
     /// The bytes of the message at hand, kept for the room.
     bytes: Vec<u8>,
@@ -62,7 +62,7 @@ impl Document {
 }
 
 /// The system prompt, and where the list of messages begins.
-fn find(scanner: &mut Scanner) -> Result<(Option<Json>, Place)> {
+fn find(scanner: &mut Scanner) -> Result<(Option<Json>, Position)> {
     let (mut system, mut list) = (None, None);
     let mut members = Members::enter(scanner)?;
     while let Some(key) = members.next_key()? {
@@ -96,7 +96,7 @@ fn find(scanner: &mut Scanner) -> Result<(Option<Json>, Place)> {
 }
 
 /// A text or a list of text blocks; `null` is none.
-fn read_system(json: Json, place: Place) -> Result<Option<Json>> {
+fn read_system(json: Json, place: Position) -> Result<Option<Json>> {
     let is_right = match json.as_str().as_bytes().first() {
         Some(b'"') => json.decode::<String>().is_ok(),
         Some(b'[') => serde_json::from_str::<&RawValue>(json.as_str())

@@ -4,7 +4,9 @@
 
 use std::io::{BufRead, BufReader, ErrorKind};
 
-use super::{ConversationError, ConversationErrorKind as Kind, Input, MOST_BYTES, Place, Result};
+use super::{
+    ConversationError, ConversationErrorKind as Kind, Input, MOST_BYTES, Position, Result,
+};
 
 /// How much of a file is read at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -12,7 +14,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// A reader that knows its place.
 pub(super) struct Scanner {
     input: BufReader<Box<dyn Input>>,
-    at: Place,
+    at: Position,
 }
 
 impl std::fmt::Debug for Scanner {
@@ -30,16 +32,16 @@ enum Sink<'a> {
 
 /// A line of a file.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ScannedLine {
     /// Where it begins.
-    pub place: Place,
+    pub place: Position,
     /// Its length with its newline; more than was kept when it is too long.
     pub bytes: u64,
     /// Whether a newline ends it; the last line of a file may have none.
     pub is_whole: bool,
 }
 
-impl Line {
+impl ScannedLine {
     /// Whether the line was too long to be kept.
     pub(super) fn is_too_long(&self) -> bool {
         self.bytes > MOST_BYTES as u64
@@ -48,16 +50,16 @@ impl Line {
 
 impl Scanner {
     pub(super) fn new(input: Box<dyn Input>) -> Self {
-        Self { input: BufReader::with_capacity(CHUNK_BYTES, input), at: Place::START }
+        Self { input: BufReader::with_capacity(CHUNK_BYTES, input), at: Position::START }
     }
 
     /// The place of the next byte.
-    pub(super) fn at(&self) -> Place {
+    pub(super) fn at(&self) -> Position {
         self.at
     }
 
     /// Goes back or on to a place that was seen before.
-    pub(super) fn go_to(&mut self, place: Place) -> Result<()> {
+    pub(super) fn go_to(&mut self, place: Position) -> Result<()> {
         // Relative, so that what is in the buffer is not read again.
         let way = i128::from(place.byte) - i128::from(self.at.byte);
         let way = i64::try_from(way).unwrap_or(i64::MAX);
@@ -100,17 +102,17 @@ impl Scanner {
     }
 
     /// Puts the next value into `into`; gives where it begins.
-    pub(super) fn value(&mut self, into: &mut Vec<u8>) -> Result<Place> {
+    pub(super) fn value(&mut self, into: &mut Vec<u8>) -> Result<Position> {
         into.clear();
         self.go_over_value(&mut Sink::Keep(into))
     }
 
     /// Goes over the next value; gives where it begins.
-    pub(super) fn pass_over_value(&mut self) -> Result<Place> {
+    pub(super) fn pass_over_value(&mut self) -> Result<Position> {
         self.go_over_value(&mut Sink::PassOver)
     }
 
-    fn go_over_value(&mut self, sink: &mut Sink<'_>) -> Result<Place> {
+    fn go_over_value(&mut self, sink: &mut Sink<'_>) -> Result<Position> {
         let first = self.peek()?;
         let start = self.at;
         match first {
@@ -136,7 +138,7 @@ impl Scanner {
     }
 
     /// Puts the next line into `into`, without what is too long of it; `None` at the end.
-    pub(super) fn line(&mut self, into: &mut Vec<u8>) -> Result<Option<Line>> {
+    pub(super) fn line(&mut self, into: &mut Vec<u8>) -> Result<Option<ScannedLine>> {
         into.clear();
         let place = self.at;
         loop {
@@ -148,7 +150,7 @@ impl Scanner {
             self.advance(bytes, &mut if fits { Sink::Keep(into) } else { Sink::PassOver })?;
             let read = self.at.byte - place.byte;
             if newline.is_some() || at_end {
-                let line = Line { place, bytes: read, is_whole: newline.is_some() };
+                let line = ScannedLine { place, bytes: read, is_whole: newline.is_some() };
                 return Ok((read > 0).then_some(line));
             }
         }
@@ -185,7 +187,7 @@ impl Scanner {
 #[derive(Debug)]
 pub(super) struct Members<'a> {
     scanner: &'a mut Scanner,
-    start: Place,
+    start: Position,
     is_first: bool,
 }
 

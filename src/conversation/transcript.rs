@@ -17,7 +17,7 @@ pub(super) struct Transcript {
 
 #[derive(Deserialize)]
 #[serde(expecting = "a line of a transcript, which is an object")]
-struct Line {
+struct TranscriptLine {
     seq: u64,
     message: Json,
 }
@@ -45,7 +45,7 @@ impl Transcript {
             self.skipped += 1;
             return Ok(None);
         }
-        let read: Line = read?
+        let read: TranscriptLine = read?
             .decode()
             .map_err(|error| Kind::NotAMessage(check::reason(&error)).at(line.place))?;
         let role = check::role(&read.message, line.place)?;

@@ -51,7 +51,7 @@ pub fn copy(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(
 }
 
 fn write(from: &RunDir, to: &RunDir, end: u64, batch: Batch, mut first: Draft) -> io::Result<()> {
-    let mut lines = Lines { input: BufReader::new(File::open(from.journal())?.take(end)) };
+    let mut lines = JournalLines { input: BufReader::new(File::open(from.journal())?.take(end)) };
     let path = to.path().join("journal.new");
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     let mut out = BufWriter::new(file);
@@ -73,11 +73,11 @@ fn write(from: &RunDir, to: &RunDir, end: u64, batch: Batch, mut first: Draft) -
     File::open(to.path())?.sync_all()
 }
 
-struct Lines<R> {
+struct JournalLines<R> {
     input: R,
 }
 
-impl<R: io::BufRead> Lines<R> {
+impl<R: io::BufRead> JournalLines<R> {
     fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let read = self.input.read_until(b'\n', &mut line)?;

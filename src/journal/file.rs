@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::AgentId;
 use crate::journal::line::Position;
-use crate::journal::storage::{Place, Storage};
+use crate::journal::storage::{Presence, Storage};
 use crate::journal::writer;
-use crate::journal::{JournalError, JournalHandle, Observer, filesystem, room};
+use crate::journal::{JournalError, JournalHandle, Observer, disk_space, filesystem};
 
 /// How often the lock is tried, and the pause between: a reader that looks whether the run is live
 /// holds it for microseconds, and must not make a resume believe that the run is open.
@@ -289,11 +289,11 @@ impl Storage for JournalFile {
         Ok(self.file.metadata()?.len())
     }
 
-    fn place(&self) -> io::Result<Place> {
+    fn presence(&self) -> io::Result<Presence> {
         match fs::metadata(&self.path) {
-            Ok(found) if (found.dev(), found.ino()) == self.id => Ok(Place::Kept),
-            Ok(_) => Ok(Place::Replaced),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Place::Removed),
+            Ok(found) if (found.dev(), found.ino()) == self.id => Ok(Presence::Kept),
+            Ok(_) => Ok(Presence::Replaced),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Presence::Removed),
             Err(error) => Err(error),
         }
     }
@@ -306,7 +306,7 @@ impl Storage for JournalFile {
     fn reserve(&mut self, bytes: u64) -> io::Result<()> {
         let made = match bytes {
             0 => Ok(()),
-            _ => room::file_of(&self.reserve, bytes).map(drop),
+            _ => disk_space::file_of(&self.reserve, bytes).map(drop),
         };
         if bytes > 0 && made.is_ok() {
             return Ok(());
@@ -401,7 +401,7 @@ mod tests {
         let dir = RunDir::at(root.path().join("run"));
         let owned = dir.create().unwrap();
         // What a killed process left.
-        drop(room::file_of(&dir.reserve(), 10).unwrap());
+        drop(disk_space::file_of(&dir.reserve(), 10).unwrap());
         let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
         let reserve = fs::metadata(dir.reserve()).unwrap();
         assert!(reserve.len() > 10 && reserve.blocks() * 512 >= reserve.len(), "{reserve:?}");

@@ -392,7 +392,7 @@ mod tests {
             usage: Usage::default(),
             usage_source: UsageSource::Reported,
             cost_usd: None,
-            context: crate::context::server::ContextReport::default(),
+            context: crate::context::provider::server::ContextReport::default(),
         };
         let mut draft = Draft::run(responded);
         let (line, _) = frame(&mut draft, BATCH, 0);

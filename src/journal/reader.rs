@@ -3,8 +3,6 @@
 //! Owns the torn-tail rule. Never writes, and needs no lock: a batch without its end mark is not
 //! shown yet, whether it is still being written or was cut by a crash.
 
-pub mod follow;
-
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
@@ -252,7 +250,7 @@ impl Reader {
         self.scan.at
     }
 
-    fn file(&self) -> &File {
+    pub(in crate::journal) fn file(&self) -> &File {
         self.scan.input.get_ref()
     }
 }

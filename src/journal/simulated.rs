@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::event::{Draft, Record};
 use crate::journal::line::{self, Position};
 use crate::journal::reader::{Tail, judge};
-use crate::journal::storage::{Place, Storage};
+use crate::journal::storage::{Presence, Storage};
 use crate::journal::testing::turn;
 use crate::journal::writer::start;
 use crate::journal::{JournalError, JournalHandle};
@@ -49,7 +49,7 @@ struct State {
     synced: Vec<u8>,
     /// What a reader sees.
     seen: Vec<u8>,
-    unsynced: Vec<Change>,
+    unsynced: Vec<DiskOp>,
     reserve: usize,
     operations: u64,
     refusals: u64,
@@ -58,12 +58,12 @@ struct State {
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+enum DiskOp {
     Write { at: usize, bytes: Vec<u8> },
     Cut(usize),
 }
 
-impl Change {
+impl DiskOp {
     fn apply(&self, to: &mut Vec<u8>) {
         match self {
             Self::Write { at, bytes } => {
@@ -101,13 +101,13 @@ impl State {
         let mut pieces = Vec::new();
         for change in self.unsynced.drain(..) {
             match change {
-                Change::Cut(_) => pieces.push(change),
-                Change::Write { at, bytes } => {
+                DiskOp::Cut(_) => pieces.push(change),
+                DiskOp::Write { at, bytes } => {
                     let mut from = 0;
                     while from < bytes.len() {
                         let to = bytes.len().min(from + self.rng.usize(1..=PIECE));
                         let piece = bytes[from..to].to_vec();
-                        pieces.push(Change::Write { at: at + from, bytes: piece });
+                        pieces.push(DiskOp::Write { at: at + from, bytes: piece });
                         from = to;
                     }
                 }
@@ -161,7 +161,7 @@ impl Storage for Disk {
         if taken == 0 {
             return state.done(at, Err(io::ErrorKind::StorageFull.into()));
         }
-        let change = Change::Write { at: state.seen.len(), bytes: bytes[..taken].to_vec() };
+        let change = DiskOp::Write { at: state.seen.len(), bytes: bytes[..taken].to_vec() };
         change.apply(&mut state.seen);
         state.unsynced.push(change);
         state.done(at, Ok(taken))
@@ -186,7 +186,7 @@ impl Storage for Disk {
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         let mut state = self.0.lock();
         let at = state.operation()?;
-        let change = Change::Cut(len as usize);
+        let change = DiskOp::Cut(len as usize);
         change.apply(&mut state.seen);
         state.unsynced.push(change);
         state.done(at, Ok(()))
@@ -196,8 +196,8 @@ impl Storage for Disk {
         Ok(self.0.lock().seen.len() as u64)
     }
 
-    fn place(&self) -> io::Result<Place> {
-        Ok(Place::Kept)
+    fn presence(&self) -> io::Result<Presence> {
+        Ok(Presence::Kept)
     }
 
     fn free(&self) -> io::Result<u64> {
@@ -348,7 +348,7 @@ fn a_full_disk_is_waited_for_and_loses_nothing() {
         let disk = Disk::new(Vec::new(), fate, 1);
         let journal = start(disk.clone(), Position::START, None, Vec::new()).expect("a writer");
         let mut room = journal.room();
-        assert_eq!(*room.borrow_and_update(), crate::journal::room::Room::Enough);
+        assert_eq!(*room.borrow_and_update(), crate::journal::disk_space::DiskSpace::Enough);
         let mut numbers = Vec::new();
         for number in 0..400 {
             let records = journal.append(vec![turn("a", number)]).await.expect("room in the end");
@@ -357,7 +357,7 @@ fn a_full_disk_is_waited_for_and_loses_nothing() {
         assert!(numbers.into_iter().eq(1..=400));
         assert!(disk.0.lock().refusals > 3);
         assert!(room.has_changed().expect("the writer lives"), "it told of it");
-        room.wait_for(|room| *room == crate::journal::room::Room::Enough)
+        room.wait_for(|room| *room == crate::journal::disk_space::DiskSpace::Enough)
             .await
             .expect("room again");
         assert!(disk.0.lock().reserve > 0, "the reserve is back");

@@ -290,8 +290,8 @@ mod tests {
     use crate::journal::JournalHandle;
     use crate::journal::file::OwnedRun;
     use crate::journal::reader::agent_records;
-    use crate::journal::recovery::{Cut, recover};
     use crate::journal::testing::turn;
+    use crate::journal::torn::{Cut, cut_back};
     use crate::message::Json;
     use crate::turn::{AgentEnded, AgentSpawned, Outcome, Program};
 
@@ -305,7 +305,7 @@ mod tests {
             depends_on: Vec::new(),
         };
         Draft::run(RunCreated {
-            run: RunId::generate(),
+            run: RunId::from(uuid::Uuid::now_v7()),
             workflow: "test".to_owned(),
             program: "test".to_owned(),
             file: PathBuf::new(),
@@ -374,8 +374,8 @@ mod tests {
 
     fn fold(owned: &OwnedRun, from: Position, mut tracker: Tracker) -> (Position, Tracker) {
         let each = |at: Position, records: &[SharedRecord]| Ok(tracker.apply(at, records)?);
-        let recovered = recover(owned, from, Cut::Torn, each).unwrap();
-        (recovered.at, tracker)
+        let after = cut_back(owned, from, Cut::Torn, each).unwrap();
+        (after.at, tracker)
     }
 
     fn contents(dir: &RunDir) -> BTreeMap<PathBuf, Vec<u8>> {

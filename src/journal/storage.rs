@@ -41,7 +41,7 @@ pub trait Storage: Send {
     ///
     /// # Errors
     /// When that cannot be told.
-    fn place(&self) -> io::Result<Place>;
+    fn presence(&self) -> io::Result<Presence>;
 
     /// How many more bytes the disk would take.
     ///
@@ -58,7 +58,7 @@ pub trait Storage: Send {
 
 /// What stands where the journal is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Presence {
     /// The journal that is written.
     Kept,
     /// Nothing.

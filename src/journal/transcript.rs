@@ -131,7 +131,7 @@ pub(crate) mod testing {
             usage: Usage { input: 1234, output: 210, cache_read: 0, cache_write: 0 },
             usage_source: UsageSource::Reported,
             cost_usd: None,
-            context: crate::context::server::ContextReport::default(),
+            context: crate::context::provider::server::ContextReport::default(),
         })
     }
 
@@ -167,7 +167,7 @@ pub(crate) mod testing {
     }
 
     pub(crate) fn key(index: u32) -> CallKey {
-        let run: crate::id::RunId = crate::id::RunId::generate();
+        let run: crate::id::RunId = crate::id::RunId::from(uuid::Uuid::now_v7());
         CallKey::derive(run, &AgentId::from_text("a"), 1, index, "bash", "{}")
     }
 }

@@ -20,10 +20,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::crash::{self, Point};
 use crate::event::{Draft, Record, SharedRecord};
 use crate::id::AgentId;
+use crate::journal::disk_space::{self, DiskSpace, Keeper};
 use crate::journal::line::{self, Batch, Framer, Position};
 use crate::journal::reader;
-use crate::journal::room::{self, Keeper, Room};
-use crate::journal::storage::{Place, Storage};
+use crate::journal::storage::{Presence, Storage};
 use crate::journal::{Journal, JournalError, JournalFuture, JournalHandle, Observer, stamp};
 
 /// Appends that may wait in the queue; the next one waits outside, which slows callers down to
@@ -77,7 +77,7 @@ pub(crate) struct Mailbox {
     queue: mpsc::Sender<Item>,
     failure: Arc<OnceLock<JournalError>>,
     committed: watch::Receiver<u64>,
-    room: watch::Receiver<Room>,
+    room: watch::Receiver<DiskSpace>,
     closing: CancellationToken,
     ended: CancellationToken,
     path: Option<PathBuf>,
@@ -133,7 +133,7 @@ impl Journal for Mailbox {
         self.committed.clone()
     }
 
-    fn room(&self) -> watch::Receiver<Room> {
+    fn room(&self) -> watch::Receiver<DiskSpace> {
         self.room.clone()
     }
 
@@ -321,7 +321,7 @@ impl<S: Storage> Writer<S> {
             return Ok(next);
         }
         self.keeper.check(&mut self.storage);
-        let mut pauses = room::pauses();
+        let mut pauses = disk_space::pauses();
         while let Err(error) = self.write() {
             if error != JournalError::Full || self.closing.is_cancelled() {
                 return Err(error);
@@ -342,10 +342,10 @@ impl<S: Storage> Writer<S> {
     /// Writes the batch, or leaves nothing of it.
     fn write(&mut self) -> Result<(), JournalError> {
         let lost = |how: &str| Err(JournalError::Io(format!("journal: the file was {how}")));
-        match self.storage.place() {
-            Ok(Place::Kept) => {}
-            Ok(Place::Removed) => return lost("removed"),
-            Ok(Place::Replaced) => return lost("replaced by another"),
+        match self.storage.presence() {
+            Ok(Presence::Kept) => {}
+            Ok(Presence::Removed) => return lost("removed"),
+            Ok(Presence::Replaced) => return lost("replaced by another"),
             Err(error) => return Err(JournalError::io("journal: look at the file", &error)),
         }
         // What is appended would follow what nobody acknowledged, or a gap.
@@ -360,7 +360,7 @@ impl<S: Storage> Writer<S> {
         let error = match self.storage.append(&self.bytes) {
             Ok(written) if written == self.bytes.len() => return Ok(()),
             Ok(_) => JournalError::Full,
-            Err(error) if room::is_full(&error) => JournalError::Full,
+            Err(error) if disk_space::is_full(&error) => JournalError::Full,
             // A limit of this process, which whoever set it may lift.
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => JournalError::Full,
             Err(error) => JournalError::io("journal: write", &error),
@@ -524,8 +524,8 @@ mod tests {
         fn len(&self) -> io::Result<u64> {
             Ok(self.0.bytes.lock().len() as u64)
         }
-        fn place(&self) -> io::Result<Place> {
-            Ok(if *self.0.unlinked.lock() { Place::Removed } else { Place::Kept })
+        fn presence(&self) -> io::Result<Presence> {
+            Ok(if *self.0.unlinked.lock() { Presence::Removed } else { Presence::Kept })
         }
         fn free(&self) -> io::Result<u64> {
             Ok(1 << 40)

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 
-use crate::context::validity::{Sendable, Sent};
+use crate::context::sending::validity::{Sendable, Sent};
 use crate::message::Json;
 use crate::model::{Model, Piece};
 

@@ -75,12 +75,12 @@ pub struct ScriptError {
 
 /// A position in the script's text.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Position {
     line: usize,
     column: usize,
 }
 
-impl Place {
+impl Position {
     fn error(self, message: impl Into<String>) -> ScriptError {
         ScriptError { line: self.line, column: self.column, message: message.into() }
     }
@@ -113,7 +113,7 @@ struct Call {
     tool: Text,
     input: Option<Input>,
     each: Option<(Text, String)>,
-    place: Place,
+    place: Position,
 }
 
 /// A template, or an expression whose value keeps its type.
@@ -121,7 +121,7 @@ struct Call {
 struct Text {
     source: String,
     is_expression: bool,
-    place: Place,
+    place: Position,
 }
 
 impl Text {
@@ -201,7 +201,7 @@ impl Script {
         }
         let Scene { agent, turn, .. } = scene;
         let message = format!("no rule of the script matches agent `{agent}` in turn {turn}");
-        Err(Place { line: 1, column: 1 }.error(message))
+        Err(Position { line: 1, column: 1 }.error(message))
     }
 }
 

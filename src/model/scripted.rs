@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::script::{Scene, Script, ScriptError, ScriptReply};
 use super::{BoxFuture, Delta, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
-use crate::context::server::ContextReport;
+use crate::context::provider::server::ContextReport;
 use crate::message::{Block, Json, Usage};
 
 /// Characters per token in the usage that is reported: the common rule of thumb.
@@ -92,8 +92,8 @@ fn chars(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::server::ContextWork;
-    use crate::context::validity::{self, Rules};
+    use crate::context::provider::server::ContextWork;
+    use crate::context::sending::validity::{self, Rules};
     use crate::context::view::View;
     use crate::id::{AgentId, Name};
     use crate::message::{Message, StopReason};

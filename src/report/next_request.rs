@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::context::explain::{History, RecordedEdit};
+use crate::context::laboratory::explain::{History, RecordedEdit};
 use crate::context::view::View;
 use crate::event::{Event, SharedRecord};
 use crate::journal::stamp;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::opening::{self, Opening, Reopened};
+use super::opening::{self, Opening, StoppedRun};
 use super::{StartError, blocking, fork};
 use crate::actor::ends::{self, Idle};
-use crate::actor::recovery::Traces;
+use crate::actor::lost_calls::Traces;
 use crate::actor::step::forget_results;
 use crate::actor::supervisor::Left;
 use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus};
@@ -19,7 +19,7 @@ use crate::run_state::{IllegalRecord, RunState};
 use crate::tool::spool::Spool;
 use crate::turn::Outcome;
 
-impl Reopened {
+impl StoppedRun {
     /// Cancels the run, a task or an agent with its children, and leaves the run. When this
     /// returns, it is durable; what has ended stays as it is. What is left of commands is ended,
     /// and of those that came to their end the result is recorded.

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 
-use super::opening::Reopened;
+use super::opening::StoppedRun;
 use super::{Options, StartError, plan_of, planned, values};
 use crate::config::{self, Diagnostics, Sources};
 use crate::event::{Draft, Event, Forked, RunCreated};
 use crate::id::RunId;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
-use crate::journal::recovery::{Cut, RecoveryError};
+use crate::journal::torn::{Cut, CutError};
 use crate::journal::{JournalError, copy, results, walk};
 use crate::run_state::RunState;
 use crate::turn::ToolStarted;
 use crate::turn_machine::Machine;
-use crate::turn_machine::recovery::{self, Known};
+use crate::turn_machine::interrupted::{self, Known};
 
 /// What a model is told of a call that another run has under way.
 const THEIRS: &str = "It belongs to the run from which this one was forked.";
@@ -41,11 +41,11 @@ pub enum ForkError {
     Journal(#[from] JournalError),
     /// The new run cannot be taken up.
     #[error("{error}")]
-    Recovery {
+    Open {
         /// The new run.
         dir: RunDir,
         /// Why.
-        error: RecoveryError,
+        error: CutError,
     },
 }
 
@@ -60,10 +60,10 @@ pub fn fork(
     seq: u64,
     overrides: BTreeMap<String, String>,
     sources: Sources,
-) -> Result<Reopened, ForkError> {
+) -> Result<StoppedRun, ForkError> {
     let (end, mut created, state) = look(from, seq)?;
     let origin = Forked { run: created.run, seq };
-    created.run = RunId::generate();
+    created.run = RunId::from(uuid::Uuid::now_v7());
     created.forked = Some(origin);
     created.overrides.extend(overrides);
     // Another configuration may have been accepted since; what is set lies over that one.
@@ -87,7 +87,7 @@ pub fn fork(
         let _ = fs::remove_dir_all(to.path());
     })?;
     drop(owned);
-    Reopened::open(&to, Cut::Torn).map_err(|error| ForkError::Recovery { dir: to, error })
+    StoppedRun::open(&to, Cut::Torn).map_err(|error| ForkError::Open { dir: to, error })
 }
 
 /// Gives a new run what it shares with another; `first` is its first record.
@@ -118,7 +118,7 @@ fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), For
 
 /// What answers the calls that are under way in the run from which this one was forked: their
 /// processes belong to that one, and nobody here may end them.
-pub(super) fn answers(run: &Reopened) -> Result<Vec<Draft>, JournalError> {
+pub(super) fn answers(run: &StoppedRun) -> Result<Vec<Draft>, JournalError> {
     let Some(origin) = run.created().forked else { return Ok(Vec::new()) };
     let mut answers = Vec::new();
     for (id, left) in run.left() {
@@ -147,7 +147,7 @@ pub(super) fn answers(run: &Reopened) -> Result<Vec<Draft>, JournalError> {
         let theirs = theirs.filter(|call| call.started.process().is_some() && began(&call.started));
         let known = Known { processes: Some(THEIRS.to_owned()), ..Known::default() };
         answers.extend(theirs.map(|call| {
-            let unknown = recovery::unknown(machine.turn(), call.call, &known);
+            let unknown = interrupted::unknown(machine.turn(), call.call, &known);
             Draft::agent(&status.task, &id, unknown)
         }));
     }

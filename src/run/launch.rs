@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Options, Reopened, Run, StartError};
+use super::{Options, Run, StartError, StoppedRun};
 use crate::config::{self, Sources};
 use crate::id::{BadName, Name};
 use crate::model::Model;
@@ -114,7 +114,7 @@ impl Launch {
     ///
     /// # Errors
     /// When the run cannot go on.
-    pub async fn resume(self, run: Reopened) -> Result<Run, StartError> {
+    pub async fn resume(self, run: StoppedRun) -> Result<Run, StartError> {
         let config = run.config(self.sources)?;
         Run::resume(run, config, self.options).await
     }

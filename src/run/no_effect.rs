@@ -189,7 +189,7 @@ env = { OF = "{{ tasks.done.output }}" }
         let name = |text: &str| Name::new(text).expect("a name");
         let options = Options::default();
         let plan = plan_of(config, &options).expect("a plan");
-        let created = created(config, &options, &plan, RunId::generate());
+        let created = created(config, &options, &plan, RunId::from(uuid::Uuid::nil()));
         let mut drafts = vec![Draft::run(created)];
         for (task, agent) in [("done", "a"), ("begun", "b")] {
             let (task, id) = (name(task), AgentId::main(&name(task), 1));

@@ -12,8 +12,8 @@ use crate::id::RunId;
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
 use crate::journal::projection::{Files, Projection};
-use crate::journal::recovery::{self, Cut, Kept, Loss, Recovered, RecoveryError};
 use crate::journal::snapshot::{self, Snapshot};
+use crate::journal::torn::{self, Cut, CutBack, CutError, Kept, Loss};
 use crate::journal::track::Tracker;
 use crate::journal::walk;
 use crate::journal::{JournalError, JournalHandle};
@@ -22,7 +22,7 @@ use crate::spec::TaskSpec;
 
 /// A run that this process has taken up: its lock is held, its journal ends with a whole batch.
 #[derive(Debug)]
-pub struct Reopened {
+pub struct StoppedRun {
     owned: OwnedRun,
     at: Position,
     tracker: Tracker,
@@ -33,12 +33,12 @@ pub struct Reopened {
     accepted: Option<Box<Accepted>>,
 }
 
-impl Reopened {
+impl StoppedRun {
     /// Takes the lock of a run and folds its journal. Blocks while it reads.
     ///
     /// # Errors
     /// When another process has the run, or the journal cannot be gone on with.
-    pub fn open(dir: &RunDir, cut: Cut) -> Result<Self, RecoveryError> {
+    pub fn open(dir: &RunDir, cut: Cut) -> Result<Self, CutError> {
         let owned = dir.own()?;
         let base = match cut {
             Cut::Torn => snapshot::newest(dir),
@@ -48,31 +48,29 @@ impl Reopened {
         let Some(base) = base else { return Self::whole(owned, cut) };
         let Snapshot { at: from, tracker, files, .. } = base;
         match Self::fold(&owned, from, tracker, cut) {
-            Ok((tracker, recovered)) => {
-                Ok(Self::new(owned, tracker, recovered, Some((from, files))))
-            }
+            Ok((tracker, after)) => Ok(Self::new(owned, tracker, after, Some((from, files)))),
             // Whose fault it is only the whole journal can tell.
             Err(_) => Self::whole(owned, cut),
         }
     }
 
     /// Folds the journal from its first record on.
-    fn whole(owned: OwnedRun, cut: Cut) -> Result<Self, RecoveryError> {
-        let (tracker, recovered) = Self::fold(&owned, Position::START, Tracker::default(), cut)?;
+    fn whole(owned: OwnedRun, cut: Cut) -> Result<Self, CutError> {
+        let (tracker, after) = Self::fold(&owned, Position::START, Tracker::default(), cut)?;
         if let Cut::From(_) = cut {
             snapshot::forget(owned.dir());
         }
         walk::created(tracker.state())?;
-        Ok(Self::new(owned, tracker, recovered, None))
+        Ok(Self::new(owned, tracker, after, None))
     }
 
     fn new(
         owned: OwnedRun,
         tracker: Tracker,
-        recovered: Recovered,
+        after: CutBack,
         base: Option<(Position, Files)>,
     ) -> Self {
-        let Recovered { at, kept, loss } = recovered;
+        let CutBack { at, kept, loss } = after;
         Self { owned, at, tracker, base, kept, loss, accepted: None }
     }
 
@@ -81,10 +79,10 @@ impl Reopened {
         from: Position,
         mut tracker: Tracker,
         cut: Cut,
-    ) -> Result<(Tracker, Recovered), RecoveryError> {
-        let recovered =
-            recovery::recover(owned, from, cut, |at, records| Ok(tracker.apply(at, records)?))?;
-        Ok((tracker, recovered))
+    ) -> Result<(Tracker, CutBack), CutError> {
+        let after =
+            torn::cut_back(owned, from, cut, |at, records| Ok(tracker.apply(at, records)?))?;
+        Ok((tracker, after))
     }
 
     /// The run directory.

@@ -1,12 +1,12 @@
 //! A run that goes on: from what its journal recorded, in a process of its own.
 
-use super::opening::{Opening, Reopened};
+use super::opening::{Opening, StoppedRun};
 use super::outlook::{self, Prospect, changed_plan};
 use super::{Options, Run, StartError, accepted, blocking, fork, plan_of, services};
 use crate::config::{self, Config, Diagnostics, Sources};
 use crate::journal::results;
 
-impl Reopened {
+impl StoppedRun {
     /// The configuration that the run recorded, with its inputs, profile and tasks. Where files
     /// are, keys, and what the program brings along come from `sources`.
     ///
@@ -22,7 +22,7 @@ impl Reopened {
     }
 
     /// What becomes of each task if the run goes on with `now` in place of `before`, which is what
-    /// [`Reopened::config`] gives.
+    /// [`StoppedRun::config`] gives.
     ///
     /// # Errors
     /// When the plan of `now` has no such tasks, or a stored output is not what was recorded.
@@ -34,7 +34,7 @@ impl Reopened {
     /// the same content, and an attempt that was under way goes on if it was; else it begins anew.
     ///
     /// # Errors
-    /// As [`Reopened::outlook`].
+    /// As [`StoppedRun::outlook`].
     pub fn accept(self, before: &Config, now: &Config) -> Result<Self, StartError> {
         let plan = changed_plan(self.created(), before, now)?;
         Ok(self.accepting(accepted(now, &plan)))
@@ -48,31 +48,31 @@ impl Reopened {
 }
 
 impl Run {
-    /// Goes on with a run where its journal ends; `config` is what [`Reopened::config`] gives.
+    /// Goes on with a run where its journal ends; `config` is what [`StoppedRun::config`] gives.
     /// When this returns, `run.opened` is durable.
     ///
     /// A run that has come to its end would only come to it again: look at
-    /// [`Reopened::completed`] first.
+    /// [`StoppedRun::completed`] first.
     ///
     /// # Errors
     /// When the run cannot go on; nothing but `run.opened` was appended then.
     pub async fn resume(
-        reopened: Reopened,
+        stopped: StoppedRun,
         config: Config,
         options: Options,
     ) -> Result<Self, StartError> {
-        let (tasks, keep_going) = (reopened.tasks(), reopened.created().keep_going);
+        let (tasks, keep_going) = (stopped.tasks(), stopped.created().keep_going);
         let options = Options { tasks, keep_going, ..options };
         let plan = plan_of(&config, &options)?;
-        let parts = services::Parts::prepare(&config, &options).await?;
+        let parts = services::Prepared::prepare(&config, &options).await?;
         let tasks = plan.tasks().to_vec();
         let opening = blocking(move || {
-            if !results::has_folder(reopened.dir())? {
-                reopened.dir().make_results()?;
+            if !results::has_folder(stopped.dir())? {
+                stopped.dir().make_results()?;
             }
-            let values = reopened.values(&tasks)?;
-            let answers = fork::answers(&reopened)?;
-            let mut opening = Opening { values, ..reopened.into_opening()? };
+            let values = stopped.values(&tasks)?;
+            let answers = fork::answers(&stopped)?;
+            let mut opening = Opening { values, ..stopped.into_opening()? };
             opening.drafts.extend(answers);
             Ok::<_, StartError>(opening)
         });

@@ -8,20 +8,20 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::watch;
 
 use super::{Options, StartError};
-use crate::actor::abilities::Abilities;
 use crate::actor::addresses::Addresses;
 use crate::actor::briefing::{Briefings, Front, Stock};
 use crate::actor::gateway::GatewaySettings;
+use crate::actor::known_capabilities::KnownCapabilities;
 use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
 use crate::actor::services::Services;
 use crate::config::{Config, ProviderKind, ProviderSpec};
-use crate::context::preset::Preference;
-use crate::context::strategy::{self, Strategy, StrategySettings, Wanted};
+use crate::context::layers::preset::Preference;
+use crate::context::provider::strategy::{self, Strategy, StrategySettings, Wanted};
 use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
+use crate::journal::disk_space::DiskSpace;
 use crate::journal::file::RunDir;
-use crate::journal::room::Room;
 use crate::model::Model;
 use crate::model::anthropic::Anthropic;
 use crate::model::http::Endpoint;
@@ -42,14 +42,14 @@ const CUSTOM_CONCURRENCY: usize = 64;
 
 /// What can be made before the run directory exists, so that a mistake costs nothing.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct Prepared {
     models: HashMap<Name, Arc<ModelService>>,
     pub(super) gateways: Vec<GatewaySettings>,
     tools: Toolbox,
     workspace: Workspace,
 }
 
-impl Parts {
+impl Prepared {
     pub(super) async fn prepare(config: &Config, options: &Options) -> Result<Self, StartError> {
         let mut clients: HashMap<Name, Arc<dyn Model>> = HashMap::new();
         let mut known = Vec::new();
@@ -140,7 +140,7 @@ impl Parts {
             limits,
             compaction: config.compaction.clone(),
             journal,
-            room: watch::Sender::new(Room::Enough),
+            room: watch::Sender::new(DiskSpace::Enough),
             transcripts: dir.agents(),
             asker: options.asker.clone(),
             addresses: Addresses::new(self.gateways.into_iter().map(|gateway| gateway.provider)),
@@ -202,7 +202,12 @@ async fn service(
         let wanted = strategy.wanted.name();
         tracing::warn!(model = %spec.name, wanted, "the provider cannot: the client compacts");
     }
-    ModelService { spec, model, retry, abilities: Abilities::new(facts.capabilities) }
+    ModelService {
+        spec,
+        model,
+        retry,
+        known_capabilities: KnownCapabilities::new(facts.capabilities),
+    }
 }
 
 /// The texts of all keys and secrets.

@@ -34,7 +34,7 @@ pub(super) enum Next<C> {
 }
 
 /// The work of one rank that waits, as the number of its ticket and what it is.
-type Line<T> = VecDeque<(u64, T)>;
+type Queue<T> = VecDeque<(u64, T)>;
 
 /// The slots; `C` is a child that waits for one.
 #[derive(Clone, Debug)]
@@ -45,14 +45,14 @@ pub(super) struct Slots<C> {
     children_working: usize,
     /// Agents that want their slot back, with the ticket that counts.
     returning: HashMap<AgentId, u64>,
-    returning_mains: Line<AgentId>,
-    returning_children: Line<AgentId>,
+    returning_mains: Queue<AgentId>,
+    returning_children: Queue<AgentId>,
     /// Tasks that want to start, with the ticket that counts.
     tasks: HashMap<usize, u64>,
-    task_line: Line<usize>,
+    task_line: Queue<usize>,
     /// Children that want to start, by task, with the ticket of the task's place in the line.
     children: HashMap<usize, (u64, VecDeque<C>)>,
-    child_line: Line<usize>,
+    child_line: Queue<usize>,
     tickets: u64,
 }
 
@@ -65,12 +65,12 @@ impl<C> Slots<C> {
             working: HashMap::new(),
             children_working: 0,
             returning: HashMap::new(),
-            returning_mains: Line::new(),
-            returning_children: Line::new(),
+            returning_mains: Queue::new(),
+            returning_children: Queue::new(),
             tasks: HashMap::new(),
-            task_line: Line::new(),
+            task_line: Queue::new(),
             children: HashMap::new(),
-            child_line: Line::new(),
+            child_line: Queue::new(),
             tickets: 0,
         }
     }
@@ -200,7 +200,7 @@ impl<C> Slots<C> {
     }
 
     /// The rank whose line has the older ticket in front, among those that fit.
-    fn first_of<A, B>(&self, mains: &Line<A>, children: &Line<B>) -> Option<Rank> {
+    fn first_of<A, B>(&self, mains: &Queue<A>, children: &Queue<B>) -> Option<Rank> {
         if self.working.len() >= self.capacity {
             return None;
         }
@@ -212,7 +212,7 @@ impl<C> Slots<C> {
 }
 
 /// Removes what was withdrawn from the front of a line.
-fn drop_stale<T>(line: &mut Line<T>, counts: impl Fn(&(u64, T)) -> bool) {
+fn drop_stale<T>(line: &mut Queue<T>, counts: impl Fn(&(u64, T)) -> bool) {
     while line.front().is_some_and(|entry| !counts(entry)) {
         line.pop_front();
     }

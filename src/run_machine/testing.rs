@@ -119,7 +119,7 @@ impl World {
     pub(super) fn new(tasks: Vec<TaskSpec>, limits: Limits, script: Script, seed: u64) -> Self {
         let plan = Plan::new(tasks).expect("a plan");
         let settings = Settings {
-            run: RunId::generate(),
+            run: RunId::from(uuid::Uuid::now_v7()),
             workflow: "test".to_owned(),
             inputs: Map::new(),
             plan,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::command::{self, Order, Reader};
-use super::process::Place;
+use super::process::ProcessGroup;
 use super::workspace::Workspace;
 use super::wrapper;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
@@ -49,7 +49,7 @@ async fn perform(order: Order, context: &ToolContext) -> Result<ToolOutput, Tool
         Some(program) => wrapper::call(program, order, context).await,
         None => {
             context.announce.announce(None).await?;
-            command::run(&order, Place::OwnGroup, context).await
+            command::run(&order, ProcessGroup::OwnGroup, context).await
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::process::{self, Ending, Finished, Place};
+use super::process::{self, Ending, Finished, ProcessGroup};
 use super::{ToolContext, ToolError, ToolOutput};
 use crate::output::Output;
 
@@ -34,7 +34,7 @@ pub(super) enum Reader {
 /// Runs the command in this process.
 pub(super) async fn run(
     order: &Order,
-    place: Place,
+    place: ProcessGroup,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
     let mut finished = process::run(&order.command, order.timeout, place, context).await?;

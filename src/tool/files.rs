@@ -14,7 +14,7 @@ use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, block
 use crate::id::Name;
 use crate::message::Json;
 use crate::tool::BoxFuture;
-use crate::turn::{Change, Effect};
+use crate::turn::{Effect, FileChange};
 
 /// The largest file that `edit_file` takes, in bytes: it is held in memory three times.
 const MAX_EDIT_BYTES: u64 = 64 << 20;
@@ -173,11 +173,11 @@ impl Tool for WriteFile {
         &self.spec
     }
 
-    fn foresee(&self, input: &Json, workspace: &Workspace) -> Option<Change> {
+    fn foresee(&self, input: &Json, workspace: &Workspace) -> Option<FileChange> {
         let asked: WriteArguments = arguments(input).ok()?;
         let pre = workspace.fingerprint(&asked.path).ok()?;
         let post = blake3::hash(asked.content.as_bytes()).to_hex().to_string();
-        Some(Change { pre, post, answer: asked.answer(), path: asked.path })
+        Some(FileChange { pre, post, answer: asked.answer(), path: asked.path })
     }
 
     fn permission_arguments(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
@@ -227,13 +227,18 @@ impl Tool for EditFile {
         &self.spec
     }
 
-    fn foresee(&self, input: &Json, workspace: &Workspace) -> Option<Change> {
+    fn foresee(&self, input: &Json, workspace: &Workspace) -> Option<FileChange> {
         let asked: EditArguments = arguments(input).ok()?;
         let content = workspace.read(&asked.path, MAX_EDIT_BYTES).ok()?;
         let hash = |content: &[u8]| blake3::hash(content).to_hex().to_string();
         let pre = Some(hash(&content));
         let (content, count) = replaced(&asked, content).ok()?;
-        Some(Change { pre, post: hash(&content), answer: asked.answer(count), path: asked.path })
+        Some(FileChange {
+            pre,
+            post: hash(&content),
+            answer: asked.answer(count),
+            path: asked.path,
+        })
     }
 
     fn permission_arguments(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
@@ -333,7 +338,7 @@ pub(super) mod tests {
             ToolContext {
                 workspace: self.workspace.clone(),
                 spool: Arc::new(Spool::new(run.join("spool"), run.join("results"))),
-                key: CallKey::derive(RunId::generate(), &agent, 1, 0, "tool", "{}"),
+                key: CallKey::derive(RunId::from(uuid::Uuid::now_v7()), &agent, 1, 0, "tool", "{}"),
                 hidden_env: Arc::default(),
                 env: Arc::new(BTreeMap::from([("TOOL_TEST".to_owned(), "set".to_owned())])),
                 skills: self.skills.clone().into(),

@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use super::process::{self, Ending, Place, Program};
+use super::process::{self, Ending, ProcessGroup, Program};
 use super::{ToolContext, ToolError, wrapper};
 use crate::message::Json;
 
@@ -36,7 +36,7 @@ pub async fn run(
     let program = Program { argv, input, timeout: context.timeout };
     let finished = match &context.wrapper {
         Some(wrapper) => wrapper::run_program(wrapper, program, context).await?,
-        None => process::run_program(program, Place::OwnGroup, context).await?,
+        None => process::run_program(program, ProcessGroup::OwnGroup, context).await?,
     };
     match finished.ending {
         Ending::Exited(code) => answer(code, &finished.output.text, &finished.errors.text),

@@ -28,7 +28,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// Where a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tool) enum Place {
+pub(in crate::tool) enum ProcessGroup {
     /// In a process group of its own.
     OwnGroup,
     /// In the group that this process leads and that holds nothing else.
@@ -66,7 +66,7 @@ pub(in crate::tool) struct Finished {
 pub(super) async fn run(
     command: &str,
     timeout: Duration,
-    place: Place,
+    place: ProcessGroup,
     context: &ToolContext,
 ) -> Result<Finished, ToolError> {
     let mut shell = Command::new("/bin/sh");
@@ -94,7 +94,7 @@ pub(in crate::tool) struct Program {
 /// As [`run`], for a program that is given an input and whose stderr is kept apart.
 pub(in crate::tool) async fn run_program(
     program: Program,
-    place: Place,
+    place: ProcessGroup,
     context: &ToolContext,
 ) -> Result<Finished, ToolError> {
     let Program { argv, input, timeout } = program;
@@ -132,14 +132,14 @@ fn started(
     mut command: Command,
     output: PipeReader,
     errors: Option<PipeReader>,
-    place: Place,
+    place: ProcessGroup,
     context: &ToolContext,
 ) -> io::Result<Started> {
     set_environment(&mut command, context);
     command.current_dir(context.workspace.root_path()).kill_on_drop(true);
     let (child, group) = match place {
-        Place::OwnGroup => spawn_leader(&mut command)?,
-        Place::ThisGroup => (command.spawn()?, Group::own()),
+        ProcessGroup::OwnGroup => spawn_leader(&mut command)?,
+        ProcessGroup::ThisGroup => (command.spawn()?, Group::own()),
     };
     let receiver = |pipe: PipeReader| Receiver::from_owned_fd(OwnedFd::from(pipe));
     let errors = errors.map(receiver).transpose()?;

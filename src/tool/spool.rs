@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::id::CallKey;
-use crate::journal::{results, room};
+use crate::journal::{disk_space, results};
 use crate::output::{Output, Stored};
 
 /// The longest output given whole after a success, in characters: what Claude Code gives of a
@@ -128,7 +128,7 @@ impl Spool {
     pub fn take_room(&self, key: &CallKey) -> io::Result<ResultRoom> {
         make_dir(&self.scratch)?;
         let path = self.scratch.join(Self::room_name(key));
-        let file = room::file_of(&path, RESULT_ROOM)?;
+        let file = disk_space::file_of(&path, RESULT_ROOM)?;
         Ok(ResultRoom(Scratch { file, path }))
     }
 
@@ -231,10 +231,10 @@ impl Spool {
 
     /// Tries until the disk takes it, or nobody waits for room any more.
     fn patiently<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-        let mut pauses = room::pauses();
+        let mut pauses = disk_space::pauses();
         loop {
             let result = attempt();
-            if !result.as_ref().is_err_and(room::is_full) || !self.patience.lasts() {
+            if !result.as_ref().is_err_and(disk_space::is_full) || !self.patience.lasts() {
                 return result;
             }
             pauses.next().into_iter().for_each(std::thread::sleep);
@@ -390,7 +390,7 @@ fn char_starts(bytes: &[u8]) -> Vec<usize> {
     starts
 }
 
-/// Room on the disk for the result of one call. Dropping it gives it up.
+/// DiskSpace on the disk for the result of one call. Dropping it gives it up.
 #[derive(Debug)]
 pub struct ResultRoom(Scratch);
 
@@ -550,7 +550,14 @@ mod tests {
     #[test]
     fn a_result_is_kept_in_the_room_that_was_taken_for_it() {
         let (_dir, spool) = spool();
-        let key = CallKey::derive(RunId::generate(), &AgentId::from_text("a"), 1, 0, "bash", "{}");
+        let key = CallKey::derive(
+            RunId::from(uuid::Uuid::now_v7()),
+            &AgentId::from_text("a"),
+            1,
+            0,
+            "bash",
+            "{}",
+        );
         let room = spool.take_room(&key).unwrap();
         let taken = spool.scratch.join(Spool::room_name(&key)).metadata().unwrap();
         assert!(taken.blocks() * 512 >= RESULT_ROOM);

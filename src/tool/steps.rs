@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{ToolError, ToolSpec};
-use crate::context::preset::{CompactTool, Preset, SnipTool};
+use crate::context::layers::preset::{CompactTool, Preset, SnipTool};
 use crate::context::recall::{Query, RECALL_TOOL, Wanted};
 use crate::id::Name;
 use crate::message::Json;

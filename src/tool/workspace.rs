@@ -64,7 +64,7 @@ pub struct Workspace {
 
 /// A path that was found to be within a root. It need not exist.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct WorkspacePath<'a> {
     root: &'a Root,
     relative: PathBuf,
     text: String,
@@ -146,7 +146,7 @@ impl Workspace {
     /// # Errors
     /// [`ToolError::Outside`] when an absolute path is in no root. Where `..` and links lead is
     /// found out when the place is used.
-    pub fn place(&self, text: &str) -> Result<Place<'_>, ToolError> {
+    pub fn place(&self, text: &str) -> Result<WorkspacePath<'_>, ToolError> {
         let path = Path::new(text);
         let found = if path.is_absolute() {
             let roots = std::iter::once(&self.root).chain(&self.read_only);
@@ -158,7 +158,7 @@ impl Workspace {
         let (root, relative) = found.ok_or_else(|| ToolError::Outside(text.to_owned()))?;
         let relative = if relative.as_os_str().is_empty() { ".".into() } else { relative };
         let in_workspace = std::ptr::eq(root, &self.root);
-        Ok(Place { root, relative, text: text.to_owned(), in_workspace })
+        Ok(WorkspacePath { root, relative, text: text.to_owned(), in_workspace })
     }
 
     /// Writes a file as a whole, making the directories it needs. Others see the old or the new
@@ -225,7 +225,7 @@ impl Workspace {
     }
 }
 
-impl Place<'_> {
+impl WorkspacePath<'_> {
     /// What is there, links followed.
     ///
     /// # Errors
@@ -257,7 +257,7 @@ impl Place<'_> {
         }
     }
 
-    /// Opens a file by its absolute path in the same root, as [`Place::real_path`] or a walk of
+    /// Opens a file by its absolute path in the same root, as [`WorkspacePath::real_path`] or a walk of
     /// the root gave it.
     ///
     /// # Errors

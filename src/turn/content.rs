@@ -19,13 +19,13 @@ pub struct Content<'a> {
     program: &'a Program,
     output: OutputFormat,
     env: &'a BTreeMap<String, String>,
-    agents: BTreeMap<&'a Name, AgentPart<'a>>,
-    models: BTreeMap<&'a Name, ModelPart<'a>>,
+    agents: BTreeMap<&'a Name, VisibleAgent<'a>>,
+    models: BTreeMap<&'a Name, VisibleModel<'a>>,
 }
 
 /// What of an agent's definition can be seen in what it gives.
 #[derive(Clone, Debug, Serialize)]
-struct AgentPart<'a> {
+struct VisibleAgent<'a> {
     description: &'a str,
     model: &'a Name,
     instructions: &'a str,
@@ -38,7 +38,7 @@ struct AgentPart<'a> {
 
 /// What of a model can.
 #[derive(Clone, Debug, Serialize)]
-struct ModelPart<'a> {
+struct VisibleModel<'a> {
     provider: &'a Name,
     model: &'a str,
     max_output_tokens: u64,
@@ -66,9 +66,9 @@ impl<'a> Content<'a> {
         while let Some(name) = open.pop() {
             let Some(spec) = agent(name).filter(|_| !agents.contains_key(name)) else { continue };
             open.extend(&spec.sub_agents);
-            agents.insert(&spec.name, AgentPart::of(spec));
+            agents.insert(&spec.name, VisibleAgent::of(spec));
             if let Some(spec) = model(&spec.model) {
-                models.insert(&spec.name, ModelPart::of(spec));
+                models.insert(&spec.name, VisibleModel::of(spec));
             }
         }
         Self { program, output, env, agents, models }
@@ -95,7 +95,7 @@ impl<'a> Content<'a> {
     }
 }
 
-impl<'a> AgentPart<'a> {
+impl<'a> VisibleAgent<'a> {
     fn of(spec: &'a AgentSpec) -> Self {
         Self {
             description: &spec.description,
@@ -110,7 +110,7 @@ impl<'a> AgentPart<'a> {
     }
 }
 
-impl<'a> ModelPart<'a> {
+impl<'a> VisibleModel<'a> {
     fn of(spec: &'a ModelSpec) -> Self {
         Self {
             provider: &spec.provider,

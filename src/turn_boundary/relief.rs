@@ -2,10 +2,10 @@
 //! then what the guard takes away.
 
 use super::{Action, Ahead, Boundary, Due, MOST_PAUSES, Sending};
-use crate::context::guard::Reach;
-use crate::context::layer::summary::{self, Urgency};
-use crate::context::pipeline;
-use crate::context::server::ContextWork;
+use crate::context::layers::guard::Reach;
+use crate::context::layers::pipeline;
+use crate::context::layers::summary::{self, Urgency};
+use crate::context::provider::server::ContextWork;
 use crate::failure::FailureKind;
 use crate::message::Json;
 use crate::turn_machine::Relief;

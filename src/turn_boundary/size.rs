@@ -4,9 +4,9 @@
 //! else stays as the records tell it.
 
 use super::Terms;
-use crate::context::layer::{Surroundings, Window};
+use crate::context::layers::{Surroundings, Window};
 use crate::context::measure::{self, Extent, WindowSize};
-use crate::context::validity::Room;
+use crate::context::sending::validity::Fit;
 use crate::context::view::View;
 use crate::message::Message;
 use crate::spec::ModelSpec;
@@ -68,9 +68,9 @@ impl<'a> Size<'a> {
     }
 
     /// The room that the request needs by any measure, after all that the guard could do, and has.
-    pub(super) fn room(&self, view: &View) -> Room {
+    pub(super) fn room(&self, view: &View) -> Fit {
         let needed = self.machine.measure().at_least(self.extent(view));
-        Room { needed, window: self.window() }
+        Fit { needed, window: self.window() }
     }
 
     /// The most tokens of the reply: fewer than the model allows where input and output together

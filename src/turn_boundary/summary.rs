@@ -2,12 +2,12 @@
 //! writes it by itself.
 
 use super::{Action, Boundary, Outgoing};
-use crate::context::layer::summary::SummaryInput::SamePrefix;
-use crate::context::layer::summary::writer::{CallSize, own_is_cheaper};
-use crate::context::layer::summary::{Summary, SummaryRequest};
-use crate::context::pipeline::{self, Change};
-use crate::context::server::ContextWork;
-use crate::context::validity::Last;
+use crate::context::layers::pipeline::{self, AppliedEdit};
+use crate::context::layers::summary::SummaryInput::SamePrefix;
+use crate::context::layers::summary::writer::{CallSize, own_is_cheaper};
+use crate::context::layers::summary::{Summary, SummaryRequest};
+use crate::context::provider::server::ContextWork;
+use crate::context::sending::validity::Last;
 use crate::context::view::View;
 use crate::context::{CompactionRequested, CompactionTrigger};
 
@@ -40,7 +40,7 @@ pub struct Due {
 #[derive(Clone, Debug)]
 pub struct Summarise {
     /// The edits that are made before.
-    pub changes: Vec<Change>,
+    pub changes: Vec<AppliedEdit>,
     /// The summary.
     pub due: Due,
     /// The view after those edits, which the summary is put into.

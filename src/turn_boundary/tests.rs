@@ -5,12 +5,11 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy;
 
 use super::*;
-use crate::context::layer::Layer;
-use crate::context::layer::summary::{Pace, Summary};
-use crate::context::server::ContextReport;
-use crate::context::{
-    ClearedResult, CompactionFailed, CompactionFinished, ContextEdited, Edit, pipeline,
-};
+use crate::context::layers::Layer;
+use crate::context::layers::pipeline;
+use crate::context::layers::summary::{Pace, Summary};
+use crate::context::provider::server::ContextReport;
+use crate::context::{ClearedResult, CompactionFailed, CompactionFinished, ContextEdited, Edit};
 use crate::id::{AgentId, CallKey, RunId};
 use crate::message::{Block, Message, ResultContent, Role, StopReason, ToolCall, ToolResult};
 use crate::message::{Usage, UsageSource};
@@ -163,7 +162,7 @@ impl Play {
         self.events.push(event);
     }
 
-    fn edits(&mut self, changes: Vec<Change>) {
+    fn edits(&mut self, changes: Vec<AppliedEdit>) {
         changes.into_iter().for_each(|change| self.record(change.edited));
     }
 
@@ -465,7 +464,7 @@ fn a_summary_is_asked_for_when_all_edits_are_made() {
         after_tokens: 1,
     });
     let sending = play.until_request().expect("it goes on");
-    let is_thinking = |change: &Change| change.edited.layer == thinking::NAME;
+    let is_thinking = |change: &AppliedEdit| change.edited.layer == thinking::NAME;
     assert!(sending.prepare.is_some() && sending.changes.iter().all(is_thinking));
     assert_eq!(sending.changes.len(), 1);
     play.send(sending, &Turn::Cut, 9).expect("it is sent");

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::context::inventory::Inventory;
-use crate::context::read_state::Read;
+use crate::context::layers::inventory::Inventory;
+use crate::context::layers::read_state::Read;
 use crate::context::view::View;
 use crate::failure::{Failure, FailureKind};
 use crate::id::CallKey;
@@ -216,7 +216,14 @@ mod tests {
             (Error, Some(143), true, Some(FailureKind::Interrupted)),
             (Unknown, None, false, Some(FailureKind::Interrupted)),
         ] {
-            let key = CallKey::derive(RunId::generate(), &AgentId::from_text("a"), 1, 0, "t", "{}");
+            let key = CallKey::derive(
+                RunId::from(uuid::Uuid::now_v7()),
+                &AgentId::from_text("a"),
+                1,
+                0,
+                "t",
+                "{}",
+            );
             let input = Json::encode(&serde_json::json!({}));
             let call = ToolCall { id: "run".to_owned(), name: "run".to_owned(), input };
             let (effect, repeats, given) = (Effect::Once, None, None);

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use crate::context::rules::Kind;
+use crate::context::view::rules::Kind;
 use crate::message::{Block, Message};
 
 /// The reply with an id of its own for every call, and without what cannot be sent back: empty

@@ -3,8 +3,9 @@
 //! Pure. Counts in turns, never in time, so that a rebuilt agent keeps the same pace.
 
 use super::Machine;
-use crate::context::layer::summary::{OnRefill, Pace, Urgency};
-use crate::context::{CompactionTrigger, ContextEdited, guard};
+use crate::context::layers::guard;
+use crate::context::layers::summary::{OnRefill, Pace, Urgency};
+use crate::context::{CompactionTrigger, ContextEdited};
 
 /// The summaries of one agent.
 #[derive(Clone, Debug, Default)]

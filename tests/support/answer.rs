@@ -52,13 +52,13 @@ pub(crate) enum Fault {
     /// The status line and the headers come, and nothing more.
     StallBeforeFirstByte,
     /// The stream stops at this place; the connection stays open.
-    Stall(Place),
+    Stall(FaultAt),
     /// The connection is cut at this place.
-    Cut(Place),
+    Cut(FaultAt),
     /// A data line that is not JSON comes at this place, and the stream goes on.
-    Junk(Place),
+    Junk(FaultAt),
     /// An error object comes at this place after the 200.
-    ErrorEvent(Place),
+    ErrorEvent(FaultAt),
     /// A delta names a block that never began.
     WrongIndex,
     /// Every block or call has index 0.
@@ -81,7 +81,7 @@ pub(crate) enum Fault {
 
 /// Where in the stream something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FaultAt {
     /// Amid the first block.
     InFirstBlock,
     /// After the first block has completed, amid the second.

@@ -183,7 +183,7 @@ fn compactions(message: &Message) -> impl Iterator<Item = Value> {
 }
 
 fn is_effective(block: &Block) -> bool {
-    callsheet::context::block::summary_text(block).is_some()
+    callsheet::context::provider::compaction_block::summary_text(block).is_some()
 }
 
 /// What the model reads: from the last summary on.

@@ -13,19 +13,19 @@ use callsheet::actor::replies::Replies;
 use callsheet::actor::services::Services;
 use callsheet::config::{self, Config, Sources};
 use callsheet::context::compaction::{CompactionSpec, Hooks};
-use callsheet::context::preset::Preset;
-use callsheet::context::server::ContextReport;
-use callsheet::context::strategy::StrategySettings;
+use callsheet::context::layers::preset::Preset;
+use callsheet::context::provider::server::ContextReport;
+use callsheet::context::provider::strategy::StrategySettings;
 use callsheet::event::{Event, RunCompleted, SharedRecord};
 use callsheet::failure::{Failure, FailureKind};
 use callsheet::id::{AgentId, Name, RunId};
+use callsheet::journal::disk_space::DiskSpace;
 use callsheet::journal::file::RunDir;
 use callsheet::journal::reader::Reader;
-use callsheet::journal::recovery::Cut;
-use callsheet::journal::room::Room;
+use callsheet::journal::torn::Cut;
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
-use callsheet::run::{Options, Reopened, Run, RunEnd};
+use callsheet::run::{Options, Run, RunEnd, StoppedRun};
 use callsheet::run_state::RunState;
 use callsheet::tool::spool::Spool;
 use callsheet::tool::workspace::Workspace;
@@ -326,14 +326,14 @@ impl Setup {
 
     /// Takes a run up as it stands.
     pub(crate) async fn resume(&self, dir: &RunDir) -> Run {
-        let reopened = Reopened::open(dir, Cut::Torn).expect("it can be taken up");
-        let config = reopened.config(self.sources());
+        let stopped = StoppedRun::open(dir, Cut::Torn).expect("it can be taken up");
+        let config = stopped.config(self.sources());
         let config = config.unwrap_or_else(|problems| panic!("{problems:#?}"));
-        Run::resume(reopened, config, self.options()).await.expect("goes on")
+        Run::resume(stopped, config, self.options()).await.expect("goes on")
     }
 
     pub(crate) async fn start(&self, text: &str) -> Run {
-        self.start_as(text, RunId::generate()).await
+        self.start_as(text, RunId::from(uuid::Uuid::now_v7())).await
     }
 
     /// Starts a run of this id.
@@ -344,12 +344,12 @@ impl Setup {
 
     /// Takes a run up with another configuration.
     pub(crate) async fn accept(&self, dir: &RunDir, text: &str) -> Run {
-        let reopened = Reopened::open(dir, Cut::Torn).expect("it can be taken up");
-        let before = reopened.config(self.sources()).expect("recorded");
+        let stopped = StoppedRun::open(dir, Cut::Torn).expect("it can be taken up");
+        let before = stopped.config(self.sources()).expect("recorded");
         let now = self.config(text);
         let now = Config { state_dir: before.state_dir.clone(), ..now };
-        let reopened = reopened.accept(&before, &now).expect("a plan");
-        Run::resume(reopened, now, self.options()).await.expect("goes on")
+        let stopped = stopped.accept(&before, &now).expect("a plan");
+        Run::resume(stopped, now, self.options()).await.expect("goes on")
     }
 
     /// Runs to the end.
@@ -588,7 +588,7 @@ pub(crate) fn three_layer() -> CompactionSpec {
 pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHandle) -> Services {
     Services {
         secrets: callsheet::redaction::Secrets::default(),
-        run: RunId::generate(),
+        run: RunId::from(uuid::Uuid::now_v7()),
         workflow: "test".to_owned(),
         inputs: serde_json::Map::new(),
         agents: BTreeMap::new(),
@@ -602,7 +602,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         limits: callsheet::spec::Limits::default(),
         compaction: three_layer(),
         journal,
-        room: tokio::sync::watch::Sender::new(Room::Enough),
+        room: tokio::sync::watch::Sender::new(DiskSpace::Enough),
         transcripts: root.join("agents"),
         asker: None,
         addresses: Addresses::default(),

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use callsheet::event::{Draft, Record, SharedRecord};
 use callsheet::id::AgentId;
-use callsheet::journal::room::Room;
+use callsheet::journal::disk_space::DiskSpace;
 use callsheet::journal::{Journal, JournalError, JournalFuture, JournalHandle, stamp};
 
 /// The records of a run, in memory. Clones share them.
@@ -20,12 +20,12 @@ struct State {
     records: Vec<SharedRecord>,
     is_closed: bool,
     committed: watch::Sender<u64>,
-    room: watch::Sender<Room>,
+    room: watch::Sender<DiskSpace>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        let (committed, room) = (watch::Sender::new(0), watch::Sender::new(Room::Enough));
+        let (committed, room) = (watch::Sender::new(0), watch::Sender::new(DiskSpace::Enough));
         Self { records: Vec::new(), is_closed: false, committed, room }
     }
 }
@@ -83,13 +83,13 @@ impl Journal for MemoryJournal {
         self.0.lock().committed.subscribe()
     }
 
-    fn room(&self) -> watch::Receiver<Room> {
+    fn room(&self) -> watch::Receiver<DiskSpace> {
         self.0.lock().room.subscribe()
     }
 
     fn report_full(&self) -> bool {
         let state = self.0.lock();
-        state.room.send_replace(Room::Scarce);
+        state.room.send_replace(DiskSpace::Scarce);
         !state.is_closed
     }
 

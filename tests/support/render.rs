@@ -11,7 +11,7 @@ use callsheet::message::Usage;
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
-use super::answer::{Answer, Fault, Part, Place};
+use super::answer::{Answer, Fault, FaultAt, Part};
 use super::asked::{Asked, Wire};
 
 /// What a connection does, in order.
@@ -166,10 +166,10 @@ struct Events {
 }
 
 impl Events {
-    fn place(&self, place: Place) -> usize {
+    fn place(&self, place: FaultAt) -> usize {
         match place {
-            Place::InFirstBlock => self.in_first,
-            Place::InSecondBlock => self.in_second,
+            FaultAt::InFirstBlock => self.in_first,
+            FaultAt::InSecondBlock => self.in_second,
         }
     }
 

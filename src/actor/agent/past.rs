@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use super::requested_ms;
 use super::sending::Talk;
-use crate::actor::recovery::{Begun, Lost};
+use crate::actor::lost_calls::{Begun, Lost};
 use crate::actor::services::Services;
 use crate::actor::step::Past;
-use crate::context::pipeline;
+use crate::context::layers::pipeline;
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::JournalError;

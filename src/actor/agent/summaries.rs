@@ -14,7 +14,7 @@ use crate::actor::panic::panic_text;
 use crate::actor::summarise::Source;
 use crate::actor::summary::{NoSummary, SummaryAnswer, SummaryError};
 use crate::context::Spent;
-use crate::context::layer::summary::Summary;
+use crate::context::layers::summary::Summary;
 use crate::model::Request;
 use crate::turn_boundary::{Ahead, ByProvider, Due, Summarise, Writer};
 

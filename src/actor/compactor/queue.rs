@@ -3,7 +3,7 @@
 //!
 //! Bounded by the agents at work: each has one ahead and one that it waits for at most.
 
-use crate::context::layer::summary::Urgency;
+use crate::context::layers::summary::Urgency;
 use crate::id::AgentId;
 
 /// The queue.

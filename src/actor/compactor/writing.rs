@@ -14,12 +14,13 @@ use crate::actor::model_service::ModelService;
 use crate::actor::panic::panic_text;
 use crate::actor::services::Services;
 use crate::actor::summary::{NoSummary, Summary, SummaryAnswer, SummaryError, SummaryJob, Written};
-use crate::context::layer::summary::{Form, Material, SummaryRequest};
+use crate::context::layers::summary::{Form, Material, SummaryRequest};
 use crate::context::measure::estimate;
-use crate::context::server::ContextWork;
-use crate::context::validity::{self, Rules};
+use crate::context::provider::compaction_block;
+use crate::context::provider::server::ContextWork;
+use crate::context::sending::validity::{self, Rules};
 use crate::context::view::View;
-use crate::context::{CompactionTrigger, Spent, block};
+use crate::context::{CompactionTrigger, Spent};
 use crate::id::{AgentId, Name};
 use crate::message::{Json, Message, StopReason, Usage};
 use crate::model::{ErrorClass, Head, ModelError, Rendering, Reply, Request};
@@ -338,7 +339,8 @@ fn whole(tokens: u64) -> usize {
 
 /// The provider's summary in a reply to a request that asked for nothing else.
 fn usable_block(reply: &Reply, most_chars: usize) -> Result<Written, SummaryError> {
-    let found = reply.message.content.iter().find_map(|b| Some((b, block::summary_text(b)?)));
+    let found =
+        reply.message.content.iter().find_map(|b| Some((b, compaction_block::summary_text(b)?)));
     match (&reply.stop, found) {
         (StopReason::Compaction, Some((_, text))) if text.chars().count() >= most_chars => {
             Err(SummaryError::FreesTooLittle)

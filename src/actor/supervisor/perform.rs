@@ -16,7 +16,7 @@ use crate::actor::services::Services;
 use crate::event::SharedRecord;
 use crate::id::{AgentId, Name};
 use crate::journal::agent_records::AgentRecords;
-use crate::journal::room::Room;
+use crate::journal::disk_space::DiskSpace;
 use crate::journal::{JournalError, JournalHandle};
 use crate::run_machine::Action;
 use crate::turn::Outcome;
@@ -84,8 +84,8 @@ impl Supervisor {
                     let _ = myself.send_message(message);
                 });
             }
-            Action::HoldSteps => drop(self.services.room.send_replace(Room::Scarce)),
-            Action::AllowSteps => drop(self.services.room.send_replace(Room::Enough)),
+            Action::HoldSteps => drop(self.services.room.send_replace(DiskSpace::Scarce)),
+            Action::AllowSteps => drop(self.services.room.send_replace(DiskSpace::Enough)),
             Action::Finish(finish) => self.finish(myself, state, finish.into()),
         }
     }

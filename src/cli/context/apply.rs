@@ -9,10 +9,10 @@ use super::shown::{self, Out};
 use super::source::Source;
 use crate::cli::args::{Apply, LayerChoice};
 use crate::cli::complain;
-use crate::cli::locate::Place;
-use crate::context::layer::{Surroundings, Window};
-use crate::context::pipeline::{self, Change};
-use crate::context::preset::Preset;
+use crate::cli::locate::Project;
+use crate::context::layers::pipeline::{self, AppliedEdit};
+use crate::context::layers::preset::Preset;
+use crate::context::layers::{Surroundings, Window};
 use crate::context::view::{Standing, View};
 use crate::conversation::History;
 use crate::exit::Exit;
@@ -22,9 +22,9 @@ use crate::tool::spool::Spool;
 /// The window of the layers that ask for one: that of `context replay`.
 const WINDOW_TOKENS: u64 = 200_000;
 
-pub(super) fn run(place: &Place, verb: &Apply) -> Result<(), Exit> {
+pub(super) fn run(project: &Project, verb: &Apply) -> Result<(), Exit> {
     let preset = chosen(super::preset(&verb.preset)?, verb.layer);
-    let mut source = Source::open(place, &verb.source, History::SinceCompaction)?;
+    let mut source = Source::open(project, &verb.source, History::SinceCompaction)?;
     let (mut view, mut messages) = (View::default(), Vec::new());
     while let Some(message) = source.next()? {
         messages.push(message.json.clone());
@@ -110,7 +110,7 @@ impl Results {
     }
 
     /// Writes what the changes took out of the view.
-    fn keep(mut self, changes: Vec<Change>) -> Result<(), Exit> {
+    fn keep(mut self, changes: Vec<AppliedEdit>) -> Result<(), Exit> {
         let spool = Spool::new(self.folder.clone(), self.folder.clone());
         for spill in changes.into_iter().flat_map(|change| change.spills) {
             spool.store(spill.text).map_err(|error| self.refused(&error))?;
@@ -133,13 +133,13 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::context::layer::{Proposal, Spill};
+    use crate::context::layers::{Proposal, Spill};
     use crate::context::{ClearedResult, Edit};
     use crate::conversation::Conversation;
     use crate::message::Message;
 
     /// A change that took a text out of a view.
-    fn change() -> Change {
+    fn change() -> AppliedEdit {
         let mut view = View::default();
         let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"whole"}]}"#;
         view.push(Json::parse(result.to_owned()).unwrap()).unwrap();

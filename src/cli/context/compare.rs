@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::replay::{RESULTS, window};
 use super::source::Source;
-use crate::cli::locate::Place;
+use crate::cli::locate::Project;
 use crate::cli::{args, say};
-use crate::context::layer::Surroundings;
-use crate::context::preset::Preset;
-use crate::context::replay::Replay;
-use crate::context::score::{Said, Score, Scorer, Share};
+use crate::context::laboratory::replay::Replay;
+use crate::context::laboratory::score::{Said, Score, Scorer, Share};
+use crate::context::layers::Surroundings;
+use crate::context::layers::preset::Preset;
 use crate::conversation::{Billed, History};
 use crate::exit::Exit;
 use crate::message::Role;
@@ -40,11 +40,11 @@ struct Recording {
     largest: u64,
 }
 
-pub(super) fn run(place: &Place, verb: &args::Replay) -> Result<(), Exit> {
+pub(super) fn run(project: &Project, verb: &args::Replay) -> Result<(), Exit> {
     let (mut total, mut wrong) = (Comparison::default(), None);
     for name in &verb.sources {
         // One file that cannot be read says nothing of the others.
-        match compare(place, verb, name) {
+        match compare(project, verb, name) {
             Ok(comparison) => {
                 done(show(name, &comparison, verb))?;
                 total.add(comparison);
@@ -66,8 +66,8 @@ fn done(exit: Exit) -> Result<(), Exit> {
 }
 
 /// Replays one conversation under every preset at once, so that it is read once.
-fn compare(place: &Place, verb: &args::Replay, name: &str) -> Result<Comparison, Exit> {
-    let mut source = Source::open(place, name, History::Whole)?;
+fn compare(project: &Project, verb: &args::Replay, name: &str) -> Result<Comparison, Exit> {
+    let mut source = Source::open(project, name, History::Whole)?;
     let price = relative(verb.price.as_ref());
     let around = Surroundings { price, ..Surroundings::new(name, RESULTS, window(verb, &source)) };
     let presets: Vec<_> = Preset::NAMES.into_iter().filter_map(Preset::named).collect();

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde_json::{Value, json};
 
 use crate::cli::args::Explain;
-use crate::cli::locate::{self, Place};
+use crate::cli::locate::{self, Project};
 use crate::cli::{complain, say};
 use crate::config::{self, Config, Missing, Sources};
 use crate::context::Edit;
-use crate::context::explain::{Part, RecordedEdit, parts};
+use crate::context::laboratory::explain::{RecordedEdit, RequestPart, parts};
 use crate::event::RunCreated;
 use crate::exit::Exit;
 use crate::id::AgentId;
@@ -29,29 +29,29 @@ struct Explained<'a> {
     id: &'a AgentId,
     next: NextRequest,
     /// Characters of each part that there is.
-    parts: BTreeMap<Part, usize>,
+    parts: BTreeMap<RequestPart, usize>,
     /// The size of the model's window in tokens, if the configuration could be read.
     window: Option<u64>,
 }
 
-pub(super) fn run(place: &Place, verb: &Explain) -> Exit {
-    match explain(place, verb) {
+pub(super) fn run(project: &Project, verb: &Explain) -> Exit {
+    match explain(project, verb) {
         Ok(text) => say(&text),
         Err(exit) => exit,
     }
 }
 
-fn explain(place: &Place, verb: &Explain) -> Result<String, Exit> {
-    let (dir, part) = place.part(Some(&verb.what))?;
-    let locate::Part::Agent(name) = part else {
+fn explain(project: &Project, verb: &Explain) -> Result<String, Exit> {
+    let (dir, part) = project.part(Some(&verb.what))?;
+    let locate::Selector::Agent(name) = part else {
         complain("error: an agent is needed: RUN/@AGENT");
         return Err(Exit::Usage);
     };
-    let state = place.state(&dir)?;
-    let config = state.created().and_then(|created| configuration(place, created));
+    let state = project.state(&dir)?;
+    let config = state.created().and_then(|created| configuration(project, created));
     let mut all = String::new();
     for (id, agent) in locate::agents(&state, &name)? {
-        let next = place.view(&dir, id)?;
+        let next = project.view(&dir, id)?;
         let mut explained =
             Explained { id, parts: parts(&next.view, &next.history), next, window: None };
         if let Some(config) = &config {
@@ -63,12 +63,12 @@ fn explain(place: &Place, verb: &Explain) -> Result<String, Exit> {
 }
 
 /// The configuration that the run was started with, as far as it can be read again.
-fn configuration(place: &Place, created: &RunCreated) -> Option<Config> {
+fn configuration(project: &Project, created: &RunCreated) -> Option<Config> {
     let sources = Sources {
         profile: created.profile.clone(),
         missing_keys: Missing::Allow,
         missing_inputs: Missing::Allow,
-        ..place.sources()
+        ..project.sources()
     };
     let config = config::load_text(&created.config, &sources).ok();
     if config.is_none() {
@@ -86,8 +86,8 @@ impl Explained<'_> {
         let Some(definition) = &agent.definition else { return };
         if let Some(front) = run::front(config, definition, agent.depth) {
             let tools = Json::encode(&front.tools);
-            *self.parts.entry(Part::System).or_insert(0) += front.system.chars().count();
-            *self.parts.entry(Part::Tools).or_insert(0) += tools.as_str().chars().count();
+            *self.parts.entry(RequestPart::System).or_insert(0) += front.system.chars().count();
+            *self.parts.entry(RequestPart::Tools).or_insert(0) += tools.as_str().chars().count();
         }
         let model = config.agents.get(definition).and_then(|spec| config.models.get(&spec.model));
         self.window = model.map(|model| model.context_window);
@@ -98,7 +98,7 @@ impl Explained<'_> {
     }
 
     fn json(&self) -> String {
-        let part = |(part, chars): (&Part, &usize)| {
+        let part = |(part, chars): (&RequestPart, &usize)| {
             let size = json!({"chars": chars, "tokens": chars / CHARS_PER_TOKEN});
             (part.name().to_owned(), size)
         };

@@ -4,9 +4,9 @@ use super::shown::{self, Out};
 use super::source::Source;
 use crate::cli::args;
 use crate::cli::complain;
-use crate::cli::locate::Place;
-use crate::context::layer::{Surroundings, Window};
-use crate::context::replay::{Replay, Turn};
+use crate::cli::locate::Project;
+use crate::context::laboratory::replay::{Replay, Turn};
+use crate::context::layers::{Surroundings, Window};
 use crate::conversation::History;
 use crate::exit::Exit;
 use crate::message::{Json, Role};
@@ -14,13 +14,13 @@ use crate::message::{Json, Role};
 /// How markers name the folder of results: a replay writes none.
 pub(super) const RESULTS: &str = "results";
 
-pub(super) fn run(place: &Place, verb: &args::Replay) -> Result<(), Exit> {
+pub(super) fn run(project: &Project, verb: &args::Replay) -> Result<(), Exit> {
     let preset = super::preset(verb.preset.as_deref().unwrap_or_default())?;
     let [name] = verb.sources.as_slice() else {
         complain("error: one conversation at a time; --compare takes several");
         return Err(Exit::Usage);
     };
-    let mut source = Source::open(place, name, History::SinceCompaction)?;
+    let mut source = Source::open(project, name, History::SinceCompaction)?;
     let around = Surroundings::new(name, RESULTS, window(verb, &source));
     let mut replay = Replay::new(&preset, around);
     let mut out = Out::new();

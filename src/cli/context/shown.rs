@@ -26,8 +26,8 @@ impl Out {
     /// Writes a view's messages, `[` and `]` included.
     pub(super) fn messages(&mut self, view: &View) -> Result<(), Exit> {
         self.write(&["["])?;
-        for (place, slot) in view.slots().enumerate() {
-            let comma = if place > 0 { "," } else { "" };
+        for (project, slot) in view.slots().enumerate() {
+            let comma = if project > 0 { "," } else { "" };
             self.write(&[comma, slot.entry.json.as_str()])?;
         }
         self.write(&["]"])

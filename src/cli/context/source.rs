@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::shown::System;
 use crate::cli::complain;
-use crate::cli::locate::{Part, Place};
+use crate::cli::locate::{Project, Selector};
 use crate::conversation::{Billed, Conversation, ConversationError, History, Recorded};
 use crate::event::Event;
 use crate::exit::Exit;
@@ -25,28 +25,28 @@ pub(super) struct Source {
 
 impl Source {
     /// Opens what the user named; a file comes before an agent.
-    pub(super) fn open(place: &Place, name: &str, history: History) -> Result<Self, Exit> {
+    pub(super) fn open(project: &Project, name: &str, history: History) -> Result<Self, Exit> {
         let path = Path::new(name);
         if name == "-" {
             let conversation = Conversation::copy(io::stdin().lock(), history);
             return Self::of("stdin", conversation, HashMap::new());
         }
         if name.contains('@') && !path.exists() {
-            return Self::agent(place, name, history);
+            return Self::agent(project, name, history);
         }
         let conversation = Conversation::open(path, history);
         Self::of(name, conversation, HashMap::new())
     }
 
-    fn agent(place: &Place, name: &str, history: History) -> Result<Self, Exit> {
-        let (dir, part) = place.part(Some(name))?;
-        let Part::Agent(agent) = part else {
+    fn agent(project: &Project, name: &str, history: History) -> Result<Self, Exit> {
+        let (dir, part) = project.part(Some(name))?;
+        let Selector::Agent(agent) = part else {
             complain(&format!("error: `{name}` is neither a file nor RUN/@AGENT"));
             return Err(Exit::Usage);
         };
         let agent = AgentId::from_text(&agent);
         let mut billed = HashMap::new();
-        let state = place.fold(&dir, |record| {
+        let state = project.fold(&dir, |record| {
             if let Event::ModelResponded(responded) = &record.event
                 && record.agent.as_ref() == Some(&agent)
             {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Block, Message, message_text};
 use crate::cli::{locate, say};
-use crate::context::explain::RecordedEdit;
+use crate::context::laboratory::explain::RecordedEdit;
 use crate::context::view::{Slot, Standing};
 use crate::exit::Exit;
 use crate::id::AgentId;
@@ -14,8 +14,8 @@ use crate::journal::stamp;
 use crate::message::Json;
 use crate::report::next_request::{NextRequest, edit_json};
 
-pub(super) fn show(place: &locate::Place, dir: &RunDir, id: &AgentId, as_json: bool) -> Exit {
-    match place.view(dir, id) {
+pub(super) fn show(project: &locate::Project, dir: &RunDir, id: &AgentId, as_json: bool) -> Exit {
+    match project.view(dir, id) {
         Ok(next) if as_json => say(&json(id, &next)),
         Ok(next) => say(&text(id, &next)),
         Err(exit) => exit,
@@ -32,16 +32,16 @@ fn json(id: &AgentId, next: &NextRequest) -> String {
         system_added: Option<&'a str>,
         messages: Vec<&'a Json>,
         /// Where each of the messages comes from.
-        slots: Vec<Place>,
+        slots: Vec<SlotShown>,
     }
     #[derive(Serialize)]
-    struct Place {
+    struct SlotShown {
         from: u64,
         to: u64,
         standing: &'static str,
         edits: Vec<Value>,
     }
-    let slots = next.view.slots().map(|slot| Place {
+    let slots = next.view.slots().map(|slot| SlotShown {
         from: slot.from,
         to: slot.to,
         standing: match slot.standing {
@@ -79,13 +79,13 @@ fn text(id: &AgentId, next: &NextRequest) -> String {
     }
     for slot in next.view.slots() {
         let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
-        text.push_str(&message_text(&place(slot), &message, |block| note_of(next, slot, block)));
+        text.push_str(&message_text(&project(slot), &message, |block| note_of(next, slot, block)));
     }
     text
 }
 
 /// The messages that a slot stands for: the first and the last.
-fn place(slot: &Slot) -> String {
+fn project(slot: &Slot) -> String {
     match slot.to - slot.from {
         0 => "added".to_owned(),
         1 => slot.from.to_string(),

@@ -10,13 +10,13 @@ use crate::config::shape::kinds::{
 };
 use crate::config::shape::{Kind, List, ListOr, constants, sections, words};
 use crate::context::compaction::Hooks;
-use crate::context::layer::micro::{KeepUnit, MicroTest};
-use crate::context::layer::reactive::{ReactiveInput, ReactiveShed};
-use crate::context::layer::snip::SnipCount;
-use crate::context::layer::summary::{Form, OnRefill, Quote, SummaryInput};
-use crate::context::preset::{Preset, Variant};
-use crate::context::server::AfterSummary;
-use crate::context::strategy::{LEAST_TRIGGER_TOKENS, StrategySettings, Wanted};
+use crate::context::layers::micro::{KeepUnit, MicroTest};
+use crate::context::layers::preset::{Preset, Variant};
+use crate::context::layers::reactive::{ReactiveInput, ReactiveShed};
+use crate::context::layers::snip::SnipCount;
+use crate::context::layers::summary::{Form, OnRefill, Quote, SummaryInput};
+use crate::context::provider::server::AfterSummary;
+use crate::context::provider::strategy::{LEAST_TRIGGER_TOKENS, StrategySettings, Wanted};
 
 /// The section: its own keys and the constants share its table.
 pub(in crate::config) type Compaction = (CompactionKeys, Constants);
@@ -348,8 +348,8 @@ mod tests {
     use super::*;
     use crate::config::shape::Section;
     use crate::config::{Sources, load_text};
-    use crate::context::preset::Preset;
-    use crate::context::server::{ClearInputs, ClearToolUses, Compact, KeepThinking};
+    use crate::context::layers::preset::Preset;
+    use crate::context::provider::server::{ClearInputs, ClearToolUses, Compact, KeepThinking};
 
     fn load(compaction: &str) -> Result<StrategySettings, Vec<String>> {
         let directory = tempfile::tempdir().expect("a directory");

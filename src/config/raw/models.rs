@@ -17,7 +17,7 @@ words! { Wire Thinking }
 /// The words for the effort of a model.
 const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
 
-/// The abilities of a provider: a list, or the word that has it asked.
+/// The known_capabilities of a provider: a list, or the word that has it asked.
 const CAPABILITIES: Kind =
     Kind::Either(&[Kind::List(&words_of::<Capability>(&[])), Kind::Words(|| &["probe"], &[])]);
 
@@ -104,7 +104,7 @@ sections! {
         /// The time for which its thinking stays valid: `bound`, while nothing before it changes
         /// (after an edit it is left out), or `free`, always.
         thinking: Thinking = Thinking::Bound, words_of::<Thinking>(&[]);
-        /// The abilities of its provider with a context, or `"probe"` to ask for them before the
+        /// The known_capabilities of its provider with a context, or `"probe"` to ask for them before the
         /// first call: `context_editing`, it clears old tool results and thinking;
         /// `compact_threshold`, it summarises amid a reply; `compact_on_demand`, it summarises when
         /// it is asked to.

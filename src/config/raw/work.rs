@@ -21,7 +21,7 @@ const SKILLS: Kind = Kind::List(&Kind::Text("name of a skill", &["missing_skill"
 sections! {
     /// An agent: a model with instructions and tools.
     Agent {
-        /// The abilities of the agent, which the agents that may delegate to it read.
+        /// The known_capabilities of the agent, which the agents that may delegate to it read.
         description: String, TEXT;
         /// The model that it calls.
         model: String, MODEL => "that of `[defaults]`, else the model `default`, else the only one";

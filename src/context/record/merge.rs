@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::{Kind, Known, LEAST_WORTH, Line, Record, pick};
-use crate::context::words::{Uses, words};
+use super::{Kind, Known, LEAST_WORTH, Record, RecordLine, pick};
+use crate::context::record::words::{Uses, words};
 
 /// How much of a request stays in a record that was merged.
 const REQUEST_CHARS: usize = 120;
@@ -40,7 +40,7 @@ pub fn merge(
     share: f64,
     most_chars: usize,
 ) -> Record {
-    let all: Vec<&Line> = records.iter().flat_map(|record| &record.lines).collect();
+    let all: Vec<&RecordLine> = records.iter().flat_map(|record| &record.lines).collect();
     let mut keep: HashSet<usize> = HashSet::new();
     let reused: Vec<usize> = (0..all.len())
         .filter(|at| all[*at].kind == Kind::Call && is_reused(all[*at], uses, now))
@@ -86,13 +86,13 @@ fn level(records: &[Record]) -> u32 {
     highest + u32::from(carries)
 }
 
-fn is_reused(line: &Line, uses: &Uses, now: u64) -> bool {
+fn is_reused(line: &RecordLine, uses: &Uses, now: u64) -> bool {
     let used = uses.of_line(line.text.trim());
     used.count > 1 && now.saturating_sub(used.last) <= REUSED_WITHIN
 }
 
 /// The newest of the places whose lines fit in the room.
-fn within(places: Vec<usize>, room: usize, all: &[&Line]) -> Vec<usize> {
+fn within(places: Vec<usize>, room: usize, all: &[&RecordLine]) -> Vec<usize> {
     let mut used = 0;
     let newest = places.into_iter().rev().take_while(|at| {
         used += all[*at].chars();
@@ -104,13 +104,13 @@ fn within(places: Vec<usize>, room: usize, all: &[&Line]) -> Vec<usize> {
 /// Keeps the call lines that are most likely to be used again; gives the room that they take.
 #[expect(clippy::cast_precision_loss, reason = "message numbers are far below 2^52")]
 fn keep_calls(
-    all: &[&Line],
+    all: &[&RecordLine],
     keep: &mut HashSet<usize>,
     uses: &Uses,
     now: u64,
     room: usize,
 ) -> usize {
-    let worth = |line: &Line| {
+    let worth = |line: &RecordLine| {
         let used = uses.of_line(line.text.trim());
         let age = now.saturating_sub(used.last.max(line.at)) as f64;
         let repeats = f64::from(used.count.saturating_sub(1)) + FIRST_USE;
@@ -138,7 +138,7 @@ fn keep_calls(
 #[expect(clippy::cast_precision_loss, reason = "message numbers are far below 2^52")]
 fn keep_names(
     records: &[Record],
-    all: &[&Line],
+    all: &[&RecordLine],
     keep: &HashSet<usize>,
     known: &mut Known,
     uses: &Uses,
@@ -169,7 +169,7 @@ fn keep_names(
 }
 
 /// Fills the room that is left with what was said and what failed.
-fn keep_prose(all: &[&Line], keep: &mut HashSet<usize>, known: &mut Known, room: usize) {
+fn keep_prose(all: &[&RecordLine], keep: &mut HashSet<usize>, known: &mut Known, room: usize) {
     let is_prose = |at: &usize| matches!(all[*at].kind, Kind::Said | Kind::Failed);
     let prose: Vec<_> = (0..all.len()).filter(is_prose).collect();
     let texts: Vec<&str> = prose.iter().map(|at| all[*at].text.as_str()).collect();
@@ -177,9 +177,9 @@ fn keep_prose(all: &[&Line], keep: &mut HashSet<usize>, known: &mut Known, room:
 }
 
 /// The lines that stay, in order, each group of call lines below the name of its tool.
-fn finished(all: &[&Line], keep: &HashSet<usize>) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    let mut tool: Option<&Line> = None;
+fn finished(all: &[&RecordLine], keep: &HashSet<usize>) -> Vec<RecordLine> {
+    let mut lines: Vec<RecordLine> = Vec::new();
+    let mut tool: Option<&RecordLine> = None;
     for (at, line) in all.iter().enumerate() {
         if line.kind == Kind::Tool {
             tool = Some(line);

@@ -4,9 +4,10 @@ use serde_json::json;
 
 use super::*;
 use crate::context::Edit;
-use crate::context::range;
+use crate::context::layers::gather::{gather, gather_within};
+use crate::context::record::words::Uses;
 use crate::context::view::View;
-use crate::context::words::Uses;
+use crate::context::view::range;
 use crate::message::{Json, Message};
 
 fn view(messages: &[serde_json::Value]) -> View {
@@ -32,8 +33,8 @@ fn ask(text: &str) -> serde_json::Value {
     json!({"role": "user", "content": text})
 }
 
-fn line(at: u64, kind: Kind, text: &str) -> Line {
-    Line { at, kind, text: text.to_owned() }
+fn line(at: u64, kind: Kind, text: &str) -> RecordLine {
+    RecordLine { at, kind, text: text.to_owned() }
 }
 
 fn shown(record: &Record) -> Vec<String> {
@@ -93,20 +94,20 @@ fn the_active_request_is_no_line() {
 #[test]
 fn a_request_that_an_edit_left_is_told_once() {
     let mut view = view(&work()[..5]);
-    let first = digest(&view, 0, 3, usize::MAX);
+    let first = gather_within(&view, 0, 3, usize::MAX);
     view.apply(&Edit::Record(first)).expect("applies");
     for message in &work()[5..] {
         view.push(Json::encode(message)).expect("a message");
     }
     for (from, to) in [(0, 6), (3, 6)] {
-        let record = digest(&view, from, to, usize::MAX);
+        let record = gather_within(&view, from, to, usize::MAX);
         let asked: Vec<_> = record.lines.iter().filter(|line| line.kind == Kind::Asked).collect();
         assert_eq!(asked.len(), 1, "{from}: {asked:?}");
     }
 }
 
 #[test]
-fn a_digest_keeps_to_its_size() {
+fn a_record_keeps_to_its_size() {
     let mut messages = vec![ask("Rename the handler")];
     for n in 0..60 {
         let id = n.to_string();
@@ -116,10 +117,10 @@ fn a_digest_keeps_to_its_size() {
     messages.push(ask("And now the next one"));
     let view = view(&messages);
     let (from, to) = range::consumed(&view).expect("a range");
-    let whole = digest(&view, from, to, usize::MAX).chars();
+    let whole = gather_within(&view, from, to, usize::MAX).chars();
     let header = Record { from, to, ..Record::default() }.chars();
     for most in [0, 100, 500, 1_000, 2_000] {
-        let chars = digest(&view, from, to, most).chars();
+        let chars = gather_within(&view, from, to, most).chars();
         assert!(chars <= most + most / 5 + header && chars < whole, "{chars} of {most}");
     }
 }

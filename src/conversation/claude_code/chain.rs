@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::index::{Entry, Index, Number, Preserved};
-use crate::conversation::{Billed, History, Place};
+use crate::conversation::{Billed, History, Position};
 use crate::message::Role;
 
 /// A message, by the entries that it is made of.
@@ -12,7 +12,7 @@ use crate::message::Role;
 pub(super) struct Joined {
     pub role: Role,
     /// Where its entries stand, in their order.
-    pub entries: Vec<Place>,
+    pub entries: Vec<Position>,
     pub billed: Option<Billed>,
 }
 
@@ -174,7 +174,7 @@ fn join(index: &Index, chain: &[Number], history: History) -> VecDeque<Joined> {
 }
 
 /// Adds an entry to the last message, if the same side speaks in it, or as one of its own.
-fn add(out: &mut VecDeque<Joined>, role: Role, place: Place, billed: Option<Billed>) {
+fn add(out: &mut VecDeque<Joined>, role: Role, place: Position, billed: Option<Billed>) {
     match out.back_mut().filter(|last| last.role == role) {
         Some(last) => {
             last.entries.push(place);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::conversation::scan::{Scanner, is_space};
-use crate::conversation::{Billed, Place, Result, check};
+use crate::conversation::{Billed, Position, Result, check};
 use crate::message::{Role, Usage};
 
 /// An entry's number: those of one recording count from 0.
@@ -17,7 +17,7 @@ pub(super) type Number = u32;
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     /// Where its line begins.
-    pub place: Place,
+    pub place: Position,
     /// Who speaks; nobody does in entries that are only links of the chain.
     pub speaker: Option<Role>,
     /// The entry before it.
@@ -74,7 +74,7 @@ pub(super) struct Index {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
+struct RawEntry<'a> {
     #[serde(borrow)]
     r#type: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -159,8 +159,8 @@ impl Index {
     /// Takes an entry; gives its number, unless it is no link of the chain or was there before.
     fn add(
         &mut self,
-        line: &Line<'_>,
-        place: Place,
+        line: &RawEntry<'_>,
+        place: Position,
         before_broken: Option<Number>,
     ) -> Option<Number> {
         let number = self.number(line.uuid.as_deref()?);
@@ -190,7 +190,7 @@ impl Index {
     /// Notes what the conversation has of an entry: who speaks, and in which reply.
     fn note_message(
         &mut self,
-        line: &Line<'_>,
+        line: &RawEntry<'_>,
         number: Number,
         entry: &mut Entry,
     ) -> std::result::Result<(), Broken> {
@@ -286,7 +286,7 @@ impl Index {
     }
 }
 
-fn read_line(bytes: &[u8]) -> std::result::Result<Line<'_>, Broken> {
+fn read_line(bytes: &[u8]) -> std::result::Result<RawEntry<'_>, Broken> {
     serde_json::from_slice(bytes).map_err(|_| Broken)
 }
 

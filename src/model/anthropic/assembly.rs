@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::usage::UsageIn;
-use crate::context::server::{AppliedEdit, ContextReport};
+use crate::context::provider::server::{AppliedEdit, ContextReport};
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall};
 use crate::model::http::{Assembly, Progress, Refusal, malformed, received_input};
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
@@ -43,12 +43,12 @@ pub(crate) struct MessageAssembly {
 struct Slot {
     index: u64,
     open: bool,
-    part: Part,
+    part: PartialBlock,
 }
 
 /// A block in the making.
 #[derive(Debug)]
-enum Part {
+enum PartialBlock {
     Text(String),
     Tool {
         id: String,
@@ -207,11 +207,13 @@ impl MessageAssembly {
         if self.open_slot(Some(index)).is_some() {
             return Err(malformed(format!("block {index} began twice")));
         }
-        let part = Part::begin(raw)?;
+        let part = PartialBlock::begin(raw)?;
         match &part {
-            Part::Tool { name, .. } => deltas(Delta::Tool(name)),
-            Part::Text(text) if !text.is_empty() => deltas(Delta::Text(text)),
-            Part::Text(_) | Part::Thinking { .. } | Part::Other { .. } => deltas(Delta::Alive),
+            PartialBlock::Tool { name, .. } => deltas(Delta::Tool(name)),
+            PartialBlock::Text(text) if !text.is_empty() => deltas(Delta::Text(text)),
+            PartialBlock::Text(_) | PartialBlock::Thinking { .. } | PartialBlock::Other { .. } => {
+                deltas(Delta::Alive);
+            }
         }
         self.slots.push(Slot { index, open: true, part });
         Ok(())
@@ -223,7 +225,7 @@ impl MessageAssembly {
             let index = event.index.map_or("none".to_owned(), |index| index.to_string());
             return Err(malformed(format!("a delta for block {index}, which is not open")));
         };
-        if let Part::Other { raw: block, changed, input } = &mut slot.part {
+        if let PartialBlock::Other { raw: block, changed, input } = &mut slot.part {
             deltas(Delta::Alive);
             merge(changed.get_or_insert_with(|| block.to_value()), input, raw);
             return Ok(());
@@ -237,16 +239,18 @@ impl MessageAssembly {
             }
         };
         match (&mut slot.part, delta.r#type.as_ref()) {
-            (Part::Text(text), "text_delta") => {
+            (PartialBlock::Text(text), "text_delta") => {
                 text.push_str(&delta.text);
                 deltas(Delta::Text(&delta.text));
                 return Ok(());
             }
-            (Part::Tool { input, .. }, "input_json_delta") => input.push_str(&delta.partial_json),
-            (Part::Thinking { thinking, .. }, "thinking_delta") => {
+            (PartialBlock::Tool { input, .. }, "input_json_delta") => {
+                input.push_str(&delta.partial_json);
+            }
+            (PartialBlock::Thinking { thinking, .. }, "thinking_delta") => {
                 thinking.push_str(&delta.thinking);
             }
-            (Part::Thinking { signature, .. }, "signature_delta") => {
+            (PartialBlock::Thinking { signature, .. }, "signature_delta") => {
                 signature.push_str(&delta.signature);
             }
             (_, kind) if KNOWN_DELTAS.contains(&kind) => {
@@ -297,7 +301,11 @@ impl MessageAssembly {
             Some("model_context_window_exceeded") => StopReason::ContextWindowExceeded,
             Some("compaction") => StopReason::Compaction,
             Some(other) => StopReason::Other(other.to_owned()),
-            None if self.slots.iter().any(|slot| matches!(slot.part, Part::Tool { .. })) => {
+            None if self
+                .slots
+                .iter()
+                .any(|slot| matches!(slot.part, PartialBlock::Tool { .. })) =>
+            {
                 StopReason::ToolUse
             }
             None => StopReason::EndTurn,
@@ -305,7 +313,7 @@ impl MessageAssembly {
     }
 }
 
-impl Part {
+impl PartialBlock {
     fn begin(raw: &RawValue) -> Result<Self, ModelError> {
         let json = || Json::parse(raw.get().to_owned());
         let other = || -> Result<Self, ModelError> {

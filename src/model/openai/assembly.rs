@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::context::server::ContextReport;
+use crate::context::provider::server::ContextReport;
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{Assembly, Progress, Refusal, malformed, received_input};
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
@@ -17,14 +17,14 @@ use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 pub(crate) struct ChatAssembly {
     text: String,
     refusal: String,
-    calls: Vec<CallPart>,
+    calls: Vec<PartialCall>,
     finish: Option<String>,
     done: bool,
     usage: Option<UsageIn>,
 }
 
 #[derive(Debug, Default)]
-struct CallPart {
+struct PartialCall {
     index: Option<u64>,
     id: String,
     name: String,
@@ -138,7 +138,7 @@ impl Assembly for ChatAssembly {
 
     fn finish(mut self) -> Reply {
         let cut = self.finish.as_deref() == Some("length");
-        if cut && self.calls.last().is_some_and(CallPart::is_cut) {
+        if cut && self.calls.last().is_some_and(PartialCall::is_cut) {
             self.calls.pop();
         }
         let stop = self.stop_reason();
@@ -194,7 +194,7 @@ impl ChatAssembly {
                 return Err(malformed("a fragment of a call that has not begun"));
             }
             None => {
-                self.calls.push(CallPart { index, ..CallPart::default() });
+                self.calls.push(PartialCall { index, ..PartialCall::default() });
                 self.calls.len() - 1
             }
         };
@@ -225,7 +225,7 @@ impl ChatAssembly {
         {
             return Some(at);
         }
-        let same = |call: &CallPart| index.is_none() || call.index == index;
+        let same = |call: &PartialCall| index.is_none() || call.index == index;
         let at = self.calls.iter().rposition(same)?;
         let call = &self.calls[at];
         let other_id = !id.is_empty() && !call.id.is_empty();
@@ -251,12 +251,12 @@ impl ChatAssembly {
 
     fn into_message(self) -> Message {
         let text = (!self.text.trim().is_empty()).then_some(Block::Text(self.text));
-        let calls = self.calls.into_iter().map(CallPart::into_block);
+        let calls = self.calls.into_iter().map(PartialCall::into_block);
         Message { role: Role::Assistant, content: text.into_iter().chain(calls).collect() }
     }
 }
 
-impl CallPart {
+impl PartialCall {
     /// Whether its arguments are not, or not yet, a JSON document.
     fn is_cut(&self) -> bool {
         serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_err()

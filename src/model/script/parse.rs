@@ -11,7 +11,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Call, Input, Place, Rule, Script, ScriptError, Text, values};
+use super::{Call, Input, Position, Rule, Script, ScriptError, Text, values};
 use crate::message::StopReason;
 use crate::template::{self, TemplateError};
 
@@ -32,7 +32,7 @@ pub(super) fn script(text: &str) -> Result<Script, ScriptError> {
     reader.check_keys(table, &["rules"], "a script")?;
     let rules = match table.get("rules") {
         Some(rules) => reader.list(rules, "rules")?,
-        None => return Err(Place { line: 1, column: 1 }.error("a script needs `[[rules]]`")),
+        None => return Err(Position { line: 1, column: 1 }.error("a script needs `[[rules]]`")),
     };
     let rules = rules.into_iter().map(|rule| reader.rule(rule)).collect::<Result<_, _>>()?;
     Ok(Script { rules })
@@ -290,28 +290,28 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn at(&self, node: &Node<'_>) -> Place {
+    fn at(&self, node: &Node<'_>) -> Position {
         self.place(node.span().start)
     }
 
     /// Where a text's own first line is: TOML drops a line break right after the opening quotes.
-    fn content(&self, node: &Node<'_>) -> Place {
+    fn content(&self, node: &Node<'_>) -> Position {
         let start = node.span().start;
         let place = self.place(start);
         let raw = self.text.get(start..).unwrap_or_default();
         let opened = raw.strip_prefix("'''").or_else(|| raw.strip_prefix("\"\"\""));
         match opened {
             Some(rest) if rest.starts_with('\n') || rest.starts_with("\r\n") => {
-                Place { line: place.line + 1, column: 1 }
+                Position { line: place.line + 1, column: 1 }
             }
             _ => place,
         }
     }
 
-    fn place(&self, offset: usize) -> Place {
+    fn place(&self, offset: usize) -> Position {
         let before = self.text.get(..offset).unwrap_or(self.text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        Place {
+        Position {
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
         }
@@ -329,7 +329,7 @@ fn heads(
 fn check_names(
     names: &BTreeSet<String>,
     known: &BTreeSet<String>,
-    place: Place,
+    place: Position,
 ) -> Result<(), ScriptError> {
     match names.iter().find(|name| !known.contains(*name) && !FUNCTIONS.contains(&name.as_str())) {
         None => Ok(()),

@@ -45,7 +45,7 @@ pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Tex
     let capacity = if probe.len() < BINARY_PROBE_BYTES { 0 } else { 64 * 1024 };
     let rest = file.take(if capacity == 0 { 0 } else { u64::MAX });
     let mut file = io::Cursor::new(probe).chain(BufReader::with_capacity(capacity, rest));
-    let mut line = Line::default();
+    let mut line = BoundedLine::default();
     let mut number = 0;
     while number + 1 < window.offset {
         if !line.next(&mut file)? {
@@ -77,12 +77,12 @@ pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Tex
 
 /// One line, of which no more is kept than could be shown.
 #[derive(Debug, Default)]
-struct Line {
+struct BoundedLine {
     kept: Vec<u8>,
     dropped: u64,
 }
 
-impl Line {
+impl BoundedLine {
     /// A character has at most four bytes.
     const KEPT_BYTES: usize = 4 * MAX_CHARS;
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{pattern, walk};
 use crate::tool::ToolError;
 use crate::tool::blocking::Stoppable;
-use crate::tool::workspace::{Place, Workspace};
+use crate::tool::workspace::{Workspace, WorkspacePath};
 
 /// The most lines that are given unless the call names a number: what fits in a preview's worth
 /// of reading several times over.
@@ -107,7 +107,7 @@ pub(super) fn grep(
 
 /// A search under way.
 struct Search<'a> {
-    place: &'a Place<'a>,
+    place: &'a WorkspacePath<'a>,
     matcher: RegexMatcher,
     searcher: Searcher,
     mode: Mode,

@@ -7,7 +7,7 @@ use ignore::{DirEntry, WalkBuilder};
 use tokio_util::sync::CancellationToken;
 
 use crate::tool::ToolError;
-use crate::tool::workspace::{Place, Workspace};
+use crate::tool::workspace::{Workspace, WorkspacePath};
 
 /// What is done with each file: gets its absolute path and its path below the start; false ends
 /// the walk.
@@ -27,7 +27,7 @@ impl Walk {
     /// with a dot. Protected directories are passed over unless the walk begins inside one.
     pub(super) fn new(
         workspace: &Arc<Workspace>,
-        place: &Place<'_>,
+        place: &WorkspacePath<'_>,
         hidden: bool,
     ) -> Result<Self, ToolError> {
         let start = place.real_path()?;

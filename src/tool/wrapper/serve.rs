@@ -15,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{GO, Job, Kept, Report, VERSION, Work};
 use crate::crash::{self, Point};
-use crate::journal::room;
+use crate::journal::disk_space;
 use crate::output::Output;
 use crate::redaction::Secrets;
 use crate::tool::command;
 use crate::tool::process::group::Group;
-use crate::tool::process::{self, Place};
+use crate::tool::process::{self, ProcessGroup};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::{ToolContext, ToolOutput};
@@ -71,7 +71,7 @@ type Control = Lines<BufReader<Receiver>>;
 async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
     // What is meant for the command goes to the whole group; this process has a result to see to.
     let _heard: Vec<_> = OF_THE_GROUP.into_iter().map(outlive).collect::<io::Result<_>>()?;
-    room::outlive_file_limits()?;
+    disk_space::outlive_file_limits()?;
     let control = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     let mut control = BufReader::new(control).lines();
     let Some(job) = control.next_line().await? else { return Ok(()) };
@@ -132,11 +132,11 @@ async fn perform(work: Work, context: &ToolContext, control: &mut Control) -> Re
     let mut work = pin!(async {
         match work {
             Work::Command(order) => {
-                let result = command::run(&order, Place::ThisGroup, context).await;
+                let result = command::run(&order, ProcessGroup::ThisGroup, context).await;
                 Report::of(result, Report::Done)
             }
             Work::Program(program) => {
-                let result = process::run_program(program, Place::ThisGroup, context).await;
+                let result = process::run_program(program, ProcessGroup::ThisGroup, context).await;
                 Report::of(result, Report::Ended)
             }
         }

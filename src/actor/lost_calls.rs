@@ -1,0 +1,166 @@
+//! What became of the calls that had begun when an agent was lost: looked up before it goes on.
+//!
+//! Owns the order: first nothing of the call may be at work any more, then its kept result is
+//! looked for, and only without one the rules of its effect apply. The same steps serve an agent
+//! that crashed, a run that is resumed, and an agent that ends without coming back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::mail::StepError;
+use super::services::Services;
+use super::step::{StepContext, StepResult, finished, killed};
+use super::tool_run;
+use crate::crash::{self, Point};
+use crate::event::{Event, SharedRecord};
+use crate::journal::stamp;
+use crate::tool::process::{self, Remains};
+use crate::tool::spool::Spool;
+use crate::tool::workspace::Workspace;
+use crate::tool::{ToolError, ToolOutput, wrapper};
+use crate::turn::{ResultSource, ToolFinished, ToolStarted};
+use crate::turn_machine::interrupted::{self, Content, Known};
+use crate::turn_machine::{Interrupted, Machine, PendingCall};
+
+/// Where calls leave traces.
+#[derive(Clone, Debug)]
+pub struct Traces {
+    /// Where results are kept.
+    pub spool: Arc<Spool>,
+    /// The files that calls change; absent: nobody can look.
+    pub workspace: Option<Arc<Workspace>>,
+}
+
+impl Traces {
+    /// The traces of a live run.
+    pub(super) fn of(services: &Services) -> Self {
+        Self { spool: services.spool.clone(), workspace: Some(services.workspace.clone()) }
+    }
+}
+
+/// The beginnings of an agent's calls since its latest reply.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Begun(Vec<SharedRecord>);
+
+impl Begun {
+    /// Takes in the agent's next record.
+    pub(super) fn note(&mut self, record: &SharedRecord) {
+        match &record.event {
+            Event::ModelResponded(_) => self.0.clear(),
+            Event::ToolStarted(_) => self.0.push(record.clone()),
+            _ => {}
+        }
+    }
+
+    /// The calls that have no result.
+    pub(super) fn lost(&self, machine: &Machine) -> Vec<Lost> {
+        let mut interrupted = machine.interrupted();
+        let lost = machine.open_calls().into_iter().map(|call| {
+            let at = interrupted.iter().position(|begun| begun.call.key == call.key);
+            Lost { call, begun: at.map(|at| self.beginning(interrupted.swap_remove(at).started)) }
+        });
+        lost.collect()
+    }
+
+    fn beginning(&self, started: ToolStarted) -> Beginning {
+        let is_it = |record: &&SharedRecord| match &record.event {
+            Event::ToolStarted(known) => *known == started,
+            _ => false,
+        };
+        let ts_ms = self.0.iter().rev().find(is_it).map(|record| record.ts_ms);
+        Beginning { started, ts_ms }
+    }
+}
+
+/// A call without a result.
+#[derive(Clone, Debug)]
+pub(super) struct Lost {
+    call: PendingCall,
+    /// `None`: it is on record that it had not begun. What the spool has of it tells that the end
+    /// of the journal was lost.
+    begun: Option<Beginning>,
+}
+
+/// That a call began, and when, in milliseconds since the Unix epoch.
+#[derive(Clone, Debug)]
+struct Beginning {
+    started: ToolStarted,
+    ts_ms: Option<i64>,
+}
+
+/// Records what became of the calls, as one batch. Those that are left without a result are run
+/// again by the agent's next step.
+pub(super) async fn look_up(context: StepContext, lost: Vec<Lost>) -> StepResult {
+    let (traces, turn) = (Traces::of(&context.services), context.turn);
+    let found = tokio::task::spawn_blocking(move || results(&traces, turn, lost)).await;
+    let results = found.map_err(|error| StepError::Crashed(error.to_string()))?;
+    crash::pass(Point::BeforeRepair);
+    tool_run::settled(&context, results).await
+}
+
+/// What became of the calls of this turn; those that may be run again are left out. Waits for
+/// processes and reads files.
+pub(super) fn results(traces: &Traces, turn: u32, lost: Vec<Lost>) -> Vec<ToolFinished> {
+    lost.into_iter().filter_map(|lost| result_of(traces, turn, lost)).collect()
+}
+
+fn result_of(traces: &Traces, turn: u32, lost: Lost) -> Option<ToolFinished> {
+    let Lost { call, begun } = lost;
+    let process = begun.as_ref().and_then(|begun| begun.started.process());
+    let remains = process.map(|process| process::end_remains(process, &call.key));
+    let kept = wrapper::spooled(&traces.spool, &call.key).unwrap_or_else(|error| {
+        tracing::warn!(key = %call.key, %error, "a kept result cannot be read");
+        None
+    });
+    let known = match kept {
+        // What of it was done counts for nothing: it is made again as a whole.
+        Some((Ok(output), _)) if output.told_to_end && call.effect.is_repeatable() => return None,
+        Some((Ok(output), took)) => return Some(adopted(turn, &call, output, took)),
+        Some((Err(ToolError::Killed(printed)), _)) => killed(printed),
+        Some((Err(ToolError::Lost), _)) => Known::default(),
+        Some((Err(error), took)) => {
+            // Worded as if it had been recorded then.
+            let output = ToolOutput::error(format!("Error: {error}"));
+            return Some(adopted(turn, &call, output, took));
+        }
+        None if begun.is_none() => return None,
+        None => {
+            let processes = remains.map(|remains| processes(remains).to_owned());
+            Known { processes, ..Known::default() }
+        }
+    };
+    let Some(Beginning { started, ts_ms }) = begun else {
+        return (!call.effect.is_repeatable()).then(|| interrupted::unknown(turn, call, &known));
+    };
+    let (began, content) = (ts_ms.map(stamp::text), content(traces, &started));
+    let known = Known { began, content, ..known };
+    interrupted::answer(turn, Interrupted { call, started }, &known)
+}
+
+/// The record of a call whose result was kept.
+fn adopted(turn: u32, call: &PendingCall, output: ToolOutput, took: Duration) -> ToolFinished {
+    let live = finished(turn, call, output, took);
+    ToolFinished { source: ResultSource::Spool, ..live }
+}
+
+fn processes(remains: Remains) -> &'static str {
+    match remains {
+        Remains::None => "Nothing of it is at work any more.",
+        Remains::Ended => "Its processes were still at work and have been ended.",
+        Remains::AtWork => "Its processes were told to end but are still there.",
+    }
+}
+
+fn content(traces: &Traces, started: &ToolStarted) -> Content {
+    let (Some(change), Some(workspace)) = (&started.change, &traces.workspace) else {
+        return Content::Unknown;
+    };
+    match workspace.fingerprint(&change.path) {
+        Ok(Some(hash)) => Content::Hash(hash),
+        Ok(None) => Content::Absent,
+        Err(error) => {
+            tracing::warn!(path = change.path, %error, "a file cannot be compared");
+            Content::Unknown
+        }
+    }
+}

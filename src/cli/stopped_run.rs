@@ -1,0 +1,61 @@
+//! Taking up a run that no process drives, for the verbs that write to it.
+
+use super::complain;
+use super::locate::Project;
+use super::refusal;
+use crate::exit::Exit;
+use crate::journal::file::RunDir;
+use crate::journal::torn::{Cut, CutError};
+use crate::run::StoppedRun;
+
+/// Takes a run up, says what had to be cut, or why it cannot be taken up and what to do.
+pub(super) fn open(project: &Project, dir: &RunDir, cut: Cut) -> Result<StoppedRun, Exit> {
+    let stopped = StoppedRun::open(dir, cut).map_err(|error| refused(project, dir, cut, &error))?;
+    if let Some(kept) = stopped.kept() {
+        let what = match cut {
+            Cut::Torn => "the end of the journal was cut short by a crash before it counted",
+            Cut::From(_) => "the journal was cut as asked",
+        };
+        complain(&format!(
+            "note: {what}: {} bytes from byte {} on are kept in {}",
+            kept.bytes,
+            kept.offset,
+            kept.path.display()
+        ));
+    }
+    if let Some(loss) = stopped.loss() {
+        complain(&format!("note: the run goes on without what stood {}", refusal::told(loss)));
+    }
+    Ok(stopped)
+}
+
+/// Says why a run cannot be taken up, or not as asked.
+pub(super) fn refused(project: &Project, dir: &RunDir, cut: Cut, error: &CutError) -> Exit {
+    let flags = project.flags();
+    if let CutError::Journal(error) = error {
+        return refusal::refused(&flags, Some(dir), error);
+    }
+    complain(&format!("error: {error}"));
+    let run = refusal::name(dir);
+    // Where it is sound up to, a fork begins without any loss.
+    let (there, sound, exit) = match error {
+        CutError::Beginning(_) => (format!("`callsheet run{flags}` starts anew"), 0, Exit::Disk),
+        CutError::Elsewhere { seq, .. } => {
+            (format!("--truncate-at {seq} cuts it there"), *seq, Exit::Usage)
+        }
+        CutError::Sound | CutError::Journal(_) => {
+            let resume = project.resume_command(&run);
+            (format!("`{resume}` goes on with it as it is"), u64::MAX, Exit::Usage)
+        }
+    };
+    let fork = match cut {
+        Cut::From(seq) if (2..=sound).contains(&seq) => format!(
+            "; `callsheet fork{flags} {run}@{}` makes a run that goes on from there, and nothing is \
+             lost",
+            seq - 1
+        ),
+        Cut::From(_) | Cut::Torn => String::new(),
+    };
+    complain(&format!("help: {there}{fork}"));
+    exit
+}

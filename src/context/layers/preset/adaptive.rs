@@ -1,0 +1,62 @@
+//! The preset `adaptive`: a chain of records that follows from prices, and summaries on request.
+
+use super::{Preset, production, three_layer};
+use crate::context::layers::attachments::Recovery;
+use crate::context::layers::summary::{
+    Form, Pace, Quote, RECORD_TEXT, Reading, SummaryInput, sections,
+};
+use crate::context::layers::{Digest, Layer, Summary};
+
+/// No view has more than this share of the room for messages.
+const TRIGGER: f64 = 0.9;
+
+/// What an edit that this forces reaches.
+const TARGET: f64 = 0.6;
+
+impl Preset {
+    /// A chain of records that follows from prices, with nothing to wait for. A model is asked for
+    /// a summary only where somebody wants one, a provider has refused a request, or the file sets
+    /// a `soft_trigger`.
+    #[must_use]
+    pub fn adaptive() -> Self {
+        let digest = Digest {
+            whole: 45_000,
+            trigger: TRIGGER,
+            target: TARGET,
+            keep_tokens: 2_500,
+            merge_share: 0.715,
+        };
+        let summary = Summary {
+            limit: production::limit(),
+            summary_auto: false,
+            summary_keeps_task: true,
+            summary_input: SummaryInput::SamePrefix,
+            reading: Reading {
+                summary_input_chars: 600_000,
+                summary_head_chars: 150_000,
+                summary_cut: three_layer::CUT.to_owned(),
+            },
+            summary_system: String::new(),
+            summary_max_tokens: 8_000,
+            summary_prompt: sections::PROMPT.to_owned(),
+            summary_focus: sections::FOCUS.to_owned(),
+            summary_form: Form::Tagged,
+            summary_quote: Quote::Lines,
+            summary_text: RECORD_TEXT.to_owned(),
+            summary_reply: String::new(),
+            pace: Pace {
+                trigger: Some(TRIGGER),
+                target: Some(TARGET),
+                // The summary, then half of the size, then a quarter, then an eighth.
+                reactive_retries: 4,
+                ..Pace::default()
+            },
+        };
+        Self {
+            compact_tool: production::compact_tool(),
+            unchanged_stub: true,
+            recovery: Some(Recovery::default()),
+            ..Self::guarded("adaptive", vec![Layer::Digest(digest), Layer::Summary(summary)])
+        }
+    }
+}

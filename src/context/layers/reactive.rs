@@ -1,0 +1,127 @@
+//! Reactive: what is done when a provider refuses a request as too long.
+//!
+//! Pure. A capability that a preset can list: the older part gives way to a summary, or to a plain
+//! note where there is none, and where little is left to give way the largest results are stored.
+
+use serde::{Deserialize, Serialize};
+
+use super::persist::{Persist, largest, proposal};
+use super::summary::{Covered, Quote, Summary, SummaryRequest};
+use super::{Proposal, Surroundings};
+use crate::context::view::range;
+use crate::context::view::{Slot, View};
+use crate::context::{CompactionTrigger, Edit};
+
+/// The layer name under which its edits are recorded.
+pub const NAME: &str = "reactive";
+
+/// What the summariser reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReactiveInput {
+    /// All messages.
+    All,
+    /// Those that the summary replaces.
+    Replaced,
+}
+
+/// Which results are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReactiveShed {
+    /// The largest, when the view has no more messages than are kept.
+    Largest,
+    /// One after the other, largest first, until the view has at most half of its room.
+    Half,
+}
+
+/// How a request that was refused is made shorter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reactive {
+    /// How many of the newest messages stay.
+    pub reactive_tail: usize,
+    /// What the summariser reads.
+    pub reactive_input: ReactiveInput,
+    /// The user message that stands in the place of the others, as the text of a summary.
+    pub reactive_text: String,
+    /// What takes the place of the summary where there is none.
+    pub reactive_fallback: String,
+    /// Which results are stored.
+    pub reactive_shed: ReactiveShed,
+    /// What stands in the place of a stored result.
+    pub persist: Persist,
+}
+
+impl Reactive {
+    /// The summary to ask for, and how it is put into the view.
+    #[must_use]
+    pub fn request(
+        &self,
+        summary: &Summary,
+        view: &View,
+        around: &Surroundings<'_>,
+        focus: Option<String>,
+    ) -> Option<(Summary, SummaryRequest)> {
+        let (from, to) = self.range(view)?;
+        let reads_to = match self.reactive_input {
+            ReactiveInput::All => view.next_message(),
+            ReactiveInput::Replaced => to,
+        };
+        let covered = Covered { from, to, reads_to };
+        let trigger = CompactionTrigger::Reactive;
+        let request = summary.request(view, around, trigger, focus, covered);
+        Some((self.summary(summary), request))
+    }
+
+    /// What is done in the place of a summary that could not be had. `path` is the transcript.
+    #[must_use]
+    pub fn fallback(&self, summary: &Summary, view: &View, path: &str) -> Option<Edit> {
+        let (from, to) = self.range(view)?;
+        let plain = Summary { summary_quote: Quote::Bare, ..self.summary(summary) };
+        Some(plain.edit(view, from, to, path, &self.reactive_fallback))
+    }
+
+    /// Stores the largest results of the messages from this one on.
+    #[must_use]
+    pub fn shed(&self, view: &View, around: &Surroundings<'_>, from: u64) -> Option<Proposal> {
+        let mut excess = match self.reactive_shed {
+            ReactiveShed::Largest if view.slots().len() > self.reactive_tail => return None,
+            ReactiveShed::Largest => 1,
+            ReactiveShed::Half => {
+                let half = around.window.room() / 2;
+                (around.tokens(view.chars()).saturating_sub(half)) as usize
+            }
+        };
+        let mut chosen = Vec::new();
+        for candidate in largest(view, from) {
+            if excess == 0 {
+                break;
+            }
+            let Some(persisted) =
+                self.persist.persisted(&candidate, self.persist.preview_chars, around)
+            else {
+                break;
+            };
+            excess = excess.saturating_sub(match self.reactive_shed {
+                ReactiveShed::Largest => 1,
+                ReactiveShed::Half => around.tokens(persisted.freed) as usize,
+            });
+            chosen.push(persisted);
+        }
+        proposal(chosen)
+    }
+
+    /// What gives way: all before the newest messages and the batch that these begin with. Where
+    /// there is nothing before them, all that the model has read.
+    fn range(&self, view: &View) -> Option<(u64, u64)> {
+        let slots: Vec<&Slot> = view.slots().collect();
+        let tail = range::batch_start(&slots, slots.len().saturating_sub(self.reactive_tail));
+        let (from, to) = (slots.first()?.from, slots.get(tail)?.from);
+        if from < to { Some((from, to)) } else { range::consumed(view) }
+    }
+
+    fn summary(&self, summary: &Summary) -> Summary {
+        let (summary_text, summary_reply) = (self.reactive_text.clone(), String::new());
+        Summary { summary_text, summary_reply, ..summary.clone() }
+    }
+}
