@@ -38,6 +38,7 @@ use crate::id::AgentId;
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::line::Position;
 use crate::journal::refusal::Refusal;
+use crate::store::StoreError;
 
 /// Why the journal could not be written, read or taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,13 +62,8 @@ pub enum JournalError {
         folder: PathBuf,
     },
     /// A stored result is not what was recorded.
-    #[error("stored result {}: {reason}", .path.display())]
-    BadResult {
-        /// Where it is.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    #[error(transparent)]
+    BadResult(#[from] StoreError),
     /// Another process has the run.
     #[error("run is open in {}", holder(*.pid))]
     Locked {

@@ -61,6 +61,8 @@ pub mod admission;
 pub mod run_machine;
 
 pub mod crash;
+pub mod disk;
+pub mod store;
 
 pub mod conversation;
 pub mod journal;

@@ -2,7 +2,11 @@
 //!
 //! Pure. It happens where output enters, before anything is recorded and before a model reads it.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
+
+use aho_corasick::AhoCorasick;
 
 /// Shorter texts are left alone: they would be found by chance everywhere.
 const SHORTEST_SECRET: usize = 8;
@@ -12,38 +16,130 @@ const REDACTED: &str = "[redacted]";
 
 /// The texts that no record may hold.
 #[derive(Clone, Default)]
-pub struct Secrets(Vec<String>);
+pub struct Secrets {
+    texts: Arc<[String]>,
+    /// Finds all of them at once; absent when there are none.
+    finder: Option<AhoCorasick>,
+}
 
 impl Secrets {
     /// Of these texts those that are long enough to be told from chance.
     #[must_use]
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
         let long = texts.into_iter().filter(|text| text.len() >= SHORTEST_SECRET);
-        let mut texts: Vec<_> = long.collect();
-        // A secret that contains another must go first, or a rest of it would stay.
+        let mut texts: Vec<String> = long.collect();
+        if texts.is_empty() {
+            return Self::default();
+        }
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        Self(texts)
+        let finder =
+            AhoCorasick::new(&texts).expect("secrets are far below its limit of 2^31 states");
+        Self { finder: Some(finder), texts: texts.into() }
     }
 
     /// The texts themselves, for the wrapper of a command, which redacts what it keeps.
     #[must_use]
     pub fn texts(&self) -> &[String] {
-        &self.0
+        &self.texts
     }
 
     /// Replaces every secret in the text.
     pub fn redact(&self, text: &mut String) {
-        for secret in &self.0 {
-            if text.contains(secret.as_str()) {
-                *text = text.replace(secret.as_str(), REDACTED);
+        match &self.finder {
+            Some(finder) if finder.is_match(text.as_str()) => {
+                let mut redactor = Redactor { secrets: self.clone(), held: text.as_bytes().into() };
+                // Secrets are whole texts: without them it is a text still.
+                *text = String::from_utf8_lossy(&redactor.finish()).into_owned();
             }
+            Some(_) | None => {}
         }
     }
+
+    /// Redacts a text that comes in parts.
+    #[must_use]
+    pub fn redactor(&self) -> Redactor {
+        Redactor { secrets: self.clone(), held: Vec::new() }
+    }
+}
+
+/// Redacts a stream of bytes: a secret that is cut by the end of a part is found all the same.
+#[derive(Debug)]
+pub struct Redactor {
+    secrets: Secrets,
+    /// The end of what came, in which a secret may begin.
+    held: Vec<u8>,
+}
+
+impl Redactor {
+    /// The most bytes that [`Redactor::push`] gives for this many.
+    #[must_use]
+    pub fn most_of(&self, bytes: usize) -> usize {
+        match self.secrets.finder {
+            // What stands for a secret may be longer than the shortest secret.
+            Some(_) => (self.held.len() + bytes) * REDACTED.len() / SHORTEST_SECRET,
+            None => bytes,
+        }
+    }
+
+    /// Takes in the next bytes; gives those that hold no secret any more.
+    pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let Some(finder) = self.secrets.finder.clone() else { return Cow::Borrowed(bytes) };
+        self.held.extend_from_slice(bytes);
+        let longest = self.secrets.texts.first().map_or(0, String::len);
+        // From here on a longer secret could begin than has come by now.
+        let safe = (self.held.len() + 1).saturating_sub(longest);
+        Cow::Owned(self.emit(&finder, safe))
+    }
+
+    /// The rest, at the end of the stream.
+    pub fn finish(&mut self) -> Vec<u8> {
+        match self.secrets.finder.clone() {
+            Some(finder) => self.emit(&finder, self.held.len()),
+            None => Vec::new(),
+        }
+    }
+
+    /// What is held, redacted, up to `safe` or the begin of the secret that stands there. Secrets
+    /// that overlap are one.
+    fn emit(&mut self, finder: &AhoCorasick, safe: usize) -> Vec<u8> {
+        let (mut out, mut done) = (Vec::with_capacity(self.held.len()), 0);
+        let mut safe = safe;
+        for (start, end) in merged(finder, &self.held) {
+            if start < safe && safe < end {
+                // Another secret may begin in it that has not come whole.
+                safe = start;
+            }
+            if safe <= start {
+                break;
+            }
+            out.extend_from_slice(&self.held[done..start]);
+            out.extend_from_slice(REDACTED.as_bytes());
+            done = end;
+        }
+        out.extend_from_slice(&self.held[done..safe]);
+        self.held.drain(..safe);
+        out
+    }
+}
+
+/// The ranges of the secrets in `bytes`, those that overlap as one, from left to right.
+fn merged(finder: &AhoCorasick, bytes: &[u8]) -> Vec<(usize, usize)> {
+    let mut found: Vec<_> =
+        finder.find_overlapping_iter(bytes).map(|found| (found.start(), found.end())).collect();
+    found.sort_unstable();
+    let mut ranges: Vec<(usize, usize)> = Vec::with_capacity(found.len());
+    for (start, end) in found {
+        match ranges.last_mut() {
+            Some((_, last)) if start < *last => *last = end.max(*last),
+            _ => ranges.push((start, end)),
+        }
+    }
+    ranges
 }
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secrets({} of them)", self.0.len())
+        write!(f, "Secrets({} of them)", self.texts.len())
     }
 }
 
@@ -52,12 +148,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_secret_goes_first_and_short_ones_stay() {
+    fn whole_secrets_go_and_short_texts_stay() {
         let secrets = ["hunter22", "hunter22-and-more", "short"].map(str::to_owned);
         let secrets = Secrets::new(secrets);
         let mut text = "hunter22-and-more, hunter22 and short".to_owned();
         secrets.redact(&mut text);
         assert_eq!(text, "[redacted], [redacted] and short");
         assert!(!format!("{secrets:?}").contains("hunter"));
+    }
+
+    #[test]
+    fn a_stream_is_redacted_wherever_it_is_cut() {
+        let secrets = ["hunter22", "hunter22-and-more", "22-and-most"].map(str::to_owned);
+        let secrets = Secrets::new(secrets);
+        let text = "a hunter22-and-more, hunter22-and-most, hunter22 and hunter2";
+        let mut whole = text.to_owned();
+        secrets.redact(&mut whole);
+        assert_eq!(whole, "a [redacted], [redacted], [redacted] and hunter2");
+        for first in 0..text.len() {
+            for second in first..text.len() {
+                let mut redactor = secrets.redactor();
+                let mut out = Vec::new();
+                for part in [&text[..first], &text[first..second], &text[second..]] {
+                    out.extend_from_slice(&redactor.push(part.as_bytes()));
+                }
+                out.extend_from_slice(&redactor.finish());
+                assert_eq!(String::from_utf8(out).expect("text"), whole, "{first} {second}");
+            }
+        }
     }
 }

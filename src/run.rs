@@ -46,6 +46,7 @@ use crate::plan::{Plan, PlanError};
 use crate::run_machine::{self, RunMachine};
 use crate::run_state::IllegalRecord;
 use crate::spec::{Limits, Work};
+use crate::store::Store;
 use crate::tool::Tool;
 use crate::tool::spool::Spool;
 
@@ -272,8 +273,8 @@ impl Run {
         }
         if let RunEnd::Completed(_) = end {
             // Every result is recorded by now.
-            let spool = Spool::new(self.dir.spool(), self.dir.results());
-            let _ = tokio::task::spawn_blocking(move || spool.clear()).await;
+            let store = Store::new(self.dir.spool(), self.dir.results());
+            let _ = tokio::task::spawn_blocking(move || Spool::of(&store).clear()).await;
         }
         end
     }

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::id::{CallKey, Name};
 use crate::message::Json;
 use crate::output::{Output, Stored};
-use crate::tool::spool::Spool;
+use crate::store::{INLINE_CHARS, Store};
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 use crate::turn::{Effect, FileChange, Process};
@@ -63,7 +63,7 @@ pub struct ToolContext {
     /// The files it may touch.
     pub workspace: Arc<Workspace>,
     /// Where its full output goes.
-    pub spool: Arc<Spool>,
+    pub store: Arc<Store>,
     /// The identity of the call.
     pub key: CallKey,
     /// Environment variables for processes.
@@ -98,23 +98,42 @@ impl Announce for () {
     }
 }
 
-/// What a call gives back.
+/// How a call ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// It did its work.
+    #[default]
+    Done,
+    /// It could not do its work, and the output says why.
+    Failed,
+    /// Its process ended by itself, with this exit code; 128 + n when signal n ended it.
+    Exited(i32),
+    /// It took too long, and its process was told to end: with this exit code where it and all of
+    /// its group did so within the grace period, and with none where something had to be killed.
+    TimedOut(Option<i32>),
+    /// It was cancelled, and its process was told to end, likewise. With no exit code nobody knows
+    /// how far it came.
+    Cancelled(Option<i32>),
+}
+
+/// The end of a call: the one form from the process, or the tool, to the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutput {
-    /// What the model reads: the whole output, or a preview that names where the whole is.
+    /// The text for the model: the whole output, or a preview that names where the whole is.
     pub text: String,
-    /// Whether the model is told that the call failed.
-    pub is_error: bool,
     /// The stored whole, when `text` is a preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<Stored>,
-    /// The exit code of a process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
-    /// Whether the call was cancelled while it was at work, and ended by itself then: this is known of
-    /// it, but it may be half done.
+    /// How it ended.
+    #[serde(default)]
+    pub ending: Ending,
+    /// The text of stderr, where that was kept apart.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub errors: String,
+    /// Processes were left behind and had to be ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub told_to_end: bool,
+    pub left_behind: bool,
 }
 
 impl ToolOutput {
@@ -127,7 +146,46 @@ impl ToolOutput {
     /// A failed output that is given whole.
     #[must_use]
     pub fn error(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: true, ..Self::default() }
+        Self { text: text.into(), ending: Ending::Failed, ..Self::default() }
+    }
+
+    /// A successful output of any length, stored and previewed where it is long. Blocks.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn of_text(store: &Store, text: &str) -> Result<Self, ToolError> {
+        let output = store.present(text.as_bytes(), INLINE_CHARS);
+        let what = "store the output".to_owned();
+        let Output { text, stored } = output.map_err(|source| ToolError::Io { what, source })?;
+        Ok(Self { stored, ..Self::ok(text) })
+    }
+
+    /// True if the model is told that the call failed.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        !matches!(self.ending, Ending::Done | Ending::Exited(0))
+    }
+
+    /// The exit code of the process, if it had one.
+    #[must_use]
+    pub fn exit_code(&self) -> Option<i32> {
+        match self.ending {
+            Ending::Exited(code) => Some(code),
+            Ending::TimedOut(code) | Ending::Cancelled(code) => code,
+            Ending::Done | Ending::Failed => None,
+        }
+    }
+
+    /// True if it was cancelled while it was at work, however it ended then.
+    #[must_use]
+    pub fn was_cancelled(&self) -> bool {
+        matches!(self.ending, Ending::Cancelled(_))
+    }
+
+    /// Its text, and where the whole is stored.
+    #[must_use]
+    pub fn into_output(self) -> Output {
+        Output { text: self.text, stored: self.stored }
     }
 }
 
@@ -154,16 +212,20 @@ pub enum ToolError {
     /// The call was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// The call was cancelled and what ran it had to be killed; nobody knows how far it came. Holds
-    /// what it had printed.
-    #[error("it was told to end and had to be killed")]
-    Killed(Output),
     /// What ran the call is gone, and what became of the call is not known.
     #[error("the process that ran the call is gone")]
     Lost,
     /// Anything else that the model can act on.
     #[error("{0}")]
     Failed(String),
+}
+
+impl ToolError {
+    /// The text of the error result that a model reads.
+    #[must_use]
+    pub fn told(&self) -> String {
+        format!("Error: {self}")
+    }
 }
 
 /// A tool.

@@ -8,6 +8,7 @@ use callsheet::event::Event;
 use callsheet::failure::FailureKind;
 use callsheet::id::CallKey;
 use callsheet::run::CancelTarget;
+use callsheet::tool::spool::Spool;
 use callsheet::turn::{Outcome, ResultSource, ToolFinished, ToolStarted, ToolStatus};
 use serde_json::json;
 
@@ -86,7 +87,7 @@ fn keep(rig: &Rig, key: &CallKey, text: &str) {
 fn keep_report(rig: &Rig, key: &CallKey, report: &serde_json::Value) {
     let kept = json!({"v": 1, "key": key, "report": report, "took_ms": 7});
     let bytes = serde_json::to_vec(&kept).expect("JSON");
-    rig.services.spool.keep_result(key, &bytes, None).expect("kept");
+    Spool::of(&rig.services.store).keep_result(key, &bytes, None).expect("kept");
 }
 
 #[tokio::test]

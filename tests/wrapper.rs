@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use callsheet::id::{AgentId, CallKey, RunId};
 use callsheet::message::Json;
 use callsheet::redaction::Secrets;
+use callsheet::store::Store;
 use callsheet::tool::bash::run_command;
 use callsheet::tool::hook::{self, Answer};
 use callsheet::tool::process::{Remains, end_remains};
 use callsheet::tool::spool::Spool;
 use callsheet::tool::workspace::Workspace;
 use callsheet::tool::wrapper::{Wrapper, spooled};
-use callsheet::tool::{Announce, BoxFuture, ToolContext, ToolError, ToolOutput, Toolbox};
+use callsheet::tool::{Announce, BoxFuture, Ending, ToolContext, ToolError, ToolOutput, Toolbox};
 use callsheet::turn::Process;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -34,7 +35,7 @@ const GRANDCHILD: &str = "sh -c 'echo $$ > new; mv new pid; echo ready; exec sle
 /// A workspace, and what a call in it gets.
 struct Bench {
     dir: tempfile::TempDir,
-    spool: Arc<Spool>,
+    store: Arc<Store>,
     heard: Arc<Heard>,
 }
 
@@ -57,8 +58,8 @@ impl Bench {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let run = dir.path().join("run");
-        let spool = Arc::new(Spool::new(run.join("spool"), run.join("results")));
-        Self { dir, spool, heard: Arc::default() }
+        let store = Arc::new(Store::new(run.join("spool"), run.join("results")));
+        Self { dir, store, heard: Arc::default() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -80,7 +81,7 @@ impl Bench {
         };
         ToolContext {
             workspace: Arc::new(Workspace::open(self.dir.path()).expect("opens")),
-            spool: self.spool.clone(),
+            store: self.store.clone(),
             key,
             env: Arc::new(BTreeMap::from([("TOOL_TEST".to_owned(), "set".to_owned())])),
             hidden_env: ["HOME".to_owned()].into(),
@@ -104,7 +105,7 @@ impl Bench {
     }
 
     fn kept(&self, context: &ToolContext) -> Option<Result<ToolOutput, ToolError>> {
-        let kept = spooled(&self.spool, &context.key).expect("it can be read");
+        let kept = spooled(&self.store, &context.key).expect("it can be read");
         kept.map(|(result, _took)| result)
     }
 
@@ -158,8 +159,8 @@ async fn a_command_gives_what_it_gives_without_a_wrapper() {
     ] {
         let context = bench.context();
         let output = bench.bash(context.clone(), json!({"command": command})).await;
-        assert_eq!((output.text.as_str(), output.exit_code), (text, exit_code), "{command}");
-        assert_eq!(output.is_error, exit_code != Some(0));
+        assert_eq!((output.text.as_str(), output.exit_code()), (text, exit_code), "{command}");
+        assert_eq!(output.is_error(), exit_code != Some(0));
         assert_eq!(bench.kept(&context).expect("kept").expect("an output"), output);
     }
     let context = bench.context();
@@ -175,13 +176,13 @@ async fn what_is_kept_is_private_whole_and_without_secrets() {
     let context = bench.context();
     let command = format!("echo {SECRET}; yes | head -c 100000");
     let output = bench.bash(context.clone(), json!({"command": command})).await;
-    assert_eq!(output.stored.as_ref().expect("stored").bytes, 100_016);
-    assert_eq!(names(bench.spool.scratch_dir()), [format!("{}.json", context.key)]);
-    let path = bench.spool.scratch_dir().join(format!("{}.json", context.key));
+    assert_eq!(output.stored.as_ref().expect("stored").bytes, 100_011);
+    assert_eq!(names(bench.store.scratch_dir()), [format!("{}.json", context.key)]);
+    let path = bench.store.scratch_dir().join(format!("{}.json", context.key));
     assert_eq!(path.metadata().expect("a file").permissions().mode() & 0o777, 0o600);
     let text = std::fs::read_to_string(&path).expect("text");
     assert!(text.contains("[redacted]") && !text.contains(SECRET), "{text}");
-    bench.spool.forget_result(&context.key);
+    Spool::of(&bench.store).forget_result(&context.key);
     assert!(bench.kept(&context).is_none());
 }
 
@@ -211,7 +212,7 @@ async fn a_timeout_ends_the_group_and_keeps_the_output() {
     let input = json!({"command": GRANDCHILD, "timeout_s": 1});
     let output = bench.bash(context.clone(), input).await;
     assert_eq!(output.text, "Error: Timeout (1s)\nready\nexit code 143");
-    assert_eq!((output.is_error, output.exit_code), (true, Some(143)));
+    assert_eq!((output.is_error(), output.exit_code()), (true, Some(143)));
     assert_gone(bench.noted().await).await;
     assert!(begun.elapsed() < SOON, "the polite signal was enough");
     assert_eq!(bench.kept(&context).expect("kept").expect("an output"), output);
@@ -226,7 +227,7 @@ async fn a_deaf_command_is_killed_after_the_grace_and_does_not_go_on() {
     // The shell would go on as soon as its child is gone.
     let command = "trap '' TERM; sh -c 'echo $$ > new; mv new pid; exec sleep 300'; touch on";
     let output = run_command(command, &context).await.expect("an output");
-    assert_eq!((output.text.as_str(), output.exit_code), ("Error: Timeout (1s)\n", None));
+    assert_eq!((output.text.as_str(), output.ending), ("", Ending::TimedOut(None)));
     assert_gone(bench.noted().await).await;
     assert_gone(bench.process().pgid).await;
     assert!(!bench.path("on").exists());
@@ -248,9 +249,9 @@ async fn the_polite_signal_lets_a_command_clean_up() {
     let output = call.await.expect("no panic").expect("it ended by itself");
     assert_gone(pid).await;
     // What some shells say of the child that ended is theirs.
-    assert!(output.text.contains("cleaned\nexit code 0\n(it was told to end"), "{}", output.text);
-    assert_eq!(output.exit_code, Some(0));
-    assert!(output.is_error && output.told_to_end);
+    assert!(output.text.contains("cleaned\n"), "{}", output.text);
+    assert_eq!(output.exit_code(), Some(0));
+    assert!(output.is_error() && output.was_cancelled());
     assert_eq!(bench.kept(&context).expect("kept").expect("an output"), output);
 }
 
@@ -269,12 +270,12 @@ async fn of_a_cancelled_command_that_was_killed_the_output_is_known() {
     };
     let pid = bench.noted().await;
     cancel.cancel();
-    let killed = call.await.expect("no panic");
-    let Err(ToolError::Killed(printed)) = &killed else { panic!("{killed:?}") };
+    let printed = call.await.expect("no panic").expect("what it printed");
+    assert_eq!(printed.ending, Ending::Cancelled(None));
     assert!(printed.text.starts_with("half\n[redacted]\n"), "{}", printed.text);
     assert_gone(pid).await;
     let kept = bench.kept(&context).expect("kept");
-    assert!(matches!(kept, Err(ToolError::Killed(kept)) if kept == *printed));
+    assert_eq!(kept.expect("what it printed"), printed);
 }
 
 #[tokio::test]
@@ -283,7 +284,7 @@ async fn signals_to_the_whole_group_are_for_the_command() {
     for (signal, code) in [("USR1", 138), ("INT", 130), ("HUP", 129), ("TERM", 143)] {
         let input = json!({"command": format!("kill -{signal} 0; sleep 300")});
         let output = bench.bash(bench.context(), input).await;
-        assert_eq!(output.exit_code, Some(code), "{signal}");
+        assert_eq!(output.exit_code(), Some(code), "{signal}");
     }
     // As when it reads from a terminal that it does not have.
     let input = json!({"command": "kill -TTIN 0; sleep 300", "timeout_s": 1});

@@ -287,7 +287,7 @@ impl Agent {
             tools: &briefing.tool_names,
             summariser: self.services.summariser().map(|service| &service.spec),
             transcript: &transcript.to_string_lossy(),
-            results: &self.services.spool.results_dir().to_string_lossy(),
+            results: &self.services.store.results_dir().to_string_lossy(),
             idle: sending::since(state.requested_ms),
         };
         let ahead = SummaryAhead::stage(state.ahead.as_ref());

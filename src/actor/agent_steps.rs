@@ -11,7 +11,7 @@ use super::briefing::Briefing;
 use super::compaction_step::Announcement;
 use super::mail::StepError;
 use super::model_call::{self, CallError, Caller};
-use super::step::{StepContext, StepResult, finished, settled, without_outcome};
+use super::step::{StepContext, StepResult, ended, settled};
 use super::tool_run;
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::crash::{self, Point};
@@ -20,11 +20,10 @@ use crate::id::CallKey;
 use crate::message::{Json, ToolCall};
 use crate::model::Request;
 use crate::output::Output;
-use crate::tool::{ToolOutput, ToolSpec};
+use crate::tool::ToolSpec;
 use crate::turn::{
     AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
 };
-use crate::turn_machine::interrupted;
 use crate::turn_machine::{PendingCall, reply};
 
 /// The largest output that stands in a record; a larger one is stored beside the journal and named
@@ -174,6 +173,7 @@ pub async fn run_command(
     announced: Option<PendingCall>,
 ) -> StepResult {
     let Program::Command { run, env } = program else { return Ok(Vec::new()) };
+    let context = StepContext { turn: COMMAND_TURN, ..context };
     context.room().await?;
     let (mut records, call) = match announced {
         Some(call) => (Vec::new(), call),
@@ -186,17 +186,8 @@ pub async fn run_command(
     tool_context.env = Arc::new(all);
     // The limit of the tools that models call is not meant here: a task has its own.
     tool_context.timeout = Duration::MAX;
-    let ended = |mut output: ToolOutput| {
-        context.services.secrets.redact(&mut output.text);
-        finished(COMMAND_TURN, &call, output, began.elapsed())
-    };
-    let result = match crate::tool::bash::run_command(&run, &tool_context).await {
-        Ok(output) => ended(output),
-        Err(error) => match without_outcome(&context, error) {
-            Ok(known) => interrupted::unknown(COMMAND_TURN, call, &known),
-            Err(error) => ended(ToolOutput::error(error.to_string())),
-        },
-    };
+    let result = crate::tool::bash::run_command(&run, &tool_context).await;
+    let result = ended(&context, &call, result, began.elapsed(), ToString::to_string);
     records.extend(tool_run::settled(&context, [result]).await?);
     Ok(records)
 }
@@ -262,7 +253,7 @@ async fn bounded(context: &StepContext, output: Output) -> Output {
     if output.stored.is_some() || output.text.len() <= INLINE_OUTPUT_BYTES {
         return output;
     }
-    let (spool, text) = (context.services.spool.clone(), output.text.clone());
+    let (spool, text) = (context.services.store.clone(), output.text.clone());
     let stored = tokio::task::spawn_blocking(move || spool.store(text)).await;
     match stored {
         Ok(Ok(stored)) => {

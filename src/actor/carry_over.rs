@@ -94,7 +94,7 @@ async fn reread(
         text
     };
     let text = match text {
-        Ok(ToolOutput { text, is_error: false, .. }) => Ok(redacted(text)),
+        Ok(output) if !output.is_error() => Ok(redacted(output.text)),
         Ok(ToolOutput { text, .. }) | Err(text) => Err(redacted(text)),
     };
     Reread { name, text }

@@ -90,7 +90,7 @@ pub(super) async fn record(services: &Services, idle: Vec<Idle>) -> Result<(), J
     // Lost only when the runtime shuts down.
     let drafts = drafts.unwrap_or(Err(JournalError::Closed))?;
     let records = services.journal.append(drafts).await?;
-    forget_results(services.spool.clone(), &records);
+    forget_results(services.store.clone(), &records);
     Ok(())
 }
 

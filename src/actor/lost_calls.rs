@@ -14,10 +14,10 @@ use super::tool_run;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::journal::stamp;
+use crate::store::Store;
 use crate::tool::process::{self, Remains};
-use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
-use crate::tool::{ToolError, ToolOutput, wrapper};
+use crate::tool::{Ending, ToolError, ToolOutput, wrapper};
 use crate::turn::{ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::interrupted::{self, Content, Known};
 use crate::turn_machine::{Interrupted, Machine, PendingCall};
@@ -26,7 +26,7 @@ use crate::turn_machine::{Interrupted, Machine, PendingCall};
 #[derive(Clone, Debug)]
 pub struct Traces {
     /// Where results are kept.
-    pub spool: Arc<Spool>,
+    pub store: Arc<Store>,
     /// The files that calls change; absent: nobody can look.
     pub workspace: Option<Arc<Workspace>>,
 }
@@ -34,7 +34,7 @@ pub struct Traces {
 impl Traces {
     /// The traces of a live run.
     pub(super) fn of(services: &Services) -> Self {
-        Self { spool: services.spool.clone(), workspace: Some(services.workspace.clone()) }
+        Self { store: services.store.clone(), workspace: Some(services.workspace.clone()) }
     }
 }
 
@@ -108,19 +108,21 @@ fn result_of(traces: &Traces, turn: u32, lost: Lost) -> Option<ToolFinished> {
     let Lost { call, begun } = lost;
     let process = begun.as_ref().and_then(|begun| begun.started.process());
     let remains = process.map(|process| process::end_remains(process, &call.key));
-    let kept = wrapper::spooled(&traces.spool, &call.key).unwrap_or_else(|error| {
+    let kept = wrapper::spooled(&traces.store, &call.key).unwrap_or_else(|error| {
         tracing::warn!(key = %call.key, %error, "a kept result cannot be read");
         None
     });
     let known = match kept {
         // What of it was done counts for nothing: it is made again as a whole.
-        Some((Ok(output), _)) if output.told_to_end && call.effect.is_repeatable() => return None,
+        Some((Ok(output), _)) if output.was_cancelled() && call.effect.is_repeatable() => {
+            return None;
+        }
+        Some((Ok(output), _)) if output.ending == Ending::Cancelled(None) => killed(output),
         Some((Ok(output), took)) => return Some(adopted(turn, &call, output, took)),
-        Some((Err(ToolError::Killed(printed)), _)) => killed(printed),
         Some((Err(ToolError::Lost), _)) => Known::default(),
         Some((Err(error), took)) => {
             // Worded as if it had been recorded then.
-            let output = ToolOutput::error(format!("Error: {error}"));
+            let output = ToolOutput::error(error.told());
             return Some(adopted(turn, &call, output, took));
         }
         None if begun.is_none() => return None,

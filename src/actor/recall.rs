@@ -13,10 +13,9 @@ use serde_json::value::RawValue;
 use super::step::{Past, StepContext};
 use crate::context::recall::{NotThere, Page, Query, Recall, Wanted};
 use crate::event::SharedRecord;
-use crate::journal::JournalError;
-use crate::journal::results::{self, Checked};
 use crate::journal::transcript::Transcript;
 use crate::redaction::Secrets;
+use crate::store::{self, StoreError};
 use crate::tool::steps::RecallInput;
 use crate::tool::{ToolError, ToolOutput};
 
@@ -109,27 +108,27 @@ fn read(mut lines: impl BufRead, query: Query, past: Past) -> io::Result<Option<
 async fn stored_result(
     context: &StepContext,
     query: &Query,
-) -> Result<Option<Result<Page, JournalError>>, ToolError> {
+) -> Result<Option<Result<Page, StoreError>>, ToolError> {
     let Wanted::Result(hash) = &query.wanted else { return Ok(None) };
-    if !results::is_hash(hash) {
+    if !store::is_hash(hash) {
         return Ok(None);
     }
     let (services, hash, offset) = (context.services.clone(), hash.clone(), query.offset);
     let page = off_the_runtime(move || {
-        let result = results::open(services.spool.results_dir(), &hash);
+        let result = store::open(services.store.results_dir(), &hash);
         Ok(result.and_then(|result| stored_page(result, offset, &services.secrets)))
     });
     page.await.map(Some)
 }
 
-/// What is stored was never redacted. It is before it is cut into pages, a line at a time: a
+/// What an earlier version stored is not redacted. It is before it is cut into pages, a line at a time: a
 /// secret that is half on one page and half on the next could not be told. It is read to its end,
 /// for only the whole can be checked.
 fn stored_page(
-    mut result: Checked,
+    mut result: store::Checked,
     offset: usize,
     secrets: &Secrets,
-) -> Result<Page, JournalError> {
+) -> Result<Page, StoreError> {
     let (mut page, mut bytes) = (Page::at(offset), Vec::new());
     loop {
         let read = result.by_ref().take(CHUNK).read_to_end(&mut bytes);
@@ -189,7 +188,7 @@ mod tests {
         );
         let hash = blake3::hash(&bytes).to_hex();
         std::fs::write(dir.path().join(hash.as_str()), &bytes).unwrap();
-        let open = || results::open(dir.path(), &hash).unwrap();
+        let open = || store::open(dir.path(), &hash).unwrap();
         let mut whole = String::from_utf8_lossy(&bytes).into_owned();
         secrets.redact(&mut whole);
         let (mut joined, mut offset) = (String::new(), 0);

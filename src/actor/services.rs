@@ -18,12 +18,13 @@ use super::replies::Replies;
 use crate::context::compaction::CompactionSpec;
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::disk_space::DiskSpace;
-use crate::journal::{JournalError, JournalHandle, results};
+use crate::journal::{JournalError, JournalHandle};
 use crate::output::Output;
 use crate::redaction::Secrets;
 use crate::spec::{AgentSpec, Limits};
+use crate::store;
+use crate::store::Store;
 use crate::tool::Toolbox;
-use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 
@@ -47,7 +48,7 @@ pub struct Services {
     /// The files that tools may touch.
     pub workspace: Arc<Workspace>,
     /// Where large outputs go.
-    pub spool: Arc<Spool>,
+    pub store: Arc<Store>,
     /// Environment variables for processes.
     pub env: BTreeMap<String, String>,
     /// Variables of this program that processes must not see: those that hold keys.
@@ -113,10 +114,10 @@ impl Services {
 
     /// The whole text of an output.
     pub(crate) async fn whole_text(&self, output: &Output) -> Result<String, JournalError> {
-        let (folder, output) = (self.spool.results_dir().to_owned(), output.clone());
-        let read = move || results::whole_text(&folder, &output);
+        let (folder, output) = (self.store.results_dir().to_owned(), output.clone());
+        let read = move || store::whole_text(&folder, &output);
         // A task of the blocking pool is lost only when the runtime shuts down.
-        tokio::task::spawn_blocking(read).await.unwrap_or(Err(JournalError::Closed))
+        Ok(tokio::task::spawn_blocking(read).await.map_err(|_| JournalError::Closed)??)
     }
 
     /// Mails the supervisor. It outlives whoever calls this, so a refusal only means that the run

@@ -17,13 +17,13 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
 use crate::message::{Block, Json, ResultContent, ToolResult};
-use crate::output::Output;
 use crate::run_machine::{ChildResult, Refused};
 use crate::spec::AgentSpec;
+use crate::store::Store;
 use crate::tool::spool::Spool;
-use crate::tool::{ToolError, ToolOutput, ToolSpec};
+use crate::tool::{Ending, ToolError, ToolOutput, ToolSpec};
 use crate::turn::{ResultSource, ToolFinished, ToolStatus};
-use crate::turn_machine::interrupted::Known;
+use crate::turn_machine::interrupted::{self, Known};
 use crate::turn_machine::{Machine, PendingCall};
 
 /// The messages of a conversation before the model's latest reply: that one makes the calls, and
@@ -127,13 +127,13 @@ impl StepContext {
     /// Removes the kept results of the calls that these records are of: they are durable now.
     pub(super) fn forget_results(&self, records: &[SharedRecord]) {
         if self.services.wrapper.is_some() {
-            forget_results(self.services.spool.clone(), records);
+            forget_results(self.services.store.clone(), records);
         }
     }
 }
 
 /// Removes the kept results of the calls that these records are of: they are durable now.
-pub(crate) fn forget_results(spool: Arc<Spool>, records: &[SharedRecord]) {
+pub(crate) fn forget_results(store: Arc<Store>, records: &[SharedRecord]) {
     let keys = records.iter().filter_map(|record| match &record.event {
         Event::ToolFinished(finished) => Some(finished.key.clone()),
         _ => None,
@@ -142,50 +142,58 @@ pub(crate) fn forget_results(spool: Arc<Spool>, records: &[SharedRecord]) {
     if !keys.is_empty() {
         // Nobody waits for it: what stays is removed when the run ends.
         tokio::task::spawn_blocking(move || {
-            keys.iter().for_each(|key| spool.forget_result(key));
+            keys.iter().for_each(|key| Spool::of(&store).forget_result(key));
         });
     }
 }
 
-/// The record of a call's end.
+/// The record of a call's end, whatever its tool gave. `took` is the time since it began, `told` the
+/// words for an error.
+pub(super) fn ended(
+    context: &StepContext,
+    call: &PendingCall,
+    result: Result<ToolOutput, ToolError>,
+    took: Duration,
+    told: fn(&ToolError) -> String,
+) -> ToolFinished {
+    let known = match result {
+        Ok(output) if output.ending == Ending::Cancelled(None) => killed(output),
+        Ok(output) => return finished(context.turn, call, output, took),
+        Err(ToolError::Lost) => Known::default(),
+        Err(ToolError::Cancelled) if context.cancel.is_cancelled() => {
+            Known { processes: Some(format!("{TOLD}.")), ..Known::default() }
+        }
+        Err(error) => return finished(context.turn, call, ToolOutput::error(told(&error)), took),
+    };
+    interrupted::unknown(context.turn, call.clone(), &known)
+}
+
+/// The record of a call whose outcome is known.
 pub(super) fn finished(
     turn: u32,
     call: &PendingCall,
     output: ToolOutput,
     took: Duration,
 ) -> ToolFinished {
+    let (is_error, exit_code) = (output.is_error(), output.exit_code());
+    let told_to_end = output.was_cancelled();
     let result = ToolResult {
         tool_use_id: call.call.id.clone(),
         content: ResultContent::Text(output.text),
-        is_error: output.is_error,
+        is_error,
     };
     ToolFinished {
         key: call.key.clone(),
         turn,
         index: call.index,
         name: call.call.name.clone(),
-        status: if output.is_error { ToolStatus::Error } else { ToolStatus::Ok },
+        status: if is_error { ToolStatus::Error } else { ToolStatus::Ok },
         source: ResultSource::Live,
         block: Json::encode(&Block::ToolResult(result)),
         stored: output.stored,
-        exit_code: output.exit_code,
-        told_to_end: output.told_to_end,
+        exit_code,
+        told_to_end,
         took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-    }
-}
-
-/// What is known of a call that this error left without an outcome; any other error is itself one.
-pub(super) fn without_outcome(context: &StepContext, error: ToolError) -> Result<Known, ToolError> {
-    match error {
-        ToolError::Lost => Ok(Known::default()),
-        ToolError::Cancelled if context.cancel.is_cancelled() => {
-            Ok(Known { processes: Some(format!("{TOLD}.")), ..Known::default() })
-        }
-        ToolError::Killed(mut printed) => {
-            context.services.secrets.redact(&mut printed.text);
-            Ok(killed(printed))
-        }
-        error => Err(error),
     }
 }
 
@@ -193,9 +201,9 @@ pub(super) fn without_outcome(context: &StepContext, error: ToolError) -> Result
 const TOLD: &str = "It was told to end while it was at work, because its agent was";
 
 /// What is known of a command of which something had to be killed, by what it had printed.
-pub(super) fn killed(printed: Output) -> Known {
+pub(super) fn killed(printed: ToolOutput) -> Known {
     let processes = Some(format!("{TOLD}, and had to be killed."));
-    Known { processes, printed, ..Known::default() }
+    Known { processes, printed: printed.into_output(), ..Known::default() }
 }
 
 /// What a step recorded, or why it could not.
@@ -210,7 +218,7 @@ pub(super) async fn settled(
     let mut events = Vec::with_capacity(changes.len());
     for AppliedEdit { edited, spills } in changes {
         for spill in spills {
-            let spool = context.services.spool.clone();
+            let spool = context.services.store.clone();
             let stored = tokio::task::spawn_blocking(move || spool.store(spill.text)).await;
             let stored = stored.map_err(|error| StepError::Crashed(error.to_string()))?;
             stored.map_err(|error| JournalError::io("results", &error))?;

@@ -15,7 +15,7 @@ use super::mail::StepError;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::recall;
-use super::step::{StepContext, finished, without_outcome};
+use super::step::{StepContext, ended};
 use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
@@ -30,7 +30,6 @@ use crate::tool::{
 };
 use crate::turn::{Effect, Outcome, Process, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
-use crate::turn_machine::interrupted;
 
 /// The most characters of a child's answer that its parent reads: the documented limit of
 /// sub-agent results. The whole stands in the child's transcript.
@@ -150,33 +149,35 @@ async fn run_one(
 ) -> Option<ToolFinished> {
     let began = Instant::now();
     let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket));
-    let mut output = match body.catch_unwind().await {
+    let mut result = match body.catch_unwind().await {
         Ok(result) if was_cancelled(context, &result) && call.effect.is_repeatable() => {
             return None;
         }
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => match without_outcome(context, error) {
-            Ok(known) => return Some(interrupted::unknown(context.turn, call.clone(), &known)),
-            Err(error) => ToolOutput::error(format!("Error: {error}")),
-        },
+        Ok(result) => result,
         Err(panic) => {
-            ToolOutput::error(format!("Error: the tool crashed ({})", panic_text(panic.as_ref())))
+            let reason = panic_text(panic.as_ref());
+            Err(ToolError::Failed(format!("the tool crashed ({reason})")))
         }
     };
-    context.services.secrets.redact(&mut output.text);
-    let repeats = call.repeats.as_ref().filter(|_| !output.is_error);
-    let stub = repeats.and_then(|read| read.stub_for(&output.text));
-    let source = if stub.is_some() { ResultSource::Unchanged } else { ResultSource::Live };
-    output.text = stub.unwrap_or(output.text);
-    Some(ToolFinished { source, ..finished(context.turn, call, output, began.elapsed()) })
+    let mut source = ResultSource::Live;
+    if let Ok(output) = &mut result {
+        context.services.secrets.redact(&mut output.text);
+        let repeats = call.repeats.as_ref().filter(|_| !output.is_error());
+        if let Some(stub) = repeats.and_then(|read| read.stub_for(&output.text)) {
+            (output.text, source) = (stub, ResultSource::Unchanged);
+        }
+    }
+    let ended = ended(context, call, result, began.elapsed(), ToolError::told);
+    // Only a call that gave what the view shows already has another source.
+    Some(if source == ResultSource::Live { ended } else { ToolFinished { source, ..ended } })
 }
 
 /// Whether a call was ended with its agent.
 fn was_cancelled(context: &StepContext, result: &Result<ToolOutput, ToolError>) -> bool {
     match result {
-        Ok(output) => output.told_to_end,
+        Ok(output) => output.was_cancelled(),
         Err(ToolError::Cancelled) => context.cancel.is_cancelled(),
-        Err(error) => matches!(error, ToolError::Killed(_)),
+        Err(_) => false,
     }
 }
 
@@ -283,7 +284,7 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
     let announcer = Announcer { context: context.clone(), key: key.clone() };
     ToolContext {
         workspace: services.workspace.clone(),
-        spool: services.spool.clone(),
+        store: services.store.clone(),
         announce: Arc::new(announcer),
         wrapper: services.wrapper.clone(),
         key,

@@ -16,11 +16,12 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc;
 
 use super::mail::SupervisorMsg;
+use crate::disk;
 use crate::event::{Event, SharedRecord};
 use crate::journal::file::OwnedRun;
 use crate::journal::line::Position;
 use crate::journal::snapshot::Snapshots;
-use crate::journal::{JournalError, JournalHandle, Observer, disk_space};
+use crate::journal::{JournalError, JournalHandle, Observer};
 
 /// The commit batches on their way from the writer to the supervisor: enough that the writer does
 /// not wait for each, and little memory should the supervisor be slow.
@@ -57,7 +58,7 @@ impl State {
         snapshots: Snapshots,
         feed: FeedObserver,
     ) -> Result<Self, JournalError> {
-        let limits = disk_space::outlive_file_limits();
+        let limits = disk::outlive_file_limits();
         limits.map_err(|error| JournalError::io("signals", &error))?;
         let observers: Vec<Box<dyn Observer>> = vec![Box::new(snapshots), Box::new(feed)];
         let journal = owned.start_writer(at, observers)?;

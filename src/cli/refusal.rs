@@ -10,6 +10,7 @@ use crate::journal::refusal::{Refusal, Why};
 use crate::journal::results::{self, Origin};
 use crate::journal::torn::Loss;
 use crate::journal::{JournalError, walk};
+use crate::store::StoreError;
 
 /// Says why the journal of a run cannot be had, and what to do. `flags` are those by which another
 /// verb finds the run.
@@ -38,7 +39,7 @@ fn exit_of(error: &JournalError) -> Exit {
         | JournalError::Io(_)
         | JournalError::Refused(_)
         | JournalError::Lost { .. }
-        | JournalError::BadResult { .. }
+        | JournalError::BadResult(_)
         | JournalError::Closed => Exit::Disk,
     }
 }
@@ -77,7 +78,9 @@ fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<Strin
         JournalError::Lost { .. } => "bring journal.jsonl back from a copy: without it nobody can \
                                       tell what was done, or go on with it"
             .to_owned(),
-        JournalError::BadResult { path, .. } => return without_result(flags, path),
+        JournalError::BadResult(StoreError { path, .. }) => {
+            return without_result(flags, path);
+        }
         JournalError::Exists(path) => {
             let dir = RunDir::at(path);
             match walk::first(&dir) {

@@ -14,11 +14,12 @@ use super::{complain, refusal, say};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
-use crate::journal::results::{self, Checked};
-use crate::journal::{JournalError, stamp};
+use crate::journal::results;
+use crate::journal::stamp;
 use crate::message::{Block, Message};
 use crate::report;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
+use crate::store::{self, StoreError};
 use crate::turn::Outcome;
 
 pub(super) fn run(project: &Project, verb: &args::Show) -> Exit {
@@ -52,15 +53,15 @@ fn show_result(project: &Project, dir: &RunDir, hash: &str) -> Exit {
     }
     let folder = dir.results();
     // It is read twice, so that nothing of a damaged one is printed.
-    let checked = results::open(&folder, hash).and_then(Checked::finish);
-    let mut result = match checked.and_then(|()| results::open(&folder, hash)) {
+    let checked = store::open(&folder, hash).and_then(store::Checked::finish);
+    let mut result = match checked.and_then(|()| store::open(&folder, hash)) {
         Ok(result) => result,
-        Err(error) => return no_result(project, &folder.join(hash), &error),
+        Err(error) => return no_result(project, &folder.join(hash), error),
     };
     match io::copy(&mut result, &mut io::stdout().lock()) {
         Ok(_) => match result.finish() {
             Ok(()) => Exit::Done,
-            Err(error) => no_result(project, &folder.join(hash), &error),
+            Err(error) => no_result(project, &folder.join(hash), error),
         },
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
         Err(_) => Exit::Disk,
@@ -68,12 +69,12 @@ fn show_result(project: &Project, dir: &RunDir, hash: &str) -> Exit {
 }
 
 /// Says why a stored result cannot be shown.
-fn no_result(project: &Project, path: &Path, error: &JournalError) -> Exit {
+fn no_result(project: &Project, path: &Path, error: StoreError) -> Exit {
     if let (false, Ok(None)) = (path.exists(), results::origin(path)) {
         complain(&format!("error: {}: the run has no such result", path.display()));
         return Exit::Failed;
     }
-    refusal::refused(&project.flags(), None, error)
+    refusal::refused(&project.flags(), None, &error.into())
 }
 
 fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) -> Exit {

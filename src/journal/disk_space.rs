@@ -3,15 +3,11 @@
 //! Owns the sizes and the keeper of one journal's reserve. The keeper only finds out and makes
 //! room; that nothing new is begun meanwhile is the business of whoever watches.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::disk::{FIRST_LOOK, LONGEST_LOOK, longer};
 use crate::journal::storage::Storage;
 
 /// The reserve on a disk that has room for it: enough for the results of a thousand calls that are
@@ -23,12 +19,6 @@ const WATERMARK: u64 = 1 << 30;
 
 /// The same on the smallest disk: room for the records of some calls.
 const LEAST_WATERMARK: u64 = 256 << 10;
-
-/// The first pause between two looks at a full disk; each is twice as long as the one before.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-
-/// The longest pause between two looks: soon enough for whoever has just made room.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// How long a record may take on a full disk that nobody could wait for room with. The reserve
 /// makes room for it, so that it takes this long only when that is used up too.
@@ -160,10 +150,6 @@ impl Keeper {
     }
 }
 
-fn longer(pause: Duration) -> Duration {
-    (pause * 2).min(LONGEST_LOOK)
-}
-
 /// Ends when room has been scarce for too long. A slow disk is another matter.
 pub(super) async fn out_of_patience(room: &mut watch::Receiver<DiskSpace>) {
     if room.wait_for(|room| *room == DiskSpace::Scarce).await.is_err() {
@@ -171,41 +157,6 @@ pub(super) async fn out_of_patience(room: &mut watch::Receiver<DiskSpace>) {
         return std::future::pending().await;
     }
     tokio::time::sleep(PATIENCE).await;
-}
-
-/// The pauses of one that waits for a full disk by trying again.
-pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
-    std::iter::successors(Some(FIRST_LOOK), |pause| Some(longer(*pause)))
-}
-
-/// Makes a file that really takes up this much of the disk. What is written over it finds room.
-pub(crate) fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-            io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
-            file.sync_data()?;
-            file.rewind()?;
-        }
-        other => other?,
-    }
-    Ok(file)
-}
-
-/// Makes a file that may not grow an error of the write, which is answered, and not the end of the
-/// process. Once asked for, it stays so.
-///
-/// # Errors
-/// When the signal cannot be heard.
-pub fn outlive_file_limits() -> io::Result<()> {
-    // A handler that was set stays, also when nobody listens.
-    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
-}
-
-/// Whether an error says that the disk has no room.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 #[cfg(test)]
@@ -225,13 +176,5 @@ mod tests {
             assert!(free - sizes.reserve >= sizes.watermark, "a run can begin with {free}");
         }
         assert!(Sizes::of(100_000).watermark > 100_000, "a run waits for room");
-    }
-
-    #[test]
-    fn the_pauses_grow_to_a_second() {
-        let pauses: Vec<_> = pauses().take(20).collect();
-        assert_eq!(pauses[0], FIRST_LOOK);
-        assert!(pauses.windows(2).all(|two| two[0] <= two[1]));
-        assert_eq!(pauses[19], LONGEST_LOOK);
     }
 }

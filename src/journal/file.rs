@@ -13,11 +13,12 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
+use crate::disk;
 use crate::id::AgentId;
 use crate::journal::line::Position;
 use crate::journal::storage::{Presence, Storage};
 use crate::journal::writer;
-use crate::journal::{JournalError, JournalHandle, Observer, disk_space, filesystem};
+use crate::journal::{JournalError, JournalHandle, Observer, filesystem};
 
 /// How often the lock is tried, and the pause between: a reader that looks whether the run is live
 /// holds it for microseconds, and must not make a resume believe that the run is open.
@@ -306,7 +307,7 @@ impl Storage for JournalFile {
     fn reserve(&mut self, bytes: u64) -> io::Result<()> {
         let made = match bytes {
             0 => Ok(()),
-            _ => disk_space::file_of(&self.reserve, bytes).map(drop),
+            _ => disk::file_of(&self.reserve, bytes).map(drop),
         };
         if bytes > 0 && made.is_ok() {
             return Ok(());
@@ -401,7 +402,7 @@ mod tests {
         let dir = RunDir::at(root.path().join("run"));
         let owned = dir.create().unwrap();
         // What a killed process left.
-        drop(disk_space::file_of(&dir.reserve(), 10).unwrap());
+        drop(disk::file_of(&dir.reserve(), 10).unwrap());
         let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
         let reserve = fs::metadata(dir.reserve()).unwrap();
         assert!(reserve.len() > 10 && reserve.blocks() * 512 >= reserve.len(), "{reserve:?}");

@@ -16,10 +16,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk;
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::Observer;
-use crate::journal::disk_space;
 use crate::journal::file::RunDir;
 use crate::journal::log_line::line_for;
 use crate::journal::transcript::Transcript;
@@ -125,7 +125,7 @@ impl Projection {
         if !view.stale
             && let Err(error) = view.write(&self.dir, agent, &mut self.open)
         {
-            if disk_space::is_full(&error) {
+            if disk::is_full(&error) {
                 // Little more comes while the run waits for room.
                 return self.touch(agent);
             }
@@ -359,7 +359,7 @@ mod tests {
         let mut lines = b"a line\n".to_vec();
         let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let refused = write_some(&mut full, &mut lines).unwrap_err();
-        assert!(disk_space::is_full(&refused) && lines == b"a line\n");
+        assert!(disk::is_full(&refused) && lines == b"a line\n");
         let mut small = [0u8; 4];
         write_some(&mut &mut small[..], &mut lines).unwrap_err();
         assert_eq!((&small, lines.as_slice()), (b"a li", &b"ne\n"[..]));

@@ -18,6 +18,7 @@ use crate::journal::refusal::{Objection, Refusal};
 use crate::journal::walk::{self, walk};
 use crate::journal::{JournalError, results, stamp};
 use crate::run_state::RunState;
+use crate::store;
 
 /// What may be cut from a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +147,7 @@ pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, CutError> {
             Err(error) => return Err(error.into()),
         }
     };
-    let is_lost = |named: &&Named| results::check(&dir.results(), &named.hash).is_err();
+    let is_lost = |named: &&Named| store::check(&dir.results(), &named.hash).is_err();
     match refused {
         Some(refusal) if (before.seq..=refusal.line).contains(&seq) => {
             if before.seq == Position::START.seq {
@@ -173,8 +174,8 @@ struct Named {
 /// Where a journal has to be cut in which every record can be read.
 fn first_lost(dir: &RunDir, named: &[Named]) -> CutError {
     let lost = named.iter().find_map(|named| {
-        let error = results::check(&dir.results(), &named.hash).err()?;
-        Some(CutError::Elsewhere { seq: named.by, error })
+        let error = store::check(&dir.results(), &named.hash).err()?;
+        Some(CutError::Elsewhere { seq: named.by, error: error.into() })
     });
     lost.unwrap_or(CutError::Sound)
 }
@@ -421,9 +422,7 @@ mod tests {
             [(damaged, "damaged"), (place_to_cut(&dir, 5).unwrap_err(), "missing")]
         {
             let CutError::Elsewhere { seq: 6, error } = refused else { panic!("{refused}") };
-            assert!(
-                matches!(&error, JournalError::BadResult { reason, .. } if reason.contains(why))
-            );
+            assert!(matches!(&error, JournalError::BadResult(bad) if bad.reason.contains(why)));
         }
         assert_eq!(place_to_cut(&dir, 6).map(|end| end.seq), Ok(6));
     }

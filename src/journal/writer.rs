@@ -18,9 +18,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::crash::{self, Point};
+use crate::disk;
 use crate::event::{Draft, Record, SharedRecord};
 use crate::id::AgentId;
-use crate::journal::disk_space::{self, DiskSpace, Keeper};
+use crate::journal::disk_space::{DiskSpace, Keeper};
 use crate::journal::line::{self, Batch, Framer, Position};
 use crate::journal::reader;
 use crate::journal::storage::{Presence, Storage};
@@ -321,7 +322,7 @@ impl<S: Storage> Writer<S> {
             return Ok(next);
         }
         self.keeper.check(&mut self.storage);
-        let mut pauses = disk_space::pauses();
+        let mut pauses = disk::pauses();
         while let Err(error) = self.write() {
             if error != JournalError::Full || self.closing.is_cancelled() {
                 return Err(error);
@@ -360,7 +361,7 @@ impl<S: Storage> Writer<S> {
         let error = match self.storage.append(&self.bytes) {
             Ok(written) if written == self.bytes.len() => return Ok(()),
             Ok(_) => JournalError::Full,
-            Err(error) if disk_space::is_full(&error) => JournalError::Full,
+            Err(error) if disk::is_full(&error) => JournalError::Full,
             // A limit of this process, which whoever set it may lift.
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => JournalError::Full,
             Err(error) => JournalError::io("journal: write", &error),

@@ -16,6 +16,7 @@ use crate::journal::{JournalHandle, Observer, stamp};
 use crate::plan::TaskCancelled;
 use crate::run_machine::CancelTarget;
 use crate::run_state::{IllegalRecord, RunState};
+use crate::store::Store;
 use crate::tool::spool::Spool;
 use crate::turn::Outcome;
 
@@ -55,8 +56,8 @@ async fn record(
 ) -> Result<(), StartError> {
     let (state, left) = (tracker.state(), tracker.left(&dir.journal()));
     let idle = agents(state, left, target, reason);
-    let spool = Arc::new(Spool::new(dir.spool(), dir.results()));
-    let traces = Traces { spool: spool.clone(), workspace: None };
+    let store = Arc::new(Store::new(dir.spool(), dir.results()));
+    let traces = Traces { store: store.clone(), workspace: None };
     let mut drafts = blocking(move || ends::ends(&traces, idle)).await?;
     drafts.extend(tasks(state, target, reason));
     let end = end_after(state, &drafts, reason)?;
@@ -64,11 +65,11 @@ async fn record(
     drafts.push(Draft::run(end));
     let records = journal.append_at_once(drafts).await?;
     if !is_over {
-        forget_results(spool, &records);
+        forget_results(store, &records);
         return Ok(());
     }
     let clear = move || {
-        spool.clear();
+        Spool::of(&store).clear();
         Ok::<_, StartError>(())
     };
     blocking(clear).await

@@ -13,6 +13,7 @@ use crate::journal::refusal::Objection;
 use crate::journal::{JournalError, walk};
 use crate::plan::TaskState;
 use crate::run_state::RunState;
+use crate::store::Store;
 use crate::tool::spool::Spool;
 use crate::turn::Outcome;
 use crate::turn_machine::command_outcome;
@@ -106,9 +107,9 @@ pub(super) fn under_way(
         // Damage behind a snapshot keeps no run from going on, only this from being foretold.
         return Ok(BTreeMap::new());
     }
-    let spool = Spool::new(dir.spool(), dir.results());
+    let store = Store::new(dir.spool(), dir.results());
     for (key, task) in open {
-        let kept = spool.kept_result(&key);
+        let kept = Spool::of(&store).kept_result(&key);
         let kept = kept.map_err(|error| JournalError::io(dir.spool().display(), &error))?;
         if kept.is_some() {
             commands.insert(task, Command::Kept);

@@ -16,7 +16,7 @@ use crate::event::{Draft, Record, RunCreated, RunOpened};
 use crate::failure::Failure;
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::file::RunDir;
-use crate::journal::{JournalError, results, stamp};
+use crate::journal::{JournalError, stamp};
 use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
 use crate::run_machine::forecast::{self, Forecast, Lookup};
@@ -24,6 +24,7 @@ use crate::run_machine::scope::{self, Scope};
 use crate::run_machine::{Left, Now, Start};
 use crate::run_state::{RunState, TaskStatus};
 use crate::spec::TaskSpec;
+use crate::store;
 use crate::turn::content::Content;
 use crate::turn::{Outcome, Program};
 
@@ -287,7 +288,7 @@ impl Lookup for Eyes {
         task: &TaskSpec,
         output: &Output,
     ) -> Result<Result<Value, Failure>, JournalError> {
-        Ok(task.output.parse(&results::whole_text(&self.results, output)?))
+        Ok(task.output.parse(&store::whole_text(&self.results, output)?))
     }
 
     fn outcome(&mut self, agent: &AgentId) -> Option<Outcome> {
@@ -314,7 +315,7 @@ impl Words<'_> {
             let Some(status) = self.state.task(&task.name).filter(|s| s.state.is_end()) else {
                 continue;
             };
-            let text = status.output.as_ref().map(|o| results::whole_text(&self.results, o));
+            let text = status.output.as_ref().map(|o| store::whole_text(&self.results, o));
             let Ok(text) = text.transpose() else { continue };
             let value = text.and_then(|text| task.output.parse(&text).ok()).unwrap_or_default();
             then.insert(task.name.to_string(), scope::ended(status, value));

@@ -32,8 +32,8 @@ use crate::policy::RetryPolicy;
 use crate::redaction::Secrets;
 use crate::spec::ModelSpec;
 use crate::spec::capability::ModelFacts;
+use crate::store::Store;
 use crate::tool::Toolbox;
-use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 
@@ -117,6 +117,8 @@ impl Prepared {
         let secrets = Secrets::new(secrets(config).into_iter().map(str::to_owned));
         let disk = journal.clone();
         let report_full = move || disk.report_full();
+        let store =
+            Store::new(dir.spool(), results).waiting_while(report_full).redacting(secrets.clone());
         let program = options.wrapper.clone().or_else(Wrapper::this_program);
         let wrapper = program.map(|program| Wrapper { program, secrets: secrets.clone() });
         Ok(Services {
@@ -132,7 +134,7 @@ impl Prepared {
             models: self.models,
             tools: self.tools,
             workspace: Arc::new(workspace),
-            spool: Arc::new(Spool::new(dir.spool(), results).waiting_while(report_full)),
+            store: Arc::new(store),
             env: config.env.clone(),
             hidden_env: key_variables(config),
             secrets,

@@ -5,10 +5,11 @@
 use serde_json::{Map, Value};
 
 use super::StartError;
+use crate::journal::JournalError;
 use crate::journal::file::RunDir;
-use crate::journal::results;
 use crate::run_state::RunState;
 use crate::spec::TaskSpec;
+use crate::store;
 
 /// The outputs, by task, that templates of tasks to come may name. Blocks.
 ///
@@ -28,7 +29,7 @@ pub fn of_ended(
     for task in tasks.iter().filter(|task| is_named(task)) {
         let status = state.task(&task.name).filter(|status| status.state.is_end());
         let Some(output) = status.and_then(|status| status.output.as_ref()) else { continue };
-        let text = results::whole_text(&dir.results(), output)?;
+        let text = store::whole_text(&dir.results(), output).map_err(JournalError::from)?;
         let value = task.output.parse(&text).map_err(|failure| StartError::Output {
             task: task.name.clone(),
             reason: failure.message,

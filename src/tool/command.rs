@@ -1,14 +1,14 @@
 //! A command line, run in this process.
 //!
-//! Owns the wording of what a command gave.
+//! Owns the words that a model is given with the output of a command; other tasks are given the
+//! output and nothing else.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::process::{self, Ending, Finished, ProcessGroup};
-use super::{ToolContext, ToolError, ToolOutput};
-use crate::output::Output;
+use super::process::{self, ProcessGroup};
+use super::{Ending, ToolContext, ToolError, ToolOutput};
 
 /// A command that is to be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,46 +37,47 @@ pub(super) async fn run(
     place: ProcessGroup,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
-    let mut finished = process::run(&order.command, order.timeout, place, context).await?;
-    if order.reader == Reader::Model {
-        if finished.output.text.is_empty() {
-            finished.output.text.push_str("(no output)");
-        }
-        if finished.left_behind {
-            let note = "(background processes were left; those of the command's own process group have been ended)";
-            finished.output.text = with_line(finished.output.text, note);
-        }
-    }
-    told(finished, order.timeout)
+    let ended = process::run(&order.command, order.timeout, place, context).await?;
+    Ok(match order.reader {
+        Reader::Model => for_model(ended, order.timeout),
+        Reader::Tasks => ended,
+    })
 }
 
-/// Says of a command that was told to end what a reader has to know.
+/// What a model has to know of a command that was told to end.
 const TOLD_TO_END: &str = "(it was told to end while it was at work, and did so by itself; its work \
     may be half done. Inspect the state before you repeat it.)";
 
-fn told(finished: Finished, timeout: Duration) -> Result<ToolOutput, ToolError> {
-    let Finished { ending, output, errors: _, left_behind: _ } = finished;
-    let with_code = |text, code| with_line(text, &format!("exit code {code}"));
-    let Output { text, stored } = output;
-    let (text, exit_code) = match ending {
-        Ending::Exited(0) => (text, Some(0)),
-        Ending::Exited(code) => (with_code(text, code), Some(code)),
-        Ending::TimedOut(code) => {
-            let text = format!("Error: Timeout ({}s)\n{text}", timeout.as_secs_f64());
-            let text = match code {
-                Some(code) => with_code(text, code),
-                None => text,
-            };
-            (text, code)
-        }
-        Ending::Cancelled(Some(code)) => {
-            (with_line(with_code(text, code), TOLD_TO_END), Some(code))
-        }
-        Ending::Cancelled(None) => return Err(ToolError::Killed(Output { text, stored })),
-    };
-    let is_error = ending != Ending::Exited(0);
-    let told_to_end = matches!(ending, Ending::Cancelled(_));
-    Ok(ToolOutput { text, is_error, stored, exit_code, told_to_end })
+/// What a model has to know of a command that left processes.
+const LEFT_BEHIND: &str = "(background processes were left; those of the command's own process group \
+    have been ended)";
+
+/// Adds to an output the words that a model needs in order to understand it.
+fn for_model(ended: ToolOutput, timeout: Duration) -> ToolOutput {
+    let mut text = ended.text;
+    // It is told as of unknown outcome, with exactly what it printed.
+    if ended.ending == Ending::Cancelled(None) {
+        return ToolOutput { text, ..ended };
+    }
+    if text.is_empty() {
+        text.push_str("(no output)");
+    }
+    if ended.left_behind {
+        text = with_line(text, LEFT_BEHIND);
+    }
+    if let Ending::TimedOut(_) = ended.ending {
+        text.insert_str(0, &format!("Error: Timeout ({}s)\n", timeout.as_secs_f64()));
+    }
+    if let Ending::Exited(code @ 1..)
+    | Ending::TimedOut(Some(code))
+    | Ending::Cancelled(Some(code)) = ended.ending
+    {
+        text = with_line(text, &format!("exit code {code}"));
+    }
+    if let Ending::Cancelled(_) = ended.ending {
+        text = with_line(text, TOLD_TO_END);
+    }
+    ToolOutput { text, ..ended }
 }
 
 /// Adds a line of its own.
@@ -85,4 +86,30 @@ fn with_line(mut text: String, line: &str) -> String {
         text.push('\n');
     }
     text + line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_told_how_a_command_ended() {
+        use Ending::{Cancelled, Exited, TimedOut};
+        let told = format!("x\nexit code 0\n{TOLD_TO_END}");
+        for (ending, left_behind, printed, text) in [
+            (Exited(0), false, "x\n", "x\n"),
+            (Exited(0), false, "", "(no output)"),
+            (Exited(0), true, "x", &format!("x\n{LEFT_BEHIND}")),
+            (Exited(3), false, "x", "x\nexit code 3"),
+            (Exited(137), false, "", "(no output)\nexit code 137"),
+            (TimedOut(None), false, "x\n", "Error: Timeout (1.5s)\nx\n"),
+            (TimedOut(Some(143)), false, "x", "Error: Timeout (1.5s)\nx\nexit code 143"),
+            (Cancelled(Some(0)), false, "x", &told),
+            (Cancelled(None), false, "", ""),
+        ] {
+            let ended = ToolOutput { ending, left_behind, ..ToolOutput::ok(printed) };
+            let shown = for_model(ended, Duration::from_millis(1_500));
+            assert_eq!((shown.text.as_str(), shown.ending), (text, ending));
+        }
+    }
 }

@@ -304,7 +304,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::id::{AgentId, CallKey, RunId};
-    use crate::tool::spool::Spool;
+    use crate::store::Store;
     use crate::tool::workspace::Workspace;
 
     /// A workspace and what a call in it gets, for the tests of all tools.
@@ -337,7 +337,7 @@ pub(super) mod tests {
             let agent = AgentId::from_text("test");
             ToolContext {
                 workspace: self.workspace.clone(),
-                spool: Arc::new(Spool::new(run.join("spool"), run.join("results"))),
+                store: Arc::new(Store::new(run.join("spool"), run.join("results"))),
                 key: CallKey::derive(RunId::from(uuid::Uuid::now_v7()), &agent, 1, 0, "tool", "{}"),
                 hidden_env: Arc::default(),
                 env: Arc::new(BTreeMap::from([("TOOL_TEST".to_owned(), "set".to_owned())])),

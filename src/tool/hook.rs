@@ -5,8 +5,8 @@
 
 use serde::Deserialize;
 
-use super::process::{self, Ending, ProcessGroup, Program};
-use super::{ToolContext, ToolError, wrapper};
+use super::process::{self, ProcessGroup, Program};
+use super::{Ending, ToolContext, ToolError, wrapper};
 use crate::message::Json;
 
 /// The exit code by which a hook blocks.
@@ -34,14 +34,14 @@ pub async fn run(
 ) -> Result<Answer, ToolError> {
     let (argv, input) = (argv.to_vec(), input.as_str().to_owned());
     let program = Program { argv, input, timeout: context.timeout };
-    let finished = match &context.wrapper {
+    let ended = match &context.wrapper {
         Some(wrapper) => wrapper::run_program(wrapper, program, context).await?,
         None => process::run_program(program, ProcessGroup::OwnGroup, context).await?,
     };
-    match finished.ending {
-        Ending::Exited(code) => answer(code, &finished.output.text, &finished.errors.text),
+    match ended.ending {
+        Ending::Exited(code) => answer(code, &ended.text, &ended.errors),
         Ending::TimedOut(_) => Err(ToolError::Timeout(context.timeout)),
-        Ending::Cancelled(_) => Err(ToolError::Cancelled),
+        Ending::Cancelled(_) | Ending::Done | Ending::Failed => Err(ToolError::Cancelled),
     }
 }
 

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use self::group::{Group, KEY_VARIABLE};
 pub use self::group::{Remains, end_remains, kill_all_groups};
 use crate::output::Output;
-use crate::tool::spool::{INLINE_CHARS, INLINE_CHARS_FAILED, MEMORY_BYTES, SpoolWriter};
-use crate::tool::{ToolContext, ToolError};
+use crate::store::{INLINE_CHARS, INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
+use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 
 /// How long the output is still read after the command has ended while something keeps it open,
 /// and how long what a command left behind may take to end.
@@ -35,32 +35,6 @@ pub(in crate::tool) enum ProcessGroup {
     ThisGroup,
 }
 
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(in crate::tool) enum Ending {
-    /// By itself, with this exit code; 128 + n when signal n ended it.
-    Exited(i32),
-    /// It took too long and was told to end: with this exit code where it and all of its group did
-    /// so in their grace, and with none where something had to be killed.
-    TimedOut(Option<i32>),
-    /// The call was cancelled and it was told to end, likewise.
-    Cancelled(Option<i32>),
-}
-
-/// A command that has ended.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::tool) struct Finished {
-    /// How.
-    pub(in crate::tool) ending: Ending,
-    /// What it printed.
-    pub(in crate::tool) output: Output,
-    /// What it printed on stderr, where that was kept apart.
-    pub(in crate::tool) errors: Output,
-    /// Whether processes were left behind and had to be ended.
-    pub(in crate::tool) left_behind: bool,
-}
-
 /// Runs `sh -c command` in the workspace root, without input; both its streams are one output. When
 /// this returns or is dropped, no process of its group lives but this one.
 pub(super) async fn run(
@@ -68,7 +42,7 @@ pub(super) async fn run(
     timeout: Duration,
     place: ProcessGroup,
     context: &ToolContext,
-) -> Result<Finished, ToolError> {
+) -> Result<ToolOutput, ToolError> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).stdin(Stdio::null());
     let start = || {
@@ -96,7 +70,7 @@ pub(in crate::tool) async fn run_program(
     program: Program,
     place: ProcessGroup,
     context: &ToolContext,
-) -> Result<Finished, ToolError> {
+) -> Result<ToolOutput, ToolError> {
     let Program { argv, input, timeout } = program;
     let (program, arguments) = match argv.split_first() {
         Some((program, rest)) => (program.as_str(), rest),
@@ -167,7 +141,7 @@ async fn finished(
     input: Vec<u8>,
     timeout: Duration,
     context: &ToolContext,
-) -> Result<Finished, ToolError> {
+) -> Result<ToolOutput, ToolError> {
     let Started { mut child, group, output, errors } = started;
     let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
     let stdin = child.stdin.take();
@@ -178,23 +152,21 @@ async fn finished(
             result
         },
         async {
-            let output = drain(Some(output), context.spool.writer(), &ended);
-            let drained = tokio::join!(output, drain(errors, context.spool.writer(), &ended));
+            let output = drain(Some(output), context.store.writer(), &ended);
+            let drained = tokio::join!(output, drain(errors, context.store.writer(), &ended));
             closed.cancel();
             drained
         },
         feed(stdin, &input, &ended),
     );
     let ending = ending.map_err(|source| io_error("wait for the command", source))?;
-    let inline = match ending {
-        Ending::Exited(0) => INLINE_CHARS,
-        Ending::Exited(_) | Ending::TimedOut(_) | Ending::Cancelled(_) => INLINE_CHARS_FAILED,
-    };
+    let inline = if ending == Ending::Exited(0) { INLINE_CHARS } else { INLINE_CHARS_FAILED };
     let finish = move || Ok((output?.finish(inline)?, errors?.finish(inline)?));
     let printed = tokio::task::spawn_blocking(finish).await.map_err(io::Error::other);
     let printed = printed.and_then(|printed| printed);
     let (output, errors) = printed.map_err(|source| io_error("store the output", source))?;
-    Ok(Finished { ending, output, errors, left_behind })
+    let Output { text, stored } = output;
+    Ok(ToolOutput { text, stored, ending, errors: errors.text, left_behind })
 }
 
 /// Gives the command its input; it need not read it.
@@ -249,9 +221,9 @@ fn exit_code(status: ExitStatus) -> i32 {
 /// read and dropped, so that the command is not blocked; the error is told at its end.
 async fn drain(
     pipe: Option<Receiver>,
-    writer: SpoolWriter,
+    writer: StoreWriter,
     ended: &CancellationToken,
-) -> io::Result<SpoolWriter> {
+) -> io::Result<StoreWriter> {
     let mut writer = Ok(writer);
     let Some(mut pipe) = pipe else { return writer };
     let mut buffer = Vec::with_capacity(MEMORY_BYTES);
@@ -277,7 +249,7 @@ async fn drain(
     writer
 }
 
-async fn write(spool: SpoolWriter, bytes: Vec<u8>) -> (io::Result<SpoolWriter>, Vec<u8>) {
+async fn write(spool: StoreWriter, bytes: Vec<u8>) -> (io::Result<StoreWriter>, Vec<u8>) {
     if spool.stays_in_memory(bytes.len()) {
         return (spool.write(&bytes), bytes);
     }

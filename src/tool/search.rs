@@ -13,7 +13,6 @@ use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::spool::{INLINE_CHARS, Spool};
 use super::workspace::Workspace;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking, files};
 use crate::id::Name;
@@ -97,14 +96,6 @@ fn rule_paths(input: &Json, workspace: &Workspace) -> Vec<String> {
     if paths.is_empty() { vec![".".to_owned()] } else { paths }
 }
 
-/// Text of any length as a tool's output.
-fn present(spool: &Spool, text: &str) -> Result<ToolOutput, ToolError> {
-    let output = spool.present(text.as_bytes(), INLINE_CHARS);
-    let what = "store the output".to_owned();
-    let output = output.map_err(|source| ToolError::Io { what, source })?;
-    Ok(ToolOutput { stored: output.stored, ..ToolOutput::ok(output.text) })
-}
-
 struct Glob {
     spec: ToolSpec,
 }
@@ -132,8 +123,10 @@ impl Tool for Glob {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let asked: GlobArguments = arguments(&input)?;
-            let (workspace, spool) = (context.workspace.clone(), context.spool.clone());
-            let list = move |stop: &_| present(&spool, &glob(&workspace, &asked, MAX_FILES, stop)?);
+            let (workspace, store) = (context.workspace.clone(), context.store.clone());
+            let list = move |stop: &_| {
+                ToolOutput::of_text(&store, &glob(&workspace, &asked, MAX_FILES, stop)?)
+            };
             blocking::run(&context, list).await
         })
     }
@@ -205,8 +198,9 @@ impl Tool for Grep {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let asked: grep::GrepArguments = arguments(&input)?;
-            let (workspace, spool) = (context.workspace.clone(), context.spool.clone());
-            let search = move |stop: &_| present(&spool, &grep::grep(&workspace, &asked, stop)?);
+            let (workspace, store) = (context.workspace.clone(), context.store.clone());
+            let search =
+                move |stop: &_| ToolOutput::of_text(&store, &grep::grep(&workspace, &asked, stop)?);
             blocking::run(&context, search).await
         })
     }
@@ -327,7 +321,7 @@ mod tests {
         let input = json!({"pattern": "found", "limit": 2_000});
         let output = bench.call("grep", input).await.unwrap();
         let stored = output.stored.unwrap();
-        let whole = std::fs::read_to_string(bench.context().spool.path_of(&stored)).unwrap();
+        let whole = std::fs::read_to_string(bench.context().store.path_of(&stored)).unwrap();
         assert_eq!(whole.lines().count(), 2_000);
         assert!(output.text.ends_with("f:2000:a line to be found\n"));
     }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::spool::INLINE_CHARS;
 use super::workspace::Workspace;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking};
 use crate::id::Name;
@@ -193,17 +192,14 @@ impl Tool for LoadSkill {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let SkillArguments { name } = arguments(&input)?;
-            let (workspace, spool) = (context.workspace.clone(), context.spool.clone());
+            let (workspace, store) = (context.workspace.clone(), context.store.clone());
             let skills = context.skills.clone();
             let load = move |_: &_| {
                 if !skills.contains(&name) {
                     return Err(unknown(&name, &describe(&workspace, &skills)));
                 }
                 let body = Skill::open(&workspace, &name)?.body;
-                let output = spool.present(body.as_bytes(), INLINE_CHARS);
-                let what = "store the skill".to_owned();
-                let output = output.map_err(|source| ToolError::Io { what, source })?;
-                Ok(ToolOutput { stored: output.stored, ..ToolOutput::ok(output.text) })
+                ToolOutput::of_text(&store, &body)
             };
             blocking::run(&context, load).await
         })

@@ -11,6 +11,7 @@
 
 mod parent;
 mod serve;
+mod version_1;
 
 use std::ffi::OsStr;
 use std::io;
@@ -21,13 +22,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::parent::{call, run_program};
+use self::version_1::KeptAnyhow;
 use super::command::Order;
-use super::process::{Finished, Program};
-use super::spool::Spool;
+use super::process::Program;
 use super::{ToolError, ToolOutput};
 use crate::id::CallKey;
-use crate::output::Output;
 use crate::redaction::Secrets;
+use crate::store::Store;
+use crate::tool::spool::Spool;
 
 /// The first argument by which the program is asked to be a wrapper. The others are the workspace
 /// root, the spool and the folder of results.
@@ -40,7 +42,7 @@ const GO: &str = "go";
 const CANCEL: &str = "cancel";
 
 /// The form of a kept result; one that is newer is not read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Whether this program has announced that it can serve.
 static CAN_SERVE: AtomicBool = AtomicBool::new(false);
@@ -93,61 +95,31 @@ enum Work {
     Program(Program),
 }
 
-/// What came of the work.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Report {
-    Done(ToolOutput),
-    Ended(Finished),
-    Killed(Output),
-    Failed(String),
-}
-
-impl Report {
-    /// The result of a command.
-    fn into_result(self) -> Result<ToolOutput, ToolError> {
-        match self {
-            Self::Done(output) => Ok(output),
-            Self::Ended(_) => Err(ToolError::Lost),
-            Self::Killed(printed) => Err(ToolError::Killed(printed)),
-            Self::Failed(reason) => Err(ToolError::Failed(reason)),
-        }
-    }
-
-    /// What came of a program.
-    fn into_finished(self) -> Result<Finished, ToolError> {
-        match self {
-            Self::Ended(finished) => Ok(finished),
-            Self::Done(_) | Self::Killed(_) => Err(ToolError::Lost),
-            Self::Failed(reason) => Err(ToolError::Failed(reason)),
-        }
-    }
-
-    fn of<T>(result: Result<T, ToolError>, good: impl FnOnce(T) -> Self) -> Self {
-        match result {
-            Ok(value) => good(value),
-            Err(ToolError::Killed(printed)) => Self::Killed(printed),
-            Err(error) => Self::Failed(error.to_string()),
-        }
-    }
-}
-
 /// A result as it is kept and told.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     v: u32,
     key: CallKey,
-    report: Report,
+    /// The end of the call, or the reason why it could not be made.
+    end: Result<ToolOutput, String>,
+    /// The time that it took, in milliseconds.
     took_ms: u64,
 }
 
 impl Kept {
     fn read(bytes: &[u8], key: &CallKey) -> io::Result<Self> {
-        let kept: Self = serde_json::from_slice(bytes)?;
+        let kept: Self = match serde_json::from_slice::<KeptAnyhow>(bytes)? {
+            KeptAnyhow::Now(kept) => kept,
+            KeptAnyhow::Before(kept) => kept.into(),
+        };
         if kept.v != VERSION || kept.key != *key {
             return Err(io::Error::other("it is of another version or call"));
         }
         Ok(kept)
+    }
+
+    fn result(self) -> Result<ToolOutput, ToolError> {
+        self.end.map_err(ToolError::Failed)
     }
 }
 
@@ -156,15 +128,16 @@ impl Kept {
 /// # Errors
 /// When there is one that cannot be read.
 pub fn spooled(
-    spool: &Spool,
+    store: &Store,
     key: &CallKey,
 ) -> io::Result<Option<(Result<ToolOutput, ToolError>, Duration)>> {
-    let Some(bytes) = spool.kept_result(key)? else { return Ok(None) };
+    let Some(bytes) = Spool::of(store).kept_result(key)? else { return Ok(None) };
     let kept = Kept::read(&bytes, key)?;
-    Ok(Some((kept.report.into_result(), Duration::from_millis(kept.took_ms))))
+    let took = Duration::from_millis(kept.took_ms);
+    Ok(Some((kept.result(), took)))
 }
 
 /// The arguments of a wrapper.
-fn arguments<'a>(root: &'a Path, spool: &'a Spool) -> [&'a Path; 4] {
-    [Path::new(ASKED), root, spool.scratch_dir(), spool.results_dir()]
+fn arguments<'a>(root: &'a Path, store: &'a Store) -> [&'a Path; 4] {
+    [Path::new(ASKED), root, store.scratch_dir(), store.results_dir()]
 }

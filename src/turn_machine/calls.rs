@@ -173,21 +173,22 @@ pub fn command_outcome(finished: &ToolFinished) -> Outcome {
     };
     let output = Output { text, stored: finished.stored.clone() };
     let failed = |message: String| Failure::new(FailureKind::CommandFailed, message);
-    match finished.status {
-        ToolStatus::Ok => Outcome::Completed { output },
-        ToolStatus::Error | ToolStatus::Unknown => {
-            let failure = match (finished.status, finished.exit_code) {
-                (ToolStatus::Unknown, _) => interrupted_because("may have taken effect"),
-                // One that caught the signal, cleaned up and left has not done what it was for.
-                (_, Some(code)) if finished.told_to_end => {
-                    interrupted_because(&format!("ended by itself with exit code {code}"))
-                }
-                (_, Some(code)) => failed(format!("the command ended with exit code {code}")),
-                (_, None) => failed(output.text.lines().next().unwrap_or("no result").to_owned()),
-            };
-            Outcome::Failed { failure, partial: Some(output) }
+    let failure = match (finished.status, finished.exit_code) {
+        (ToolStatus::Ok, _) => return Outcome::Completed { output },
+        (ToolStatus::Unknown, _) => interrupted_because("may have taken effect"),
+        // One that caught the signal, cleaned up and left has not done what it was for.
+        (ToolStatus::Error, Some(code)) if finished.told_to_end => {
+            interrupted_because(&format!("ended by itself with exit code {code}"))
         }
-    }
+        (ToolStatus::Error, Some(code)) => {
+            failed(format!("the command ended with exit code {code}"))
+        }
+        // It did not come to an exit code: the text is the reason, and not an output.
+        (ToolStatus::Error, None) => {
+            return Outcome::Failed { failure: failed(output.text), partial: None };
+        }
+    };
+    Outcome::Failed { failure, partial: Some(output) }
 }
 
 /// The user message that carries the results of one turn: their encoded blocks, as they are.
@@ -232,7 +233,8 @@ mod tests {
             let outcome = command_outcome(&ToolFinished { exit_code, told_to_end, ..finished });
             let failed = match outcome {
                 Outcome::Failed { failure, partial } => {
-                    assert_eq!(partial, Some(Output::whole("x")));
+                    let has_output = (status, exit_code) != (Error, None);
+                    assert_eq!(partial, has_output.then(|| Output::whole("x")));
                     Some(failure.kind)
                 }
                 Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,

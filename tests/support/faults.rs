@@ -27,7 +27,7 @@ use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage
 use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
 use callsheet::run::{Options, Run, RunEnd, StoppedRun};
 use callsheet::run_state::RunState;
-use callsheet::tool::spool::Spool;
+use callsheet::store::Store;
 use callsheet::tool::workspace::Workspace;
 use callsheet::tool::wrapper::Wrapper;
 use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, Toolbox};
@@ -596,7 +596,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         models: std::collections::HashMap::new(),
         tools: Toolbox::default(),
         workspace: Arc::new(Workspace::open(root).expect("opens")),
-        spool: Arc::new(Spool::new(root.join("spool"), root.join("results"))),
+        store: Arc::new(Store::new(root.join("spool"), root.join("results"))),
         env: BTreeMap::new(),
         hidden_env: Arc::new([]),
         limits: callsheet::spec::Limits::default(),

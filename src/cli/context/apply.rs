@@ -17,7 +17,7 @@ use crate::context::view::{Standing, View};
 use crate::conversation::History;
 use crate::exit::Exit;
 use crate::message::Json;
-use crate::tool::spool::Spool;
+use crate::store::Store;
 
 /// The window of the layers that ask for one: that of `context replay`.
 const WINDOW_TOKENS: u64 = 200_000;
@@ -111,7 +111,7 @@ impl Results {
 
     /// Writes what the changes took out of the view.
     fn keep(mut self, changes: Vec<AppliedEdit>) -> Result<(), Exit> {
-        let spool = Spool::new(self.folder.clone(), self.folder.clone());
+        let spool = Store::new(self.folder.clone(), self.folder.clone());
         for spill in changes.into_iter().flat_map(|change| change.spills) {
             spool.store(spill.text).map_err(|error| self.refused(&error))?;
         }

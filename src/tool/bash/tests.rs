@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::*;
+use crate::store::PREVIEW_CHARS;
+use crate::tool::Ending;
 use crate::tool::files::tests::Bench;
-use crate::tool::spool::PREVIEW_CHARS;
 
 /// Longer than anything here may take, shorter than the sleeps that must not be waited for.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -56,12 +57,12 @@ async fn the_exit_code_is_told() {
     let run = |command: &str| json!({"command": command});
     let output = bench.call("bash", run("true")).await.unwrap();
     assert_eq!(output.text, "(no output)");
-    assert_eq!((output.is_error, output.exit_code), (false, Some(0)));
+    assert_eq!((output.is_error(), output.exit_code()), (false, Some(0)));
     let output = bench.call("bash", run("printf x; exit 3")).await.unwrap();
     assert_eq!(output.text, "x\nexit code 3");
-    assert_eq!((output.is_error, output.exit_code), (true, Some(3)));
+    assert_eq!((output.is_error(), output.exit_code()), (true, Some(3)));
     let output = bench.call("bash", run("kill -9 $$")).await.unwrap();
-    assert_eq!(output.exit_code, Some(137));
+    assert_eq!(output.exit_code(), Some(137));
     let outcome = bench.call("bash", json!({"command": "x", "timeout_s": 0})).await;
     assert!(matches!(outcome, Err(ToolError::Arguments(_))));
     let outcome = bench.call("bash", json!({"cmd": "x"})).await;
@@ -73,7 +74,7 @@ async fn a_task_s_command_gives_its_bare_output() {
     let bench = Bench::new();
     let context = bench.context();
     let output = run_command("true", &context).await.unwrap();
-    assert_eq!(output, ToolOutput { exit_code: Some(0), ..ToolOutput::ok("") });
+    assert_eq!(output, ToolOutput { ending: Ending::Exited(0), ..ToolOutput::ok("") });
     let output = run_command("echo \"$TOOL_TEST $CALLSHEET_IDEMPOTENCY_KEY\"; cat", &context).await;
     assert_eq!(output.unwrap().text, format!("set {}\n", context.key));
 }
@@ -84,15 +85,15 @@ async fn a_huge_output_is_stored_whole_and_previewed() {
     let bench = Bench::new();
     let command = format!("yes 0123456789 | head -c {BYTES}; echo the end");
     let output = bench.call("bash", json!({"command": command})).await.unwrap();
-    let stored = output.stored.unwrap();
+    let stored = output.stored.clone().unwrap();
     assert_eq!(stored.bytes, BYTES + 8);
-    let path = bench.context().spool.path_of(&stored);
+    let path = bench.context().store.path_of(&stored);
     assert_eq!(path.metadata().unwrap().len(), BYTES + 8);
     let mut hash = blake3::Hasher::new();
     std::io::copy(&mut std::fs::File::open(&path).unwrap(), &mut hash).unwrap();
     assert_eq!(hash.finalize().to_hex().as_str(), stored.hash);
     assert!(output.text.chars().count() < PREVIEW_CHARS + 300);
-    assert!(output.text.ends_with("the end\n") && !output.is_error);
+    assert!(output.text.ends_with("the end\n") && !output.is_error());
     // The preview names a file that the tools can read.
     let input = json!({"pattern": "the end", "path": path, "output_mode": "count"});
     assert!(bench.text("grep", input).await.ends_with(":1\n"));
@@ -106,7 +107,7 @@ async fn a_failure_has_a_shorter_limit() {
     assert!(output.stored.is_none());
     let command = "yes | head -c 20000; exit 1";
     let output = bench.call("bash", json!({"command": command})).await.unwrap();
-    assert_eq!(output.stored.unwrap().bytes, 20_000);
+    assert_eq!(output.stored.clone().unwrap().bytes, 20_000);
     assert!(output.text.ends_with("y\nexit code 1"));
 }
 
@@ -117,7 +118,7 @@ async fn a_timeout_ends_the_group_and_keeps_the_output() {
     let input = json!({"command": GRANDCHILD, "timeout_s": 2});
     let output = bench.call("bash", input).await.unwrap();
     assert_eq!(output.text, "Error: Timeout (2s)\nready\nexit code 143");
-    assert_eq!((output.is_error, output.exit_code), (true, Some(143)));
+    assert_eq!((output.is_error(), output.exit_code()), (true, Some(143)));
     assert_gone(&noted(&bench.path("pid")).await).await;
     // The polite signal was enough.
     assert!(begun.elapsed() < bench.context().grace_period);
@@ -131,7 +132,7 @@ async fn a_deaf_process_is_killed_after_the_grace() {
     context.grace_period = Duration::from_millis(200);
     let command = "trap '' TERM; sh -c 'echo $$ > pid; exec sleep 300'";
     let output = run_command(command, &context).await.unwrap();
-    assert_eq!(output.text, "Error: Timeout (2s)\n");
+    assert_eq!((output.text.as_str(), output.ending), ("", Ending::TimedOut(None)));
     assert_gone(&noted(&bench.path("pid")).await).await;
 }
 
@@ -143,7 +144,7 @@ async fn the_polite_signal_lets_a_process_clean_up() {
     // Some shells say that the `sleep` was terminated, too.
     assert!(output.text.starts_with("Error: Timeout (2s)\n"), "{}", output.text);
     assert!(output.text.ends_with("cleaned\nexit code 0"), "{}", output.text);
-    assert!(output.is_error && !output.told_to_end);
+    assert!(output.is_error() && !output.was_cancelled());
 }
 
 #[tokio::test]
@@ -156,12 +157,8 @@ async fn a_cancelled_call_ends_its_group() {
     assert!(is_at_work(&pid));
     cancel.cancel();
     let output = call.await.unwrap().unwrap();
-    assert!(
-        output.text.starts_with("ready\nexit code 143\n(it was told to end"),
-        "{}",
-        output.text
-    );
-    assert_eq!((output.is_error, output.told_to_end), (true, true));
+    assert_eq!((output.text.as_str(), output.ending), ("ready\n", Ending::Cancelled(Some(143))));
+    assert!(output.is_error() && output.was_cancelled());
     assert_gone(&pid).await;
 }
 
@@ -184,7 +181,7 @@ async fn what_holds_the_output_open_is_ended() {
     let output = bench.call("bash", json!({"command": command})).await.unwrap();
     let note = "(background processes were left; those of the command's own process group have been ended)";
     assert_eq!(output.text, format!("started\n{note}"));
-    assert_eq!((output.is_error, output.exit_code), (false, Some(0)));
+    assert_eq!((output.is_error(), output.exit_code()), (false, Some(0)));
     assert_gone(&noted(&bench.path("pid")).await).await;
     assert!(begun.elapsed() < DEADLINE);
 }

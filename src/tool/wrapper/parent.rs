@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::{CANCEL, GO, Job, Kept, Report, Work, Wrapper, arguments, spooled};
+use super::{CANCEL, GO, Job, Kept, Work, Wrapper, arguments, spooled};
 use crate::crash::{self, Point};
 use crate::tool::command::Order;
 use crate::tool::process::group::{self, Group};
-use crate::tool::process::{self, Finished, Program};
+use crate::tool::process::{self, Program};
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 use crate::turn::Process;
 
@@ -32,7 +32,7 @@ pub(in crate::tool) async fn call(
     crash::pass(Point::AfterSpawn);
     context.announce.announce(Some(started.process)).await?;
     match started.report(limit, context).await {
-        Some(report) => report.into_result(),
+        Some(kept) => kept.result(),
         None => kept_result(context).await,
     }
 }
@@ -42,17 +42,17 @@ pub(in crate::tool) async fn run_program(
     wrapper: &Wrapper,
     program: Program,
     context: &ToolContext,
-) -> Result<Finished, ToolError> {
+) -> Result<ToolOutput, ToolError> {
     let limit = program.timeout;
     let started = Started::new(wrapper, Work::Program(program), context).await?;
     let report = started.report(limit, context).await;
-    report.ok_or(ToolError::Lost)?.into_finished()
+    report.ok_or(ToolError::Lost)?.result()
 }
 
 /// What a wrapper has left that was ended from outside.
 async fn kept_result(context: &ToolContext) -> Result<ToolOutput, ToolError> {
-    let (spool, key) = (context.spool.clone(), context.key.clone());
-    let kept = tokio::task::spawn_blocking(move || spooled(&spool, &key)).await;
+    let (store, key) = (context.store.clone(), context.key.clone());
+    let kept = tokio::task::spawn_blocking(move || spooled(&store, &key)).await;
     match kept.unwrap_or_else(|error| Err(io::Error::other(error))) {
         Ok(Some((result, _))) => result,
         Ok(None) | Err(_) => Err(ToolError::Lost),
@@ -92,7 +92,7 @@ impl Started {
         if let Some((variable, value)) = crash::for_wrapper() {
             command.env_remove(variable).envs(value.map(|value| (variable, value)));
         }
-        command.args(arguments(context.workspace.root_path(), &context.spool));
+        command.args(arguments(context.workspace.root_path(), &context.store));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let (mut child, group) = process::spawn_leader(&mut command)?;
         let (Some(control), Some(reports)) = (child.stdin.take(), child.stdout.take()) else {
@@ -110,7 +110,7 @@ impl Started {
 
     /// Lets the work begin, and gives what the wrapper reports of it; `None` when the wrapper was
     /// ended from outside, or was stopped and so could not keep to the limit.
-    async fn report(mut self, limit: Duration, context: &ToolContext) -> Option<Report> {
+    async fn report(mut self, limit: Duration, context: &ToolContext) -> Option<Kept> {
         // One that is gone by now reports nothing, which says it all.
         let _ = self.tell(GO).await;
         crash::pass(Point::AfterGo);
@@ -125,7 +125,7 @@ impl Started {
         if let Err(error) = &kept {
             tracing::warn!(key = %context.key, %error, "a wrapper ended without a report");
         }
-        kept.ok().map(|kept| kept.report)
+        kept.ok()
     }
 
     /// Everything that the wrapper writes; tells it when the call is cancelled.

@@ -13,17 +13,17 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{self, SignalKind};
 use tokio_util::sync::CancellationToken;
 
-use super::{GO, Job, Kept, Report, VERSION, Work};
+use super::{GO, Job, Kept, VERSION, Work};
 use crate::crash::{self, Point};
-use crate::journal::disk_space;
-use crate::output::Output;
+use crate::disk;
 use crate::redaction::Secrets;
+use crate::store::Store;
 use crate::tool::command;
 use crate::tool::process::group::Group;
 use crate::tool::process::{self, ProcessGroup};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
-use crate::tool::{ToolContext, ToolOutput};
+use crate::tool::{ToolContext, ToolError, ToolOutput};
 
 /// What the wrapper ends with when it was not started as one: as the program does for a bug.
 const NOT_A_WRAPPER: i32 = 70;
@@ -40,7 +40,7 @@ pub(super) fn serve(arguments: Vec<PathBuf>) -> i32 {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let served = runtime.and_then(|runtime| {
-        runtime.block_on(answer(&root, Arc::new(Spool::new(scratch, results).waiting())))
+        runtime.block_on(answer(&root, Store::new(scratch, results).waiting()))
     });
     Group::own().kill_all();
     // Not reached: the kill has ended this process.
@@ -68,41 +68,39 @@ fn outlive(of_group: Signal) -> io::Result<unix::Signal> {
 
 type Control = Lines<BufReader<Receiver>>;
 
-async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
+async fn answer(root: &Path, store: Store) -> io::Result<()> {
     // What is meant for the command goes to the whole group; this process has a result to see to.
     let _heard: Vec<_> = OF_THE_GROUP.into_iter().map(outlive).collect::<io::Result<_>>()?;
-    disk_space::outlive_file_limits()?;
+    disk::outlive_file_limits()?;
     let control = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     let mut control = BufReader::new(control).lines();
     let Some(job) = control.next_line().await? else { return Ok(()) };
     let job: Job = serde_json::from_str(&job)?;
     let workspace = Arc::new(Workspace::open(root)?);
+    let secrets = Secrets::new(job.secrets.iter().cloned());
+    let store = Arc::new(store.redacting(secrets.clone()));
     let is_kept = matches!(job.work, Work::Command(_));
     // It costs no time: the parent records meanwhile that the command begins.
-    let room = if is_kept { spool.take_room(&job.key).ok() } else { None };
+    let room = if is_kept { Spool::of(&store).take_room(&job.key).ok() } else { None };
     if control.next_line().await?.as_deref() != Some(GO) {
         return Ok(());
     }
     let began = Instant::now();
-    let context = context(&job, workspace, spool.clone());
-    let mut report = perform(job.work, &context, &mut control).await;
+    let context = context(&job, workspace, store.clone());
+    let ended = perform(job.work, &context, &mut control).await;
     crash::pass(Point::WrapperAfterEffect);
     crash::pass_parent(Point::ParentAfterEffect);
-    match &mut report {
-        Report::Done(ToolOutput { text, .. })
-        | Report::Killed(Output { text, .. })
-        | Report::Failed(text) => {
-            Secrets::new(job.secrets).redact(text);
-        }
-        // What a program gave is for callsheet to read, and not kept.
-        Report::Ended(_) => {}
-    }
+    let end = ended.map_err(|error| {
+        let mut reason = error.to_string();
+        secrets.redact(&mut reason);
+        reason
+    });
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let kept = Kept { v: VERSION, key: job.key, report, took_ms };
+    let kept = Kept { v: VERSION, key: job.key, end, took_ms };
     let bytes = serde_json::to_vec(&kept)?;
     if is_kept {
         // A result that cannot be kept is still a result: the parent may live to record it.
-        let _unkept = spool.keep_result(&kept.key, &bytes, room);
+        let _unkept = Spool::of(&store).keep_result(&kept.key, &bytes, room);
     }
     crash::pass(Point::WrapperAfterSpool);
     crash::pass_parent(Point::ParentAfterSpool);
@@ -110,10 +108,10 @@ async fn answer(root: &Path, spool: Arc<Spool>) -> io::Result<()> {
     io::stdout().flush()
 }
 
-fn context(job: &Job, workspace: Arc<Workspace>, spool: Arc<Spool>) -> ToolContext {
+fn context(job: &Job, workspace: Arc<Workspace>, store: Arc<Store>) -> ToolContext {
     ToolContext {
         workspace,
-        spool,
+        store,
         key: job.key.clone(),
         // This process was given the environment that the command is to have.
         env: Arc::default(),
@@ -128,22 +126,22 @@ fn context(job: &Job, workspace: Arc<Workspace>, spool: Arc<Spool>) -> ToolConte
 }
 
 /// Works until the end. When the parent is gone before, so is this process.
-async fn perform(work: Work, context: &ToolContext, control: &mut Control) -> Report {
+async fn perform(
+    work: Work,
+    context: &ToolContext,
+    control: &mut Control,
+) -> Result<ToolOutput, ToolError> {
     let mut work = pin!(async {
         match work {
-            Work::Command(order) => {
-                let result = command::run(&order, ProcessGroup::ThisGroup, context).await;
-                Report::of(result, Report::Done)
-            }
+            Work::Command(order) => command::run(&order, ProcessGroup::ThisGroup, context).await,
             Work::Program(program) => {
-                let result = process::run_program(program, ProcessGroup::ThisGroup, context).await;
-                Report::of(result, Report::Ended)
+                process::run_program(program, ProcessGroup::ThisGroup, context).await
             }
         }
     });
     loop {
         tokio::select! {
-            report = &mut work => return report,
+            ended = &mut work => return ended,
             line = control.next_line() => match line {
                 Ok(Some(_cancel)) => context.cancel.cancel(),
                 // The group is killed before the drop of the work could end it one by one.

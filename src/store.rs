@@ -1,0 +1,358 @@
+//! The result store of a run: large outputs, each in a file that is named by the hash of its bytes.
+//!
+//! Owns the limits of what a model is given inline, the form of a preview, and the redaction of what
+//! passes through: no key or secret reaches the disk. Everything here blocks: call it off the
+//! runtime. While the disk is full it waits, so that no result is lost.
+
+mod preview;
+mod reading;
+mod scratch;
+mod writing;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use self::reading::{Checked, check, is_hash, open, read, whole_text};
+pub(crate) use self::scratch::{Scratch, make_dir};
+pub use self::writing::StoreWriter;
+use crate::disk;
+use crate::output::{Output, Stored};
+use crate::redaction::Secrets;
+
+/// A stored result that is not what was recorded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stored result {}: {reason}", .path.display())]
+pub struct StoreError {
+    /// The file that was to hold it.
+    pub path: PathBuf,
+    /// The reason why it cannot be given, as a sentence without a full stop.
+    pub reason: String,
+}
+
+/// The longest output given whole after a success, in characters: what Claude Code gives of a
+/// shell command.
+pub const INLINE_CHARS: usize = 30_000;
+
+/// The longest output given whole after a failure, in characters: the same source.
+pub const INLINE_CHARS_FAILED: usize = 10_000;
+
+/// The longest preview in characters, half of it the beginning and half the end: enough for the
+/// command that failed and the summary at the end, a quarter of what would be given whole.
+pub const PREVIEW_CHARS: usize = 8_000;
+
+/// How much of an output stays in memory before a file is made, in bytes: the size of a Linux
+/// pipe. The memory that a writer takes is at most three times this.
+pub const MEMORY_BYTES: usize = 64 * 1024;
+
+/// The most bytes of one output that are stored; what follows is dropped and the text says so. A
+/// command in an endless loop would otherwise fill the disk within its time limit.
+pub const MAX_STORED_BYTES: u64 = 1 << 30;
+
+/// The result store of one run: the directory of its results, and one for files in the making.
+#[derive(Clone, Debug)]
+pub struct Store {
+    scratch: PathBuf,
+    results: PathBuf,
+    patience: Patience,
+    secrets: Secrets,
+}
+
+/// The time for which a full disk is waited for.
+#[derive(Clone)]
+enum Patience {
+    /// None.
+    None,
+    /// While this says so, which is told of the full disk by being asked.
+    While(Arc<dyn Fn() -> bool + Send + Sync>),
+    /// As long as this process lives.
+    Endless,
+}
+
+impl fmt::Debug for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::While(_) => "While",
+            Self::Endless => "Endless",
+        })
+    }
+}
+
+impl Patience {
+    /// Whether to try again.
+    fn lasts(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::While(report_full) => report_full(),
+            Self::Endless => true,
+        }
+    }
+}
+
+impl Store {
+    /// Unfinished outputs go to `scratch_dir`, finished ones to `results_dir`. Both are made when
+    /// they are first needed and must be on the same file system. Previews name results by
+    /// `results_dir` as it is given here.
+    #[must_use]
+    pub fn new(scratch_dir: PathBuf, results_dir: PathBuf) -> Self {
+        Self {
+            scratch: scratch_dir,
+            results: results_dir,
+            patience: Patience::None,
+            secrets: Secrets::default(),
+        }
+    }
+
+    /// Waits for room on a full disk while `report_full`, which is called before each new try,
+    /// returns true.
+    #[must_use]
+    pub fn waiting_while(mut self, report_full: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.patience = Patience::While(Arc::new(report_full));
+        self
+    }
+
+    /// Waits for room on a full disk for as long as this process lives.
+    #[must_use]
+    pub fn waiting(mut self) -> Self {
+        self.patience = Patience::Endless;
+        self
+    }
+
+    /// Takes these secrets out of every output that is written in parts or presented.
+    #[must_use]
+    pub fn redacting(mut self, secrets: Secrets) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// The same store, which reports a full disk in place of waiting for space.
+    #[must_use]
+    pub(crate) fn without_patience(&self) -> Self {
+        Self { patience: Patience::None, ..self.clone() }
+    }
+
+    /// Where finished outputs are.
+    #[must_use]
+    pub fn results_dir(&self) -> &Path {
+        &self.results
+    }
+
+    /// The file that holds a stored output.
+    #[must_use]
+    pub fn path_of(&self, stored: &Stored) -> PathBuf {
+        self.results.join(&stored.hash)
+    }
+
+    /// Where unfinished outputs and results that are not recorded yet are.
+    #[must_use]
+    pub fn scratch_dir(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// Begins an output.
+    #[must_use]
+    pub fn writer(&self) -> StoreWriter {
+        StoreWriter::new(self)
+    }
+
+    /// Stores bytes durably under their hash. Bytes that are there already are left alone; a file
+    /// that does not hold them any more is replaced.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn store(&self, bytes: impl AsRef<[u8]>) -> io::Result<Stored> {
+        let bytes = bytes.as_ref();
+        let stored = Stored {
+            hash: blake3::hash(bytes).to_hex().to_string(),
+            bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+        };
+        if read(&self.results, &stored).is_ok() {
+            // Whoever wrote it may not have synced the directory yet.
+            File::open(&self.results)?.sync_all()?;
+            return Ok(stored);
+        }
+        let mut scratch = Scratch::create(self)?;
+        self.write_whole(&mut scratch.file, bytes)?;
+        scratch.keep_as(self, &self.results, &stored.hash)?;
+        Ok(stored)
+    }
+
+    /// Tries until the disk takes it, or nobody waits for room any more.
+    fn patiently<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let mut pauses = disk::pauses();
+        loop {
+            let result = attempt();
+            if !result.as_ref().is_err_and(disk::is_full) || !self.patience.lasts() {
+                return result;
+            }
+            pauses.next().into_iter().for_each(std::thread::sleep);
+        }
+    }
+
+    fn write_whole(&self, file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.patiently(|| file.write(bytes)) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an output that is complete: whole up to `inline_chars` characters, else stored and
+    /// previewed.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn present(&self, bytes: &[u8], inline_chars: usize) -> io::Result<Output> {
+        self.writer().write(bytes)?.finish(inline_chars)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path().join("spool"), dir.path().join("results"));
+        (dir, store)
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_small_output_is_given_whole_and_leaves_no_file() {
+        let (_dir, store) = store();
+        assert_eq!(store.present(b"", 10).unwrap(), Output::whole(""));
+        assert_eq!(store.present("äöü".as_bytes(), 3).unwrap(), Output::whole("äöü"));
+        assert_eq!(store.present(b"a\xffb", 10).unwrap(), Output::whole("a\u{fffd}b"));
+        assert!(names(&store.scratch).is_empty() && names(&store.results).is_empty());
+    }
+
+    #[test]
+    fn a_long_output_is_stored_exactly_and_previewed() {
+        let (_dir, store) = store();
+        let lines: Vec<String> = (0..5_000).map(|n| format!("line {n}\n")).collect();
+        let mut bytes = lines.concat().into_bytes();
+        bytes.splice(10_000..10_000, [0xff, 0xfe]);
+        let mut writer = store.writer();
+        for chunk in bytes.chunks(777) {
+            writer = writer.write(chunk).unwrap();
+        }
+        let output = writer.finish(INLINE_CHARS).unwrap();
+        let stored = output.stored.unwrap();
+        let path = store.path_of(&stored);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        assert_eq!(stored.hash, blake3::hash(&bytes).to_hex().to_string());
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(output.text.starts_with("line 0\n") && output.text.ends_with("line 4999\n"));
+        assert!(output.text.contains(&format!("of {} bytes omitted", bytes.len())));
+        assert!(output.text.contains(&path.display().to_string()));
+        assert!(output.text.chars().count() < PREVIEW_CHARS + 300);
+        assert!(names(&store.scratch).is_empty());
+    }
+
+    #[test]
+    fn shown_and_omitted_bytes_add_up() {
+        let (_dir, store) = store();
+        for text in ["ä".repeat(300), "a\n".repeat(300), "\u{1F600}x".repeat(40_000)] {
+            let output = store.present(text.as_bytes(), 100).unwrap();
+            let (before, rest) = output.text.split_once("[... ").unwrap();
+            let (marker, after) = rest.split_once(" ...]\n").unwrap();
+            let omitted: usize = marker.split(' ').next().unwrap().parse().unwrap();
+            let before = if text.starts_with(before) { before } else { before.trim_end() };
+            assert!(text.starts_with(before) && text.ends_with(after));
+            assert!(before.chars().count() <= 50 && after.chars().count() <= 50);
+            assert_eq!(before.len() + omitted + after.len(), text.len());
+        }
+    }
+
+    #[test]
+    fn what_is_over_the_limit_is_dropped_and_said() {
+        let (_dir, store) = store();
+        let mut writer = store.writer();
+        writer.limit(100_000);
+        for _ in 0..20 {
+            writer = writer.write(&[b'x'; 9_999]).unwrap();
+            assert!(writer.memory() <= 3 * MEMORY_BYTES);
+        }
+        let output = writer.write(b"the end").unwrap().finish(INLINE_CHARS).unwrap();
+        let stored = output.stored.unwrap();
+        assert_eq!(stored.bytes, 100_000);
+        assert_eq!(store.path_of(&stored).metadata().unwrap().len(), 100_000);
+        assert!(output.text.contains("the first 100000 are in"), "{}", output.text);
+        assert!(output.text.ends_with("the end"));
+    }
+
+    #[test]
+    fn the_same_content_is_stored_once() {
+        let (_dir, store) = store();
+        let first = store.store("content").unwrap();
+        assert_eq!(store.store(b"content").unwrap(), first);
+        for damage in ["torn", "c0ntent"] {
+            std::fs::write(store.path_of(&first), damage).unwrap();
+            assert_eq!(store.store("content").unwrap(), first);
+            assert_eq!(std::fs::read(store.path_of(&first)).unwrap(), b"content");
+        }
+        assert_eq!(names(&store.results), [first.hash]);
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_and_waited_for_while_somebody_says_so() {
+        let (_dir, store) = store();
+        let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let refused = store.write_whole(&mut full, b"x").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull, "nobody waits");
+
+        let reports = Arc::new(AtomicUsize::new(0));
+        let counted = reports.clone();
+        let store = store.waiting_while(move || counted.fetch_add(1, Ordering::Relaxed) < 3);
+        let refused = store.write_whole(&mut full, b"x").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(reports.load(Ordering::Relaxed), 4, "each try tells of the full disk");
+    }
+
+    #[test]
+    fn no_secret_reaches_the_disk() {
+        let (_dir, store) = store();
+        let secret = "sk-0123456789abcdef";
+        let store = store.redacting(Secrets::new([secret.to_owned()]));
+        let line = format!("key {secret} in use\n");
+        let bytes = line.repeat(6_000).into_bytes();
+        // Cuts at every place of the secret.
+        for size in [1_000, 1_001, 1_007, 4_099, bytes.len()] {
+            let mut writer = store.writer();
+            for chunk in bytes.chunks(size) {
+                writer = writer.write(chunk).unwrap();
+            }
+            let output = writer.finish(INLINE_CHARS).unwrap();
+            let stored = output.stored.clone().unwrap();
+            let whole = std::fs::read(store.path_of(&stored)).unwrap();
+            assert_eq!(String::from_utf8(whole).unwrap(), "key [redacted] in use\n".repeat(6_000));
+            assert!(!output.text.contains(secret), "{size}");
+        }
+        assert_eq!(names(&store.results).len(), 1);
+    }
+
+    #[test]
+    fn an_abandoned_output_leaves_nothing() {
+        let (_dir, store) = store();
+        let writer = store.writer().write(&vec![b'x'; MEMORY_BYTES + 1]).unwrap();
+        assert_eq!(names(&store.scratch).len(), 1);
+        drop(writer);
+        assert!(names(&store.scratch).is_empty());
+    }
+}

@@ -1,0 +1,166 @@
+//! Reads stored results: one whose content is not what was recorded is given to nobody.
+//!
+//! Owns the check of a content against its name.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::StoreError;
+use crate::output::{Output, Stored};
+
+/// Whether a text can name a stored result. Nothing else may become part of a path.
+#[must_use]
+pub fn is_hash(text: &str) -> bool {
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == blake3::OUT_LEN * 2 && text.bytes().all(is_hex)
+}
+
+/// Opens the stored result of that hash in a folder of results.
+///
+/// # Errors
+/// When that is no hash, or the result is not there or cannot be opened.
+pub fn open(folder: &Path, hash: &str) -> Result<Checked, StoreError> {
+    if !is_hash(hash) {
+        let reason = format!("{hash:?} is not a hash");
+        return Err(StoreError { path: folder.to_owned(), reason });
+    }
+    let path = folder.join(hash);
+    // Not one that never ends, or waits for somebody to write.
+    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return Err(StoreError { path, reason: "it is not a file".to_owned() });
+    }
+    match File::open(&path) {
+        Ok(file) => Ok(Checked { file, path, hasher: blake3::Hasher::new() }),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+/// Looks whether a stored result is what was recorded. Blocks.
+///
+/// # Errors
+/// When it is not there, cannot be read, or is not what was stored.
+pub fn check(folder: &Path, hash: &str) -> Result<(), StoreError> {
+    open(folder, hash)?.finish()
+}
+
+/// The content of a stored result. Blocks.
+///
+/// # Errors
+/// When it is not there, cannot be read, or is not what was stored.
+pub fn read(folder: &Path, stored: &Stored) -> Result<Vec<u8>, StoreError> {
+    let mut result = open(folder, &stored.hash)?;
+    let mut bytes = Vec::new();
+    result.read_to_end(&mut bytes).map_err(|error| result.refused(&error))?;
+    result.finish()?;
+    Ok(bytes)
+}
+
+/// The whole text of an output. Blocks.
+///
+/// # Errors
+/// When it is stored, and not there or damaged.
+pub fn whole_text(folder: &Path, output: &Output) -> Result<String, StoreError> {
+    let Some(stored) = &output.stored else { return Ok(output.text.clone()) };
+    let bytes = read(folder, stored)?;
+    Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into()))
+}
+
+/// A stored result that is being read. What it gives counts once [`Checked::finish`] says so.
+#[derive(Debug)]
+pub struct Checked {
+    file: File,
+    path: PathBuf,
+    hasher: blake3::Hasher,
+}
+
+impl Read for Checked {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.hasher.update(&buffer[..read]);
+        Ok(read)
+    }
+}
+
+impl Checked {
+    /// Reads what is left, and compares the whole with what was stored.
+    ///
+    /// # Errors
+    /// When it cannot be read or is another.
+    pub fn finish(mut self) -> Result<(), StoreError> {
+        io::copy(&mut self, &mut io::sink()).map_err(|error| self.refused(&error))?;
+        let found = self.hasher.finalize().to_hex();
+        if self.path.file_name().is_some_and(|name| name == found.as_str()) {
+            return Ok(());
+        }
+        let reason = format!("it is damaged: its content has the hash {found}");
+        Err(StoreError { path: self.path, reason })
+    }
+
+    /// What a read that was refused means.
+    #[must_use]
+    pub fn refused(&self, error: &io::Error) -> StoreError {
+        unreadable(self.path.clone(), error)
+    }
+}
+
+fn unreadable(path: PathBuf, error: &io::Error) -> StoreError {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "it is missing".to_owned(),
+        _ => error.to_string(),
+    };
+    StoreError { path, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_stored_is_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path();
+        let bytes = "content, ".repeat(30_000).into_bytes();
+        let hash = blake3::hash(&bytes).to_hex().to_string();
+        let stored = Stored { hash, bytes: 270_000 };
+        let path = folder.join(&stored.hash);
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(read(folder, &stored).unwrap(), bytes);
+        let output = Output { text: "cont".to_owned(), stored: Some(stored.clone()) };
+        assert_eq!(whole_text(folder, &output).unwrap().into_bytes(), bytes);
+        assert_eq!(whole_text(folder, &Output::whole("x")).unwrap(), "x");
+
+        let mut wrong = bytes.clone();
+        *wrong.last_mut().unwrap() ^= 1;
+        for content in [&wrong[..], &bytes[1..], b""] {
+            std::fs::write(&path, content).unwrap();
+            let error = whole_text(folder, &output).unwrap_err();
+            assert!(error.to_string().contains("it is damaged"), "{error}");
+            assert!(error.to_string().contains(&stored.hash), "{error}");
+            // Whoever reads a part of it hears the same.
+            let mut result = open(folder, &stored.hash).unwrap();
+            let _ = result.read(&mut [0; 8]).unwrap();
+            assert_eq!(result.finish().unwrap_err(), error);
+        }
+        std::fs::remove_file(&path).unwrap();
+        let error = read(folder, &stored).unwrap_err();
+        assert!(error.to_string().ends_with("it is missing"), "{error}");
+    }
+
+    #[test]
+    fn nothing_but_a_hash_becomes_part_of_a_path() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("results");
+        std::fs::create_dir(&folder).unwrap();
+        let hash = blake3::hash(b"").to_hex().to_string();
+        std::fs::write(root.path().join(&hash), "").unwrap();
+        std::fs::write(folder.join(&hash), "").unwrap();
+        check(&folder, &hash).unwrap();
+        let (outside, upper) = (format!("../{hash}"), hash.to_uppercase());
+        std::fs::write(folder.join(&upper), "").unwrap();
+        for other in ["", "..", "/dev/zero", &outside, &upper, &hash[1..]] {
+            let error = open(&folder, other).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("{other:?} is not a hash")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Files in the making: they have a temporary name until they are whole and durable.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::Store;
+
+/// A file under a temporary name; it is removed unless it is kept.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(crate) file: File,
+    pub(crate) path: PathBuf,
+}
+
+impl Scratch {
+    pub(crate) fn create(store: &Store) -> io::Result<Self> {
+        let path = store.scratch.join(format!("{}.tmp", uuid::Uuid::now_v7().simple()));
+        let file = store.patiently(|| {
+            make_dir(&store.scratch)?;
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)
+        })?;
+        Ok(Self { file, path })
+    }
+
+    /// Gives the file its lasting name. A file of that name has the same content, so replacing
+    /// it changes nothing.
+    pub(crate) fn keep_as(self, store: &Store, dir: &Path, name: &str) -> io::Result<()> {
+        // A sync that failed is not tried again, whatever the reason.
+        self.file.sync_all()?;
+        store.patiently(|| {
+            make_dir(dir)?;
+            std::fs::rename(&self.path, dir.join(name))
+        })?;
+        File::open(dir)?.sync_all()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // After the rename nothing has this name, and of a file that cannot be removed there is
+        // nobody to tell: the next start of the run clears the directory.
+        let _gone = std::fs::remove_file(&self.path);
+    }
+}
+
+pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
