@@ -1,4 +1,4 @@
-//! An agent's context: the conversation, the view of it that is sent, and the edits between them.
+//! An agent's context: its conversation, the view of it that is sent, and the edits between them.
 //!
 //! Pure. Owns the payloads of the `context.*` and `compaction.*` events.
 
@@ -24,45 +24,47 @@ use crate::policy::BreakerState;
 
 /// A change of the view. Message numbers count the conversation from 0 and never shift.
 ///
-/// Written as `{"replace": {...}}`: with a tag inside, serde would read the fields by way of a
-/// buffer, which the verbatim messages do not survive.
+/// Written as `{"replace": {...}}`, with the tag outside: for a tag inside, serde would buffer the
+/// fields, and the messages, which must keep their exact bytes, do not survive that buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Edit {
-    /// The content of some tool results is replaced by a short text each.
+    /// Replaces the content of some tool results by a short text each.
     ClearResults {
-        /// What is replaced.
+        /// The results that are cleared, with the text of each.
         results: Vec<ClearedResult>,
     },
-    /// A range of messages is replaced by other messages.
+    /// Replaces a range of messages by other messages.
     Replace {
-        /// The first message covered.
+        /// First message of the range.
         from: u64,
-        /// The first message after the range.
+        /// First message after the range.
         to: u64,
-        /// What stands in its place, in Anthropic form.
+        /// Messages that stand in the place of the range, in Anthropic form.
         with: Vec<Json>,
     },
-    /// A range of messages is replaced by a record of it; the active request stays, after it.
+    /// Replaces a range of messages by a record of it; the active request is kept behind the
+    /// record.
     Record(Record),
-    /// Everything before a message leaves; a text joins the system prompt as its last block.
+    /// Removes every message before `to`, and adds a text to the system prompt as its last block.
     Window {
-        /// The first message that stays.
+        /// First message that stays.
         to: u64,
-        /// The block; it replaces that of an earlier edit.
+        /// Text of the block; it replaces the block of an earlier edit.
         system: String,
     },
-    /// Thinking is left out, because what stood before it has changed.
+    /// Leaves thinking out of a range, because something before that thinking has changed.
     DropThinking {
-        /// The first message that loses its thinking.
+        /// First message that loses its thinking.
         from: u64,
-        /// The first message after those.
+        /// First message after the range.
         to: u64,
     },
 }
 
 impl Edit {
-    /// The ranges of messages that it changes: the first message and the first after the range.
+    /// Returns the ranges of messages that the edit changes, each as its first message and the
+    /// first message after it.
     #[must_use]
     pub fn covers(&self) -> Vec<(u64, u64)> {
         match self {
@@ -87,16 +89,16 @@ impl Edit {
 /// A tool result that was cleared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClearedResult {
-    /// The message that holds it.
+    /// Number of the message that holds the result.
     pub message: u64,
-    /// The call that it answers.
+    /// Id of the call that the result answers.
     pub tool_use_id: String,
-    /// What the model reads instead.
+    /// Text that the model reads in place of the content.
     pub text: String,
-    /// The stored whole, when it was stored for this.
+    /// Name and size of the full content, when it was stored because of this edit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<Stored>,
-    /// How many characters of the content `text` repeats; with none, nothing is left to clear.
+    /// Number of characters of the content that `text` repeats; 0 when nothing is left to clear.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kept_chars: u64,
 }
@@ -106,91 +108,91 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// `context.edited`.
+/// Payload of `context.edited`: one edit of the view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextEdited {
-    /// The layer that did it.
+    /// Name of the layer that made the edit.
     pub layer: String,
-    /// The change.
+    /// The edit.
     pub edit: Edit,
-    /// Estimated tokens of the view before.
+    /// Estimated tokens of the view before the edit.
     pub before_tokens: u64,
-    /// Estimated tokens of the view after.
+    /// Estimated tokens of the view after the edit.
     pub after_tokens: u64,
 }
 
-/// Why a summary was asked for.
+/// Reason why a summary was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CompactionTrigger {
     /// The view was over the threshold.
     Auto,
-    /// The agent or a person asked.
+    /// The agent or a person asked for it.
     Manual,
     /// The provider refused the request as too long.
     Reactive,
 }
 
-/// `compaction.requested`.
+/// Payload of `compaction.requested`: a summary is about to be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionRequested {
-    /// Why.
+    /// Reason for the summary.
     pub trigger: CompactionTrigger,
-    /// The first message that the summary covers.
+    /// First message that the summary covers.
     pub from: u64,
-    /// The first message that it does not cover.
+    /// First message that the summary does not cover.
     pub to: u64,
-    /// What to preserve, if somebody said.
+    /// Words on what to preserve, if the request named any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<String>,
 }
 
-/// `compaction.finished`.
+/// Payload of `compaction.finished`: a summary has replaced a range of the view.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactionFinished {
-    /// The layer that did it.
+    /// Name of the layer that asked for the summary.
     pub layer: String,
-    /// The change: a [`Edit::Replace`] whose messages hold the summary.
+    /// The edit: an [`Edit::Replace`] whose messages hold the summary.
     pub edit: Edit,
-    /// Estimated tokens of the view before.
+    /// Estimated tokens of the view before the edit.
     pub before_tokens: u64,
-    /// Estimated tokens of the view after.
+    /// Estimated tokens of the view after the edit.
     pub after_tokens: u64,
-    /// The model that wrote the summary.
+    /// Model that wrote the summary.
     pub model: Name,
-    /// Tokens of the summary call.
+    /// Tokens that the summary call used.
     pub usage: Usage,
-    /// What it cost; absent when the model has no price.
+    /// Price of the summary call in US dollars; absent when the model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
-/// `compaction.failed`.
+/// Payload of `compaction.failed`: no summary was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactionFailed {
-    /// Why, for a person.
+    /// Reason, in words for a person.
     pub reason: String,
-    /// Whether a hook forbade it: then a request that was refused as too long has failed.
+    /// True if a hook forbade the summary. A request that was refused as too long has then failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blocked: bool,
-    /// What it cost all the same, if a model replied.
+    /// Tokens and price of the call, if a model replied all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
 }
 
-/// What one call cost.
+/// Tokens and price of one model call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// The model's name in the configuration.
+    /// Name of the model in the configuration.
     pub model: Name,
-    /// Its tokens.
+    /// Tokens that the call used.
     pub usage: Usage,
-    /// Its price; absent when the model has none.
+    /// Price in US dollars; absent when the model has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
-/// `compaction.breaker`.
+/// Payload of `compaction.breaker`: the circuit breaker of compaction changed its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionBreaker {
     /// The new state.

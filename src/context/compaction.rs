@@ -1,4 +1,4 @@
-//! The settings by which a run keeps its conversations within their windows.
+//! The settings that keep the conversations of a run within their windows.
 //!
 //! Plain data that all agents share: the configuration makes it, the actors hold it.
 
@@ -11,34 +11,34 @@ use crate::id::Name;
 /// The settings of compaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompactionSpec {
-    /// The layers with their constants.
+    /// Layers with their constants.
     pub preset: Preset,
-    /// The model that writes summaries; absent: the agent's own.
+    /// Model that writes summaries; absent: the agent's own.
     pub model: Option<Name>,
-    /// The failures in a row that open the breaker.
+    /// Number of failures in a row that open the circuit breaker.
     pub failure_threshold: u32,
-    /// The time for which the breaker then stays open, before one probe.
+    /// Time for which the circuit breaker then stays open, before one probe.
     pub cooldown: Duration,
-    /// The most summaries written at once; at least 1.
+    /// Most summaries written at once; at least 1.
     pub max_concurrency: usize,
-    /// The least time that a call for a summary may take; it grows with what is sent.
+    /// Least time limit of a summary call; the limit grows with the size of the request.
     pub summary_timeout: Duration,
-    /// The commands that are asked before a compaction and told after it.
+    /// Commands that run before and after a compaction.
     pub hooks: Hooks,
-    /// The work that is left to providers.
+    /// Settings of the work that providers do.
     pub strategy: StrategySettings,
 }
 
-/// The hooks of a run: each a program with its arguments, none where it is empty.
+/// The hooks of a run. Each is a program with its arguments; an empty one is not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hooks {
-    /// Asked before a summary is written; it may block that, or add instructions.
+    /// Runs before a summary is written; it may forbid the summary or add instructions.
     pub pre_compact: Vec<String>,
-    /// Told of the summary that was written.
+    /// Runs after a summary was written, and receives it.
     pub post_compact: Vec<String>,
-    /// Asked for what the agent should read after a compaction.
+    /// Runs after a compaction; its output is added for the agent to read.
     pub after_compact_context: Vec<String>,
-    /// The longest that each may take.
+    /// Time limit of each hook.
     pub timeout: Duration,
 }
 

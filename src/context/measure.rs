@@ -1,10 +1,10 @@
-//! The measure: how many tokens a request holds, before it is sent.
+//! The measure: the expected size of a request in tokens, before it is sent.
 //!
-//! Pure. The size of a context is what the provider last counted, less an estimate of what was
-//! taken out since, plus an estimate of what came. The estimate knows scripts but no model, so it
-//! is multiplied by the model's ratio: what the provider counted of whole requests for each
-//! estimated token. Everything here follows from recorded events, so that a rebuilt agent measures
-//! as before.
+//! Pure. The size of a request is the provider's last count, less an estimate of the text that was
+//! removed since, plus an estimate of the text that was added. The estimate knows scripts but no
+//! model, so it is multiplied by the model's ratio: tokens that the provider counted in whole
+//! requests, for each estimated token. Everything here follows from recorded events, so that a
+//! rebuilt agent measures as before.
 
 mod estimate;
 
@@ -15,32 +15,32 @@ pub use self::estimate::estimate;
 use crate::id::Name;
 use crate::message::{Block, Json, Message, ResultContent};
 
-/// What surrounds a message: OpenAI documents three tokens, other templates have a few more.
+/// Tokens around a message: OpenAI documents three, other templates have a few more.
 const MESSAGE_TOKENS: u64 = 4;
-/// What surrounds a call or a result, most of it the id that joins them.
+/// Tokens around a call or a result, most of them for the id that joins the two.
 const CALL_TOKENS: u64 = 12;
-/// An image of the largest size that is not scaled down, 1.15 megapixels at 750 pixels a token, as
-/// Anthropic documents it; OpenAI documents less.
+/// Tokens of an image of the largest size that is not scaled down, 1.15 megapixels at 750 pixels a
+/// token, as Anthropic documents it; OpenAI documents less.
 const IMAGE_TOKENS: u64 = 1_600;
 
-/// The least that a tokenizer may count for an estimated token. Scripts on which vocabularies
-/// differ most are estimated within this; what counts less has not read everything.
+/// Lowest believable ratio of counted to estimated tokens. Even for the scripts on which
+/// vocabularies differ most the estimate is within it; a lower count is not of the whole request.
 const LEAST_RATIO: f64 = 0.4;
-/// The most, likewise: twice for the script, a quarter more for the tokenizer.
+/// Highest believable ratio: a factor of two for the script, a quarter more for the tokenizer.
 const MOST_RATIO: f64 = 2.5;
-/// How far an estimate of new text may be off once the ratio is known: it was found with the
-/// scripts that were there before, and of these the estimate is up to a fifth under.
+/// Factor by which an estimate of new text may be too low once the ratio is known: for the scripts
+/// that the ratio was found with, the estimate is up to a fifth too low.
 const MARGIN: f64 = 1.25;
-/// How far it may be off while nothing was counted: newer tokenizers give 1.3 times as much, and
-/// the margin comes on top.
+/// Factor by which an estimate may be too low while no request was counted: newer tokenizers count
+/// 1.3 times as much, and the margin of 1.25 comes on top.
 const UNKNOWN_MARGIN: f64 = 1.6;
-/// The least estimate of a request that tells the ratio: what providers add unseen, some hundreds
-/// of tokens where there are tools, weighs too much in smaller ones.
+/// Smallest estimate of a request, in tokens, whose report changes the ratio. Where there are
+/// tools, providers add some hundreds of unseen tokens, which weigh too much in smaller requests.
 const TELLING_TOKENS: u64 = 1_000;
-/// The reports that the ratio is the median of: one that is off does not move it.
+/// Number of newest reports whose median is the ratio: a single wrong report does not move it.
 const REPORTS: usize = 3;
 
-/// Tokens of a message, by estimate: of what the model reads, not of its JSON.
+/// Returns the estimated tokens of a message: of the text that the model reads, not of its JSON.
 #[must_use]
 pub fn message_tokens(message: &Message) -> u64 {
     MESSAGE_TOKENS + blocks_tokens(&message.content)
@@ -56,7 +56,7 @@ fn blocks_tokens(blocks: &[Block]) -> u64 {
     blocks.iter().map(tokens).sum()
 }
 
-/// Tokens of a tool result's content, by estimate.
+/// Returns the estimated tokens of a tool result's content.
 #[must_use]
 pub fn result_tokens(content: &ResultContent) -> u64 {
     match content {
@@ -68,8 +68,8 @@ pub fn result_tokens(content: &ResultContent) -> u64 {
     }
 }
 
-/// The size of a message in characters. The bytes of an image are not text: it counts as four
-/// characters for each token that it costs, as the documented estimate has it.
+/// Returns the size of a message in characters. An image counts as four characters for each token
+/// that it costs, as in the documented estimate, because its bytes are not text.
 #[must_use]
 pub fn message_chars(json: &Json) -> usize {
     let chars = json.as_str().chars().count();
@@ -81,7 +81,7 @@ pub fn message_chars(json: &Json) -> usize {
     images.iter().fold(chars, |chars, data| chars - data + 4 * IMAGE_TOKENS as usize)
 }
 
-/// Takes down how long the data of each image in a value is.
+/// Collects the length of the data of each image in a value.
 fn note_images(value: &Value, images: &mut Vec<usize>) {
     match value {
         Value::Object(fields) => {
@@ -97,7 +97,8 @@ fn note_images(value: &Value, images: &mut Vec<usize>) {
     }
 }
 
-/// A signature is not read, and the bytes of an image are not text.
+/// Returns the estimated tokens of any other block. The signature of thinking and the bytes of an
+/// image do not count, because the model does not read them as text.
 fn other_tokens(json: &Json) -> u64 {
     #[derive(Deserialize)]
     struct Other {
@@ -111,52 +112,52 @@ fn other_tokens(json: &Json) -> u64 {
     }
 }
 
-/// How much an agent's messages are, in estimated tokens.
+/// Size of an agent's messages, in estimated tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// What they hold now.
+    /// Tokens that the messages hold now.
     pub held: u64,
-    /// What edits took out of them so far.
+    /// Tokens that edits have removed so far.
     pub removed: u64,
 }
 
 impl Extent {
-    /// A message of `before` tokens has `after` tokens now.
+    /// Notes that a message of `before` tokens has `after` tokens now.
     pub fn change(&mut self, before: u64, after: u64) {
         self.held = self.held - before + after;
         self.removed += before.saturating_sub(after);
     }
 
-    /// Messages of so many tokens are gone.
+    /// Notes that messages of this many tokens were removed.
     pub fn remove(&mut self, tokens: u64) {
         self.change(tokens, 0);
     }
 }
 
-/// A request that was counted.
+/// The provider's count of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Report {
     tokens: f64,
-    /// The whole request: head and messages.
+    /// Estimated size of the whole request: head and messages.
     extent: Extent,
 }
 
-/// A report that cannot be of the whole request: the server cut it and said nothing, or it counts
-/// only what its cache did not have.
+/// A report that cannot be of the whole request: the server cut the request without saying so, or
+/// it counts only the part that its cache did not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// What the server reported.
+    /// Tokens that the server reported.
     pub reported: u64,
-    /// What the request was expected to hold.
+    /// Tokens that the request was expected to hold.
     pub expected: u64,
 }
 
-/// Where the size of a window is known from.
+/// Source of the size of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowOrigin {
     /// `context_window` of the model.
     Configured,
-    /// The provider named a smaller one when it refused a request.
+    /// The provider named a smaller window when it refused a request.
     Refusal,
 }
 
@@ -172,9 +173,9 @@ impl std::fmt::Display for WindowOrigin {
 /// A model's window, input and output together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowSize {
-    /// Its size.
+    /// Size in tokens.
     pub tokens: u64,
-    /// Who says so.
+    /// Source of the size.
     pub origin: WindowOrigin,
 }
 
@@ -182,19 +183,20 @@ pub struct WindowSize {
 #[derive(Clone, Debug, Default)]
 pub struct Measure {
     model: Option<Name>,
-    /// Estimated tokens of what stands before the messages: system prompt and tools.
+    /// Estimated tokens before the messages: system prompt and tools.
     head: u64,
-    /// The request that is under way.
+    /// Size of the request that is under way.
     sent: Option<Extent>,
     last: Option<Report>,
     doubted: Option<(Report, Doubt)>,
-    /// Tokens for an estimated token in the newest reports, oldest first.
+    /// Counted tokens for each estimated token in the newest reports, oldest first.
     ratios: Vec<f64>,
     told_window: Option<u64>,
 }
 
 impl Measure {
-    /// What the next requests begin with. Another model counts in its own way.
+    /// Sets the model and the head of the next requests, in estimated tokens. A change of the model
+    /// forgets all reports, because another model counts in its own way.
     pub fn begin_with(&mut self, model: &Name, head: u64) {
         if self.model.as_ref() != Some(model) {
             *self = Self { model: Some(model.clone()), ..Self::default() };
@@ -202,12 +204,12 @@ impl Measure {
         self.head = head;
     }
 
-    /// Notes that a request with these messages is under way.
+    /// Notes that a request with these messages was sent.
     pub fn request(&mut self, messages: Extent) {
         self.sent = Some(self.whole(messages));
     }
 
-    /// Takes in what the provider counted of that request; zero is no report.
+    /// Takes the provider's count of the request that was sent last; zero is no report.
     pub fn report(&mut self, tokens: u64) {
         let Some(extent) = self.sent.take() else { return };
         let (counted, estimated) = (float(tokens), float(extent.held));
@@ -215,8 +217,8 @@ impl Measure {
             return;
         }
         let report = Report { tokens: counted.min(MOST_RATIO * estimated), extent };
-        // After a report in doubt, the next that goes on from it is believed: the context did
-        // become smaller, as when a provider drops thinking of earlier turns.
+        // After a doubted report, the next one that continues from it is believed: then the context
+        // did become smaller, as when a provider drops the thinking of earlier turns.
         let bases = [self.last, self.doubted.map(|(report, _)| report)];
         let mut floors = bases.into_iter().flatten().map(|base| self.floor(base, extent));
         let goes_on = self.last.is_none() || floors.any(|floor| counted >= floor);
@@ -232,25 +234,27 @@ impl Measure {
         (self.last, self.doubted) = (Some(report), None);
     }
 
-    /// Takes in what a refusal named: the tokens of the request, and those of the window.
+    /// Takes the numbers that a refusal named: the tokens of the request, and those of the window.
+    /// Of several windows named, the smallest holds.
     pub fn refused(&mut self, tokens: Option<u64>, window: Option<u64>) {
         self.report(tokens.unwrap_or(0));
         self.told_window = self.told_window.into_iter().chain(window).min();
     }
 
-    /// The tokens that a request with these messages is expected to hold.
+    /// Returns the expected tokens of a request with these messages.
     #[must_use]
     pub fn size(&self, messages: Extent) -> u64 {
         whole_tokens(self.expected(self.whole(messages)))
     }
 
-    /// The tokens of it that stand before the messages: system prompt and tools.
+    /// Returns the expected tokens of the head: system prompt and tools.
     #[must_use]
     pub fn overhead(&self) -> u64 {
         whole_tokens(float(self.head) * self.ratio())
     }
 
-    /// The tokens that it holds at most, by the margins of what was never counted.
+    /// Returns the most tokens that a request with these messages can hold, with the margins for
+    /// the parts that no provider has counted.
     #[must_use]
     pub fn at_most(&self, messages: Extent) -> u64 {
         let now = self.whole(messages);
@@ -260,20 +264,20 @@ impl Measure {
         let (removed, added) = since(last.extent, now);
         let each = last.tokens / float(last.extent.held);
         let kept = float(last.extent.held) - removed;
-        // What went was perhaps lighter than the rest, but no lighter than the margin.
+        // The removed text may have had fewer tokens than its share, but only within the margin.
         let left = (last.tokens - removed * each / MARGIN).min(kept * each * MARGIN);
         let margin = if self.ratios.is_empty() { UNKNOWN_MARGIN } else { MARGIN };
         whole_tokens(left + added * self.ratio() * margin)
     }
 
-    /// The tokens that it holds by any measure.
+    /// Returns the tokens that the request holds by the lowest believable ratio.
     #[must_use]
     pub fn at_least(&self, messages: Extent) -> u64 {
         (float(self.whole(messages).held) * LEAST_RATIO) as u64
     }
 
-    /// The estimated tokens to which the messages must shrink so that their request holds at most
-    /// `limit` tokens; what they hold now if it does.
+    /// Returns the estimated tokens to which the messages must shrink so that their request holds
+    /// at most `limit` tokens; their present size if it already does.
     #[must_use]
     pub fn room(&self, messages: Extent, limit: u64) -> u64 {
         let shrunk = |held| Extent { held, removed: messages.removed + (messages.held - held) };
@@ -288,13 +292,13 @@ impl Measure {
         fits
     }
 
-    /// Whether a provider has counted a request of this agent.
+    /// Returns true if a provider has counted a request of this agent.
     #[must_use]
     pub fn is_calibrated(&self) -> bool {
         self.last.is_some()
     }
 
-    /// The window that holds for the model, of which the configuration says `configured`.
+    /// Returns the window of the model: `configured`, or a smaller one that a refusal named.
     #[must_use]
     pub fn window(&self, configured: u64) -> WindowSize {
         match self.told_window {
@@ -305,7 +309,8 @@ impl Measure {
         }
     }
 
-    /// Tokens for each estimated token. Before the third report the larger counts.
+    /// Returns the counted tokens for each estimated token. Before the third report the larger
+    /// ratio counts, and 1 is the least after only one.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         let mut sorted = self.ratios.clone();
@@ -318,7 +323,7 @@ impl Measure {
         }
     }
 
-    /// The last report, if it was not believed.
+    /// Returns the last report with what was expected, if it was not believed.
     #[must_use]
     pub fn doubt(&self) -> Option<Doubt> {
         self.doubted.map(|(_, doubt)| doubt)
@@ -335,8 +340,9 @@ impl Measure {
         left + added * self.ratio()
     }
 
-    /// The least that a request holds which goes on from an earlier one, by the margin. It may well
-    /// be too much where scripts change; then the report is believed one turn later.
+    /// Returns the least tokens that a request can hold which continues an earlier one, within the
+    /// margin. Where scripts change this can be too high; then the report is believed one turn
+    /// later.
     fn floor(&self, base: Report, now: Extent) -> f64 {
         let (removed, added) = since(base.extent, now);
         let each = base.tokens / float(base.extent.held);
@@ -346,8 +352,8 @@ impl Measure {
     }
 }
 
-/// What was taken out of a request and what came since, in estimated tokens. What came and went
-/// again in between counts as taken out of what was there.
+/// Returns the estimated tokens that were removed from a request and those that were added since.
+/// Text that was added and removed in between counts as removed from the earlier request.
 fn since(then: Extent, now: Extent) -> (f64, f64) {
     let removed = now.removed.saturating_sub(then.removed).min(then.held);
     let added = (now.held + removed).saturating_sub(then.held);
@@ -359,7 +365,7 @@ fn float(tokens: u64) -> f64 {
     tokens as f64
 }
 
-/// Part of a token is a token; what rounding left of one is not.
+/// Rounds up to whole tokens; less than a millionth of a token is a rounding error.
 fn whole_tokens(tokens: f64) -> u64 {
     (tokens - 1e-6).max(0.0).ceil() as u64
 }

@@ -1,6 +1,6 @@
-//! Context management that a provider does itself: which part it takes, and what it reports.
+//! Context management that a provider does itself: its share of the work, and its reports.
 //!
-//! Pure. Stands above the layers, because a strategy decides which of them run here.
+//! Pure. Stands above the layers, because a strategy decides which layers run in the client.
 
 pub mod compaction_block;
 pub mod server;

@@ -1,7 +1,7 @@
-//! Recall: what an agent asks to see again of its own conversation, and the page that answers it.
+//! Recall: an agent's question about its own earlier conversation, and the page that answers it.
 //!
-//! Pure. The messages are taken in one by one, as the transcript has them, and nothing is kept but
-//! the page; where they come from is the caller's business.
+//! Pure. The caller passes the messages in one by one, as the transcript has them. Only the page
+//! and the few facts that its answer needs are kept.
 
 use std::borrow::Cow;
 
@@ -9,20 +9,20 @@ use regex::Regex;
 
 use crate::message::{Block, Json, Message, ResultContent};
 
-/// The name of the tool.
+/// Name of the tool.
 pub const RECALL_TOOL: &str = "recall";
 
-/// The most characters of one page: with the line that says how to go on it stays below 30,000,
-/// where other tools begin to give previews and the presets to take results out.
+/// Most characters of one page. With the line that says how to continue it stays below 30,000,
+/// where other tools begin to give previews and the presets begin to remove results.
 pub const PAGE_CHARS: usize = 29_000;
 
-/// How many lines before and after a matching one are shown: enough to see what it belongs to.
+/// Lines shown before and after a matching one: enough to see the context of the match.
 const CONTEXT_LINES: usize = 2;
 
-/// A line that was found is cut to this many characters: the whole is had by its message.
+/// Most characters shown of a line that was found; the whole line can be read by its message.
 const LINE_CHARS: usize = 300;
 
-/// What is asked for.
+/// Subject of a query.
 #[derive(Clone, Debug)]
 pub enum Wanted {
     /// Whole messages.
@@ -33,80 +33,80 @@ pub enum Wanted {
     Lines(Regex),
 }
 
-/// A question, and where its answer is looked for.
+/// A question, and the range of messages to search for its answer.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// What is asked for.
+    /// Subject of the query.
     pub wanted: Wanted,
-    /// The first message looked at, from 0.
+    /// First message searched, from 0.
     pub from: u64,
-    /// The first message after those looked at.
+    /// First message after the range.
     pub to: u64,
-    /// The first character of the answer that is given.
+    /// First character of the answer that is given.
     pub offset: usize,
 }
 
-/// Why there is no answer, in words for the model.
+/// Reason why there is no answer, in words for the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotThere {
-    /// The range lies behind the conversation's end.
+    /// The range begins after the end of the conversation.
     #[error(
         "there is no message {from}: the conversation has {count} before this one, the first is 0"
     )]
     Message {
-        /// The first message asked for.
+        /// First message asked for.
         from: u64,
-        /// How many there are.
+        /// Number of messages that there are.
         count: u64,
     },
     /// No call of that id has a result.
     #[error("messages {from} to {to} hold no result of a call `{id}`")]
     Result {
-        /// What was asked for.
+        /// Id that was asked for.
         id: String,
-        /// The first message looked at.
+        /// First message searched.
         from: u64,
-        /// The first message after those.
+        /// First message after the range.
         to: u64,
     },
     /// Several calls had that id.
     #[error("several results have the id `{id}`: say with `from` which of the messages {places:?}")]
     Ambiguous {
-        /// What was asked for.
+        /// Id that was asked for.
         id: String,
-        /// The messages that hold one.
+        /// Messages that hold a result of this id.
         places: Vec<u64>,
     },
     /// The answer has no such page.
     #[error("`offset` {offset} is behind the end: the answer has {chars} characters")]
     Offset {
-        /// The first character asked for.
+        /// First character asked for.
         offset: usize,
-        /// How many there are.
+        /// Number of characters of the answer.
         chars: usize,
     },
 }
 
-/// A window on a text that comes in pieces.
+/// A page of a text that arrives in pieces.
 #[derive(Clone, Debug)]
 pub struct Page {
     offset: usize,
     text: String,
     /// Characters on the page.
     taken: usize,
-    /// Characters before the page and on it.
+    /// Characters before the page and on it, so far.
     seen: usize,
     has_more: bool,
 }
 
 impl Page {
-    /// The page that begins at the character `offset`.
+    /// Creates the page that begins at the character `offset`.
     #[must_use]
     pub fn at(offset: usize) -> Self {
         Self { offset, text: String::new(), taken: 0, seen: 0, has_more: false }
     }
 
-    /// Takes the next piece of the text in.
+    /// Adds the next piece of the text.
     pub fn push(&mut self, piece: &str) {
         for c in piece.chars() {
             if self.seen < self.offset {
@@ -122,16 +122,17 @@ impl Page {
         }
     }
 
-    /// Whether no further piece would change the page.
+    /// Returns true if no further piece would change the page.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.has_more
     }
 
-    /// The page. One that is not the whole text ends with a line that says what part it is.
+    /// Returns the page. A page that is not the whole text ends with a line that says which part it
+    /// is.
     ///
     /// # Errors
-    /// When the text ends before the page begins.
+    /// Returns an error if the text ends before the page begins.
     pub fn finish(mut self) -> Result<String, NotThere> {
         let (offset, end) = (self.offset, self.seen);
         if self.taken == 0 && offset > 0 {
@@ -146,15 +147,15 @@ impl Page {
     }
 }
 
-/// An answer that is being put together.
+/// An answer in the making.
 #[derive(Debug)]
 pub struct Recall {
     query: Query,
     page: Page,
     count: u64,
-    /// The calls of the latest message with any: id and tool.
+    /// Calls of the latest message that has any: id and tool.
     calls: Vec<(String, String)>,
-    /// The messages in which a result of the wanted id was found.
+    /// Messages that hold a result of the wanted id.
     places: Vec<u64>,
 }
 
@@ -166,10 +167,10 @@ impl Recall {
         Self { query, page, count: 0, calls: Vec::new(), places: Vec::new() }
     }
 
-    /// Takes the conversation's next message in.
+    /// Reads the conversation's next message.
     ///
     /// # Errors
-    /// When it is not a message.
+    /// Returns an error if `json` is not a message. Whole messages are copied without this check.
     pub fn take(&mut self, json: &str) -> Result<(), serde_json::Error> {
         let number = self.count;
         self.count += 1;
@@ -216,27 +217,28 @@ impl Recall {
         }
     }
 
-    /// How many messages were taken in.
+    /// Returns the number of messages read so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether no further message would change the answer.
+    /// Returns true if no further message would change the answer.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let is_past = self.count >= self.query.to;
         match self.query.wanted {
             Wanted::Messages | Wanted::Lines(_) => is_past || self.page.is_full(),
-            // A second result of the same id would make the first one a guess.
+            // A second result of the same id makes the query ambiguous, so the search never stops
+            // early.
             Wanted::Result(_) => is_past,
         }
     }
 
-    /// The answer.
+    /// Returns the answer.
     ///
     /// # Errors
-    /// When what was asked for is not there.
+    /// Returns an error if there is no answer.
     pub fn finish(self) -> Result<String, NotThere> {
         let Query { wanted, from, to, offset } = self.query;
         let to = to.min(self.count);
@@ -259,8 +261,8 @@ impl Recall {
     }
 }
 
-/// The texts of a message that are searched, and what each is. What `recall` was asked and what it
-/// answered is passed over: it only repeats what stands elsewhere.
+/// Returns the texts of a message that are searched, each with its description. Calls of `recall`
+/// and their results are skipped, because they only repeat other messages.
 fn parts<'a>(message: &'a Message, calls: &[(String, String)]) -> Vec<(String, Cow<'a, str>)> {
     let tool_of = |id: &str| {
         let call = calls.iter().find(|(known, _)| known == id);
@@ -292,7 +294,7 @@ fn parts<'a>(message: &'a Message, calls: &[(String, String)]) -> Vec<(String, C
     parts
 }
 
-/// The arguments of a call: texts as they were meant, without the escapes of JSON.
+/// Adds the arguments of a call, with strings unescaped from their JSON.
 fn arguments(what: &str, input: &Json, parts: &mut Vec<(String, Cow<'_, str>)>) {
     let serde_json::Value::Object(fields) = input.to_value() else {
         return parts.push((what.to_owned(), input.as_str().to_owned().into()));
@@ -306,7 +308,7 @@ fn arguments(what: &str, input: &Json, parts: &mut Vec<(String, Cow<'_, str>)>) 
     }
 }
 
-/// The lines that match, with a few around them, as `number:line` and `number-line`.
+/// Returns the matching lines with some around them, as `number:line` and `number-line`.
 fn matching_lines(regex: &Regex, text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let hits = lines.iter().enumerate().filter(|(_, line)| regex.is_match(line));
@@ -324,7 +326,7 @@ fn matching_lines(regex: &Regex, text: &str) -> String {
     out
 }
 
-/// A line, or the part of a long one that is around the byte `place`.
+/// Returns a line, or the part of a long one around the byte `place`.
 fn cut(line: &str, place: usize) -> Cow<'_, str> {
     if line.chars().nth(LINE_CHARS).is_none() {
         return line.into();

@@ -1,7 +1,7 @@
-//! The view: what of a conversation is sent, kept up to date by messages and edits.
+//! The view: the part of a conversation that is sent, kept current by messages and edits.
 //!
-//! A pure fold: the same messages and edits give the same view. Sizes are kept as things change,
-//! so nothing here costs more as the conversation grows.
+//! Pure: the same messages and edits, in the same order, give the same view. Sizes are updated with
+//! each change, so reading one costs the same however long the conversation is.
 
 mod instead;
 mod join;
@@ -28,24 +28,26 @@ use crate::context::view::rules::{Kind, Nature};
 use crate::context::{ClearedResult, Edit};
 use crate::message::{Block, Json, Message, ResultContent, Role};
 
-/// One message of the view: encoded once, with what the layers need to know of it.
+/// One message of the view: encoded once, with the facts that the layers need about it.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The message in Anthropic form.
     pub json: Json,
-    /// Who speaks.
+    /// Role of the speaker.
     pub role: Role,
-    /// Its size: Unicode scalar values of `json`, an image counting as the tokens that it costs.
+    /// Size in characters (Unicode scalar values of `json`); an image counts four for each token
+    /// that it costs.
     pub chars: usize,
-    /// Its size in tokens, by estimate.
+    /// Estimated size in tokens.
     pub tokens: u64,
-    /// The calls that it makes: id and tool.
+    /// Calls that the message makes: id and tool.
     pub calls: Box<[(String, String)]>,
-    /// The calls that it answers.
+    /// Ids of the calls that the message answers.
     pub answers: Box<[String]>,
-    /// Whether it asks the agent for something: what an edit keeps word for word.
+    /// True if the message asks the agent for something. Edits keep the newest such message, the
+    /// active request, word for word.
     pub is_request: bool,
-    /// What it is like as far as the rules of what may be sent ask.
+    /// Properties of the message that the rules of sending depend on.
     pub nature: Nature,
 }
 
@@ -54,7 +56,7 @@ impl Entry {
         Message::read(json.as_str()).map(|message| Self::of(json, &message))
     }
 
-    /// The entry of a message that is decoded already.
+    /// Builds the entry of a message that is already decoded.
     fn of(json: Json, message: &Message) -> Self {
         let calls = message.tool_calls().map(|call| (call.id.clone(), call.name.clone()));
         let answers = message.tool_results().map(|result| result.tool_use_id.clone());
@@ -72,64 +74,64 @@ impl Entry {
     }
 }
 
-/// A place in the view: an entry and the conversation messages that it stands for.
+/// A slot of the view: an entry and the conversation messages that it stands for.
 #[derive(Clone, Debug)]
 pub struct Slot {
-    /// The first message covered.
+    /// First message covered.
     pub from: u64,
-    /// The first message after those covered; equal to `from` where an edit put more messages
-    /// than the range it covers.
+    /// First message after those covered. Equal to `from` for the extra messages of an edit: its
+    /// first message stands for the whole range, the others for no message.
     pub to: u64,
-    /// Changes whenever the entry does: a key for what is derived from it.
+    /// Number that changes whenever the entry changes: a key for caches of what is derived from it.
     pub serial: u64,
-    /// How it came to stand here: never read from what it says.
+    /// Origin of the entry; recorded by the view, never guessed from the text.
     pub standing: Standing,
-    /// The record that the entry renders, if it is one.
+    /// The record that the entry renders, if it renders one.
     pub record: Option<Arc<Record>>,
-    /// The places that were joined here, because user messages side by side are sent as one.
+    /// The slots that were joined into this one, because adjacent user messages are sent as one.
     pub parts: Option<Arc<[Self]>>,
-    /// What is sent.
+    /// The message that is sent.
     pub entry: Arc<Entry>,
 }
 
-/// How an entry came to stand in the view.
+/// Origin of an entry of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is a message of the conversation, word for word.
+    /// A message of the conversation, word for word.
     Verbatim,
-    /// It is a message of the conversation whose results or thinking were cleared.
+    /// A message of the conversation whose results or thinking were cleared.
     Cleared,
-    /// An edit put it in the place of a range.
+    /// A message that an edit put in the place of a range.
     Instead,
 }
 
-/// What stood in a range of the view at some time.
+/// Fingerprint of a range of the view: two equal ones mean that the range has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// The latest serial: whatever changes an entry gives it a later one.
+    /// Highest serial in the range: every change of an entry gives it a higher one.
     latest: u64,
-    /// How many places there were: whatever takes one away changes this.
+    /// Number of slots in the range: it changes when a slot is removed.
     slots: usize,
 }
 
 /// The view of one agent's conversation. A clone costs the same however long the conversation is;
-/// the first change of a part of it copies that part.
+/// the first change of a shared part copies that part.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     slots: Shared<VecDeque<Slot>>,
     results: Shared<VecDeque<Clearable>>,
     chars: usize,
     extent: Extent,
-    /// The newest message that asked for something, whatever became of it in the view.
+    /// Newest message that asked for something; kept even when an edit removes it from the view.
     request: Option<Arc<Entry>>,
     turns: Shared<VecDeque<Turn>>,
-    /// Whether the first message is the prompt of a task.
+    /// True if the first message is the prompt of a task.
     has_task: bool,
-    /// Characters and model replies of the whole conversation, whatever was edited since.
+    /// Characters and model replies of the whole conversation; edits do not lower them.
     appended_chars: u64,
     replies: u64,
     uses: Shared<Uses>,
-    /// What an edit added to the system prompt.
+    /// Text that an edit added to the system prompt.
     system: Option<Arc<str>>,
     next_message: u64,
     next_serial: u64,
@@ -139,27 +141,28 @@ impl View {
     /// Appends a message of the conversation.
     ///
     /// # Errors
-    /// When `json` is not a message.
+    /// Returns an error if `json` is not a message.
     pub fn push(&mut self, json: Json) -> Result<(), serde_json::Error> {
         let message = Message::read(json.as_str())?;
         self.add(Entry::of(json, &message), &message);
         Ok(())
     }
 
-    /// Appends the prompt of the task that the agent was started for: it stays word for word, also
-    /// when something else is asked later.
+    /// Appends the prompt of the task that the agent was started for. [`View::task`] finds it as
+    /// long as it stands word for word, also after a later request.
     ///
     /// # Errors
-    /// When `json` is not a message.
+    /// Returns an error if `json` is not a message.
     pub fn push_task(&mut self, json: Json) -> Result<(), serde_json::Error> {
         self.has_task = self.next_message == 0;
         self.push(json)
     }
 
-    /// Appends a user message that only asks the model to go on: the request stays the one before.
+    /// Appends a user message that only asks the model to continue: the active request stays the
+    /// one before.
     ///
     /// # Errors
-    /// When `json` is not a message.
+    /// Returns an error if `json` is not a message.
     pub fn push_prompt_to_go_on(&mut self, json: Json) -> Result<(), serde_json::Error> {
         let message = Message::read(json.as_str())?;
         self.add(Entry { is_request: false, ..Entry::of(json, &message) }, &message);
@@ -185,11 +188,11 @@ impl View {
         self.next_message += 1;
     }
 
-    /// Applies an edit. What it names and the view no longer has is passed over, so that an edit
-    /// applied twice changes nothing the second time.
+    /// Applies an edit. Parts of the edit that name messages the view no longer has are skipped, so
+    /// that an edit applied twice changes nothing the second time.
     ///
     /// # Errors
-    /// When a replacement is not a message.
+    /// Returns an error if a replacement is not a message.
     pub fn apply(&mut self, edit: &Edit) -> Result<(), serde_json::Error> {
         match edit {
             Edit::ClearResults { results } => {
@@ -203,6 +206,7 @@ impl View {
                 self.replace(*from, *to, with)
             }
             Edit::Record(record) => {
+                // Only the newest record shows the state, so older records lose theirs first.
                 if record.state.is_some() {
                     self.forget_state();
                 }
@@ -212,6 +216,7 @@ impl View {
                 self.replace(record.from, record.to, &with)?;
                 if let Some(slot) = self.slots.get_mut(first + place) {
                     slot.record = Some(Arc::new(record.clone()));
+                    // The text of a record is data: it must never count as the active request.
                     let plain = Entry { is_request: false, ..Entry::clone(&slot.entry) };
                     slot.entry = plain.into();
                 }
@@ -225,23 +230,24 @@ impl View {
         }
     }
 
-    /// The places, oldest first.
+    /// Returns the slots, oldest first.
     pub fn slots(&self) -> impl DoubleEndedIterator<Item = &Slot> + ExactSizeIterator {
         self.slots.iter()
     }
 
-    /// The places, those that were joined each by itself, oldest first.
+    /// Returns the slots with joined ones taken apart, oldest first.
     pub fn parts(&self) -> impl DoubleEndedIterator<Item = &Slot> {
         self.slots.iter().flat_map(Slot::apart)
     }
 
-    /// The newest message that asked the agent for something, word for word.
+    /// Returns the newest message that asked the agent for something, word for word: the active
+    /// request.
     #[must_use]
     pub fn request(&self) -> Option<&Entry> {
         self.request.as_deref()
     }
 
-    /// The task prompt, as long as it stands in the view word for word.
+    /// Returns the slot of the task prompt, as long as it stands in the view word for word.
     #[must_use]
     pub fn task(&self) -> Option<&Slot> {
         let first = self.slots.front()?.apart().next()?;
@@ -249,7 +255,7 @@ impl View {
         (self.has_task && is_whole && first.entry.is_request).then_some(first)
     }
 
-    /// The same view with the joined places at the ends of a range taken apart.
+    /// Returns the same view with the joined slots that touch the range taken apart.
     #[must_use]
     pub fn taken_apart(&self, from: u64, to: u64) -> Cow<'_, Self> {
         if !self.is_joined_at(from, to) {
@@ -260,7 +266,7 @@ impl View {
         Cow::Owned(apart)
     }
 
-    /// The place of a message that stands in the view by itself.
+    /// Returns the slot that stands for this message alone.
     #[must_use]
     pub fn slot_of(&self, message: u64) -> Option<&Slot> {
         self.slots.get(self.place_of(message)?)
@@ -271,18 +277,19 @@ impl View {
         self.slots.get(place).filter(|slot| slot.from == message).map(|_| place)
     }
 
-    /// The places that an edit of a range would take away, oldest first.
+    /// Returns the slots that an edit of the range would remove, oldest first.
     pub fn covered(&self, from: u64, to: u64) -> impl DoubleEndedIterator<Item = &Slot> {
         self.slots.range(self.places(from, to))
     }
 
-    /// The place before the range, if there is one.
+    /// Returns the slot before the range, if there is one.
     pub(super) fn before(&self, from: u64) -> Option<&Slot> {
         self.slots.get(self.places(from, from).start.checked_sub(1)?)
     }
 
-    /// The slots that an edit of a range takes away: those of its messages, and what an edit that
-    /// ended where the range begins left there beside its replacement and is of no use any more.
+    /// Returns the positions of the slots that an edit of the range removes. Besides the slots of
+    /// its messages, these are the leftovers of an earlier edit that ended at `from`: slots that
+    /// stand for no message, unless they hold a record or the active request.
     fn places(&self, from: u64, to: u64) -> Range<usize> {
         let mut first = self.slots.partition_point(|slot| slot.to <= from);
         let last = self.slots.partition_point(|slot| slot.to <= to).max(first);
@@ -298,7 +305,7 @@ impl View {
         first..last
     }
 
-    /// What stands in a range now: equal to what was noted before as long as nothing in it changed.
+    /// Returns the fingerprint of a range: it stays equal as long as nothing in the range changes.
     #[must_use]
     pub fn version_of(&self, from: u64, to: u64) -> Version {
         let (mut latest, mut slots) = (0, 0);
@@ -309,49 +316,51 @@ impl View {
         Version { latest, slots }
     }
 
-    /// The block that joins the system prompt, if an edit added one.
+    /// Returns the block that an edit added to the system prompt, if one did.
     #[must_use]
     pub fn system(&self) -> Option<&str> {
         self.system.as_deref()
     }
 
-    /// The characters of all messages that ever joined the conversation.
+    /// Returns the characters of all messages that ever joined the conversation.
     #[must_use]
     pub fn appended_chars(&self) -> u64 {
         self.appended_chars
     }
 
-    /// What the agent used in its calls.
+    /// Returns the lines and words that the agent used in its calls.
     #[must_use]
     pub fn uses(&self) -> &Uses {
         &self.uses
     }
 
-    /// How often the model replied.
+    /// Returns the number of replies of the model.
     #[must_use]
     pub fn replies(&self) -> u64 {
         self.replies
     }
 
-    /// The estimated size of the messages in tokens: characters / 4, as in the documented presets.
+    /// Returns the estimated size of the messages in tokens: characters / 4, as in the documented
+    /// presets.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         (self.chars / 4) as u64
     }
 
-    /// How much the messages are by the estimate that knows scripts, and what edits took out.
+    /// Returns the size of the messages by the estimate that knows scripts, and the tokens that
+    /// edits removed.
     #[must_use]
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// The size of the messages in characters.
+    /// Returns the size of the messages in characters.
     #[must_use]
     pub fn chars(&self) -> usize {
         self.chars
     }
 
-    /// The number that the conversation's next message gets.
+    /// Returns the number that the next message of the conversation gets.
     #[must_use]
     pub fn next_message(&self) -> u64 {
         self.next_message
@@ -391,7 +400,7 @@ impl View {
         Ok(())
     }
 
-    /// Takes the state out of the records: a newer one shows it.
+    /// Removes the state from the records in the view, because a newer record shows it.
     fn forget_state(&mut self) {
         let shows = |slot: &Slot| slot.record.as_ref().is_some_and(|record| record.state.is_some());
         while let Some(place) = self.slots.iter().position(shows) {
@@ -402,7 +411,7 @@ impl View {
         }
     }
 
-    /// Puts a changed message in a slot.
+    /// Puts a changed message into a slot.
     fn rewrite(&mut self, place: usize, message: &Message) {
         let serial = self.serial();
         let slot = &mut self.slots[place];
@@ -428,6 +437,7 @@ impl View {
             let mut message: Message = entry.json.decode()?;
             message.content.retain(|block| Kind::of(block) != Kind::Thinking);
             if message.content.is_empty() {
+                // A message must not be empty.
                 message.content.push(Block::Text("(thinking only)".to_owned()));
             }
             self.rewrite(place, &message);
@@ -441,8 +451,8 @@ impl View {
         let mut fresh = Vec::with_capacity(with.len());
         for (at, json) in with.iter().enumerate() {
             let mut entry = Entry::new(json.clone())?;
-            // The first replacement stands for the range and tells of it; the others stand for
-            // nothing of their own.
+            // The first replacement stands for the range and is never a request itself; the others
+            // stand for no message of their own.
             entry.is_request &= at > 0;
             let from = if at == 0 { from } else { to };
             let (serial, standing) = (self.serial(), Standing::Instead);
@@ -460,7 +470,8 @@ impl View {
         self.slots.extend(fresh);
         self.slots.extend(tail);
         if with.is_empty() {
-            // Nothing else tells what follows the gap that it has been changed before it.
+            // Removing slots leaves no new serial behind. The slot before the gap gets one, so that
+            // thinking behind the gap is found stale.
             let serial = self.serial();
             if let Some(slot) = self.slots.get_mut(first.saturating_sub(1)) {
                 slot.serial = serial;

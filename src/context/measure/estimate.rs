@@ -1,58 +1,60 @@
-//! How many tokens a text has, without a tokenizer.
+//! Estimates the tokens of a text without a tokenizer.
 //!
-//! One pass; each character costs what its script and its left neighbour say. The tokenizers of
-//! today are byte-pair encoders over text that is first split in much the same way: a word takes
-//! the space before it along, digits go by threes, runs of signs and of blanks join, and what is
-//! rare in the training text falls apart into letters or bytes. That last point is what tells a
-//! word from an identifier, a key or base64: words consist of the letter pairs of [`PAIRS`].
+//! One pass; the cost of each character follows from its script and its left neighbour. Present
+//! tokenizers are byte-pair encoders over text that is first split in much the same way: a word
+//! includes the space before it, digits are grouped by three, runs of signs and of blanks are
+//! joined, and text that is rare in the training data falls apart into letters or bytes. Rareness
+//! is also what separates words from identifiers, keys and base64: words consist of the letter
+//! pairs of [`PAIRS`].
 //!
 //! The costs were fitted to the larger of two counts, those of the public vocabularies
 //! `cl100k_base` and `o200k_base`, over prose in a dozen languages, code, logs, tables, JSON and
 //! encoded bytes. There the estimate is at most a fifth under that count, mostly within a twentieth
 //! of it; where the two differ by more than a factor of two (Greek, Hebrew, Arabic, Indic, Thai) it
 //! lies between them. The tables in the tests hold what they count. Newer tokenizers of other
-//! families count up to a third more: the calibration finds out.
+//! families count up to a third more; the ratio of [`super::Measure`] corrects that.
 //!
 //! In a release build this takes one to two nanoseconds a byte.
 
-/// The costs below are in hundredths of a token.
+/// Unit of the costs below: they are in hundredths of a token.
 const TOKEN: u64 = 100;
 
-/// The first letter of a word.
+/// Cost of the first letter of a word.
 const WORD: u64 = 100;
-/// The first letter of a word right after a sign, which many words take along: `.len`, `(self`.
+/// Cost of a word's first letter right after a sign, which many words include: `.len`, `(self`.
 const WORD_AFTER_SIGN: u64 = 50;
-/// A capital within a word: the next part of `camelCase`.
+/// Cost of a capital within a word: the next part of `camelCase`.
 const PART: u64 = 65;
-/// The letters that come with the first one.
+/// Number of letters of a word that the cost of the first letter covers.
 const WORD_LETTERS: u32 = 5;
-/// Each letter after these.
+/// Cost of each further letter.
 const LETTER: u64 = 7;
-/// Each letter that makes a pair which English words hardly have.
+/// Cost of each letter that makes a pair which English words hardly have.
 const RARE_PAIR: u64 = 100;
-/// A letter of the Latin script beyond ASCII.
+/// Extra cost of a letter of the Latin script beyond ASCII.
 const ACCENTED: u64 = 55;
-/// Up to three digits.
+/// Cost of up to three digits.
 const DIGITS: u64 = 100;
-/// A space that no word takes along, because a digit follows.
+/// Cost of a space before a digit: no word includes it.
 const SPACE_BEFORE_DIGIT: u64 = 100;
-/// A sign.
+/// Cost of a sign.
 const SIGN: u64 = 100;
-/// A sign after another one: `);` and `":"` are one token each.
+/// Cost of a sign after another sign: `);` and `":"` are one token each.
 const SIGN_AFTER_SIGN: u64 = 15;
-/// A character that repeats the one before: rules of `-` or `=` are few tokens.
+/// Cost of a character that repeats the one before: rules of `-` or `=` are few tokens.
 const REPEATED: u64 = 13;
-/// A tab, or the second space in a row: the run of blanks is a token.
+/// Cost of a tab, or of the second space in a row: the run of blanks is a token.
 const BLANKS: u64 = 100;
-/// Each blank that makes the run longer.
+/// Cost of each blank that makes the run longer.
 const BLANK: u64 = 1;
-/// The end of a line.
+/// Cost of the end of a line.
 const LINE: u64 = 65;
-/// The end of a line after a sign, which takes it along.
+/// Cost of the end of a line after a sign, which includes it.
 const LINE_AFTER_SIGN: u64 = 3;
 
-/// For each letter, those that follow it in English words and in code: the 293 pairs that make up
-/// 98.5 % of all pairs in a book, in documentation and in the names of two standard libraries.
+/// For each letter, the letters that follow it in English words and in code: the 293 pairs that
+/// make up 98.5 % of all pairs in a book, in documentation and in the names of two standard
+/// libraries.
 const PAIRS: [u32; 26] = [
     after(b"bcdfgiklmnprstuvwxy"),
     after(b"aeilorsuy"),
@@ -91,13 +93,13 @@ const fn after(letters: &[u8]) -> u32 {
     set
 }
 
-/// Whether English words have the second letter, an ASCII one, after the first.
+/// Returns true if the second letter, an ASCII one, follows the first in English words.
 fn is_common(first: char, second: char) -> bool {
     let at = |letter: char| (letter as usize | 0x20).wrapping_sub(usize::from(b'a'));
     PAIRS.get(at(first)).is_some_and(|set| set >> at(second) & 1 == 1)
 }
 
-/// The tokens of a text, by estimate.
+/// Returns the estimated tokens of a text.
 #[must_use]
 pub fn estimate(text: &str) -> u64 {
     let mut scan = Scan { last: Last::Nothing, before: '\0', run: 0 };
@@ -105,7 +107,7 @@ pub fn estimate(text: &str) -> u64 {
     cost.div_ceil(TOKEN)
 }
 
-/// What the text so far ends with.
+/// Kind of the character that the text so far ends with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     Nothing,
@@ -113,7 +115,7 @@ enum Last {
     Upper,
     Digit,
     Sign,
-    /// One space, and what came before it is done with.
+    /// One space, whose cost depends on the next character.
     Space,
     Blanks,
     Line,
@@ -123,7 +125,7 @@ enum Last {
 struct Scan {
     last: Last,
     before: char,
-    /// Letters or digits in the run that is going on.
+    /// Letters or digits in the current run.
     run: u32,
 }
 
@@ -199,11 +201,11 @@ impl Scan {
     }
 }
 
-/// A character of another script. The three figures of a script are what a character of it costs
-/// in `cl100k_base`, in `o200k_base`, and here.
+/// Returns the cost of a character of another script. The two figures after a script's name are the
+/// costs of one of its characters in `cl100k_base` and in `o200k_base`.
 fn foreign(c: char) -> u64 {
     match u32::from(c) {
-        // Signs of Latin-1, accents that stand for themselves.
+        // Signs of Latin-1, modifier letters and combining accents.
         0x0080..=0x00BF | 0x02B0..=0x036F => 100,
         // Greek 109, 43. Cyrillic 52, 31.
         0x0370..=0x03FF | 0x1F00..=0x1FFF => 80,
@@ -225,7 +227,7 @@ fn foreign(c: char) -> u64 {
         0x3040..=0x30FF => 105,
         0x4E00..=0x9FFF => 117,
         0x1100..=0x11FF | 0xAC00..=0xD7AF => 119,
-        // Selectors of a variant.
+        // Variation selectors.
         0xFE00..=0xFE0F => 60,
         // Emoji and rare scripts: nearly a token a byte, 336, 202.
         _ => 300,

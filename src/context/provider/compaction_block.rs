@@ -1,8 +1,8 @@
-//! Summaries that a provider wrote: what they do to the view.
+//! Summaries that a provider wrote: the edits that bring them to the front of the view.
 //!
-//! Pure. Such a summary is a block of its own type, which stands first in the view, word for word,
-//! in the place of what it covers. What must not be paraphrased is kept behind it: the active
-//! request, and what the model has not read yet.
+//! Pure. Such a summary is a block of its own type. It stands first in the view, word for word, in
+//! the place of the range that it covers. Text that must not be paraphrased is kept behind it: the
+//! active request, and the messages that the model has not read yet.
 
 use crate::context::Edit;
 use crate::context::layers::pipeline::{self, AppliedEdit};
@@ -10,13 +10,13 @@ use crate::context::view::range;
 use crate::context::view::{Slot, View};
 use crate::message::{Block, Json, Message, Role};
 
-/// The layer name under which the edits of these summaries are recorded.
+/// Layer name under which the edits of these summaries are recorded.
 pub const SERVER_LAYER: &str = "server";
 
-/// The type of such a block: a message whose text does not have the word has none.
+/// Type of such a block. A message whose JSON does not contain the word has none.
 const KIND: &str = "compaction";
 
-/// The text of a summary, if the block is one; a summary that failed has none, and no effect.
+/// Returns the text of a summary block; `None` for other blocks and for a summary that failed.
 #[must_use]
 pub fn summary_text(block: &Block) -> Option<String> {
     let Block::Other(raw) = block else { return None };
@@ -29,16 +29,16 @@ fn is_compaction(block: &Block) -> bool {
     matches!(block, Block::Other(raw) if raw.to_value()["type"] == KIND)
 }
 
-/// Lets the view begin at the summary that the newest reply holds, and gives what that changed; a
-/// second time it changes nothing.
+/// Moves the summary of the newest reply to the front of the view, and returns the edits that did
+/// it. A second call changes nothing.
 pub fn adopt(view: &mut View) -> Vec<AppliedEdit> {
     let edits = newest_reply(view).map(|(slot, reply)| edits(view, &slot, &reply));
     let edits = edits.unwrap_or_default().into_iter();
     edits.filter_map(|edit| pipeline::apply(view, SERVER_LAYER, edit.into())).collect()
 }
 
-/// The newest reply, if it holds a block of this kind and does not stand first: results or a word
-/// to go on may follow it.
+/// Returns the newest reply, if it may hold such a block and does not stand first. One message may
+/// follow the reply: results, or a prompt to continue.
 fn newest_reply(view: &View) -> Option<(Slot, Message)> {
     let first = view.slots().next()?.serial;
     let mut newest = view.slots().rev().take(2).filter(|slot| slot.serial != first);
@@ -48,9 +48,9 @@ fn newest_reply(view: &View) -> Option<(Slot, Message)> {
     Some((slot.clone(), message))
 }
 
-/// What the reply does to the view: its summary goes to the front with the active request, and what
-/// follows the summary in the reply stays where it is. The front is changed last: thinking behind
-/// it is older, as it was when it came.
+/// Returns the edits for a reply: its summary goes to the front with the active request, and the
+/// blocks behind the summary stay where they are. The front is changed last, so that thinking
+/// behind it counts as older than the change.
 fn edits(view: &View, slot: &Slot, reply: &Message) -> Vec<Edit> {
     let content = &reply.content;
     let becomes = |with: Vec<Json>| Edit::Replace { from: slot.from, to: slot.to, with };

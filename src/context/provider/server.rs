@@ -1,22 +1,22 @@
-//! What a provider is asked to do with a context, and what it tells of it.
+//! The work on a context that a request asks of a provider, and the provider's report of it.
 //!
-//! Pure data, in the words of no wire: `model` renders it, and records keep what was told.
+//! Pure data, independent of any wire format: `model` renders it, and records keep the reports.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What a request asks of the provider beside a reply, or in its place.
+/// Work that a request asks of the provider beside a reply, or in its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ContextWork {
     /// Nothing.
     #[default]
     Nothing,
-    /// To change what the model reads, before it reads it.
+    /// Changes of the input, made before the model reads it.
     Edit(Arc<[ServerEdit]>),
-    /// To summarise everything that is sent; no reply follows.
+    /// A summary of everything that is sent; no reply follows.
     Summarise {
-        /// A prompt in place of the provider's own.
+        /// Prompt in place of the provider's own.
         instructions: Option<Arc<str>>,
     },
 }
@@ -24,90 +24,90 @@ pub enum ContextWork {
 /// A change that the provider makes by itself when it is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerEdit {
-    /// Old thinking is left out.
+    /// Leaves old thinking out.
     ClearThinking(KeepThinking),
-    /// Old tool results are replaced by a placeholder, oldest first.
+    /// Replaces old tool results by a placeholder, oldest first.
     ClearToolUses(ClearToolUses),
-    /// Everything before this point is replaced by a summary, amid the reply.
+    /// Replaces everything before this point by a summary, in the middle of the reply.
     Compact(Compact),
 }
 
-/// How much thinking stays.
+/// Amount of thinking that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepThinking {
     /// All of it.
     All,
-    /// That of the newest so many turns.
+    /// The thinking of this many of the newest turns.
     Turns(u64),
 }
 
-/// When and how tool results are cleared.
+/// Settings for clearing tool results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClearToolUses {
-    /// The input tokens above which results are cleared.
+    /// Input tokens above which results are cleared.
     pub trigger_tokens: u64,
-    /// How many of the newest tool uses stay.
+    /// Number of the newest tool uses that stay.
     pub keep: u64,
-    /// The least that a clearing must free, in tokens, so that it pays for the cache it breaks.
+    /// Least input tokens that a clearing must free, so that it pays for the cache it breaks.
     pub clear_at_least: Option<u64>,
     /// Tools whose results stay.
     pub exclude_tools: Vec<String>,
-    /// Whose arguments are cleared as well.
+    /// Calls whose arguments are cleared as well.
     pub inputs: ClearInputs,
 }
 
-/// Whose arguments are cleared with their results.
+/// Selection of the calls whose arguments are cleared with their results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClearInputs {
-    /// Nobody's.
+    /// No calls.
     Keep,
-    /// Everybody's.
+    /// All calls.
     All,
-    /// Those of these tools.
+    /// Calls of these tools.
     Of(Vec<String>),
 }
 
-/// When and how a provider summarises amid a reply.
+/// Settings for a summary that the provider writes in the middle of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compact {
-    /// The input tokens above which it does.
+    /// Input tokens above which it writes one.
     pub trigger_tokens: u64,
-    /// What follows the summary.
+    /// Continuation after the summary.
     pub after: AfterSummary,
-    /// A prompt in place of the provider's own.
+    /// Prompt in place of the provider's own.
     pub instructions: Option<String>,
 }
 
-/// What follows a summary that the provider wrote amid a reply.
+/// Continuation after a summary that the provider wrote in the middle of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterSummary {
-    /// Nothing: the caller puts back what is to stay word for word, and asks again.
+    /// None: the client puts back the text that must stay word for word, and asks again.
     Pause,
-    /// The reply, from the summary alone.
+    /// The reply continues from the summary alone.
     GoOn,
 }
 
-/// What a provider tells of the context beside the reply.
+/// The provider's report on the context, beside the reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContextReport {
-    /// The size in tokens of what the model read last, where the usage counts more than that:
+    /// Size in tokens of the input that the model read last, where the usage counts more than that:
     /// summaries, or several readings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// The changes that the provider made.
+    /// Changes that the provider made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub edits: Vec<AppliedEdit>,
 }
 
 impl ContextReport {
-    /// Whether there is nothing to tell.
+    /// Returns true if there is nothing to report.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tokens.is_none() && self.edits.is_empty()
     }
 
-    /// The input tokens that the provider took out of the request.
+    /// Returns the input tokens that the provider removed from the request.
     #[must_use]
     pub fn cleared_tokens(&self) -> u64 {
         self.edits.iter().map(|edit| edit.cleared_input_tokens).sum()
@@ -118,14 +118,14 @@ impl ContextReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AppliedEdit {
-    /// The provider's name for it.
+    /// The provider's name for the change.
     pub r#type: String,
-    /// Tool uses cleared.
+    /// Number of tool uses that were cleared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleared_tool_uses: Option<u64>,
-    /// Turns whose thinking was cleared.
+    /// Number of turns whose thinking was cleared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleared_thinking_turns: Option<u64>,
-    /// Input tokens that this freed.
+    /// Input tokens that the change freed.
     pub cleared_input_tokens: u64,
 }

@@ -1,8 +1,9 @@
-//! Who keeps a conversation within its window: the client by itself, or the provider for it.
+//! Strategies: the choice between the client and the provider for keeping a conversation within its
+//! window.
 //!
-//! Pure. A strategy is chosen anew for each call from what the file asks for, what the preset
-//! prefers and what the provider is known to be able to do, so that one which the provider refuses
-//! is followed by the client's own.
+//! Pure. A strategy is chosen anew for each call from the configuration, the preference of the
+//! preset and the known capabilities of the provider. So a strategy that the provider refuses is
+//! followed by the client's own.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,37 +18,37 @@ use crate::context::provider::server::{
 };
 use crate::spec::capability::{Capabilities, Capability};
 
-/// The least trigger that providers take for a summary amid a reply, in input tokens.
+/// Least trigger that providers accept for a summary in the middle of a reply, in input tokens.
 pub const LEAST_TRIGGER_TOKENS: u64 = 50_000;
 
-/// The most characters that providers take of a prompt of one's own.
+/// Most characters that providers accept for a custom prompt.
 pub const MOST_INSTRUCTIONS_CHARS: usize = 16_384;
 
-/// What the provider's own prompt is replaced by when something is to be paid attention to: a
-/// prompt of one's own has to say everything.
+/// Prompt in place of the provider's own when there is something to pay attention to: a custom
+/// prompt replaces the provider's, so it has to say everything.
 const INSTRUCTIONS: &str = "Summarize this conversation for continuity. Include: 1) What was \
      accomplished, 2) Current state, 3) Key decisions made. Be concise but preserve critical \
      details. Do not call tools; respond with the text of the summary only.";
 
-/// What the file asks for.
+/// Strategy that the configuration asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wanted {
-    /// What the preset prefers, where the provider can do it.
+    /// The preference of the preset, where the provider has the capability.
     #[default]
     Auto,
     /// The client alone.
     Client,
     /// Clearing by the provider.
     ContextEditing,
-    /// Summaries by the provider, amid a reply.
+    /// Summaries by the provider, in the middle of a reply.
     ServerThreshold,
-    /// Summaries by the provider, when the client asks.
+    /// Summaries by the provider, when the client asks for one.
     ServerOnDemand,
 }
 
 impl Wanted {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 5] = [
         Self::Auto,
         Self::Client,
@@ -56,7 +57,7 @@ impl Wanted {
         Self::ServerOnDemand,
     ];
 
-    /// Its name in the configuration; a strategy bears the same.
+    /// Returns the name in the configuration, which is also the name of the strategy.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,22 +70,23 @@ impl Wanted {
     }
 }
 
-/// What is asked of providers, and how.
+/// Settings for the work that providers do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrategySettings {
-    /// Which strategy.
+    /// Strategy that is wanted.
     pub wanted: Wanted,
-    /// How tool results are cleared.
+    /// Settings for clearing tool results.
     pub clear: ClearToolUses,
-    /// How much thinking stays; absent: the provider's own rule.
+    /// Amount of thinking that stays; absent: the provider's own rule.
     pub thinking: Option<KeepThinking>,
-    /// How the provider summarises amid a reply; its prompt is that of summaries on demand, too.
+    /// Settings for summaries in the middle of a reply; their prompt also serves summaries on
+    /// demand.
     pub compact: Compact,
 }
 
 impl Default for StrategySettings {
-    /// The providers' own defaults, with two exceptions: a clearing must free what makes up for
-    /// the cache that it breaks, and after a summary the client puts back what it must keep.
+    /// Returns the providers' own defaults, with two exceptions: a clearing must free enough to pay
+    /// for the cache that it breaks, and after a summary the client puts back what it must keep.
     fn default() -> Self {
         Self {
             wanted: Wanted::Auto,
@@ -105,22 +107,21 @@ impl Default for StrategySettings {
     }
 }
 
-/// Which of a preset's layers run in the client.
+/// Selection of a preset's layers that run in the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientLayers {
-    /// All.
+    /// All layers.
     All,
-    /// All but those that clear results.
+    /// All layers but those that clear results.
     NoClearing,
-    /// None: the guard of the window alone, and summaries that somebody asks for.
+    /// None by itself: only the guard of the window, and summaries that somebody asks for.
     OnRequest,
-    /// All but the digest and those that clear results, which a summary takes the place of: the
-    /// preset's own, or one that is due
-    /// when the view has more estimated tokens than this.
+    /// All layers but the digest and those that clear results, because a summary takes their place:
+    /// the preset's own, or else one that is due when the view has more estimated tokens than this.
     SummaryAt(u64),
 }
 
-/// What a layer does, as far as a provider can do it instead.
+/// Kind of work of a layer, as far as a provider can do it instead.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
     Clear,
@@ -147,7 +148,7 @@ impl Does {
 }
 
 impl ClientLayers {
-    /// The preset with the layers that run.
+    /// Returns the preset with only the layers that run.
     #[must_use]
     pub fn of(self, preset: &Preset) -> Cow<'_, Preset> {
         let mut own = match self {
@@ -157,8 +158,8 @@ impl ClientLayers {
         own.layers.retain(|layer| match (self, Does::of(layer)) {
             (Self::All, _) | (_, Does::Summarise) => true,
             (Self::NoClearing, does) => does != Does::Clear,
-            // What the provider is to summarise stays as it was sent, so that it is read from the
-            // cache.
+            // The part that the provider is to summarise stays as it was sent, so that it is read
+            // from the cache.
             (Self::SummaryAt(_), does) => !matches!(does, Does::Digest | Does::Clear),
             (Self::OnRequest, _) => false,
         });
@@ -194,7 +195,7 @@ fn on_request(summary: &mut Summary) {
     summary.pace.soft_trigger = None;
 }
 
-/// Makes a summary due by itself that is not: when the view has more tokens than this.
+/// Makes a summary that is only written on request due when the view has more tokens than this.
 fn due_at(summary: &mut Summary, tokens: u64) {
     if !summary.summary_auto {
         summary.summary_auto = true;
@@ -208,26 +209,26 @@ fn due_at(summary: &mut Summary, tokens: u64) {
 pub enum Strategy {
     /// The client alone.
     Client,
-    /// The provider clears; the client keeps the full history, and summarises it when it must.
+    /// The provider clears; the client keeps the full conversation, and summarises it when it must.
     ContextEditing {
-        /// How tool results are cleared.
+        /// Settings for clearing tool results.
         clear: ClearToolUses,
-        /// How much thinking stays; absent: the provider's own rule.
+        /// Amount of thinking that stays; absent: the provider's own rule.
         thinking: Option<KeepThinking>,
     },
-    /// The provider summarises amid a reply, when the input is larger than a threshold.
+    /// The provider summarises in the middle of a reply, when the input is larger than a threshold.
     ServerThreshold(Compact),
-    /// The client says when, and the provider writes the summary.
+    /// The client decides when, and the provider writes the summary.
     ServerOnDemand {
-        /// The view is summarised when it has more estimated tokens than this.
+        /// Estimated tokens of the view above which it is summarised.
         trigger_tokens: u64,
-        /// The prompt of one's own, if there is one.
+        /// Custom prompt, if there is one.
         instructions: Option<String>,
     },
 }
 
 impl Strategy {
-    /// What the provider must be able to do.
+    /// Returns the capability that the provider must have.
     #[must_use]
     pub fn needs(&self) -> Option<Capability> {
         match self {
@@ -238,13 +239,13 @@ impl Strategy {
         }
     }
 
-    /// What every request for a reply asks of the provider.
+    /// Returns the work that every request for a reply asks of the provider.
     #[must_use]
     pub fn work(&self) -> ContextWork {
         match self {
             Self::Client | Self::ServerOnDemand { .. } => ContextWork::Nothing,
             Self::ContextEditing { clear, thinking } => {
-                // Thinking has to be the first edit of the list.
+                // Providers require thinking to be the first edit of the list.
                 let thinking = thinking.map(ServerEdit::ClearThinking).into_iter();
                 let edits = thinking.chain([ServerEdit::ClearToolUses(clear.clone())]);
                 ContextWork::Edit(edits.collect())
@@ -255,7 +256,7 @@ impl Strategy {
         }
     }
 
-    /// Which of the preset's layers run in the client.
+    /// Returns the selection of the preset's layers that run in the client.
     #[must_use]
     pub fn layers(&self) -> ClientLayers {
         match self {
@@ -266,8 +267,8 @@ impl Strategy {
         }
     }
 
-    /// What a request for a summary asks of the provider, with what to preserve; `None` where the
-    /// client writes its own prompt.
+    /// Returns the work that a request for a summary asks of the provider, with `focus` as the
+    /// thing to preserve; `None` where the client writes its own prompt.
     #[must_use]
     pub fn summary(&self, focus: Option<&str>) -> Option<ContextWork> {
         let Self::ServerOnDemand { instructions: own, .. } = self else { return None };
@@ -283,7 +284,7 @@ impl Strategy {
     }
 }
 
-/// Adds instructions of somebody's own to a request for a summary.
+/// Adds further instructions to a request for a summary.
 pub fn instruct(work: &mut ContextWork, more: &str) {
     if let ContextWork::Summarise { instructions } = work {
         let own = instructions.as_deref().unwrap_or(INSTRUCTIONS);
@@ -298,8 +299,8 @@ fn fitting(instructions: String) -> Arc<str> {
     }
 }
 
-/// The strategy for the next call: what is wanted where the provider can do it, else the client
-/// alone. `room_tokens` is what the window leaves for a request.
+/// Returns the strategy for the next call: the wanted one if the provider has the capability, else
+/// the client alone. `room_tokens` is the part of the window that is left for a request.
 #[must_use]
 pub fn choose(
     settings: &StrategySettings,
@@ -318,8 +319,8 @@ fn wanted(settings: &StrategySettings, preference: Preference, room: u64) -> Str
     match (settings.wanted, preference) {
         (Wanted::Auto, Preference::Client) | (Wanted::Client, _) => Strategy::Client,
         (Wanted::Auto, Preference::ContextEditing) | (Wanted::ContextEditing, _) => {
-            // In a small window the trigger comes down with it, as the default is half of a usual
-            // one.
+            // In a small window the trigger is at most half of the room, as the default is half of
+            // a usual window.
             let trigger_tokens = settings.clear.trigger_tokens.min(room / 2);
             let clear = ClearToolUses { trigger_tokens, ..settings.clear.clone() };
             Strategy::ContextEditing { clear, thinking: settings.thinking }

@@ -1,30 +1,30 @@
-//! Merging: one record for several, smaller than they were together.
+//! Merging of records: makes one record of several, smaller than they were together.
 
 use std::collections::HashSet;
 
 use super::{Kind, Known, LEAST_WORTH, Record, RecordLine, pick};
 use crate::context::record::words::{Uses, words};
 
-/// How much of a request stays in a record that was merged.
+/// Most characters of a request that stay in a merged record.
 const REQUEST_CHARS: usize = 120;
-/// The share of the room that call lines may take which were used once.
+/// Share of the room for call lines that were used only once, or not lately.
 const CALL_SHARE: f64 = 0.2;
-/// The share of the room that names may take.
+/// Share of the room for names.
 const NAME_SHARE: f64 = 0.4;
-/// A line that calls used more than once, the last time at most this many messages ago, stays.
+/// Most messages since its last use for a line that calls used more than once to stay.
 const REUSED_WITHIN: u64 = 80;
-/// Over how many messages the worth of a line that was used falls to a third.
+/// Number of messages over which the worth of a used line falls to about a third.
 const LINE_DECAY: f64 = 100.0;
-/// The same for a name.
+/// Number of messages over which the worth of a used name falls to about a third.
 const NAME_DECAY: f64 = 400.0;
-/// What a line is worth that was used once, a repeated use being worth one.
+/// Worth of a line that was used once; each repeated use adds 1.
 const FIRST_USE: f64 = 0.3;
 
-/// What the name of a tool takes, with the number of the message.
+/// Characters that the line of a tool's name takes, with the number of the message.
 const TOOL_CHARS: usize = 10;
 
-/// Merges records that follow each other into one of about `share` of their size, or of
-/// `most_chars`, if that is less. `now` is the conversation's next message.
+/// Merges consecutive records into one of about `share` of their size, or of `most_chars` if that
+/// is less. `now` is the number that the conversation's next message gets.
 #[must_use]
 #[expect(
     clippy::cast_precision_loss,
@@ -54,7 +54,7 @@ pub fn merge(
     let room = ((rest as f64 * share) as usize).min(most_chars.saturating_sub(chars(&reused)));
     keep.extend(&reused);
     let mut used = keep_calls(&all, &mut keep, uses, now, (room as f64 * CALL_SHARE) as usize);
-    // Where there is no room for all requests, the newest ones stay.
+    // Where there is not enough room for all requests, the newest stay.
     for (at, line) in all.iter().enumerate().rev() {
         let chars = line.chars().min(REQUEST_CHARS);
         if line.kind == Kind::Asked && used + chars <= room {
@@ -79,7 +79,8 @@ pub fn merge(
     }
 }
 
-/// As a binary counter carries: one more than the highest level if two have it.
+/// Returns the level of the merged record. As in a binary counter it is one more than the highest
+/// level if two records have that level.
 fn level(records: &[Record]) -> u32 {
     let highest = records.iter().map(|record| record.level).max().unwrap_or(0);
     let carries = records.iter().filter(|record| record.level == highest).count() > 1;
@@ -91,7 +92,7 @@ fn is_reused(line: &RecordLine, uses: &Uses, now: u64) -> bool {
     used.count > 1 && now.saturating_sub(used.last) <= REUSED_WITHIN
 }
 
-/// The newest of the places whose lines fit in the room.
+/// Returns the newest positions whose lines fit in the room together.
 fn within(places: Vec<usize>, room: usize, all: &[&RecordLine]) -> Vec<usize> {
     let mut used = 0;
     let newest = places.into_iter().rev().take_while(|at| {
@@ -101,7 +102,8 @@ fn within(places: Vec<usize>, room: usize, all: &[&RecordLine]) -> Vec<usize> {
     newest.collect()
 }
 
-/// Keeps the call lines that are most likely to be used again; gives the room that they take.
+/// Keeps the call lines that are most likely to be used again; returns the characters that they
+/// take.
 #[expect(clippy::cast_precision_loss, reason = "message numbers are far below 2^52")]
 fn keep_calls(
     all: &[&RecordLine],
@@ -133,8 +135,7 @@ fn keep_calls(
     used
 }
 
-/// Keeps names: those of the call lines that go, and those that stood in the records, the ones in
-/// use first.
+/// Keeps the names of the dropped call lines and those that the records list, the most used first.
 #[expect(clippy::cast_precision_loss, reason = "message numbers are far below 2^52")]
 fn keep_names(
     records: &[Record],
@@ -168,7 +169,7 @@ fn keep_names(
     names
 }
 
-/// Fills the room that is left with what was said and what failed.
+/// Fills the rest of the room with clauses and failures.
 fn keep_prose(all: &[&RecordLine], keep: &mut HashSet<usize>, known: &mut Known, room: usize) {
     let is_prose = |at: &usize| matches!(all[*at].kind, Kind::Said | Kind::Failed);
     let prose: Vec<_> = (0..all.len()).filter(is_prose).collect();
@@ -176,7 +177,7 @@ fn keep_prose(all: &[&RecordLine], keep: &mut HashSet<usize>, known: &mut Known,
     keep.extend(pick(&texts, known, room, LEAST_WORTH).into_iter().map(|place| prose[place]));
 }
 
-/// The lines that stay, in order, each group of call lines below the name of its tool.
+/// Returns the lines that stay, in order, each group of call lines below the name of its tool.
 fn finished(all: &[&RecordLine], keep: &HashSet<usize>) -> Vec<RecordLine> {
     let mut lines: Vec<RecordLine> = Vec::new();
     let mut tool: Option<&RecordLine> = None;

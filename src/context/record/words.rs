@@ -1,7 +1,7 @@
-//! Words, lines and clauses: what a text is made of when it is to be shortened.
+//! Words, lines and clauses: the pieces of a text that is to be shortened.
 //!
-//! Pure. [`Uses`] counts what an agent writes into its own tool calls: what it used before it is
-//! likely to use again.
+//! Pure. [`Uses`] counts the lines and words that an agent writes into its own tool calls: an agent
+//! is likely to use again what it used before.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use crate::message::Json;
 
-/// The least characters of a word: shorter ones stand in every text and tell nothing.
+/// Least characters of a word: shorter ones are in every text and say nothing.
 const WORD_CHARS: usize = 6;
-/// The least characters of a line: shorter ones (`}`, `else:`) are not worth remembering.
+/// Least characters of a line: shorter ones (`}`, `else:`) are not worth remembering.
 pub const LINE_CHARS: usize = 16;
-/// The least characters of a clause.
+/// Least bytes of a clause.
 const CLAUSE_CHARS: usize = 12;
 
-/// The most entries of each of the counts; beyond, what was used once and long ago is forgotten.
+/// Most entries of each table of counts. Beyond it the half that was used longest ago is forgotten.
 const MOST_USES: usize = 1 << 16;
 
-/// The words of a text: names, paths and words of prose of six characters or more.
+/// Returns the words of a text: names, paths and words of prose of six characters or more.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/' | '-');
     let runs = text.split(move |c: char| !is_part(c));
@@ -33,19 +33,20 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether a word is the name of something (a path, an identifier), not a word of prose.
+/// Returns true if a word names something (a path, an identifier) and is not a word of prose.
 #[must_use]
 pub fn is_name(word: &str) -> bool {
     word.chars().skip(1).any(|c| c.is_uppercase() || c.is_numeric() || matches!(c, '_' | '.' | '/'))
 }
 
-/// The lines of a text that are long enough to be told apart, without the space around them.
+/// Returns the lines of a text that are long enough to be told apart, without the space around
+/// them.
 pub fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| line.chars().take(LINE_CHARS).count() == LINE_CHARS)
 }
 
-/// The clauses of a text of prose: cut after a mark of punctuation that space follows, at line
-/// ends, and around brackets.
+/// Returns the clauses of a text of prose: cut after a punctuation mark with a space behind it, at
+/// line ends, and before opening brackets.
 pub fn clauses(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(clauses_of_line).map(str::trim).filter(|c| c.len() >= CLAUSE_CHARS)
 }
@@ -55,7 +56,7 @@ fn clauses_of_line(line: &str) -> Vec<&str> {
     let (mut start, mut before) = (0, ' ');
     for (at, c) in line.char_indices() {
         let ends = c.is_whitespace() && matches!(before, '.' | '!' | '?' | ':' | ';' | ',' | ')');
-        // Scripts without spaces have marks of their own.
+        // Scripts without spaces have their own punctuation marks.
         let ends = ends || matches!(before, '。' | '！' | '？' | '；' | '，');
         if ends || c == '(' {
             found.push(&line[start..at]);
@@ -67,7 +68,7 @@ fn clauses_of_line(line: &str) -> Vec<&str> {
     found
 }
 
-/// The strings inside a tool's arguments, a line break between them.
+/// Returns the strings in a tool's arguments, with a line break between them.
 #[must_use]
 pub fn strings_of(input: &Json) -> String {
     fn gather(value: &Value, all: &mut Vec<String>) {
@@ -83,16 +84,16 @@ pub fn strings_of(input: &Json) -> String {
     all.join("\n")
 }
 
-/// How often something was used, and in which message last.
+/// Number of uses of a line or a word, and the message of the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// In how many messages.
+    /// Number of messages that used it.
     pub count: u32,
-    /// The last of them.
+    /// Number of the last of these messages.
     pub last: u64,
 }
 
-/// What an agent used in its tool calls, and which words the results held.
+/// Counts of the lines and words in an agent's tool calls, and of the words in the results.
 #[derive(Clone, Debug, Default)]
 pub struct Uses {
     lines: HashMap<u64, Use>,
@@ -101,30 +102,30 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// Takes the arguments of a call of this message in.
+    /// Adds the arguments of a call of this message.
     pub fn note_call(&mut self, message: u64, input: &str) {
         note(&mut self.lines, message, lines(input));
         note(&mut self.words, message, words(input));
     }
 
-    /// Takes a result of this message in.
+    /// Adds a result of this message.
     pub fn note_result(&mut self, message: u64, content: &str) {
         note(&mut self.seen, message, words(content));
     }
 
-    /// How often calls used this line.
+    /// Returns the use of a line in calls.
     #[must_use]
     pub fn of_line(&self, line: &str) -> Use {
         self.lines.get(&key(line)).copied().unwrap_or_default()
     }
 
-    /// How often calls used this word.
+    /// Returns the use of a word in calls.
     #[must_use]
     pub fn of_word(&self, word: &str) -> Use {
         self.words.get(&key(word)).copied().unwrap_or_default()
     }
 
-    /// How many results held this word.
+    /// Returns the number of messages whose results held this word.
     #[must_use]
     pub fn seen(&self, word: &str) -> u32 {
         self.seen.get(&key(word)).map_or(0, |used| used.count)

@@ -1,15 +1,15 @@
-//! Plain text for calls that cannot be sent as calls.
+//! Plain text in place of calls that cannot be sent as calls.
 //!
-//! Pure. A request may name only tools that it offers, so a call of a tool that was taken away since
-//! and its result are told in words, where they stood. A call that failed stays what it is: so does
-//! that of a tool which the model made up, and its result says so in the protocol's own terms.
+//! Pure. A request may name only tools that it offers. So a call of a tool that is no longer
+//! offered, and its result, are rendered as text in the same place. A call that failed is still
+//! sent as a call. This includes calls of tools that the model made up: their error results say so.
 
 use crate::context::view::Entry;
 use crate::id::Name;
 use crate::message::{Block, Json, Message, ResultContent, ToolCall, ToolResult};
 
-/// The message of `entry`, between its neighbours, with the calls and results of tools that are not
-/// among `tools` (sorted) as text.
+/// Returns the message of `entry`, which stands between `before` and `after`, with calls and
+/// results of tools that are not in `tools` (sorted) rendered as text.
 pub(super) fn offered_only(
     before: Option<&Entry>,
     entry: &Entry,
@@ -36,13 +36,14 @@ pub(super) fn offered_only(
             other => content.push(other),
         }
     }
-    // Results that stay results come before any text.
+    // Results that stay results must come before any text.
     let results = content.iter().take_while(|block| matches!(block, Block::ToolResult(_))).count();
     content.splice(results..results, told);
     Json::encode(&Message { role: message.role, content })
 }
 
-/// The calls of an entry, as id and tool, that cannot be sent as calls; `after` has their results.
+/// Returns the calls of an entry, as id and tool, that cannot be sent as calls. `after` holds their
+/// results.
 fn gone<'a>(entry: &'a Entry, after: Option<&Entry>, tools: &[Name]) -> Vec<(&'a str, &'a str)> {
     let offered = |name: &str| tools.binary_search_by(|tool| tool.as_str().cmp(name)).is_ok();
     let calls = entry.calls.iter().map(|(id, name)| (id.as_str(), name.as_str()));
@@ -50,7 +51,8 @@ fn gone<'a>(entry: &'a Entry, after: Option<&Entry>, tools: &[Name]) -> Vec<(&'a
     if gone.is_empty() {
         return gone;
     }
-    // No edit changes whether a result is an error, so a message is always told the same way.
+    // No edit changes whether a result is an error, so a message is rendered the same way every
+    // time.
     let results = after.and_then(|after| after.json.decode::<Message>().ok());
     let failed = |id: &str| {
         let mut results = results.iter().flat_map(Message::tool_results);
@@ -60,13 +62,13 @@ fn gone<'a>(entry: &'a Entry, after: Option<&Entry>, tools: &[Name]) -> Vec<(&'a
     gone
 }
 
-/// A call in words.
+/// Renders a call as text.
 fn call_as_text(call: &ToolCall) -> Block {
     let (name, input) = (&call.name, call.input.as_str());
     Block::Text(format!("[a call of `{name}`, which is not among the tools: {input}]"))
 }
 
-/// A result in words; what is more than text stays as it is.
+/// Renders a result as text; blocks that are not text stay as they are.
 pub(super) fn result_as_text(tool: &str, result: ToolResult) -> Vec<Block> {
     let what = if result.is_error { "the error" } else { "the result" };
     let text = match result.content {

@@ -1,8 +1,8 @@
 //! Repair: makes a conversation that was cut, damaged or written by others keep the rules.
 //!
-//! Pure. Each repair names what it changes and what was wrong; nothing that was said is left out
-//! but empty texts: a result without its call is told in words, a call without its result is
-//! answered. A repaired conversation needs no repair.
+//! Pure. Each repair names the messages it changes and the rules they broke. Only empty text and
+//! empty messages are left out: a result without its call becomes text, and a call without its
+//! result gets one. A repaired conversation needs no further repair.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,30 +15,30 @@ use crate::context::view::View;
 use crate::context::view::rules::{Kind, Rule};
 use crate::message::{Block, Json, Message, ResultContent, Role, ToolResult};
 
-/// The layer name under which repairs are recorded.
+/// Layer name under which repairs are recorded.
 pub const NAME: &str = "repair";
 
-/// What answers a call that has no result.
+/// Text of the result given to a call that has none.
 const NO_RESULT: &str = "no result: the conversation was interrupted before the call had one";
 
-/// What stands before a conversation that the assistant begins.
+/// Text of the user message put before a conversation that the assistant begins.
 const OPENING: &str = "(the beginning of the conversation is missing)";
 
-/// One change: a range of messages, and what stands in its place.
+/// One repair: a range of messages, and the messages that replace it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
-    /// The first message that is changed.
+    /// First message that is changed.
     pub from: usize,
-    /// The first message after those.
+    /// First message after the range.
     pub to: usize,
-    /// What stands in their place.
+    /// Messages in the place of the range.
     pub with: Vec<Message>,
-    /// What was wrong.
+    /// Breaches that were found in the range.
     pub found: Vec<Invalid>,
 }
 
-/// The repairs that a conversation needs, in order; none when it keeps the rules. Who speaks last
-/// is left alone: a recorded conversation may end with either side.
+/// Returns the repairs that a conversation needs, in order; none when it keeps the rules. The role
+/// of the last message is not checked: a recorded conversation may end with either side.
 #[must_use]
 pub fn repair(messages: &[Message]) -> Vec<Repair> {
     let mut drafts = alternate(messages);
@@ -46,14 +46,14 @@ pub fn repair(messages: &[Message]) -> Vec<Repair> {
     gather(drafts)
 }
 
-/// Puts the repairs of a conversation in place; messages that need none keep their bytes.
+/// Applies the repairs to a conversation; messages that need none keep their bytes.
 pub fn apply(messages: &mut Vec<Json>, repairs: &[Repair]) {
     for repair in repairs.iter().rev() {
         messages.splice(repair.from..repair.to, repair.with.iter().map(Json::encode));
     }
 }
 
-/// Repairs a view; gives the changes that are to be recorded.
+/// Repairs a view; returns the edits that are to be recorded.
 pub fn mend(view: &mut View) -> Vec<AppliedEdit> {
     let decoded = view.slots().map(|slot| slot.entry.json.decode::<Message>());
     let Ok(messages) = decoded.collect::<Result<Vec<_>, _>>() else { return Vec::new() };
@@ -68,8 +68,8 @@ pub fn mend(view: &mut View) -> Vec<AppliedEdit> {
     changes
 }
 
-/// The repairs with their ranges widened to what an edit can name: a slot that stands for no
-/// message of its own goes with the one before it.
+/// Widens the repairs to ranges that an edit can name: a slot that stands for no message of its own
+/// is joined to the one before it.
 fn reachable(repairs: Vec<Repair>, messages: &[Message], covers: &[(u64, u64)]) -> Vec<Repair> {
     let is_bare = |at: usize| covers.get(at).is_some_and(|(from, to)| from == to);
     let mut wide: Vec<Repair> = Vec::new();
@@ -99,13 +99,13 @@ fn reachable(repairs: Vec<Repair>, messages: &[Message], covers: &[(u64, u64)]) 
     wide
 }
 
-/// A message of the repaired conversation and what it is made of.
+/// A message of the repaired conversation, and the messages that it is made of.
 #[derive(Debug)]
 struct Draft {
-    /// The messages that it stands for.
+    /// First message of the range that it stands for, and the first one after.
     from: usize,
     to: usize,
-    /// Absent when they said nothing.
+    /// Absent when nothing of the messages is left.
     message: Option<Message>,
     found: Vec<Invalid>,
 }
@@ -117,7 +117,7 @@ impl Draft {
     }
 }
 
-/// Repairs each message by itself, and makes user and assistant take turns from the user on.
+/// Repairs each message by itself, and makes user and assistant alternate, the user first.
 fn alternate(messages: &[Message]) -> Vec<Draft> {
     let mut drafts: Vec<Draft> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
@@ -156,7 +156,7 @@ fn speaks_too_soon(message: &Message) -> bool {
     message.role == Role::Assistant && first != Some(Kind::Compaction)
 }
 
-/// What is left of a message when all that it breaks by itself is repaired.
+/// Returns the draft of a message in which every breach of its own is repaired.
 fn clean(at: usize, message: &Message) -> Draft {
     let mut draft = Draft { from: at, to: at + 1, message: None, found: Vec::new() };
     let role = message.role;
@@ -198,7 +198,7 @@ fn clean(at: usize, message: &Message) -> Draft {
     draft
 }
 
-/// Puts the results of a message before the rest; tells whether anything moved.
+/// Moves the results of a message before its other blocks; returns true if anything moved.
 fn results_first(message: &mut Message) -> bool {
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
     let is_sorted = message.content.is_sorted_by_key(|block| !is_result(block));
@@ -206,7 +206,7 @@ fn results_first(message: &mut Message) -> bool {
     !is_sorted
 }
 
-/// The result without its empty blocks.
+/// Returns the result without its empty blocks.
 fn filled(result: &ToolResult) -> ToolResult {
     let blocks = match &result.content {
         ResultContent::Blocks(json) => json.decode::<Vec<Block>>().unwrap_or_default(),
@@ -220,12 +220,12 @@ fn filled(result: &ToolResult) -> ToolResult {
     ToolResult { content, ..result.clone() }
 }
 
-/// Gives every call one result in the next message and an id of its own.
+/// Gives every call a unique id and one result in the next message.
 fn pair(drafts: &mut Vec<Draft>) {
     let calls = drafts.iter().flat_map(|draft| &draft.message).flat_map(Message::tool_calls);
     let given = calls.map(|call| call.id.clone()).collect();
     let mut ids = Ids { given, ..Ids::default() };
-    // Each call of the message before: its id, its tool, and the id that it has from now on.
+    // Calls of the previous message: id in the conversation, tool, and id after the repair.
     let mut open: Vec<(String, String, String)> = Vec::new();
     for draft in drafts.iter_mut() {
         let Some(message) = draft.message.take() else { continue };
@@ -248,19 +248,19 @@ fn pair(drafts: &mut Vec<Draft>) {
     }
 }
 
-/// The ids of a conversation's calls.
+/// Ids of a conversation's calls.
 #[derive(Default)]
 struct Ids {
-    /// As they came.
+    /// Ids as they came.
     given: HashSet<String>,
-    /// As they are from now on.
+    /// Ids given out so far.
     used: HashSet<String>,
-    /// How many calls had each id that was repeated.
+    /// Number of calls with each repeated id.
     counts: HashMap<String, u32>,
 }
 
 impl Ids {
-    /// The id as it is, or another one when a call before has it already.
+    /// Returns the id, or a new one when an earlier call already has it.
     fn own(&mut self, id: &str) -> String {
         if self.used.insert(id.to_owned()) {
             return id.to_owned();
@@ -294,8 +294,8 @@ fn with_own_ids(
     (message, open)
 }
 
-/// The user message with one result for each open call: those that answer none are told in words,
-/// and calls without a result get one.
+/// Returns the user message with one result for each open call: results that answer no call become
+/// text, and calls without a result get one.
 fn answered(
     draft: &mut Draft,
     message: Message,
@@ -333,8 +333,9 @@ fn answered(
     Message { role: Role::User, content: results }
 }
 
-/// Joins what was changed side by side to one repair. What was only put in between belongs to the
-/// message before it, or after it at the beginning: a repair always stands for something.
+/// Joins adjacent changed drafts into one repair. An inserted draft, which stands for no message,
+/// is joined to the message before it, or after it at the beginning: a repair never has an empty
+/// range.
 fn gather(drafts: Vec<Draft>) -> Vec<Repair> {
     let mut repairs: Vec<Repair> = Vec::new();
     let mut whole: Option<Draft> = None;

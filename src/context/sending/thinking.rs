@@ -1,20 +1,20 @@
-//! Thinking that a change before it has made worthless.
+//! Stale thinking: thinking that the provider refuses because something before it has changed.
 //!
-//! Pure. A model may bind its thinking to all that stood before it: once an edit has changed
-//! something there, the provider refuses that thinking. It is then left out, all of it from the
-//! first such block on, by an edit of its own, so that a rebuilt view has the same bytes.
+//! Pure. A model may bind its thinking to all text before it: once an edit has changed something
+//! there, the provider refuses that thinking. All thinking from the first such block on is then
+//! left out by an edit of its own, so that a rebuilt view has the same bytes.
 
 use crate::context::Edit;
 use crate::context::layers::pipeline;
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::context::view::View;
 
-/// The layer name under which left-out thinking is recorded.
+/// Layer name under which left-out thinking is recorded.
 pub const NAME: &str = "thinking";
 
-/// The edit that leaves out the thinking whose beginnings were changed after it came, if there is
-/// any. A slot gets a new serial whenever it changes, so a slot with a higher serial than one
-/// behind it was changed since that one joined.
+/// Returns the edit that leaves out stale thinking, if there is any. A slot gets a new serial
+/// whenever it changes, so a slot with a higher serial than a later one was changed after that
+/// later one joined.
 #[must_use]
 pub fn stale(view: &View) -> Option<Edit> {
     let mut newest = 0;
@@ -26,7 +26,7 @@ pub fn stale(view: &View) -> Option<Edit> {
     Some(Edit::DropThinking { from: stale.from, to: view.next_message() })
 }
 
-/// Leaves stale thinking out of the view; gives the change that is to be recorded.
+/// Leaves stale thinking out of the view; returns the edit that is to be recorded.
 pub fn leave_out_stale(view: &mut View) -> Option<AppliedEdit> {
     let edit = stale(view)?;
     pipeline::apply(view, NAME, edit.into())

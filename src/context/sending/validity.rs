@@ -1,10 +1,10 @@
-//! Validity: a view that has been checked is a type of its own, and a request is made of nothing
-//! else.
+//! Validity: a view that has been checked has a type of its own, [`Sendable`], and requests are
+//! made only from that type.
 //!
-//! Pure. What a message breaks by itself is known since it joined the view, so a check decodes
-//! nothing: it is one pass over roles, ids and sizes, a small part of what handing the same
-//! messages to the transport costs. That is why it runs before every send in every build; its work
-//! is bounded by the view, as sending is, and not by the conversation.
+//! Pure. The breaches of a single message are known since it joined the view, so a check decodes
+//! nothing: it is one pass over roles, ids and sizes, and costs a small part of handing the same
+//! messages to the transport. So it runs before every send in every build. Its work grows with the
+//! view, as sending does, and not with the conversation.
 
 use std::collections::HashSet;
 
@@ -18,14 +18,14 @@ use crate::id::Name;
 use crate::message::{Json, Role};
 use crate::spec::Thinking;
 
-/// The most messages that a request may have: the documented limit of the Messages API.
+/// Most messages of a request: the documented limit of the Messages API.
 const MOST_MESSAGES: usize = 100_000;
 
-/// The most bytes that the messages of a request may have: the documented limit of the Messages
-/// API is 32 MB for the whole body.
+/// Most bytes of the messages of a request: the documented limit of the Messages API is 32 MB for
+/// the whole body.
 const MOST_BYTES: usize = 32_000_000;
 
-/// Who may speak last.
+/// Roles that the last message may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Last {
     /// The user only.
@@ -34,25 +34,25 @@ pub enum Last {
     Either,
 }
 
-/// What a view is checked against. The default is what one question without tools must keep.
+/// Limits that a view is checked against. The defaults suit one question without tools.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
-    /// The tools that the request offers, sorted.
+    /// Tools that the request offers, sorted.
     pub tools: &'a [Name],
-    /// Who may speak last.
+    /// Roles that the last message may have.
     pub last: Last,
-    /// How long the model's thinking stays valid.
+    /// Rule for how long the model's thinking stays valid.
     pub thinking: Thinking,
-    /// The room that there is; absent where a request is to be sent whatever its size.
+    /// Tokens needed and available; absent where a request is to be sent whatever its size.
     pub room: Option<Fit>,
 }
 
-/// How much room a view needs and has, in tokens.
+/// Tokens that a request needs, and the window that it must fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// What the request needs by any measure.
+    /// Tokens that the request holds by the lowest believable count.
     pub needed: u64,
-    /// The model's context window.
+    /// Context window of the model.
     pub window: WindowSize,
 }
 
@@ -62,32 +62,32 @@ impl Default for Rules<'_> {
     }
 }
 
-/// Why a view cannot be sent.
+/// Reason why a view cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// A message breaks a rule.
     #[error("{rule}, message {message}: {reason}")]
     Message {
-        /// The rule.
+        /// Rule that is broken.
         rule: Rule,
-        /// The message's number in the conversation.
+        /// Number of the message in the conversation.
         message: u64,
-        /// What is wrong with it.
+        /// Description of the breach.
         reason: String,
     },
-    /// The whole breaks a rule.
+    /// The request as a whole breaks a rule.
     #[error("{rule}: {reason}")]
     Whole {
-        /// The rule.
+        /// Rule that is broken.
         rule: Rule,
-        /// What is wrong.
+        /// Description of the breach.
         reason: String,
     },
-    /// It has more tokens than the model takes.
+    /// The request has more tokens than the model accepts.
     #[error("the request needs at least {} tokens, the window has {} (by {})", .0.needed, .0.window.tokens,
         .0.window.origin)]
     Window(Fit),
-    /// It has more bytes than a provider takes.
+    /// The request has more bytes than a provider accepts.
     #[error("the messages have {0} bytes, a provider takes {MOST_BYTES}")]
     Bytes(usize),
 }
@@ -97,7 +97,7 @@ impl Invalid {
         Self::Message { rule, message, reason: reason.into() }
     }
 
-    /// The kind of failure that it is for an agent which cannot go on.
+    /// Returns the kind of failure for an agent that cannot continue because of this.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {
@@ -107,7 +107,7 @@ impl Invalid {
         }
     }
 
-    /// The rule that is broken.
+    /// Returns the rule that is broken.
     #[must_use]
     pub fn rule(&self) -> Rule {
         match self {
@@ -117,7 +117,7 @@ impl Invalid {
     }
 }
 
-/// A view that keeps the rules, with a message that joins it if there is one.
+/// A view that keeps the rules, with the message that joins it in this request, if there is one.
 #[derive(Clone, Debug)]
 pub struct Sendable<'a> {
     view: &'a View,
@@ -128,7 +128,7 @@ pub struct Sendable<'a> {
 /// One message of a [`Sendable`].
 #[derive(Clone, Copy, Debug)]
 pub struct Sent<'a> {
-    /// The serial of its slot; absent for the message that joins the view.
+    /// Serial of its slot; absent for the message that joins the view.
     pub serial: Option<u64>,
     before: Option<&'a Entry>,
     entry: &'a Entry,
@@ -137,13 +137,13 @@ pub struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    /// The message as the view has it.
+    /// Returns the message as the view has it.
     #[must_use]
     pub fn stored(&self) -> &Json {
         &self.entry.json
     }
 
-    /// The message as it is sent: calls of tools that are gone, and their results, as text.
+    /// Returns the message as it is sent: calls of tools that are gone, and their results, as text.
     #[must_use]
     pub fn json(&self) -> Json {
         plain::offered_only(self.before, self.entry, self.after, self.tools)
@@ -151,7 +151,7 @@ impl Sent<'_> {
 }
 
 impl Sendable<'_> {
-    /// The messages, oldest first.
+    /// Returns the messages, oldest first.
     pub fn messages(&self) -> impl Iterator<Item = Sent<'_>> {
         let tools = self.tools;
         let slots = self.view.slots().map(|slot| (Some(slot.serial), &*slot.entry));
@@ -165,10 +165,10 @@ impl Sendable<'_> {
     }
 }
 
-/// Checks a view, and the message that is to join it with this request.
+/// Checks a view, and the message that joins it in this request.
 ///
 /// # Errors
-/// The first rule that is broken, and where.
+/// Returns an error if a rule is broken; it names the first rule and its place.
 pub fn check<'a>(
     view: &'a View,
     joining: Option<&Json>,
@@ -204,7 +204,7 @@ struct Pass<'a> {
     before: Option<(u64, &'a Entry)>,
     ids: HashSet<&'a str>,
     has_request: bool,
-    /// The conversation's messages up to here are covered.
+    /// The first message of the conversation that no slot so far covers.
     reached: u64,
     messages: usize,
     bytes: usize,
@@ -269,7 +269,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Whether the answers of a message are those that the calls before it ask for, each once.
+/// Checks that a message answers each call of the message before it once, and no other calls.
 fn pair(
     asked_at: u64,
     calls: &[(String, String)],

@@ -1,30 +1,31 @@
-//! What stands in the place of a range: messages with what must not be lost, and fillers where roles
-//! would not alternate.
+//! Replacement of a range: the messages that stand in its place, with the active request that must
+//! not be lost and with fillers where roles would not alternate.
 
 use super::{Entry, View};
 use crate::context::record::Record;
 use crate::message::{Block, Message, Role};
 
-/// What a user says where roles must alternate and there is nothing to say.
+/// Text of a user message that stands only so that roles alternate.
 const USER_FILLER: &str = "Continue.";
-/// What an assistant says where roles must alternate and there is nothing to say.
+/// Text of an assistant message that stands only so that roles alternate.
 pub(in crate::context) const ASSISTANT_FILLER: &str = "Understood.";
 
-/// What the assistant says before a record.
+/// Text of the assistant message before a record.
 const SET_ASIDE: &str = "[set aside]";
 
-/// A request without the results that came beside it.
+/// Returns the message of a request without the tool results beside it.
 pub(in crate::context) fn without_results(entry: &Entry) -> Option<Message> {
     let mut message: Message = entry.json.decode().ok()?;
     message.content.retain(|block| !matches!(block, Block::ToolResult(_)));
     Some(message)
 }
 
-/// The active request without the results that came beside it, if it stands in the range and
-/// nowhere else.
+/// Returns the active request without the results beside it, if it stands in the range and nowhere
+/// else.
 pub(in crate::context) fn lost_request(view: &View, from: u64, to: u64) -> Option<Message> {
     let view = view.taken_apart(from, to);
-    // What an earlier edit left at `to` has no messages of its own and is covered too.
+    // The test is `to`, not `from`: a slot that an earlier edit left at `to` stands for no message
+    // and is removed with the range.
     if view.slots().any(|slot| slot.to > to && slot.entry.is_request) {
         return None;
     }
@@ -32,8 +33,8 @@ pub(in crate::context) fn lost_request(view: &View, from: u64, to: u64) -> Optio
     without_results(&newest.entry)
 }
 
-/// The messages that a record stands as in the view: one that says that messages were set aside,
-/// the record, and what [`instead`] adds. The place of the record among them is given, too.
+/// Returns the messages of a record in the view: one that says that messages were set aside, the
+/// record, and whatever [`instead`] adds; and the position of the record among them.
 pub(super) fn of_record(view: &View, record: &Record) -> (Vec<Message>, usize) {
     let mut with = Vec::new();
     if view.slots().next().is_some_and(|first| first.to <= record.from) {
@@ -46,8 +47,8 @@ pub(super) fn of_record(view: &View, record: &Record) -> (Vec<Message>, usize) {
     (with, place.unwrap_or_default())
 }
 
-/// What stands in the place of a range: `with`, the active request if it stands in the range, and
-/// fillers where roles would not alternate.
+/// Returns the messages that stand in the place of a range: `with`, the active request if it stands
+/// in the range, and fillers where roles would not alternate.
 pub(in crate::context) fn instead(
     view: &View,
     from: u64,
@@ -60,8 +61,8 @@ pub(in crate::context) fn instead(
     alternating(before.map(|slot| slot.entry.role), with, next)
 }
 
-/// The messages with fillers where roles would not alternate. A view begins with a user message,
-/// or with a summary that the provider wrote, which is an assistant's.
+/// Adds fillers where roles would not alternate. A view begins with a user message, or with a
+/// summary that the provider wrote, which has the role of the assistant.
 fn alternating(before: Option<Role>, with: Vec<Message>, next: Option<Role>) -> Vec<Message> {
     let opens = with.first().map(|message| message.role);
     let before = before.or(opens.filter(|role| *role == Role::Assistant).map(|_| Role::User));
@@ -80,7 +81,7 @@ fn alternating(before: Option<Role>, with: Vec<Message>, next: Option<Role>) -> 
     messages
 }
 
-/// A message of the other role than `beside`.
+/// Returns a filler of the role opposite to `beside`.
 fn filler(beside: Role) -> Message {
     match beside {
         Role::User => Message::assistant(ASSISTANT_FILLER),

@@ -1,8 +1,8 @@
-//! Joined places: user messages side by side are sent as one, and stay apart for the layers.
+//! Joined slots: adjacent user messages are sent as one message, but stay apart for the layers.
 //!
-//! Pure. Roles alternate on the wire. Where an edit puts a user message beside another, the two are
-//! one place of the view, which remembers its parts: each stands for something of its own, and a
-//! later edit may take one of them away.
+//! Pure. Roles alternate on the wire. Where an edit puts a user message beside another, the two
+//! become one slot of the view, which remembers its parts: each part stands for its own messages,
+//! and a later edit may remove one of them.
 
 use std::ops::Range;
 use std::slice;
@@ -12,7 +12,7 @@ use super::{Entry, Slot, Standing, View};
 use crate::message::{Block, Json, Message, Role};
 
 impl Slot {
-    /// The places that were joined here, or itself.
+    /// Returns the slots that were joined into this one, or the slot itself.
     pub fn apart(&self) -> slice::Iter<'_, Self> {
         match &self.parts {
             Some(parts) => parts.iter(),
@@ -20,15 +20,15 @@ impl Slot {
         }
     }
 
-    /// Whether this place and the next are to be one. What others wrote side by side is left to be
-    /// repaired; a record stands by itself.
+    /// Returns true if this slot and the next must be joined. Adjacent user messages that no edit
+    /// made are left to the repair, and a record is never joined.
     fn joins(&self, next: &Self) -> bool {
         let is_edit = |slot: &Self| slot.apart().any(|part| part.standing == Standing::Instead);
         let is_user = |slot: &Self| slot.entry.role == Role::User && slot.record.is_none();
         is_user(self) && is_user(next) && (is_edit(self) || is_edit(next))
     }
 
-    /// This place and the next as one.
+    /// Returns this slot and the next as one.
     fn joined(&self, next: &Self, serial: u64) -> Self {
         let parts: Arc<[Self]> = self.apart().chain(next.apart()).cloned().collect();
         let is_same = self.standing == next.standing;
@@ -45,19 +45,19 @@ impl Slot {
 }
 
 impl View {
-    /// Whether a place that was joined touches the range.
+    /// Returns true if a joined slot touches the range.
     pub(super) fn is_joined_at(&self, from: u64, to: u64) -> bool {
         self.slots.range(self.touching(from, to)).any(|slot| slot.parts.is_some())
     }
 
-    /// Takes the joined places apart that touch the range.
+    /// Takes apart the joined slots that touch the range.
     pub(super) fn take_apart(&mut self, from: u64, to: u64) {
         for place in self.touching(from, to).rev() {
             self.take_apart_at(place);
         }
     }
 
-    /// Takes a place apart, if it was joined.
+    /// Takes a slot apart, if it was joined.
     pub(super) fn take_apart_at(&mut self, place: usize) {
         let Some(parts) = self.slots.get(place).and_then(|slot| slot.parts.clone()) else { return };
         self.chars -= self.slots[place].entry.chars;
@@ -68,7 +68,7 @@ impl View {
         self.slots.extend(tail);
     }
 
-    /// Joins what stands side by side where the range is.
+    /// Joins adjacent user messages in and around the range.
     pub(super) fn join_touching(&mut self, from: u64, to: u64) {
         let Range { start: mut first, mut end } = self.touching(from, to);
         let is_user = |at: usize| self.slots.get(at).is_some_and(|s| s.entry.role == Role::User);
@@ -99,8 +99,8 @@ impl View {
         first..self.slots.partition_point(|slot| slot.from <= to).max(first)
     }
 
-    /// Where one of the places that an edit puts into the view repeats the active request, no other
-    /// of them asks for anything.
+    /// Clears `is_request` in all slots of an edit but the one that repeats the active request, if
+    /// one does.
     pub(super) fn keep_one_request(&self, fresh: &mut [Slot]) {
         let Some(request) = self.request() else { return };
         let asked = texts(&request.json);
@@ -129,9 +129,9 @@ fn texts(message: &Json) -> Vec<String> {
     texts.collect()
 }
 
-/// User messages as one: the results of calls come first, as every provider wants them.
+/// Joins user messages into one. Tool results come first, as every provider requires.
 pub(in crate::context) fn joined<'a>(messages: impl Iterator<Item = &'a Json>) -> Message {
-    // What stands in a view was read when it came, so that nothing is lost here.
+    // Every message was decoded when it joined the view, so decoding cannot fail and lose one here.
     let messages = messages.filter_map(|json| json.decode::<Message>().ok());
     let blocks: Vec<Block> = messages.flat_map(|message| message.content).collect();
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));

@@ -1,4 +1,4 @@
-//! Ranges of the view: where one may be cut, and what may stand in its place.
+//! Ranges of the view: the places where one may be cut, and the edits that replace one.
 //!
 //! Pure. Cuts are made between exchanges only: a call and its results stay together or go together.
 
@@ -6,8 +6,8 @@ use crate::context::Edit;
 use crate::context::view::{Slot, View, instead, lost_request, without_results};
 use crate::message::{Json, Message, Role};
 
-/// From the view's first message to the exchange that the model has not read yet, or to an answer
-/// of its own that it is about to continue.
+/// Returns the range from the view's first message to the exchange that the model has not read yet,
+/// or to an own answer that the model is about to continue.
 #[must_use]
 pub fn consumed(view: &View) -> Option<(u64, u64)> {
     let from = view.slots().next()?.from;
@@ -21,8 +21,8 @@ pub fn consumed(view: &View) -> Option<(u64, u64)> {
     (from < to).then_some((from, to))
 }
 
-/// Where the batch begins to which a place belongs: at the message that made the calls which it
-/// answers, also over several messages of results.
+/// Returns the position at which the batch of a slot begins: the message that made the calls which
+/// the slot answers, even when several messages of results lie between.
 #[must_use]
 pub fn batch_start(slots: &[&Slot], at: usize) -> usize {
     let Some(slot) = slots.get(at).filter(|slot| !slot.entry.answers.is_empty()) else { return at };
@@ -38,8 +38,8 @@ pub fn batch_start(slots: &[&Slot], at: usize) -> usize {
     at
 }
 
-/// The end of the first `count` places, moved on over the results of the calls that the last of
-/// them makes.
+/// Returns the end of the first `count` slots, moved forward over the results of the calls that the
+/// last of them makes.
 #[must_use]
 pub fn batch_end(slots: &[&Slot], count: usize) -> usize {
     let mut end = count.min(slots.len());
@@ -55,9 +55,9 @@ pub fn batch_end(slots: &[&Slot], count: usize) -> usize {
     end
 }
 
-/// An earlier end of a range that ends at `to`, so that the newest exchanges before it stay, as far
-/// as they have at most `chars` characters together with what stands behind; `None` when that
-/// leaves nothing to cover.
+/// Returns an earlier end for a range that ends at `to`, so that the newest exchanges before `to`
+/// stay, as long as they and everything behind them have at most `chars` characters; `None` when
+/// nothing would be left to cover.
 #[must_use]
 pub fn before_tail(view: &View, to: u64, chars: usize) -> Option<u64> {
     let behind: usize =
@@ -68,7 +68,7 @@ pub fn before_tail(view: &View, to: u64, chars: usize) -> Option<u64> {
     while let Some(slot) = slots.next() {
         let Some(less) = left.checked_sub(slot.entry.chars) else { break };
         left = less;
-        // A range ends before an assistant's message: what answers its calls stays with them.
+        // The range ends before an assistant's message, so that its calls keep their results.
         if slot.entry.role == Role::Assistant && slot.to > slot.from && slots.peek().is_some() {
             end = slot.from;
         }
@@ -76,23 +76,23 @@ pub fn before_tail(view: &View, to: u64, chars: usize) -> Option<u64> {
     (end > 0).then_some(end)
 }
 
-/// The edit that puts `with` in the place of a range. The active request stays word for word, as
-/// the last of it, when it stands in the range; roles alternate with what stands around.
+/// Returns the edit that puts `with` in the place of a range. An active request in the range is
+/// kept word for word behind `with`; fillers make roles alternate with the neighbours.
 #[must_use]
 pub fn replacement(view: &View, from: u64, to: u64, with: Vec<Message>) -> Edit {
     let with = instead(view, from, to, with);
     Edit::Replace { from, to, with: with.iter().map(Json::encode).collect() }
 }
 
-/// The same, without anything that nobody said: where `with` stands beside what a user said, the
-/// view joins them.
+/// Returns the same edit without fillers. Where `with` stands beside another user message, the view
+/// joins the two.
 #[must_use]
 pub fn joining(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> Edit {
     with.extend(lost_request(view, from, to));
     Edit::Replace { from, to, with: with.iter().map(Json::encode).collect() }
 }
 
-/// The characters of a range that give way when it is replaced: all but the active request.
+/// Returns the characters that replacing a range removes: all but those of the active request.
 #[must_use]
 pub fn chars(view: &View, from: u64, to: u64) -> usize {
     let covered: usize = view.covered(from, to).map(|slot| slot.entry.chars).sum();
@@ -101,7 +101,7 @@ pub fn chars(view: &View, from: u64, to: u64) -> usize {
     covered.saturating_sub(kept.unwrap_or_default())
 }
 
-/// The active request, without the results that came beside it.
+/// Returns the active request, without the tool results beside it.
 #[must_use]
 pub fn request(view: &View) -> Option<Message> {
     view.request().and_then(without_results)

@@ -1,45 +1,45 @@
-//! The tool results of a view: which stand in it, and how large they are.
+//! The tool results of a view: a list of those that stand in it, with their sizes.
 //!
-//! Pure. Kept beside the messages, so that no layer has to read a message to know of its results.
+//! Pure. Kept beside the messages, so that no layer has to decode a message to find its results.
 
 use super::View;
 use crate::context::ClearedResult;
 use crate::message::{Message, ResultContent};
 use crate::output::Stored;
 
-/// A tool result that still stands in the view, in full or as a preview, and may be cleared.
+/// A tool result that stands in the view, in full or as a preview, and may be cleared.
 #[derive(Clone, Debug)]
 pub struct Clearable {
-    /// The message that holds it.
+    /// Number of the message that holds the result.
     pub message: u64,
-    /// The call that it answers.
+    /// Id of the call that the result answers.
     pub tool_use_id: String,
-    /// The tool of that call, or `unknown`.
+    /// Name of the tool of that call, or `unknown`.
     pub tool: String,
-    /// The size of its content; `None` when the content is not a plain text.
+    /// Size of the content in characters; `None` when the content is not plain text.
     pub chars: Option<usize>,
-    /// How many blocks its content has, if it is a list.
+    /// Number of blocks of the content; 0 when it is not a list.
     pub blocks: usize,
-    /// The stored whole, when what stands in the view is a preview of it.
+    /// Name and size of the stored result, when the view holds only a preview of it.
     pub stored: Option<Stored>,
-    /// How many characters of the whole that preview has.
+    /// Number of characters of the full content that the preview repeats.
     pub kept_chars: u64,
 }
 
 impl View {
-    /// The tool results that stand in the view, in full or as a preview, oldest first.
+    /// Returns the tool results in the view, in full or as a preview, oldest first.
     pub fn results(&self) -> impl DoubleEndedIterator<Item = &Clearable> + ExactSizeIterator {
         self.results.iter()
     }
 
-    /// Makes a result count as the newest: a later one refers to it.
+    /// Makes a result count as the newest, because a later result refers to it.
     pub fn renew(&mut self, message: u64, tool_use_id: &str) {
         let Some(place) = self.result_place(message, tool_use_id) else { return };
         let result = self.results.remove(place);
         self.results.extend(result);
     }
 
-    /// Takes in the results of a message that joins the view.
+    /// Adds the results of a message that joins the view.
     pub(super) fn note_results(&mut self, message: u64, decoded: &Message) {
         let calls = self.slots.back().map(|slot| slot.entry.clone());
         for result in decoded.tool_results() {
@@ -65,14 +65,14 @@ impl View {
         }
     }
 
-    /// Where a result stands in the list: a recent one is found first.
+    /// Returns the position of a result in the list; searches from the newest.
     fn result_place(&self, message: u64, tool_use_id: &str) -> Option<usize> {
         let mut newest = self.results.iter();
         newest.rposition(|result| result.message == message && result.tool_use_id == tool_use_id)
     }
 
-    /// Keeps the list of results in line with what is cleared: a preview is shorter, a result of
-    /// which nothing is left is no longer one.
+    /// Updates the list for a cleared result: a preview gets its smaller size, and a result of
+    /// which nothing is left is removed.
     pub(super) fn note_cleared(&mut self, cleared: &ClearedResult) {
         let place = self.result_place(cleared.message, &cleared.tool_use_id);
         let Some(place) = place else { return };
@@ -85,7 +85,7 @@ impl View {
         }
     }
 
-    /// Strikes the results of the messages of a range from the list.
+    /// Removes the results of a range of messages from the list.
     pub(super) fn forget_results(&mut self, from: u64, to: u64) {
         let is_gone = |result: &Clearable| result.message >= from && result.message < to;
         self.results.retain(|result| !is_gone(result));

@@ -1,6 +1,6 @@
-//! The rules of what may be sent: their numbers, and what one message breaks by itself.
+//! The rules of a request that may be sent: their numbers, and the breaches in a single message.
 //!
-//! Pure. What a rule asks of a message alone is found once, when the message joins a view.
+//! Pure. A message is checked by itself once, when it joins a view.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +9,11 @@ use serde::Deserialize;
 
 use crate::message::{Block, Json, Message, ResultContent, Role};
 
-/// A rule that every request keeps; a provider refuses, or a model misreads, what breaks one.
+/// A rule that every request keeps. A provider refuses, or a model misreads, a request that breaks
+/// one.
 ///
-/// The numbers are those of the documented list. What is not here holds in another way: rule 10
-/// (calls of tools that are gone are rendered as text) and rule 11 (thinking is kept
+/// The numbers are those of the documented list. Rules that are missing here are kept in other
+/// ways: rule 10 (calls of tools that are gone are rendered as text) and rule 11 (thinking is kept
 /// as it came) by how a view is rendered and folded, the others after an edit or at the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
@@ -20,7 +21,7 @@ pub enum Rule {
     BeginsWithUser = 1,
     /// User and assistant take turns.
     RolesAlternate = 2,
-    /// The last message is the user's, unless the provider asked for its own back.
+    /// The last message is the user's, unless the provider asked to have its own message back.
     EndsWithUser = 3,
     /// Every call is answered in the very next message, once.
     CallsAnswered = 4,
@@ -32,15 +33,15 @@ pub enum Rule {
     IdsUnique = 7,
     /// No empty text and no empty list of blocks.
     NoEmptyContent = 8,
-    /// Every call and every result is whole.
+    /// Every call and every result has all its parts.
     WholeBlocks = 9,
-    /// No thinking is kept behind something that was changed after it.
+    /// No thinking stands behind a message that was changed after the thinking came.
     ThinkingBound = 12,
     /// Input and output fit the window; messages and bytes fit the provider's limits.
     Fits = 14,
-    /// The active request is there.
+    /// The active request is in the view.
     RequestKept = 17,
-    /// Everything in the view stands for messages that exist, in their order.
+    /// Every slot of the view stands for messages that exist, in their order.
     RangesExist = 19,
 }
 
@@ -50,19 +51,19 @@ impl fmt::Display for Rule {
     }
 }
 
-/// What a message is like as far as the rules ask.
+/// Properties of one message that the rules depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nature {
-    /// The rule that it breaks by itself, and how.
+    /// Rule that the message breaks by itself, with the reason.
     pub flaw: Option<(Rule, &'static str)>,
-    /// Whether it holds thinking.
+    /// True if the message holds thinking.
     pub thinks: bool,
-    /// Whether it begins with a summary that the provider wrote.
+    /// True if the message begins with a summary that the provider wrote.
     pub begins_compacted: bool,
 }
 
 impl Nature {
-    /// Looks at a message once.
+    /// Inspects a message.
     #[must_use]
     pub fn of(message: &Message) -> Self {
         let others = message.content.iter().map(Kind::of);
@@ -74,31 +75,31 @@ impl Nature {
     }
 }
 
-/// What a block is to the rules.
+/// Kind of a content block, as the rules see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A text with something in it.
+    /// A text that is not blank.
     Text,
     /// A text of nothing but white space.
     Blank,
-    /// A whole call.
+    /// A complete call.
     Call,
-    /// A whole result.
+    /// A complete result.
     Result,
-    /// A result whose list of blocks is empty, or has an empty text in it.
+    /// A result whose list of blocks is empty, or holds a blank text.
     HollowResult,
-    /// A call or a result with a part missing.
+    /// A call or a result that lacks a part.
     Broken,
     /// The model's thinking, which may not be changed.
     Thinking,
     /// A summary that the provider wrote.
     Compaction,
-    /// Images, and whatever a later version brings.
+    /// Images, and block types that a later version of the protocol adds.
     Other,
 }
 
 impl Kind {
-    /// The kind of a block.
+    /// Returns the kind of a block.
     #[must_use]
     pub fn of(block: &Block) -> Self {
         match block {
@@ -134,7 +135,8 @@ fn kind_word(json: &Json) -> Cow<'_, str> {
 }
 
 fn is_hollow(blocks: &Json) -> bool {
-    // What is no list is a text with half a character in it, and that is not empty.
+    // Content that is no list is a string that no `String` can hold (half a surrogate pair), and
+    // that is not empty.
     let Ok(blocks) = blocks.decode::<Vec<Block>>() else { return false };
     blocks.is_empty() || blocks.iter().any(|block| Kind::of(block) == Kind::Blank)
 }

@@ -1,14 +1,13 @@
-//! A value that copies of a view share until one of them changes it.
+//! A value that the copies of a view share until one of them changes it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A value behind a pointer: cloning copies the pointer, and the first change of a clone copies the
-/// value.
+/// A shared value: cloning copies the pointer, and the first change of a clone copies the value.
 #[derive(Debug, Default)]
 pub(super) struct Shared<T>(Arc<T>);
 
-// Not derived: that would ask for `T: Clone`, of which nothing here makes use.
+// Not derived: the derive would require `T: Clone`, which cloning the pointer does not need.
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())

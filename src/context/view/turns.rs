@@ -1,26 +1,27 @@
-//! The turns of a conversation: what a user said and what was answered, without the tools between.
+//! The turns of a conversation: the messages of the user and the last reply to each, without the
+//! tool calls between.
 //!
-//! Pure. Kept beside the places of a view, because a preset that shows turns in the system prompt
-//! takes their messages away.
+//! Pure. Kept beside the slots of a view, because a preset that shows turns in the system prompt
+//! removes their messages.
 
 use std::sync::Arc;
 
 use super::{Entry, View};
 use crate::message::{Json, Message, Role};
 
-/// Who speaks in a turn.
+/// Speaker of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaker {
     /// The user.
     User,
-    /// The model, in its last words before the user speaks again.
+    /// The model, with its last words before the user speaks again.
     Assistant,
-    /// Nobody: the turn is a summary of those before it.
+    /// Nobody: the turn is a summary of earlier turns.
     System,
 }
 
 impl Speaker {
-    /// The word for it.
+    /// Returns the name of the speaker in lower case.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -31,19 +32,19 @@ impl Speaker {
     }
 }
 
-/// One turn.
+/// One turn: a message of the user, a reply, or a summary.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// The message of the conversation that it is, or the first that it stands for.
+    /// Number of its message, or of the first message that it stands for.
     pub message: u64,
-    /// Who speaks.
+    /// Speaker of the turn.
     pub speaker: Speaker,
-    /// What is said; absent where a reply is missing.
+    /// Message of the turn; absent where a reply is missing.
     entry: Option<Arc<Entry>>,
 }
 
 impl Turn {
-    /// What is said; a missing reply is empty.
+    /// Returns the text of the turn; empty for a missing reply.
     #[must_use]
     pub fn text(&self) -> String {
         let message = self.entry.as_ref().and_then(|entry| entry.json.decode::<Message>().ok());
@@ -52,13 +53,13 @@ impl Turn {
 }
 
 impl View {
-    /// The turns before what the user said last, oldest first.
+    /// Returns the turns before the user's last message, oldest first.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = &Turn> + ExactSizeIterator {
         let is_open = self.turns.back().is_some_and(|turn| turn.speaker == Speaker::User);
         self.turns.range(..self.turns.len() - usize::from(is_open))
     }
 
-    /// The characters of the view, and of the turns whose messages stand in it no more.
+    /// Returns the characters of the view and of the turns whose messages are no longer in it.
     #[must_use]
     pub fn chars_with_history(&self) -> usize {
         let first = self.slots.front().map_or(self.next_message, |slot| slot.from);
@@ -66,13 +67,14 @@ impl View {
         self.chars + gone.map(|turn| turn.text().chars().count()).sum::<usize>()
     }
 
-    /// The same in estimated tokens: characters / 4.
+    /// Returns the size of the view and these turns in estimated tokens: characters / 4.
     #[must_use]
     pub fn tokens_with_history(&self) -> u64 {
         (self.chars_with_history() / 4) as u64
     }
 
-    /// Takes in a message that joins the view, if it is one that a user begins a turn with.
+    /// Adds the turn of a message that joins the view, if the message begins a turn of the user,
+    /// and the reply before it.
     pub(super) fn note_turn(&mut self, entry: &Arc<Entry>) {
         if !entry.is_request || !entry.answers.is_empty() {
             return;
@@ -87,7 +89,7 @@ impl View {
         self.turns.push_back(Turn { message, speaker, entry });
     }
 
-    /// Puts what an edit put in the place of a range in the place of its turns.
+    /// Replaces the turns of a range by one turn with the message that an edit put in their place.
     pub(super) fn replace_turns(&mut self, from: u64, to: u64, with: Option<&Json>) {
         let is_gone = |turn: &Turn| turn.message >= from && turn.message < to;
         let Some(place) = self.turns.iter().position(is_gone) else { return };
