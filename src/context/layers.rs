@@ -1,7 +1,7 @@
-//! The layers: each makes a view smaller in its own way.
+//! The layers: each layer makes a view smaller in its own way.
 //!
-//! Pure. A layer is a table of constants and a function over the view that proposes an edit; it
-//! never applies one. What it may know besides the view is in [`Surroundings`].
+//! Pure. A layer is a table of constants and a function over the view that proposes edits; it never
+//! applies one. Everything that it may know besides the view is in [`Surroundings`].
 
 pub mod attachments;
 pub mod budget;
@@ -57,7 +57,7 @@ use crate::spec::RelativePrice;
 pub enum Layer {
     /// Stores the largest results of a batch.
     Budget(Budget),
-    /// Drops the middle.
+    /// Drops the middle of a view.
     Snip(Snip),
     /// Clears old tool results.
     Micro(Micro),
@@ -80,7 +80,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// The name under which its edits are recorded.
+    /// Returns the name under which the layer's edits are recorded.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -98,8 +98,8 @@ impl Layer {
         }
     }
 
-    /// What it would change now. A summary is not proposed here: a model has to write it first (see
-    /// [`crate::context::layers::pipeline::summary_due`]).
+    /// Returns the edits that the layer would make now. Summaries are not proposed here: a model
+    /// has to write one first (see [`crate::context::layers::pipeline::summary_due`]).
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Vec<Proposal> {
         let proposal = match self {
@@ -120,13 +120,13 @@ impl Layer {
         proposal.into_iter().collect()
     }
 
-    /// Its settings, if it shows turns in the system prompt.
+    /// Returns the settings of the layer, if it shows turns in the system prompt.
     #[must_use]
     pub fn window(&self) -> Option<&TurnWindow> {
         if let Self::Window(window) = self { Some(window) } else { None }
     }
 
-    /// The summary that it may ask for.
+    /// Returns the settings of the summaries that the layer may ask for, if any.
     #[must_use]
     pub fn summary(&self) -> Option<&Summary> {
         match self {
@@ -145,27 +145,27 @@ impl Layer {
     }
 }
 
-/// What a layer may know besides the view: values, no handles.
+/// Facts that a layer may know besides the view: values, no handles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Surroundings<'a> {
-    /// The agent's transcript, as markers name it.
+    /// Name of the agent's transcript in markers.
     pub transcript: &'a str,
-    /// The folder of the stored results, as markers name it.
+    /// Name of the folder of the stored results in markers.
     pub results: &'a str,
-    /// The window that a request must fit.
+    /// Window that a request must fit.
     pub window: Window,
-    /// How many tokens a character of the view has: 1/4 in the documented estimate, as many as the
-    /// agent's measure expects in a run.
+    /// Tokens for each character of the view: 1/4 in the documented estimate; in a run, as many as
+    /// the agent's measure expects.
     pub tokens_per_char: f64,
-    /// The most estimated tokens that the messages may hold so that their request fits for certain,
-    /// in a run; where nothing is measured, the window's room counts in characters.
+    /// Most estimated tokens of the messages with which their request fits for certain; set in a
+    /// run. Without a measure the room of the window counts, in characters.
     pub measured_room: Option<u64>,
-    /// What tokens cost.
+    /// Prices of tokens.
     pub price: RelativePrice,
-    /// How long ago the last request was made.
+    /// Time since the last request.
     pub idle: Duration,
-    /// What stands beside a record whatever it covers: the todo list and the agents that were
-    /// started, from the agent's own records.
+    /// State that stands beside a record, whatever the record covers: the todo list and the agents
+    /// that were started, from the agent's own records.
     pub state: Option<&'a str>,
 }
 
@@ -174,14 +174,14 @@ pub struct Surroundings<'a> {
 pub struct Window {
     /// Input and output together.
     pub tokens: u64,
-    /// Kept free for the reply.
+    /// Tokens kept free for the reply.
     pub output: u64,
-    /// What every request holds besides the messages: system prompt and tools.
+    /// Tokens of every request besides the messages: system prompt and tools.
     pub overhead: u64,
 }
 
 impl Window {
-    /// What the messages may take.
+    /// Returns the tokens that are left for the messages.
     #[must_use]
     pub fn room(&self) -> u64 {
         self.tokens.saturating_sub(self.output).saturating_sub(self.overhead)
@@ -189,13 +189,14 @@ impl Window {
 }
 
 impl<'a> Surroundings<'a> {
-    /// Where a stored result stands.
+    /// Returns the path of a stored result.
     #[must_use]
     pub fn path_of(&self, stored: &Stored) -> String {
         format!("{}/{}", self.results.trim_end_matches('/'), stored.hash)
     }
 
-    /// Surroundings with the documented estimate of four characters a token and the default prices.
+    /// Creates surroundings with the documented estimate of four characters a token and the default
+    /// prices.
     #[must_use]
     pub fn new(transcript: &'a str, results: &'a str, window: Window) -> Self {
         let price = RelativePrice::default();
@@ -203,7 +204,7 @@ impl<'a> Surroundings<'a> {
         Self { transcript, results, window, tokens_per_char, measured_room, price, idle, state }
     }
 
-    /// How many characters of the view this many tokens have.
+    /// Returns the number of characters of the view that this many tokens have.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -215,7 +216,7 @@ impl<'a> Surroundings<'a> {
         (tokens as f64 / self.tokens_per_char) as usize
     }
 
-    /// The size of this many characters of the view, in tokens.
+    /// Returns the number of tokens that this many characters of the view have.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -228,12 +229,12 @@ impl<'a> Surroundings<'a> {
     }
 }
 
-/// What a layer would do.
+/// An edit that a layer would make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
-    /// The change.
+    /// The edit.
     pub edit: Edit,
-    /// What must be stored before the change is recorded.
+    /// Texts that must be stored before the edit is recorded.
     pub spills: Vec<Spill>,
 }
 
@@ -246,14 +247,14 @@ impl From<Edit> for Proposal {
 /// A text that leaves the view and is stored under its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spill {
-    /// Its name and size.
+    /// Name and size of the stored text.
     pub stored: Stored,
     /// The text.
     pub text: String,
 }
 
 impl Spill {
-    /// The spill of a text.
+    /// Creates the spill of a text.
     #[must_use]
     pub fn of(text: String) -> Self {
         let hash = blake3::hash(text.as_bytes()).to_hex().to_string();

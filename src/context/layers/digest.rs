@@ -1,12 +1,12 @@
 //! Digest: a chain of records, made without a model.
 //!
-//! The view is the records, oldest first, the active request, and the newest messages word for
-//! word. Leaving a token in the view costs its rent, the price of a cached read, every turn;
-//! removing it rewrites what stands behind it. So the newest messages are let grow until the rent
-//! that they have cost equals the price of rewriting, then all but the last of them become one
-//! record at the end of the chain: what stands before it stays in the cache. Records are merged in
-//! pairs, as in a binary counter, so that each message is rewritten a number of times
-//! that grows with the logarithm of the conversation, and the chain hardly grows at all.
+//! The view consists of the records, oldest first, the active request, and the newest messages word
+//! for word. Leaving a token in the view costs its rent, the price of a cached read, every turn;
+//! removing it rewrites everything behind it. So the newest messages grow until their rent equals
+//! the price of rewriting. Then all but the last of them become one record at the end of the chain,
+//! and everything before that record stays in the cache. Records are merged in pairs, as in a
+//! binary counter, so that each message is rewritten a number of times that grows with the
+//! logarithm of the conversation, and the chain hardly grows at all.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,39 +17,39 @@ use crate::context::record::{Known, Record, RecordLine, merge};
 use crate::context::view::{Slot, Standing, View};
 use crate::message::{Message, Role};
 
-/// The layer name under which records are recorded.
+/// Layer name under which records are recorded.
 pub const NAME: &str = "digest";
 
-/// How many of the newest messages stay word for word at least: the exchange that the model has
-/// not read yet and the three before it.
+/// Least number of the newest messages that stay word for word: the exchange that the model has not
+/// read yet and the three before it.
 const LEAST_TAIL_MESSAGES: usize = 7;
 
 /// Keeps a chain of records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Digest {
-    /// A conversation of at most this many tokens is left whole: so short a one costs little
-    /// whatever is done, and nothing of it is worth losing.
+    /// Most tokens of a conversation that is left whole: so short a one costs little in any case,
+    /// and nothing of it is worth losing.
     pub whole: u64,
-    /// No view has more than this share of the room for messages.
+    /// Largest share of the room for messages that a view may fill.
     pub trigger: f64,
-    /// What an edit reaches at the latest, as a share of that room.
+    /// Size that an edit must reach at the latest, as a share of that room.
     pub target: f64,
-    /// How many tokens of the newest messages an edit leaves word for word.
+    /// Tokens of the newest messages that an edit leaves word for word.
     pub keep_tokens: u64,
-    /// What a record that was merged from two has of their size.
+    /// Size of a merged record, as a share of the two records it was made of.
     pub merge_share: f64,
 }
 
-/// A record in front of the newest messages.
+/// A record before the newest messages.
 #[derive(Clone, Debug)]
 struct HeldRecord {
     record: Record,
-    /// Whether it has to be put into the view: else it stands there already.
+    /// True if the record must still be put into the view.
     is_new: bool,
 }
 
 impl Digest {
-    /// The edits that are due now; each makes the view smaller.
+    /// Returns the edits that are due now; each makes the view smaller.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Vec<Edit> {
         let Some(tail) = self.due(view, around) else { return Vec::new() };
@@ -68,7 +68,7 @@ impl Digest {
         }
     }
 
-    /// The message from which on everything stays word for word, if an edit is due.
+    /// Returns the first message that stays word for word, if an edit is due.
     fn due(&self, view: &View, around: &Surroundings<'_>) -> Option<u64> {
         let all = around.tokens(view.chars());
         let ceiling = share(around.window.room(), self.trigger);
@@ -83,12 +83,12 @@ impl Digest {
         is_due.then(|| self.cut(view, keep, around)).flatten()
     }
 
-    /// How many tokens stay word for word: less where the window is small.
+    /// Returns the tokens that stay word for word: fewer where the window is small.
     fn keep(&self, around: &Surroundings<'_>) -> u64 {
         self.keep_tokens.min(around.window.room() / 8)
     }
 
-    /// How many tokens are let grow between two edits.
+    /// Returns the tokens by which the view may grow between two edits.
     ///
     /// With growth `g` a turn, the rent of a batch of `x` tokens is `read * x^2 / 2g` until it is
     /// removed, and each edit writes the `keep` tokens behind it anew instead of reading them. The
@@ -105,7 +105,7 @@ impl Digest {
         whole(squared.sqrt())
     }
 
-    /// Where the newest messages begin that stay: at a reply, with enough behind it.
+    /// Returns the first of the newest messages that stay: a reply, with enough text behind it.
     fn cut(&self, view: &View, keep: u64, around: &Surroundings<'_>) -> Option<u64> {
         let (mut chars, mut messages) = (0, 0);
         for slot in view.slots().rev() {
@@ -123,7 +123,7 @@ impl Digest {
         None
     }
 
-    /// The records in front of `tail`, with a new one of the newest messages among them.
+    /// Returns the records before `tail`, with a new record of the newest messages among them.
     fn parts(&self, view: &View, tail: u64) -> Vec<HeldRecord> {
         let active = view.slots().rfind(|slot| slot.entry.is_request);
         let is_active = |slot: &Slot| active.is_some_and(|active| active.serial == slot.serial);
@@ -133,7 +133,7 @@ impl Digest {
         let chain = view.slots().rfind(is_chain);
         let chain_end = chain.map_or(0, |slot| slot.to);
         let mut parts: Vec<HeldRecord> = Vec::new();
-        // Requests that are active no more go into the record after them.
+        // A request that is no longer active is told in the record after it.
         let mut asked = Vec::new();
         for slot in view.slots().take_while(|slot| slot.to <= chain_end) {
             if let Some(record) = &slot.record {
@@ -152,7 +152,8 @@ impl Digest {
             }
         }
         // The task prompt stays in its place, and so does the active request when it is the first
-        // of the newest messages. One that is left over after the last record is gathered.
+        // of the newest messages. An older request that no record took becomes part of the new
+        // record.
         let chain_end = task.map_or(chain_end, |task| task.to.max(chain_end));
         let is_first = |slot: &&Slot| slot.from == chain_end && slot.to > chain_end;
         let from = active.filter(is_first).map_or(chain_end, |slot| slot.to);
@@ -183,20 +184,21 @@ impl HeldRecord {
     }
 }
 
-/// The newest pair of neighbouring records of which the older has no higher level.
+/// Returns the newest pair of adjacent records whose older record has no higher level.
 fn pair(parts: &[HeldRecord]) -> Option<usize> {
     parts.windows(2).rposition(|pair| pair[0].record.level <= pair[1].record.level)
 }
 
-/// Whether a place is what an edit left of a range. A message that was cut stands for itself, and its
-/// calls and results are told like those of any other.
+/// Returns true if a slot is a replacement that an edit made of a range. A replaced message that
+/// still has calls or results stands for itself, and is gathered like any other.
 fn is_chain(slot: &&Slot) -> bool {
     let is_whole = slot.entry.calls.is_empty() && slot.entry.answers.is_empty();
     slot.standing == Standing::Instead && is_whole
 }
 
-/// What stays in the view says: the records, what a summary left, and the active request. Of a
-/// request that is active no more little stays.
+/// Returns the lines and words that stay in the view anyway: those of the records, of summaries, of
+/// the active request and of the task prompt. Other requests are left out, because little of them
+/// stays.
 fn known_of(view: &View, active: Option<&Slot>) -> Known {
     let mut known = Known::default();
     for slot in view.slots().filter(|slot| slot.standing == Standing::Instead) {
@@ -212,9 +214,9 @@ fn known_of(view: &View, active: Option<&Slot>) -> Known {
     known
 }
 
-/// The edits that put the new records into the view, without those that would not make it smaller
-/// by themselves, and its size after them. What is left out stays in the view as it stands. The
-/// state stands beside the last of the records.
+/// Returns the edits that put the new records into the view, and the size of the view after them in
+/// characters. An edit that would not make the view smaller by itself is left out, and its range
+/// stays as it is. Only the last record carries the state.
 fn shrinking(view: &View, parts: &[HeldRecord], state: Option<&str>) -> (Vec<Edit>, usize) {
     let mut after = view.clone();
     let mut edits = Vec::new();

@@ -1,4 +1,4 @@
-//! Gathering: the first record of a range, from its messages.
+//! Gathering: makes the first record of a range from its messages.
 
 use std::collections::HashMap;
 
@@ -7,30 +7,30 @@ use crate::context::record::{Kind, Known, LEAST_WORTH, Record, RecordLine, merge
 use crate::context::view::{Slot, Standing, View};
 use crate::message::{Block, Message};
 
-/// How much of a request stays once it is no longer the active one.
+/// Most characters of a request that is no longer the active one.
 const REQUEST_CHARS: usize = 300;
-/// A clause is cut here.
+/// Most characters of a clause.
 const CLAUSE_CHARS: usize = 200;
-/// A line that tells of a failure is cut here.
+/// Most characters of a line that reports a failure.
 const FAILED_CHARS: usize = 100;
-/// The share of what the agent said that may stay.
+/// Divisor for the agent's own words: at most a third of their characters stay.
 const SAID_SHARE: usize = 3;
-/// The most names that results showed more than once and that stay.
+/// Most names that stay because results showed them more than once.
 const MOST_NAMES: usize = 60;
-/// A longer run of letters is data, not a name.
+/// Most characters of a name: a longer run of letters is data.
 const MOST_NAME_CHARS: usize = 80;
-/// How many results must have held a name.
+/// Least number of messages whose results held a name for it to stay.
 const SEEN_OFTEN: u32 = 2;
 
-/// The record of a range of the view. What `known` says already is left out; what the record says
-/// is known afterwards.
+/// Returns the record of a range of the view. Text that `known` already has is left out; the text
+/// of the record is added to `known`.
 #[must_use]
 pub fn gather(view: &View, from: u64, to: u64, known: &mut Known) -> Record {
     let (lines, names) = gather_slots(view, view.covered(from, to), known);
     Record { from, to, lines, names, ..Record::default() }
 }
 
-/// The lines and the names of these places.
+/// Returns the lines and the names of these slots.
 fn gather_slots<'a>(
     view: &View,
     slots: impl IntoIterator<Item = &'a Slot>,
@@ -52,15 +52,15 @@ fn gather_slots<'a>(
 }
 
 impl RecordLine {
-    /// The line of a request that is no longer the active one.
+    /// Creates the line of a request that is no longer the active one.
     #[must_use]
     pub fn asked(at: u64, text: &str) -> Self {
         Self { at, kind: Kind::Asked, text: one_line(text, REQUEST_CHARS) }
     }
 }
 
-/// The record of a range that may hold records already, in about `most_chars` characters
-/// at most.
+/// Returns the record of a range that may already hold records, of about `most_chars` characters at
+/// most.
 #[must_use]
 pub fn gather_within(view: &View, from: u64, to: u64, most_chars: usize) -> Record {
     let mut known = Known::default();
@@ -100,13 +100,13 @@ fn gather_block(
             known.add(&line.text);
             lines.push(line);
         }
-        // What only keeps roles alternating says nothing.
+        // Fillers, which only keep roles alternating, say nothing.
         Block::Text(_) if slot.standing == Standing::Instead && slot.from == slot.to => {}
         Block::Text(text) => lines.extend(clauses(text).map(|clause| {
             let text = one_line(clause, CLAUSE_CHARS);
             RecordLine { at, kind: Kind::Said, text }
         })),
-        // The list stands beside the record as it is now.
+        // The present todo list stands beside the record, as part of the state.
         Block::ToolUse(call) if call.name == "todo_write" => {}
         Block::ToolUse(call) => {
             let before = lines.len();
@@ -163,7 +163,7 @@ fn keep_said(lines: Vec<RecordLine>, known: &mut Known) -> Vec<RecordLine> {
     lines.into_iter().zip(keep).filter_map(|(line, keep)| keep.then_some(line)).collect()
 }
 
-/// The names that results showed most often and that nothing else holds.
+/// Returns the names that results showed most often and that no line of the record has.
 fn names(seen: HashMap<String, u32>, known: &mut Known) -> Vec<String> {
     let mut names: Vec<_> = seen.into_iter().collect();
     names.retain(|(name, _)| !known.has_word(name));
@@ -174,7 +174,7 @@ fn names(seen: HashMap<String, u32>, known: &mut Known) -> Vec<String> {
     names
 }
 
-/// Whether a line of a result tells of a failure, by the words that tools use for one.
+/// Returns true if a line of a result reports a failure, judged by common words for one.
 fn tells_of_failure(line: &str) -> bool {
     let lower = line.to_lowercase();
     ["error", "fail", "exception", "traceback", "panicked", "assert"]
@@ -182,7 +182,7 @@ fn tells_of_failure(line: &str) -> bool {
         .any(|word| lower.contains(word))
 }
 
-/// The beginning of a text as one line.
+/// Returns the beginning of a text as one line.
 fn one_line(text: &str, most_chars: usize) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {

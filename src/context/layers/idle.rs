@@ -1,7 +1,7 @@
-//! Idle: after a long pause old results are cleared at once.
+//! Idle: clears old results in one batch after a long pause.
 //!
-//! Pure. By then the provider has forgotten its cache of the conversation, so that a rewritten
-//! prefix costs nothing.
+//! Pure. After such a pause the provider no longer has the conversation in its cache, so that a
+//! changed prefix costs nothing more.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::context::view::View;
 /// The layer name under which cleared results are recorded.
 pub const NAME: &str = "idle";
 
-/// Clears old results when there was no request for long.
+/// Clears old results when there was no request for a long time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idle {
-    /// For how many minutes.
+    /// Least pause, in minutes.
     pub idle_minutes: u64,
-    /// What is cleared.
+    /// Selection of the results that are cleared.
     pub clearing: Clearing,
 }
 
 impl Idle {
-    /// All old results, if the pause was long enough.
+    /// Proposes to clear all old results, if the pause was long enough.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Option<Proposal> {
         let pause = Duration::from_secs(self.idle_minutes.saturating_mul(60));

@@ -1,7 +1,7 @@
-//! What an agent has at hand: files and skills in use, agents it started, its todo list.
+//! An agent's inventory: files and skills in use, agents that it started, and its todo list.
 //!
-//! Pure: a fold of its tool calls and their results. It says what a compaction must not lose; how
-//! that comes back is the business of `attachments`.
+//! Pure: follows from the agent's tool calls and their results. It lists what a compaction must not
+//! lose; `attachments` brings those things back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use crate::context::layers::read_state::{ReadState, plain_path};
 use crate::context::view::View;
 use crate::message::{Json, ToolCall, ToolResult};
 
-/// How much of a job's description stands in the roster, in characters: enough to tell two jobs
-/// apart and to not give one out twice.
+/// Most characters of a job's description in the list of children: enough to tell two jobs apart
+/// and not to give out the same job twice.
 const JOB_CHARS: usize = 120;
 
-/// An agent that was started, as the result of its `delegate` call tells it.
+/// An agent that was started, as the result of its `delegate` call reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Child {
-    /// The agent's id.
+    /// Id of the agent.
     pub agent: String,
-    /// Its definition.
+    /// Name of its definition.
     pub definition: String,
-    /// How it ended: `completed`, `failed` or `cancelled`.
+    /// End state: `completed`, `failed` or `cancelled`.
     pub status: String,
-    /// The call that asked for it: by it the result is found again.
+    /// Id of the call that asked for it, by which its result can be found again.
     pub call: String,
-    /// What it was to do, in few words.
+    /// Beginning of its job description.
     pub job: String,
 }
 
-/// Names in the order in which each was used last, so that the newest of many are found at once.
+/// Names in the order of their last use, so that the newest of many are found at once.
 #[derive(Clone, Debug, Default)]
 struct Recent {
     last: BTreeMap<String, u64>,
@@ -53,7 +53,7 @@ impl Recent {
     }
 }
 
-/// What an agent has at hand.
+/// Files, skills, child agents and the todo list of an agent.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     reads: ReadState,
@@ -81,7 +81,7 @@ struct JobInput {
     description: Option<String>,
 }
 
-/// What a parent reads of a child, as far as it is needed here.
+/// The fields of a child's result that are needed here.
 #[derive(Deserialize)]
 struct ChildOutput {
     agent: String,
@@ -89,17 +89,17 @@ struct ChildOutput {
 }
 
 impl Inventory {
-    /// Whether calls of this tool change the inventory.
+    /// Returns true if calls of this tool change the inventory.
     #[must_use]
     pub fn follows(tool: &str) -> bool {
         ["read_file", "write_file", "edit_file", "load_skill", "todo_write", "delegate"]
             .contains(&tool)
     }
 
-    /// Takes in a call and its result, which stands in that message of the conversation.
+    /// Takes a call and its result, which stands in this message of the conversation.
     pub fn note(&mut self, message: u64, call: &ToolCall, result: &ToolResult) {
         match (call.name.as_str(), result.is_error) {
-            // A child that failed is one too.
+            // A child that failed was started all the same.
             ("delegate", _) => {
                 self.children.extend(child(call, result));
                 self.state = state_block(self.todos.as_ref(), &self.children);
@@ -131,7 +131,8 @@ impl Inventory {
         }
     }
 
-    /// Takes in a read that was answered by a stub: what it refers to counts as new again.
+    /// Takes a read that was answered by a stub: the earlier result that it names counts as new
+    /// again.
     pub fn read_again(&mut self, call: &ToolCall, view: &mut View) {
         if let Ok(PathInput { path }) = call.input.decode() {
             self.reads.renew(call, view);
@@ -139,33 +140,34 @@ impl Inventory {
         }
     }
 
-    /// What was read and may still be seen.
+    /// Returns the reads whose results may still be in the view.
     #[must_use]
     pub fn reads(&self) -> &ReadState {
         &self.reads
     }
 
-    /// The files last read or written, newest first, that the view shows nothing of any more.
+    /// Returns those of the `most` files last read or written that the view no longer shows, newest
+    /// first.
     #[must_use]
     pub fn files_out_of(&self, view: &View, most: usize) -> Vec<String> {
         let files = self.files.newest_first().take(most);
         files.filter(|path| !self.reads.shows(path, view)).map(str::to_owned).collect()
     }
 
-    /// The skills that were loaded, the one used last first.
+    /// Returns the skills that were loaded, the one used last first.
     #[must_use]
     pub fn skills(&self) -> Vec<String> {
         self.skills.newest_first().map(str::to_owned).collect()
     }
 
-    /// The agents that were started, in the order of their calls.
+    /// Returns the agents that were started, in the order of their calls.
     #[must_use]
     pub fn children(&self) -> &[Child] {
         &self.children
     }
 
-    /// The todo list as it was last written, and the agents that were started, as text: what no
-    /// edit may leave to anybody's own words. The same state gives the same bytes; `None` when there
+    /// Returns the todo list as it was last written and the agents that were started, as text:
+    /// facts that no summary may paraphrase. The same state gives the same bytes; `None` when there
     /// is neither.
     #[must_use]
     pub fn state(&self) -> Option<Arc<str>> {
@@ -183,7 +185,7 @@ fn state_block(todos: Option<&Json>, children: &[Child]) -> Option<Arc<str>> {
     (!lines.is_empty()).then(|| lines.join("\n").into())
 }
 
-/// The child that a `delegate` call started; `None` when it was refused.
+/// Returns the child that a `delegate` call started; `None` when the call was refused.
 fn child(call: &ToolCall, result: &ToolResult) -> Option<Child> {
     let asked: JobInput = call.input.decode().ok()?;
     let output: ChildOutput = serde_json::from_str(&result.text()).ok()?;

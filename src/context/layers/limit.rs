@@ -1,62 +1,62 @@
-//! When a view is too large, and how small it is to become.
+//! Limits and goals: the size at which a view is too large, and the size that an edit must reach.
 //!
-//! Pure. The documented designs measure in different units; what is over a limit is always more
-//! than it, never equal.
+//! Pure. The documented designs measure in different units. A view is over a limit when it is
+//! larger, not when it is equal.
 
 use serde::{Deserialize, Serialize};
 
 use super::Surroundings;
 use crate::context::view::View;
 
-/// The documented estimate of the characters of a token.
+/// Characters of a token in the documented estimate.
 const CHARS_PER_TOKEN: u64 = 4;
 
-/// The size from which on something is done about a view.
+/// Size above which a view is made smaller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// The messages in estimated tokens: characters / 4.
+    /// Size of the messages in estimated tokens: characters / 4.
     Tokens {
-        /// The most that a view may have.
+        /// Most tokens of a view.
         threshold: u64,
     },
-    /// The messages in characters.
+    /// Size of the messages in characters.
     Chars {
-        /// The most that a view may have.
+        /// Most characters of a view.
         threshold_chars: u64,
     },
-    /// The whole request in tokens, by the window of the model: what is left of it when the reply
-    /// and a buffer are taken off.
+    /// Size of the whole request in tokens, by the window of the model: the window less the reply
+    /// and a buffer.
     Window {
-        /// No more than this is taken off for the reply.
+        /// Most tokens that are subtracted for the reply.
         output_reserve: u64,
-        /// The buffer.
+        /// Tokens subtracted as a buffer.
         safety_buffer: u64,
         /// A lower limit in tokens; 0: none.
         threshold: u64,
-        /// A lower limit as a percentage of the window.
+        /// A lower limit, as a percentage of the window.
         threshold_percent: u64,
     },
 }
 
-/// How small a view becomes when something is done about it.
+/// Size that a view must reach when it is made smaller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
-    /// In characters.
+    /// A size in characters.
     Chars {
-        /// What a view has at most afterwards.
+        /// Most characters of the view afterwards.
         target_chars: u64,
     },
-    /// As a part of the limit.
+    /// A part of the limit.
     Percent {
-        /// What a view has at most afterwards.
+        /// Most size of the view afterwards, as a percentage of the limit.
         target_percent: u64,
     },
 }
 
 impl Limit {
-    /// Whether the view is over it.
+    /// Returns true if the view is over the limit.
     #[must_use]
     pub fn is_over(&self, view: &View, around: &Surroundings<'_>) -> bool {
         match self {
@@ -68,7 +68,7 @@ impl Limit {
         }
     }
 
-    /// The limit in tokens.
+    /// Returns the limit in tokens.
     #[must_use]
     pub fn tokens(&self, around: &Surroundings<'_>) -> u64 {
         match self {
@@ -77,7 +77,8 @@ impl Limit {
             Self::Window { output_reserve, safety_buffer, threshold, threshold_percent } => {
                 let window = around.window;
                 let off = window.output.min(*output_reserve) + safety_buffer;
-                // In a small window the buffer would leave nothing.
+                // In a small window the buffer would leave nothing, so at least half of the window
+                // counts.
                 let documented = window.tokens.saturating_sub(off).max(window.tokens / 2);
                 let percent = window.tokens.saturating_mul(*threshold_percent) / 100;
                 let lower = Some(*threshold).filter(|tokens| *tokens > 0);
@@ -86,7 +87,8 @@ impl Limit {
         }
     }
 
-    /// How many characters must leave a view that is over the limit, so that it meets the goal.
+    /// Returns the characters that must leave the view to meet the goal; `None` when the view is
+    /// not over the limit.
     #[must_use]
     pub fn excess(&self, goal: &Goal, view: &View, around: &Surroundings<'_>) -> Option<usize> {
         if !self.is_over(view, around) {

@@ -1,7 +1,8 @@
-//! Persisting: a tool result is stored whole, and a preview of it stands in the view.
+//! Persisting: a tool result is stored in full, and a preview of it stands in the view.
 //!
 //! Pure. The store names a result by its hash, so that the same bytes are stored once and nothing
-//! is ever overwritten. Whether a result is stored is known to the view, never read from its text.
+//! is ever overwritten. The view knows which results are stored; this is never read from their
+//! text.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,38 +13,38 @@ use crate::context::{ClearedResult, Edit};
 use crate::message::{Block, Message, ResultContent};
 use crate::output::Stored;
 
-/// What stands in the place of a result that was stored.
+/// Text in the place of a stored result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Persist {
-    /// How many characters of it the model still reads.
+    /// Number of its characters that the model still reads.
     pub preview_chars: usize,
-    /// The text; `{path}` is where the whole is stored, `{preview}` its beginning.
+    /// Template: `{path}` is the path of the stored result, `{preview}` its beginning.
     pub persisted_text: String,
 }
 
-/// A tool result in the view that may be stored, or shortened when it is.
+/// A tool result in the view that may be stored, or shortened when it already is.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     message: u64,
-    /// The call that it answers.
+    /// Id of the call that it answers.
     pub tool_use_id: String,
     text: String,
-    /// Its size in characters.
+    /// Size in characters.
     pub chars: usize,
-    /// The stored whole, and how many characters of it stand in the text.
+    /// The stored result, and the number of its characters in the text, when the text is a preview.
     preview_of: Option<(Stored, usize)>,
 }
 
-/// A result that is stored, and what stands in its place.
+/// A result that is stored, and its replacement.
 #[derive(Clone, Debug)]
 pub struct Persisted {
     cleared: ClearedResult,
     spill: Option<Spill>,
-    /// How many characters shorter the view's text becomes.
+    /// Number of characters that the replacement saves.
     pub freed: usize,
 }
 
-/// The plain-text results of a message, largest first.
+/// Returns the plain-text results of a message, largest first.
 #[must_use]
 pub fn candidates(view: &View, slot: &Slot) -> Vec<Candidate> {
     let Ok(message) = slot.entry.json.decode::<Message>() else { return Vec::new() };
@@ -66,7 +67,7 @@ pub fn candidates(view: &View, slot: &Slot) -> Vec<Candidate> {
     all
 }
 
-/// The plain-text results of the view from a message on, largest first.
+/// Returns the plain-text results of the view from a message on, largest first.
 #[must_use]
 pub fn largest(view: &View, from: u64) -> Vec<Candidate> {
     let slots = view.slots().filter(|slot| slot.from >= from && !slot.entry.answers.is_empty());
@@ -76,7 +77,7 @@ pub fn largest(view: &View, from: u64) -> Vec<Candidate> {
 }
 
 impl Candidate {
-    /// The text of one that is not stored yet.
+    /// Returns the full text; `None` when the result is a preview of a stored one.
     #[must_use]
     pub fn into_whole(self) -> Option<String> {
         self.preview_of.is_none().then_some(self.text)
@@ -84,8 +85,8 @@ impl Candidate {
 }
 
 impl Persist {
-    /// What becomes of a result, with a preview of at most so many characters; `None` when the text
-    /// would be no shorter. What is stored already is shortened only.
+    /// Returns the replacement of a result, with a preview of at most so many characters; `None`
+    /// when it would not be shorter. A result that is already stored is only shortened.
     #[must_use]
     pub fn persisted(
         &self,
@@ -117,7 +118,8 @@ impl Persist {
         Some(Persisted { cleared, spill, freed })
     }
 
-    /// What stands behind the opening of a text of ours; that it is ours is known.
+    /// Returns the preview in a replacement that this type wrote. The caller knows from the view
+    /// that the text is one.
     fn preview<'a>(
         &self,
         text: &'a str,
@@ -129,12 +131,12 @@ impl Persist {
     }
 }
 
-/// The first characters of a text.
+/// Returns the first characters of a text.
 fn first(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
 
-/// The proposal to store these results.
+/// Returns the proposal to store these results; `None` when there are none.
 #[must_use]
 pub fn proposal(all: Vec<Persisted>) -> Option<Proposal> {
     let (results, spills): (Vec<_>, Vec<_>) =

@@ -1,7 +1,7 @@
-//! The pipeline: which layer is due before the next model call, and what it changes.
+//! The pipeline: decides which layers run before the next model call, and applies their edits.
 //!
-//! Pure. It applies what it decides to the view that it is given and says what it changed; the
-//! agent records that before the view is sent.
+//! Pure. It applies the edits to the view that it is given and returns them; the agent records them
+//! before the view is sent.
 
 use crate::context::layers::guard::{self, Reach};
 use crate::context::layers::preset::Preset;
@@ -10,16 +10,16 @@ use crate::context::layers::{Layer, Proposal, Spill, Surroundings, reactive, sni
 use crate::context::view::View;
 use crate::context::{CompactionTrigger, ContextEdited};
 
-/// A change of the view that was made and is to be recorded.
+/// An edit that was applied to the view and must still be recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppliedEdit {
-    /// The record.
+    /// Payload of the event that records it.
     pub edited: ContextEdited,
-    /// What must be stored before it is recorded.
+    /// Texts that must be stored before it is recorded.
     pub spills: Vec<Spill>,
 }
 
-/// Runs the layers of `preset` that need no model, in order; gives what they changed.
+/// Runs the layers of `preset` that need no model, in order; returns their edits.
 pub fn run_cheap_layers(
     view: &mut View,
     preset: &Preset,
@@ -35,8 +35,8 @@ pub fn run_cheap_layers(
     changes
 }
 
-/// Applies the proposals of a layer, all or none: a marker or a preview may be longer than the few
-/// words that it stands for, and then the view stays as it is.
+/// Applies the proposals of a layer, all or none. A marker or a preview may be longer than the few
+/// words that it replaces; the view then stays as it is.
 fn apply_unless_larger(view: &mut View, layer: &str, proposals: Vec<Proposal>) -> Vec<AppliedEdit> {
     let mut after = view.clone();
     let changes = proposals.into_iter().filter_map(|one| apply(&mut after, layer, one)).collect();
@@ -47,8 +47,8 @@ fn apply_unless_larger(view: &mut View, layer: &str, proposals: Vec<Proposal>) -
     changes
 }
 
-/// Drops the middle of the view, as the model asked: so many of the newest messages stay. Gives what
-/// was changed.
+/// Drops the middle of the view, as the model asked: `keep` of the newest messages stay. Returns
+/// the edits.
 pub fn run_snip(
     view: &mut View,
     preset: &Preset,
@@ -59,13 +59,13 @@ pub fn run_snip(
     edit.map_or_else(Vec::new, |edit| apply_unless_larger(view, snip::NAME, vec![edit.into()]))
 }
 
-/// Makes the view fit its window, whatever it holds; gives what was changed.
+/// Makes the view fit its window, whatever it holds; returns the edits.
 pub fn run_guard(view: &mut View, preset: &Preset, around: &Surroundings<'_>) -> Vec<AppliedEdit> {
     shrink(view, preset, around, around.window.room(), Reach::All)
 }
 
-/// Makes the view fit so many tokens without a model, as far as `reach` allows; gives what was
-/// changed.
+/// Makes the view fit this many tokens without a model, as far as `reach` allows; returns the
+/// edits.
 pub fn shrink(
     view: &mut View,
     preset: &Preset,
@@ -80,7 +80,7 @@ pub fn shrink(
     edits.into_iter().map(|edited| AppliedEdit { edited, spills: Vec::new() }).collect()
 }
 
-/// Applies a proposal of the layer of that name.
+/// Applies a proposal of the layer of that name; `None` when the view refuses it.
 pub fn apply(view: &mut View, layer: &str, proposal: Proposal) -> Option<AppliedEdit> {
     let Proposal { edit, spills } = proposal;
     let before_tokens = view.tokens();
@@ -90,7 +90,7 @@ pub fn apply(view: &mut View, layer: &str, proposal: Proposal) -> Option<Applied
     Some(AppliedEdit { edited, spills })
 }
 
-/// The summary that is due, if one is, and how it is put into the view.
+/// Returns the summary that is due, if one is, with the settings that put it into the view.
 #[must_use]
 pub fn summary_due(
     view: &View,
@@ -119,7 +119,7 @@ pub fn summary_due(
     }
 }
 
-/// How soon a summary is wanted that nobody asked for; `None`: not at all.
+/// Returns the urgency of a summary that nobody asked for; `None` when none is due.
 #[must_use]
 pub fn pressure(view: &View, preset: &Preset, around: &Surroundings<'_>) -> Option<Urgency> {
     if let Some(window) = preset.layers.iter().find_map(Layer::window) {
@@ -132,21 +132,21 @@ pub fn pressure(view: &View, preset: &Preset, around: &Surroundings<'_>) -> Opti
     }
 }
 
-/// Whether a summary that was asked for waits until a user speaks: the preset acts on turns only.
+/// Returns true if a requested summary waits until a user speaks, because the preset acts on turns
+/// only.
 #[must_use]
 pub fn waits_for_user(view: &View, preset: &Preset) -> bool {
     preset.layers.iter().any(|layer| layer.window().is_some())
         && window::begun_by_user(view).is_none()
 }
 
-/// The layer of the preset that has summaries written, if it has one.
+/// Returns the summary settings of the preset, if it has any.
 #[must_use]
 pub fn summary(preset: &Preset) -> Option<&Summary> {
     preset.layers.iter().find_map(Layer::summary)
 }
 
-/// What is done about a request that was refused as too long and for which no summary can be had;
-/// gives what was changed.
+/// Makes a refused request shorter without a summary, when none can be had; returns the edits.
 pub fn run_reactive(
     view: &mut View,
     preset: &Preset,
@@ -161,8 +161,8 @@ pub fn run_reactive(
     trimmed.into_iter().chain(shed).collect()
 }
 
-/// Stores the largest results from a message on, as the preset does when a request was refused;
-/// gives what was changed.
+/// Stores the largest results from a message on, as the preset does for a refused request; returns
+/// the edits.
 pub fn shed(
     view: &mut View,
     preset: &Preset,

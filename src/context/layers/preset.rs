@@ -1,7 +1,7 @@
-//! The presets: tables of named constants and the layers that they list.
+//! The presets: their layers, and tables of named constants.
 //!
 //! A reader sees on one screen how two presets differ. The constants of the teaching presets are
-//! those of the designs that they reproduce; each can be overridden in `[compaction]` by its name.
+//! those of the designs that they reproduce; each can be overridden by its name in `[compaction]`.
 
 mod adaptive;
 mod four_layer;
@@ -20,29 +20,30 @@ use crate::context::layers::attachments::Recovery;
 use crate::context::layers::reactive::Reactive;
 use crate::context::layers::{Layer, Snip};
 
-/// The `compact` tool as a preset words it.
+/// Texts of the `compact` tool in a preset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactTool {
-    /// What the model is told of it.
+    /// Description of the tool for the model.
     pub compact_description: String,
-    /// What it is told of `focus`; empty: the tool takes no input.
+    /// Description of its input `focus`; empty: the tool takes no input.
     pub compact_focus: String,
-    /// What it reads in answer.
+    /// Result of a call of the tool.
     pub compact_answer: String,
-    /// What the user says when the summary stands; empty: nothing.
+    /// Text added as the user's words after the summary; empty: none.
     pub compact_after: String,
 }
 
-/// The `snip` tool as a preset words it.
+/// Texts of the `snip` tool in a preset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnipTool {
-    /// What the model is told of it.
+    /// Description of the tool for the model.
     pub snip_description: String,
-    /// What it is told of `keep`.
+    /// Description of its input `keep`.
     pub snip_keep: String,
 }
 
-/// Who clears where the file leaves it to the preset.
+/// The preferred side for clearing results, where the configuration leaves the choice to the
+/// preset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preference {
@@ -56,52 +57,53 @@ pub enum Preference {
 /// A preset: its layers in the order in which they run, cheap first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Preset {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// Its layers with their constants.
+    /// Layers with their constants.
     pub layers: Vec<Layer>,
-    /// What is done about a request that was refused as too long; absent: the summary layer alone.
+    /// Handling of a request that was refused as too long; absent: the summary layer alone.
     pub reactive: Option<Reactive>,
     /// The `compact` tool.
     pub compact_tool: CompactTool,
-    /// The `snip` tool, if the model may drop the middle of its view by itself.
+    /// The `snip` tool, if the model may drop the middle of its own view.
     pub snip_tool: Option<SnipTool>,
-    /// What is added to an agent's system prompt.
+    /// Text added to an agent's system prompt.
     pub system_addition: String,
-    /// Whether the guard holds the window; without it a request that does not fit is sent as it is.
+    /// True if the guard keeps the view within the window; without it a request that does not fit
+    /// is sent as it is.
     pub guard: bool,
-    /// Whether a repeated read is answered by a stub while the view still shows what it gave.
+    /// True if a repeated read is answered by a stub while the view still shows the earlier result.
     pub unchanged_stub: bool,
-    /// What comes back after a summary, if anything does.
+    /// Limits of what is attached again after a summary, if anything is.
     pub recovery: Option<Recovery>,
-    /// Who clears where the file does not say.
+    /// The preferred side for clearing, where the configuration does not choose one.
     pub preference: Preference,
 }
 
-/// A constant that a preset does not have, or a value that it cannot take.
+/// A constant that a preset does not have, or a value that the constant cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the preset `{preset}` cannot take `{constant}`: {reason}")]
 pub struct UnfitConstant {
-    /// The preset.
+    /// Name of the preset.
     pub preset: String,
-    /// The constant.
+    /// Name of the constant.
     pub constant: String,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
 impl Preset {
-    /// The presets of this version.
+    /// Names of the presets of this version.
     pub const NAMES: [&str; 6] =
         ["adaptive", "production", "four-layer", "turn-window", "three-layer", "off"];
 
-    /// Nothing: the conversation is sent as it is.
+    /// Returns the preset without layers: the conversation is sent as it is.
     #[must_use]
     pub fn off() -> Self {
         Self { guard: false, ..Self::guarded("off", Vec::new()) }
     }
 
-    /// The preset of that name.
+    /// Returns the preset of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -115,7 +117,7 @@ impl Preset {
         }
     }
 
-    /// The layer that drops the middle of a view, if the model may ask for that by itself.
+    /// Returns the layer that drops the middle of a view, if the model may ask for that itself.
     #[must_use]
     pub fn snip(&self) -> Option<&Snip> {
         self.snip_tool.as_ref()?;
@@ -124,7 +126,7 @@ impl Preset {
             .find_map(|layer| if let Layer::Snip(snip) = layer { Some(snip) } else { None })
     }
 
-    /// A preset of these layers and nothing else, with the guard.
+    /// Creates a preset of these layers and the guard.
     fn guarded(name: &str, layers: Vec<Layer>) -> Self {
         Self {
             name: name.to_owned(),
@@ -140,10 +142,10 @@ impl Preset {
         }
     }
 
-    /// The preset with these of its layers, in this order.
+    /// Returns the preset with only these of its layers, in this order.
     ///
     /// # Errors
-    /// When it has no layer of a name.
+    /// Returns an error if the preset has no layer of a name.
     pub fn with_layers(mut self, names: &[&str]) -> Result<Self, UnfitConstant> {
         let mut all = std::mem::take(&mut self.layers);
         for name in names {
@@ -160,7 +162,7 @@ impl Preset {
         Ok(self)
     }
 
-    /// Its constants by name. A constant that two layers share has one value.
+    /// Returns the constants by name. A constant that two layers share has one value.
     #[must_use]
     pub fn constants(&self) -> Map<String, Value> {
         let mut all = Map::new();
@@ -176,10 +178,10 @@ impl Preset {
         all
     }
 
-    /// The preset with these constants in the place of its own.
+    /// Returns the preset with these constants in the place of its own.
     ///
     /// # Errors
-    /// When it has no constant of a name, or the value is of the wrong kind.
+    /// Returns an error if the preset has no constant of a name, or the value is of the wrong kind.
     pub fn with_constants(mut self, own: &Map<String, Value>) -> Result<Self, UnfitConstant> {
         let unfit = |preset: &str, constant: &str, reason: String| UnfitConstant {
             preset: preset.to_owned(),
@@ -205,16 +207,16 @@ impl Preset {
     }
 }
 
-/// The key of the order of layers.
+/// Key of the order of layers.
 const LAYERS: &str = "layers";
 
-/// The key of what is added to the system prompt.
+/// Key of the text added to the system prompt.
 const SYSTEM_ADDITION: &str = "system_addition";
 
-/// The key that names a layer in its table; no constant.
+/// Key that names a layer in its table; it is not a constant.
 const LAYER_TAG: &str = "layer";
 
-/// Takes the constants out of a table, those of the tables in it included.
+/// Collects the constants of a table and of the tables in it.
 fn spread(table: Value, all: &mut Map<String, Value>) {
     let Value::Object(table) = table else { return };
     for (name, value) in table {
@@ -225,7 +227,7 @@ fn spread(table: Value, all: &mut Map<String, Value>) {
     }
 }
 
-/// Sets the constant of that name in a part of a preset, if it has one.
+/// Sets the constant of that name in a part of a preset, if the part has it.
 fn set<T: Serialize + DeserializeOwned>(
     part: &mut T,
     name: &str,
@@ -239,7 +241,7 @@ fn set<T: Serialize + DeserializeOwned>(
     Ok(())
 }
 
-/// The place of a constant in a table or in one of the tables in it.
+/// Returns the place of a constant in a table or in one of the tables in it.
 fn find<'a>(table: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     let Value::Object(table) = table else { return None };
     if table.contains_key(name) {

@@ -1,7 +1,9 @@
-//! What an agent has read and still sees: a read that gives the same again is answered by a stub.
+//! The files that an agent has read and still sees: a read that would give the same text again is
+//! answered by a stub.
 //!
-//! Pure. A fold of calls and their results; whether a result still stands in full is asked of the
-//! view each time, so that whatever clears, cuts or replaces it ends its read state too.
+//! Pure: follows from calls and their results. Whether a result still stands in full is looked up
+//! in the view each time, so that every edit that clears, cuts or replaces it ends its read state
+//! too.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -11,7 +13,7 @@ use serde::Deserialize;
 use crate::context::view::View;
 use crate::message::{Message, ToolCall, ToolResult};
 
-/// The arguments of `read_file` that decide what it gives.
+/// Arguments of `read_file` that decide its result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 struct Range {
     path: String,
@@ -20,7 +22,8 @@ struct Range {
 }
 
 impl Range {
-    /// The same range has the same form: no `./`, no doubled slash, the first line by default.
+    /// Returns the range of a read. Equal ranges get equal values: no `./`, no doubled slash, the
+    /// first line by default.
     fn of(call: &ToolCall) -> Option<Self> {
         let asked: Self = call.input.decode().ok()?;
         Some(Self {
@@ -31,27 +34,28 @@ impl Range {
     }
 }
 
-/// A path as one text: without `.` and doubled slashes. What `..` means only the disk knows.
+/// Returns a path in one form: without `.` and doubled slashes. A `..` stays, because its meaning
+/// depends on the links on disk.
 #[must_use]
 pub(super) fn plain_path(path: &str) -> String {
     let parts = Path::new(path).components().filter(|part| *part != Component::CurDir);
     parts.collect::<PathBuf>().to_string_lossy().into_owned()
 }
 
-/// A result that holds the content of a read, and where it is.
+/// The result of a read, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// The message of the conversation.
+    /// Number of the message that holds the result.
     message: u64,
-    /// The call that it answers.
+    /// Id of the call that it answers.
     call: String,
-    /// blake3 of its text.
+    /// blake3 hash of its text.
     hash: blake3::Hash,
 }
 
 impl Read {
-    /// What the model reads in place of a result that is equal to this one, byte for byte; `None`
-    /// when it is not, or would be no longer than the stub.
+    /// Returns the text that the model reads in place of a result equal to this one, byte for byte;
+    /// `None` when it is not equal, or is no longer than the stub.
     #[must_use]
     pub fn stub_for(&self, text: &str) -> Option<String> {
         let Self { message, call, hash } = self;
@@ -62,7 +66,7 @@ impl Read {
         (stub.len() < text.len() && blake3::hash(text.as_bytes()) == *hash).then_some(stub)
     }
 
-    /// Whether the result stands in the view as it was.
+    /// Returns true if the result stands in the view unchanged.
     fn stands_in(&self, view: &View) -> bool {
         let Some(slot) = view.slot_of(self.message) else { return false };
         let Ok(message) = slot.entry.json.decode::<Message>() else { return false };
@@ -77,21 +81,23 @@ impl Read {
 pub struct ReadState(BTreeMap<Range, Read>);
 
 impl ReadState {
-    /// Takes in what a successful read gave.
+    /// Notes the result of a successful read.
     pub(super) fn read(&mut self, message: u64, call: &ToolCall, result: &ToolResult) {
         let Some(range) = Range::of(call) else { return };
         let hash = blake3::hash(result.text().as_bytes());
         self.0.insert(range, Read { message, call: call.id.clone(), hash });
     }
 
-    /// Makes the result that a repeated read refers to count as the newest that may be cleared.
+    /// Makes the result that a repeated read refers to count as the newest of those that may be
+    /// cleared.
     pub(super) fn renew(&self, call: &ToolCall, view: &mut View) {
         if let Some(read) = Range::of(call).and_then(|range| self.0.get(&range)) {
             view.renew(read.message, &read.call);
         }
     }
 
-    /// Forgets a file that was written: its content may come back, but not as what was read.
+    /// Forgets the reads of a file that was written: even if the old content comes back, it is read
+    /// anew.
     pub(super) fn written(&mut self, path: &str) {
         let ranges: Vec<_> = self.ranges(path).map(|(range, _)| range.clone()).collect();
         for range in ranges {
@@ -99,14 +105,15 @@ impl ReadState {
         }
     }
 
-    /// The earlier read that a `read_file` call repeats, if what it gave still stands in the view.
+    /// Returns the earlier read that a `read_file` call repeats, if its result still stands in the
+    /// view.
     #[must_use]
     pub fn repeated(&self, call: &ToolCall, view: &View) -> Option<Read> {
         let read = self.0.get(&Range::of(call)?)?;
         read.stands_in(view).then(|| read.clone())
     }
 
-    /// Whether something that was read of a file stands in the view.
+    /// Returns true if the result of some read of the file stands in the view.
     #[must_use]
     pub(super) fn shows(&self, path: &str, view: &View) -> bool {
         self.ranges(path).any(|(_, read)| read.stands_in(view))

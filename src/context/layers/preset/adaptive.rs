@@ -1,4 +1,5 @@
-//! The preset `adaptive`: a chain of records that follows from prices, and summaries on request.
+//! The preset `adaptive`: a chain of records that is edited when prices make it pay, and summaries
+//! on request.
 
 use super::{Preset, production, three_layer};
 use crate::context::layers::attachments::Recovery;
@@ -7,16 +8,16 @@ use crate::context::layers::summary::{
 };
 use crate::context::layers::{Digest, Layer, Summary};
 
-/// No view has more than this share of the room for messages.
+/// Largest share of the room for messages that a view may fill.
 const TRIGGER: f64 = 0.9;
 
-/// What an edit that this forces reaches.
+/// Share of the room that an edit forced by `TRIGGER` must reach.
 const TARGET: f64 = 0.6;
 
 impl Preset {
-    /// A chain of records that follows from prices, with nothing to wait for. A model is asked for
-    /// a summary only where somebody wants one, a provider has refused a request, or the file sets
-    /// a `soft_trigger`.
+    /// Returns the default preset: a chain of records that is edited when prices make it pay,
+    /// without waiting for a model. A model writes a summary only where somebody asks for one, a
+    /// provider has refused a request, or the configuration sets a `soft_trigger`.
     #[must_use]
     pub fn adaptive() -> Self {
         let digest = Digest {
@@ -47,7 +48,8 @@ impl Preset {
             pace: Pace {
                 trigger: Some(TRIGGER),
                 target: Some(TARGET),
-                // The summary, then half of the size, then a quarter, then an eighth.
+                // Attempts in order: the summary, then half of the size, then a quarter, then an
+                // eighth.
                 reactive_retries: 4,
                 ..Pace::default()
             },

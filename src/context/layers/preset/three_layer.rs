@@ -1,4 +1,4 @@
-//! The preset `three-layer`: clear, then summarise, then the `compact` tool.
+//! The preset `three-layer`: clears, then summarises; with the `compact` tool.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,28 +8,28 @@ use crate::context::layers::micro::{KeepUnit, MicroTest};
 use crate::context::layers::summary::{Form, Pace, Quote, Reading, SummaryInput};
 use crate::context::layers::{Layer, Micro, Summary};
 
-/// What the summariser is told.
+/// Instruction to the summariser.
 const PROMPT: &str = "Summarize this conversation for continuity. Include: 1) What was \
     accomplished, 2) Current state, 3) Key decisions made. Be concise but preserve critical \
     details.";
 
-/// The same, shortened.
+/// The shortened instruction.
 const SHORT_PROMPT: &str = "Summarize this conversation for continuity.";
 
-/// What is added to it when somebody said what to preserve.
+/// Text added to the instruction when something to preserve was named.
 pub(super) const FOCUS: &str = " Pay special attention to preserving details about: {focus}.";
 
-/// What stands between the parts of an input that is cut.
+/// Text between the parts of an input that is cut.
 pub(super) const CUT: &str = "... {n} messages left out ...\n";
 
 impl Preset {
-    /// Clear, then summarise, then the `compact` tool.
+    /// Returns the preset: clear, then summarise, with the `compact` tool.
     #[must_use]
     pub fn three_layer() -> Self {
         Self::three_layer_as(Variant::default())
     }
 
-    /// The same as one of its forms has it.
+    /// Returns the preset in one of its forms.
     #[must_use]
     pub fn three_layer_as(variant: Variant) -> Self {
         Self::guarded(
@@ -68,17 +68,17 @@ impl Preset {
     }
 }
 
-/// The forms in which the design was written down. They differ in few points; the summary stands in
-/// its message in all of them.
+/// Form in which the design was written down. The forms differ in few points; in all of them the
+/// summary stands in its message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
-    /// With annotations.
+    /// The annotated form.
     #[default]
     Annotated,
-    /// The short one.
+    /// The short form.
     Short,
-    /// In TypeScript.
+    /// The form in TypeScript.
     TypeScript,
 }
 
@@ -116,7 +116,7 @@ impl Variant {
     }
 }
 
-/// The tool as it was first worded.
+/// Returns the texts of the tool as it was first worded.
 pub(super) fn compact_tool() -> CompactTool {
     CompactTool {
         compact_description: "Trigger manual conversation compression.".to_owned(),

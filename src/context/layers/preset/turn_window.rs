@@ -1,16 +1,16 @@
-//! The preset `turn-window`: the last turns stand in the system prompt, then a summary.
+//! The preset `turn-window`: shows the last turns in the system prompt, then summarises.
 
 use super::{CompactTool, Preset, three_layer};
 use crate::context::layers::limit::Limit;
 use crate::context::layers::summary::{Form, Pace, Quote, Reading, SummaryInput};
 use crate::context::layers::{Layer, Summary, TurnWindow};
 
-/// What the summariser is told.
+/// Instruction to the summariser.
 const PROMPT: &str = "Summarize this conversation for continuity. Include: 1) What was \
     accomplished, 2) Current state, 3) Key decisions.";
 
 impl Preset {
-    /// The last turns in the system prompt, then a summary.
+    /// Returns the preset: the last turns in the system prompt, then a summary.
     #[must_use]
     pub fn turn_window() -> Self {
         let summary = Summary {
