@@ -1,6 +1,6 @@
-//! Measures context policies: replays a conversation, scores the views, explains one of them.
+//! Measures context policies: replays a conversation, scores the views, explains a view.
 //!
-//! Pure. No agent uses it: the command line and the benchmarks do.
+//! Pure. Agents do not use it: the command line and the benchmarks do.
 
 pub mod explain;
 pub mod replay;

@@ -1,6 +1,7 @@
-//! Explains a view: what it is made of, and which edit made each of its places what it is.
+//! Explains a view: lists the parts that it consists of, and the edits that made each of its slots.
 //!
-//! Pure. Whoever folds an agent's records notes the edits here as the view takes them.
+//! Pure. The code that folds an agent's records notes each edit here when it applies it to the
+//! view.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,39 +9,40 @@ use crate::context::Edit;
 use crate::context::view::{Slot, Standing, View};
 use crate::message::{Block, Json, Message, Role};
 
-/// An edit, with its place in the journal.
+/// An edit, with its position in the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedEdit {
-    /// The number of its record.
+    /// Number of its record in the journal.
     pub seq: u64,
-    /// When it was recorded, in milliseconds since the Unix epoch.
+    /// Time of the record, in milliseconds since the Unix epoch.
     pub ts_ms: i64,
-    /// The layer that did it.
+    /// Name of the layer that made it.
     pub layer: String,
-    /// The change.
+    /// The edit.
     pub edit: Edit,
-    /// Estimated tokens of the view before.
+    /// Estimated tokens of the view before the edit.
     pub before_tokens: u64,
-    /// Estimated tokens of the view after.
+    /// Estimated tokens of the view after the edit.
     pub after_tokens: u64,
 }
 
 impl RecordedEdit {
-    /// The ranges of messages that it changed: the first message and the first after the range.
+    /// Returns the ranges of messages that it changed, each as its first message and the first one
+    /// after it.
     #[must_use]
     pub fn covers(&self) -> Vec<(u64, u64)> {
         self.edit.covers()
     }
 }
 
-/// The edits of one agent's view, oldest first.
+/// All edits of one agent's view, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     edits: Vec<RecordedEdit>,
-    /// The latest edit that cleared the result of a call: message and call.
+    /// The latest edit that cleared the result of a call, by message and call.
     cleared: HashMap<(u64, String), usize>,
-    /// The latest edit that put something in the place of a range, by the range's end: what it put
-    /// there has that end, and a later one with the same end took its place.
+    /// The latest edit that replaced a range, by the end of the range: its replacement has that
+    /// end, and a later edit with the same end has replaced it.
     replaced: HashMap<u64, usize>,
     /// The latest edit of the system prompt.
     system: Option<usize>,
@@ -67,13 +69,13 @@ impl History {
         self.edits.push(recorded);
     }
 
-    /// All edits.
+    /// Returns all edits.
     #[must_use]
     pub fn edits(&self) -> &[RecordedEdit] {
         &self.edits
     }
 
-    /// The edits that made a place of the view what it is.
+    /// Returns the edits that made a slot of the view what it is.
     #[must_use]
     pub fn of_slot(&self, slot: &Slot) -> Vec<&RecordedEdit> {
         let mut places: Vec<usize> = slot.apart().flat_map(|slot| self.places_of(slot)).collect();
@@ -94,45 +96,45 @@ impl History {
         }
     }
 
-    /// The edit that cleared the result of a call in a place of the view.
+    /// Returns the edit that cleared the result of a call in a slot of the view.
     #[must_use]
     pub fn cleared_by(&self, slot: &Slot, tool_use_id: &str) -> Option<&RecordedEdit> {
         let place = self.cleared.get(&(slot.from, tool_use_id.to_owned()));
         place.filter(|_| slot.standing == Standing::Cleared).map(|place| &self.edits[*place])
     }
 
-    /// The edit that the last block of the system prompt comes from.
+    /// Returns the edit that added the last block of the system prompt.
     #[must_use]
     pub fn of_system(&self) -> Option<&RecordedEdit> {
         self.system.map(|place| &self.edits[place])
     }
 }
 
-/// What a part of a request is.
+/// Part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestPart {
     /// The system prompt.
     System,
     /// The tools with their descriptions and schemas.
     Tools,
-    /// What the agent was asked for, word for word.
+    /// The requests to the agent, word for word.
     Requests,
-    /// What an edit put in the place of messages.
+    /// Messages that an edit put in the place of others.
     Summaries,
-    /// Tool results as they were.
+    /// Tool results that were not cleared.
     ToolResults,
-    /// What stands in the place of cleared results.
+    /// Texts in the place of cleared results.
     Placeholders,
-    /// What the model said.
+    /// Text of the model's replies.
     Text,
     /// The model's tool calls.
     ToolCalls,
-    /// Thinking, images, prompts to go on, and the form around all of these.
+    /// Thinking, images, prompts to continue, and the JSON around all of these.
     Other,
 }
 
 impl RequestPart {
-    /// Its name in JSON.
+    /// Returns the name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -149,8 +151,8 @@ impl RequestPart {
     }
 }
 
-/// The characters of a view by part, of those parts that it has. The system prompt counts with what
-/// an edit added to it only: the rest of the front of a request is not the view's.
+/// Returns the characters of the view by part, without empty parts. Of the system prompt only the
+/// text that an edit added counts: the rest of a request's front is not part of the view.
 #[must_use]
 pub fn parts(view: &View, history: &History) -> BTreeMap<RequestPart, usize> {
     let mut sizes = BTreeMap::new();
@@ -163,7 +165,8 @@ pub fn parts(view: &View, history: &History) -> BTreeMap<RequestPart, usize> {
     for slot in view.slots() {
         let mut rest = slot.entry.chars;
         for slot in slot.apart() {
-            // Every entry was decoded when it came; an undecodable one would count as a whole.
+            // Every entry was decoded when it joined the view; one that could not be decoded would
+            // count as `Other`.
             let message = Message::read(slot.entry.json.as_str());
             for block in message.iter().flat_map(|message| &message.content) {
                 let chars = Json::encode(block).as_str().chars().count().min(rest);

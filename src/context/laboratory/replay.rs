@@ -1,6 +1,6 @@
-//! Replay: a recorded conversation goes through the pipeline as if it happened live.
+//! Replay: sends a recorded conversation through the pipeline as if it happened live.
 //!
-//! Pure. No model is asked: where a summary would be due, a digest made without one stands in, and
+//! Pure. No model is called: where a summary would be due, a record made without one stands in, and
 //! the call that a live run would have made is listed.
 
 use serde::Serialize;
@@ -14,27 +14,27 @@ use crate::context::layers::summary::SummaryInput;
 use crate::context::view::View;
 use crate::message::Json;
 
-/// A call of a model for a summary.
+/// A model call for a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SummaryCall {
-    /// What the summariser reads, in tokens.
+    /// Tokens that the summariser reads.
     pub input_tokens: u64,
-    /// What it writes, in tokens.
+    /// Tokens that it writes.
     pub output_tokens: u64,
-    /// Whether the call begins as the last request did, so that it reads that one's cache.
+    /// True if the call begins like the last request, so that it reads that request's cache.
     pub shares_prefix: bool,
 }
 
-/// What happened to the view before a model call.
+/// Changes of the view before one model call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
-    /// Its changes, in order.
+    /// Edits of the view, in order.
     pub edits: Vec<ContextEdited>,
-    /// The summaries that were written for it.
+    /// Calls for the summaries that were written.
     pub summary_calls: Vec<SummaryCall>,
 }
 
-/// A conversation on its way through a preset.
+/// A conversation that is replayed with a preset.
 #[derive(Debug)]
 pub struct Replay<'a> {
     preset: &'a Preset,
@@ -43,7 +43,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// An empty conversation.
+    /// Begins with an empty conversation.
     #[must_use]
     pub fn new(preset: &'a Preset, around: Surroundings<'a>) -> Self {
         Self { preset, around, view: View::default() }
@@ -52,18 +52,18 @@ impl<'a> Replay<'a> {
     /// Appends the next message of the conversation.
     ///
     /// # Errors
-    /// When `json` is not a message.
+    /// Returns an error if `json` is not a message.
     pub fn push(&mut self, json: Json) -> Result<(), serde_json::Error> {
         self.view.push(json)
     }
 
-    /// The view as it would be sent now.
+    /// Returns the view as it would be sent now.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// What an agent does before it calls its model.
+    /// Does what an agent does before it calls its model, and returns the changes.
     pub fn before_call(&mut self) -> Turn {
         let mut turn = Turn::default();
         turn.add(pipeline::run_cheap_layers(&mut self.view, self.preset, &self.around));
@@ -74,16 +74,17 @@ impl<'a> Replay<'a> {
         turn
     }
 
-    /// Puts a digest in the place of the summary that is due; says whether one was.
+    /// Puts a record in the place of the summary that is due; returns true if one was.
     fn summarise(&mut self, turn: &mut Turn) -> bool {
         let due = pipeline::summary_due(&self.view, self.preset, &self.around, None);
         let Some((layer, due)) = due else { return false };
-        // As long as a summary may be, and shorter than what it covers.
+        // The record is at most as long as a summary may be, and shorter than the range that it
+        // covers.
         let most = usize::try_from(due.max_tokens).unwrap_or(usize::MAX).saturating_mul(4);
         let most = most.min(due.covers_chars / 2);
         let text = match self.view.covered(due.from, due.to).next() {
             Some(_) => gather_within(&self.view, due.from, due.to, most).render(),
-            // Turns whose messages stand in the view no more.
+            // The messages of these turns are no longer in the view.
             None => due.parts(most).swap_remove(0),
         };
         let edit = layer.edit(&self.view, due.from, due.to, self.around.transcript, &text);

@@ -1,10 +1,11 @@
-//! What a policy costs and what it keeps, measured on the views that it sends.
+//! Scores of a policy: the cost of the views that it sends, and the share of needed text that they
+//! keep.
 //!
-//! Pure. The cost is that of the input under prefix caching: what stands byte-equal in the same
-//! place as in the request before is read, all else is written. What is kept is measured by what
-//! the agent used next: of the names and whole lines in its next tool call that had appeared
-//! before, the share that the view holds. A token is four characters of compact JSON; system
-//! prompt and messages count, tools do not.
+//! Pure. The cost is that of the input under prefix caching: the prefix that is byte-equal to that
+//! of the request before is read from the cache, everything else is written. What is kept is
+//! measured by the agent's next tool call: of the names and whole lines in it that had appeared
+//! before, the share that the view holds. A token is four characters of compact JSON; system prompt
+//! and messages count, tools do not.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,24 +19,24 @@ use crate::context::view::{Standing, View};
 use crate::message::Json;
 use crate::spec::RelativePrice;
 
-/// Names of fewer characters are too common to say anything.
+/// Least characters of a name: shorter ones are too common to say anything.
 const LEAST_NAME_CHARS: usize = 6;
-/// Lines of fewer characters are too common to say anything.
+/// Least characters of a line: shorter ones are too common to say anything.
 const LEAST_LINE_CHARS: usize = 16;
-/// A prefix of fewer tokens is not cached: the least that the published models cache.
+/// Least tokens of a prefix that is cached: the smallest such limit of the published models.
 const LEAST_CACHED_TOKENS: f64 = 1024.0;
-/// What was last seen more messages ago than this is old.
+/// A word is old when it was last seen more messages ago than this.
 const OLD_MESSAGES: u64 = 10;
 
-/// A name or a line, by its hash: kept for whole conversations, and never shown.
+/// A name or a line as its hash: kept for whole conversations, and never shown.
 type Word = u64;
 
-/// How often something was there of how often it was wanted.
+/// Number of hits among a number of wanted items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Share {
-    /// How often it was there.
+    /// Number of wanted items that the view held.
     pub held: u64,
-    /// How often it was wanted.
+    /// Number of wanted items.
     pub of: u64,
 }
 
@@ -45,7 +46,7 @@ impl Share {
         self.of += 1;
     }
 
-    /// The share; `None` where nothing was wanted.
+    /// Returns the share; `None` where nothing was wanted.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub fn ratio(&self) -> Option<f64> {
@@ -60,26 +61,26 @@ impl std::ops::AddAssign for Share {
     }
 }
 
-/// What a policy cost and kept over a conversation.
+/// Cost and kept share of a policy over a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Score {
-    /// Requests.
+    /// Number of requests.
     pub turns: u64,
-    /// The cost of the input and of the summary calls, in input tokens.
+    /// Cost of the input and of the summary calls, in input tokens.
     pub billed: f64,
-    /// The largest request, in tokens.
+    /// Tokens of the largest request.
     pub largest: f64,
-    /// Changes of the view.
+    /// Number of changes of the view.
     pub edits: u64,
-    /// Calls of a model for a summary.
+    /// Number of model calls for summaries.
     pub summary_calls: u64,
-    /// Names that the next tool call used.
+    /// Names that the next tool calls used.
     pub names: Share,
-    /// Those last seen long before.
+    /// Those of them last seen long before.
     pub names_old: Share,
-    /// Whole lines that the next tool call repeated.
+    /// Whole lines that the next tool calls repeated.
     pub lines: Share,
-    /// Those last seen long before.
+    /// Those of them last seen long before.
     pub lines_old: Share,
 }
 
@@ -97,21 +98,21 @@ impl std::ops::AddAssign for Score {
     }
 }
 
-/// What is measured of a message.
+/// Size and words of a message.
 #[derive(Debug)]
 struct Measured {
     tokens: f64,
     words: Words,
 }
 
-/// The names and lines of a text, each once.
+/// Names and lines of a text, each once.
 #[derive(Debug, Default)]
 struct Words {
     names: Box<[Word]>,
     lines: Box<[Word]>,
 }
 
-/// What was said so far: every message of a conversation, measured once for all policies.
+/// The conversation so far: every message, measured once for all policies.
 #[derive(Debug, Default)]
 pub struct Said {
     messages: Vec<Arc<Measured>>,
@@ -119,7 +120,7 @@ pub struct Said {
     last_line: HashMap<Word, u64>,
 }
 
-/// What the next tool call uses of what was said: each word, and whether that is long ago.
+/// Words of the earlier conversation that the next tool call uses, each with true if it is old.
 #[derive(Debug, Default)]
 pub struct Used {
     names: Vec<(Word, bool)>,
@@ -127,7 +128,7 @@ pub struct Used {
 }
 
 impl Said {
-    /// Takes the next message of the conversation.
+    /// Adds the next message of the conversation.
     pub fn push(&mut self, message: &Json) {
         let number = self.messages.len() as u64;
         let measured = Measured::of(message);
@@ -136,7 +137,7 @@ impl Said {
         self.messages.push(Arc::new(measured));
     }
 
-    /// What the next message, a reply, uses of what was said before it.
+    /// Returns the earlier words that the next message, a reply, uses in its calls.
     #[must_use]
     pub fn used_by(&self, reply: &Json) -> Used {
         let call = blocks(&reply.to_value())
@@ -161,7 +162,7 @@ impl Said {
 pub struct Scorer {
     price: RelativePrice,
     score: Score,
-    /// The request before: its system prompt and messages.
+    /// System prompt of the request before, with its size in tokens.
     system: (String, f64),
     parts: Vec<SentMessage>,
     before: f64,
@@ -178,7 +179,7 @@ struct SentMessage {
 }
 
 impl Scorer {
-    /// A scorer at these prices.
+    /// Creates a scorer with these prices.
     #[must_use]
     pub fn new(price: RelativePrice) -> Self {
         Self {
@@ -192,8 +193,8 @@ impl Scorer {
         }
     }
 
-    /// Scores a request: this view under this system prompt, after `edits` changes of it and
-    /// these summary calls, sent when `said` had been said; the reply to it uses `used`.
+    /// Scores a request: this view under this system prompt, after `edits` changes and these
+    /// summary calls, sent when the conversation was `said`; the reply to it uses `used`.
     pub fn request(
         &mut self,
         view: &View,
@@ -217,13 +218,13 @@ impl Scorer {
         self.recall(used);
     }
 
-    /// What was measured so far.
+    /// Returns the score so far.
     #[must_use]
     pub fn score(&self) -> Score {
         self.score
     }
 
-    /// The cost of a summary call, in input tokens.
+    /// Returns the cost of a summary call, in input tokens.
     #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
     fn summary(&self, call: &SummaryCall) -> f64 {
         let (input, output) = (call.input_tokens as f64, call.output_tokens as f64);
@@ -236,7 +237,7 @@ impl Scorer {
         input + self.price.output * output
     }
 
-    /// Takes the request in the place of the one before; gives the tokens that stand as they did.
+    /// Makes this request the one before; returns the tokens of the unchanged prefix.
     fn hold(&mut self, view: &View, system: &str, said: &Said) -> f64 {
         let stands = self.parts.iter().zip(view.slots());
         let stands = stands
@@ -313,7 +314,8 @@ impl Measured {
             Ok(value) => {
                 Self { tokens: tokens(&value.to_string()), words: Words::of(&text(&value)) }
             }
-            // Half a character, or nested deeper than anything that is read: as it stands.
+            // A string with half a surrogate pair, or nesting too deep to decode: measured as it
+            // stands.
             Err(_) => Self { tokens: tokens(message.as_str()), words: Words::of(message.as_str()) },
         }
     }
@@ -333,7 +335,7 @@ fn word(text: &str) -> Word {
     hasher.finish()
 }
 
-/// Paths and identifiers.
+/// Returns paths and identifiers.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
     let runs = text.split(move |c| !is_part(c));
@@ -344,14 +346,14 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
     names.map(|name| name.trim_end_matches(['.', '/', '-'])).filter(|name| !name.is_empty())
 }
 
-/// Whole lines.
+/// Returns whole lines.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let is_space = |c: char| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c);
     let lines = text.split('\n').map(move |line| line.trim_matches(is_space));
     lines.filter(|line| line.chars().count() >= LEAST_LINE_CHARS)
 }
 
-/// What a message says: its texts, the texts within its calls, its results.
+/// Returns the text of a message: its texts, the texts within its calls, and its results.
 fn text(message: &Value) -> String {
     if let Value::String(text) = &message["content"] {
         return text.clone();
@@ -375,7 +377,7 @@ fn blocks(message: &Value) -> impl Iterator<Item = &Value> {
     message["content"].as_array().into_iter().flatten()
 }
 
-/// The texts inside a tool's input, not their JSON escapes.
+/// Returns the texts inside a tool's input, without their JSON escapes.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

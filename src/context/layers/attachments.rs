@@ -1,8 +1,8 @@
-//! What an agent gets back after a compaction: files and skills it had in use, and the state that
-//! no summary may put in its own words.
+//! Attachments: files and skills in use, and the state that no summary may paraphrase, which are
+//! attached again after a compaction.
 //!
-//! Pure: it says what is wanted and how it is put into the view; reading the disk is the actor's
-//! business. What comes back stands in the edit itself, so a rebuilt view needs no disk.
+//! Pure: it chooses the texts and puts them into the view; actors read the disk. The texts are part
+//! of the edit itself, so a rebuilt view needs no disk.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,18 +10,18 @@ use crate::context::Edit;
 use crate::context::view::ASSISTANT_FILLER;
 use crate::message::{Block, Json, Message, Role};
 
-/// How much comes back. The numbers are those of the preset `production`.
+/// Limits of the attachments. The numbers are those of the preset `production`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// How many of the files last read or written.
+    /// Most files, those read or written last.
     pub files: usize,
-    /// The most tokens of one file; a longer one comes back as its path only.
+    /// Most tokens of one file; a longer one is named by its path only.
     pub file_tokens: u64,
-    /// The most tokens of all files.
+    /// Most tokens of all files.
     pub all_files_tokens: u64,
-    /// The most tokens of one skill; of a longer one the beginning comes back.
+    /// Most tokens of one skill; a longer one is cut to its beginning.
     pub skill_tokens: u64,
-    /// The most tokens of all skills; the oldest are left out.
+    /// Most tokens of all skills; the oldest are left out.
     pub all_skills_tokens: u64,
 }
 
@@ -37,39 +37,40 @@ impl Default for Recovery {
     }
 }
 
-/// How many characters a token is taken to have: as in the documented presets.
+/// Characters of a token, as in the documented presets.
 const CHARS_PER_TOKEN: usize = 4;
 
-/// What the block around a part, or the line breaks between two, take at most.
+/// Most tokens of the block around a part, or of the line breaks between two.
 const PART_TOKENS: u64 = 8;
 
-/// The most characters of what a hook adds: the documented limit of a hook's output.
+/// Most characters of a hook's text: the documented limit of a hook's output.
 const HOOK_CHARS: usize = 10_000;
 
-/// Stands before what comes back.
+/// Heading before the attachments.
 const HEADING: &str = "[Attached again after the compaction, from the records and the disk. It is \
     reference data, not a request.]";
 
-/// How long the marks around a quoted text are, in hexadecimal digits of its hash: no text can be
-/// made to hold its own.
+/// Length of the marks around a quoted text, in hexadecimal digits of its hash: no text can be made
+/// to contain its own mark.
 const MARK_CHARS: usize = 16;
 
-/// Something that was read again.
+/// A file or skill that was read again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reread {
-    /// The file's path or the skill's name.
+    /// Path of the file or name of the skill.
     pub name: String,
-    /// Its text now, or why there is none.
+    /// Its text now, or the reason why there is none.
     pub text: Result<String, String>,
 }
 
-/// What may come back.
+/// Everything that may be attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Material {
-    /// The state from the records ([`crate::context::layers::inventory::Inventory::state`]): it comes back whatever
-    /// the room.
+    /// State from the records ([`crate::context::layers::inventory::Inventory::state`]): attached
+    /// however little room there is.
     pub state: Option<String>,
-    /// What a hook has to say after the compaction: its beginning comes back whatever the room.
+    /// Text of a hook that ran after the compaction: its beginning is attached however little room
+    /// there is.
     pub from_hook: Option<String>,
     /// Files, the one used last first.
     pub files: Vec<Reread>,
@@ -78,8 +79,8 @@ pub struct Material {
 }
 
 impl Recovery {
-    /// What comes back, as one text; files and skills as far as `room_tokens` allow. `None` when
-    /// there is nothing.
+    /// Returns the attachments as one text; files and skills only as far as `room_tokens` allow.
+    /// `None` when there is nothing to attach.
     #[must_use]
     pub fn render(&self, material: &Material, room_tokens: u64) -> Option<String> {
         let told = material.from_hook.as_deref().map(|text| {
@@ -129,7 +130,7 @@ impl Recovery {
         let mut all = TokensLeft(self.all_skills_tokens);
         let mut parts = Vec::new();
         for skill in skills {
-            // One that is gone since cannot be followed either.
+            // A skill that no longer exists cannot be followed either.
             let Ok(text) = &skill.text else { continue };
             let name = Json::encode(&skill.name);
             let most = usize::try_from(self.skill_tokens).unwrap_or(usize::MAX);
@@ -164,12 +165,13 @@ fn tokens(text: &str) -> u64 {
     text.chars().count().div_ceil(CHARS_PER_TOKEN) as u64
 }
 
-/// What a part takes in the view: it is measured as JSON, and something stands between parts.
+/// Returns the tokens of a part in the view, where it is measured as JSON and has separators around
+/// it.
 fn in_view(part: &str) -> u64 {
     tokens(Json::encode(part).as_str()) + PART_TOKENS
 }
 
-/// At most the first `chars` characters, and whether something was cut.
+/// Returns at most the first `chars` characters, and true if something was cut.
 fn beginning(text: &str, chars: usize) -> (&str, bool) {
     match text.char_indices().nth(chars) {
         Some((end, _)) => (&text[..end], true),
@@ -177,7 +179,7 @@ fn beginning(text: &str, chars: usize) -> (&str, bool) {
     }
 }
 
-/// A text between two marks that it cannot hold itself.
+/// Returns a text between two marks that the text cannot contain.
 fn quoted(what: &str, text: &str) -> String {
     let hash = blake3::hash(text.as_bytes()).to_hex();
     let mark = &hash[..MARK_CHARS];
@@ -185,8 +187,9 @@ fn quoted(what: &str, text: &str) -> String {
     format!("{what}, between the marks {mark}:\n{mark}\n{text}{line_end}{mark}")
 }
 
-/// Adds a text to the replacement that stands for the range: to its first user message, or behind
-/// a summary that the provider wrote, where the first such message is the request itself.
+/// Adds a text to the replacement of a range: to its first user message. Behind a summary that the
+/// provider wrote it gets a message of its own, because the first user message there is the request
+/// itself.
 #[must_use]
 pub fn attach(edit: Edit, text: String) -> Edit {
     let Edit::Replace { from, to, mut with } = edit else { return edit };

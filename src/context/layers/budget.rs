@@ -1,7 +1,7 @@
-//! Budget: the results of one batch of calls may have so many characters together.
+//! Budget: bounds the characters of the results of one batch of calls together.
 //!
-//! Pure. It looks at the last message only, before the model has read it, so that large content is
-//! stored before a later layer could take it away.
+//! Pure. It looks only at the last message, before the model has read it, so that large content is
+//! stored before a later layer could remove it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,27 +10,29 @@ use super::{Proposal, Surroundings};
 use crate::context::view::{Slot, View};
 use crate::message::{Message, ResultContent};
 
-/// The layer name under which stored results are recorded.
+/// Layer name under which stored results are recorded.
 pub const NAME: &str = "budget";
 
 /// Stores the largest results of a batch until the others are within the budget.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
-    /// The most characters that the results of one message may have together.
+    /// Most characters of the results of one message together.
     pub batch_budget_chars: usize,
-    /// A result of at most this many characters is never stored. With 0 the total is bounded
-    /// whatever the sizes: where full previews are too much, they become shorter.
+    /// Results of at most this many characters are never stored. With 0 the total is bounded
+    /// whatever their sizes: where full previews are too much, they become shorter.
     pub persist_min_chars: usize,
-    /// What stands in the place of a stored result.
+    /// Text in the place of a stored result.
     pub persist: Persist,
 }
 
 impl Budget {
-    /// The results of the last message that must be stored, largest first.
+    /// Proposes to store the largest results of the last message, until the others are within the
+    /// budget.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Option<Proposal> {
         let last = view.slots().next_back()?;
-        // The JSON of a message is never shorter than the texts in it.
+        // The JSON of a message is never shorter than the texts in it, so a small message needs no
+        // decoding.
         if last.entry.answers.is_empty() || last.entry.chars <= self.batch_budget_chars {
             return None;
         }
@@ -49,7 +51,8 @@ impl Budget {
         }
     }
 
-    /// What is stored when previews have so many characters, and what the results then have.
+    /// Returns the results to store when previews have so many characters, and the characters that
+    /// all results then have.
     fn choose(
         &self,
         view: &View,
@@ -72,7 +75,7 @@ impl Budget {
     }
 }
 
-/// The characters of a message's results: of a text, or of the JSON of anything else.
+/// Returns the characters of a message's results: of a text, or of the JSON of anything else.
 fn result_chars(slot: &Slot) -> usize {
     let Ok(message) = slot.entry.json.decode::<Message>() else { return 0 };
     let sizes = message.tool_results().map(|result| match &result.content {

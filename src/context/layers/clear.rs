@@ -1,7 +1,7 @@
-//! Clear: old results that the model has read leave in one batch, when the view is too large.
+//! Clear: removes old results that the model has read in one batch, when the view is too large.
 //!
-//! Pure. Unlike `micro` it leaves the prefix alone until a batch is worth its cache, and stores
-//! what it takes.
+//! Pure. Unlike `micro` it leaves the prefix unchanged until a batch is worth its cache, and stores
+//! the results that it clears.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,17 +14,18 @@ use crate::context::view::{Clearable, View};
 use crate::context::{ClearedResult, Edit};
 use crate::output::Stored;
 
-/// The layer name under which cleared results are recorded: it does what `micro` does, more rarely.
+/// Layer name under which cleared results are recorded: that of `micro`, because the edit is the
+/// same and only rarer.
 pub const NAME: &str = super::micro::NAME;
 
-/// Which results may be cleared, and what stands in their place.
+/// Selection of the results that may be cleared, and their replacement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clearing {
-    /// How many of the newest that were read are kept.
+    /// Number of the newest read results that are kept.
     pub keep_recent: usize,
-    /// Content of at most this many characters stays.
+    /// Results of at most this many characters stay.
     pub micro_min_chars: usize,
-    /// What the model reads instead; `{path}` is where the whole is stored, `{tool}` the tool.
+    /// Replacement: `{path}` is the path of the stored result, `{tool}` the tool.
     pub micro_saved_text: String,
     /// Tools whose results are never cleared.
     pub preserve_tools: Vec<String>,
@@ -33,18 +34,19 @@ pub struct Clearing {
 /// Clears old results when the view is over its limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clear {
-    /// They are cleared when the view is over it.
+    /// Limit of the view above which results are cleared.
     pub limit: Limit,
-    /// Where clearing stops.
+    /// Size at which clearing stops.
     pub goal: Goal,
-    /// A batch that frees less than this percentage of the view does not pay for its cache.
+    /// Least gain of a batch, as a percentage of the view: a smaller one does not pay for its
+    /// cache.
     pub clear_min_gain_percent: usize,
-    /// What is cleared.
+    /// Selection of the results that are cleared.
     pub clearing: Clearing,
 }
 
 impl Clear {
-    /// The batch that is due, if one is.
+    /// Returns the batch that is due, if one is.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Option<Proposal> {
         let excess = self.limit.excess(&self.goal, view, around)?;
@@ -54,8 +56,8 @@ impl Clear {
 }
 
 impl Clearing {
-    /// Clears results that were read, oldest first, until so many characters are gone; nothing when
-    /// fewer than `least` would go.
+    /// Proposes to clear results that were read, oldest first, until `excess` characters are gone;
+    /// `None` when fewer than `least` would go.
     #[must_use]
     pub fn propose(
         &self,
@@ -82,7 +84,7 @@ impl Clearing {
         (freed > 0 && freed >= least).then_some(proposal)
     }
 
-    /// The results that may be cleared, oldest first.
+    /// Returns the results that may be cleared, oldest first.
     fn old<'a>(&'a self, view: &'a View) -> impl Iterator<Item = &'a Clearable> {
         let unread = range::consumed(view).map_or(0, |(_, to)| to);
         let read = view.results().take_while(|result| result.message < unread).count();
@@ -93,7 +95,7 @@ impl Clearing {
         })
     }
 
-    /// What stands in the place of a result, and what must be stored for it.
+    /// Returns the replacement of a result, and the text that must be stored for it.
     fn cleared(
         &self,
         view: &View,

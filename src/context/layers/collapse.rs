@@ -1,7 +1,7 @@
-//! Collapse: closed spans of the view are folded into short entries, without a model.
+//! Collapse: folds closed spans of the view into short entries, without a model.
 //!
-//! Pure. A span is a run of whole batches that the model has read. What an entry says never changes
-//! once it is there: later folds add entries of their own. While it is switched on, no summary is
+//! Pure. A span is a run of whole batches that the model has read. An entry never changes once it
+//! is there: later folds add entries of their own. While the layer is switched on, no summary is
 //! due by itself.
 
 use serde::{Deserialize, Serialize};
@@ -13,32 +13,32 @@ use crate::context::view::range;
 use crate::context::view::{Slot, Standing, View};
 use crate::message::{Message, Role};
 
-/// The layer name under which folds are recorded.
+/// Layer name under which folds are recorded.
 pub const NAME: &str = "collapse";
 
-/// A line of an entry is cut here: the beginning of a command or a path says what it was.
+/// Most characters of a line of an entry: the beginning of a command or a path says what it was.
 const LINE_CHARS: usize = 120;
 
 /// Folds closed spans when the view is over its limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collapse {
-    /// Whether it is switched on.
+    /// True if the layer is switched on.
     pub collapse: bool,
-    /// Spans are folded when the view is over it.
+    /// Limit of the view above which spans are folded.
     pub limit: Limit,
-    /// Where folding stops.
+    /// Size at which folding stops.
     pub goal: Goal,
-    /// How many messages a span has at most.
+    /// Number of messages after which a span ends at the next reply.
     pub collapse_span: usize,
-    /// How many of the newest messages stay.
+    /// Number of the newest messages that stay.
     pub collapse_keep: usize,
-    /// What stands before the calls of a span; `{n}` is the number of its messages, `{path}` the
+    /// Text before the calls of a span; `{n}` is the number of its messages, `{path}` the
     /// transcript.
     pub collapse_text: String,
 }
 
 impl Collapse {
-    /// The folds that are due, oldest first.
+    /// Returns the folds that are due, oldest first.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Vec<Proposal> {
         let excess = self.collapse.then(|| self.limit.excess(&self.goal, view, around)).flatten();
@@ -59,7 +59,8 @@ impl Collapse {
         proposals
     }
 
-    /// The closed spans, oldest first: between requests, and behind what an edit has put there.
+    /// Returns the closed spans, oldest first. Requests and replacements made by edits end a span
+    /// and belong to none.
     fn spans<'a>(&self, view: &'a View) -> Vec<Vec<&'a Slot>> {
         let read = range::consumed(view).map_or(0, |(_, to)| to);
         let newest = view.slots().rev().nth(self.collapse_keep.saturating_sub(1));
@@ -80,7 +81,8 @@ impl Collapse {
                 span.push(slot);
             }
         }
-        // One that ends with the assistant is answered by what stands behind it.
+        // A span must not end with the assistant, because the answer to its calls would stay behind
+        // it.
         for span in &mut spans {
             while span.last().is_some_and(|slot| slot.entry.role == Role::Assistant) {
                 span.pop();

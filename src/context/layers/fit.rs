@@ -1,6 +1,6 @@
-//! Fit: results are shortened to a preview, unread ones included, when nothing else was enough.
+//! Fit: shortens results to a preview, unread ones included, when nothing else was enough.
 //!
-//! Pure. Largest first; each is stored whole.
+//! Pure. The largest results come first; each is stored in full.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,24 +9,24 @@ use super::persist::{Persist, largest, proposal};
 use super::{Proposal, Surroundings};
 use crate::context::view::View;
 
-/// The layer name under which shortened results are recorded.
+/// Layer name under which shortened results are recorded.
 pub const NAME: &str = "fit";
 
 /// Shortens results when the view is over its limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fit {
-    /// They are shortened when the view is over it.
+    /// Limit of the view above which results are shortened.
     pub limit: Limit,
-    /// Where shortening stops.
+    /// Size at which shortening stops.
     pub goal: Goal,
-    /// How many characters of a result the model still reads.
+    /// Number of characters of a result that the model still reads.
     pub fit_preview_chars: usize,
-    /// What stands in the place of a stored result.
+    /// Text in the place of a stored result.
     pub persist: Persist,
 }
 
 impl Fit {
-    /// The results to shorten.
+    /// Returns the proposal to shorten the largest results, if it is due.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Option<Proposal> {
         let mut excess = self.limit.excess(&self.goal, view, around)?;

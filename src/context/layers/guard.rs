@@ -1,9 +1,10 @@
 //! The guard: makes a view fit its window without a model, whatever it holds.
 //!
-//! Pure. It runs only when a request would not fit, rung by rung: first it takes long tool results
-//! out that the model has read; then it replaces the older part of the conversation by a record of
-//! it; then it takes out and cuts what was not read; and at last that joins the record too. Each marker names the transcript, which has it all. What was
-//! asked of the agent is never touched.
+//! Pure. It runs only when a request would not fit, and takes one step after the other until it
+//! does: it clears long tool results that the model has read; replaces the older part of the
+//! conversation by a record; shortens and cuts what the model has not read; and at last puts that
+//! into the record too. Each marker names the transcript, which holds everything. The active
+//! request is never touched.
 
 use std::borrow::Cow;
 
@@ -17,19 +18,19 @@ use crate::context::view::{Entry, Slot, Standing, View};
 use crate::context::{ClearedResult, ContextEdited, Edit};
 use crate::message::{Block, Json, Message, ResultContent};
 
-/// The layer name under which the guard's edits are recorded.
+/// Layer name under which the guard's edits are recorded.
 pub const GUARD_LAYER: &str = "guard";
 
-/// Results shorter than this are left: their marker would be no shorter.
+/// Least characters of a result that is cleared: the marker for a shorter one would be no shorter.
 const LEAST_RESULT_CHARS: usize = 400;
 
-/// How much of an unread result stays, so that the model can go on from it.
+/// Characters of an unread result that stay, so that the model can continue from it.
 const UNREAD_PREVIEW_CHARS: usize = 1_000;
 
-/// A record in prose has about this many characters a token; one in other scripts has fewer.
+/// Characters of a token in a record in prose; other scripts have fewer.
 const MOST_CHARS_PER_TOKEN: usize = 4;
 
-/// What the guard counts in.
+/// Unit in which the guard measures sizes.
 #[derive(Clone, Copy, Debug)]
 enum Unit {
     /// Characters of the view, where nothing is measured.
@@ -46,7 +47,7 @@ impl Unit {
         }
     }
 
-    /// About how many characters of this view so many units have.
+    /// Returns about how many characters of this view this many units have.
     fn in_chars(self, view: &View, units: u64) -> usize {
         let chars = match self {
             Self::Char => u128::from(units),
@@ -72,18 +73,18 @@ impl Unit {
     }
 }
 
-/// What the guard may touch.
+/// Part of the view that the guard may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// What the model has read.
+    /// Messages that the model has read.
     Read,
     /// Everything.
     All,
 }
 
-/// Makes the view fit so many tokens if it can, and gives what it changed. An edit reaches for four
-/// fifths of the room, so that the next turns fit as well. Where it is the window that is to be
-/// held, what was measured counts.
+/// Makes the view fit this many tokens if it can, and returns its edits. An edit aims at four
+/// fifths of the room, so that the next turns fit as well. When it is the window that must be kept,
+/// the measured room counts.
 pub fn make_fit(
     view: &mut View,
     around: &Surroundings<'_>,
@@ -133,7 +134,7 @@ pub fn make_fit(
 fn apply(view: &mut View, edit: Option<Edit>, unit: Unit, edits: &mut Vec<ContextEdited>) {
     let Some(edit) = edit else { return };
     let mut after = view.clone();
-    // A rung that frees nothing hands over to the next.
+    // A step that frees nothing is skipped.
     if after.apply(&edit).is_ok() && unit.of_view(&after) < unit.of_view(view) {
         let (before_tokens, after_tokens) = (view.tokens(), after.tokens());
         *view = after;
@@ -142,7 +143,8 @@ fn apply(view: &mut View, edit: Option<Edit>, unit: Unit, edits: &mut Vec<Contex
     }
 }
 
-/// The range without the task prompt at its beginning, where that leaves room for the rest.
+/// Returns the range without the task prompt at its beginning, if the prompt takes at most a
+/// quarter of the target.
 fn without_task(
     view: &View,
     (from, to): (u64, u64),
@@ -154,16 +156,16 @@ fn without_task(
     (from < to).then_some((from, to))
 }
 
-/// Which results are taken out.
+/// Selection of the results that are shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Results {
-    /// Those that the model has read.
+    /// Results that the model has read.
     Read,
-    /// Those that it is about to read: their beginning stays.
+    /// Results that the model is about to read: their beginning stays.
     Unread,
 }
 
-/// Takes long results out, oldest first, until the target is met.
+/// Clears or shortens long results, oldest first, until the target is met.
 fn spill(view: &View, which: Results, target: u64, unit: Unit, transcript: &str) -> Option<Edit> {
     let mut excess = unit.of_view(view).saturating_sub(target);
     let unread = view.slots().next_back().map(|slot| slot.from);
@@ -188,7 +190,7 @@ fn spill(view: &View, which: Results, target: u64, unit: Unit, transcript: &str)
                     Standing::Verbatim => {
                         format!("[{chars} characters, cleared; they stand in {transcript}]")
                     }
-                    // What an edit left of it says nothing of its size.
+                    // After an earlier edit the size of the original is not known here.
                     Standing::Cleared | Standing::Instead => {
                         format!("[cleared; the whole stands in {transcript}]")
                     }
@@ -204,7 +206,7 @@ fn spill(view: &View, which: Results, target: u64, unit: Unit, transcript: &str)
     (!results.is_empty()).then_some(Edit::ClearResults { results })
 }
 
-/// A result's text, where it is nothing but text.
+/// Returns the text of a result that is nothing but text.
 fn plain(content: &ResultContent) -> Option<Cow<'_, str>> {
     match content {
         ResultContent::Text(text) => Some(Cow::Borrowed(text)),
@@ -219,12 +221,12 @@ fn plain(content: &ResultContent) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Cuts the long texts of the calls and results that the model has not read yet.
+/// Cuts the long texts of the messages that the model has not read yet.
 ///
-/// Each message is replaced by itself, so that it keeps its place among the others.
+/// Each message is replaced by its shorter self, so that it keeps its place among the others.
 fn cut_unread(view: &View, target: usize, transcript: &str) -> Vec<Edit> {
     let unread = range::consumed(view).map_or(0, |(_, to)| to);
-    // What an edit put before the unread exchange stands for no messages of its own there.
+    // Skips slots that an edit put before the unread exchange: they stand for no messages there.
     let slots = view.slots().skip_while(|slot| slot.to <= unread);
     let slots: Vec<_> = slots.filter(|slot| !slot.entry.is_request).collect();
     let chars: usize = slots.iter().map(|slot| slot.entry.chars).sum();
@@ -240,7 +242,7 @@ fn cut_unread(view: &View, target: usize, transcript: &str) -> Vec<Edit> {
     shorter.collect()
 }
 
-/// Replaces a range by a record of it, of at most so many units if it can be.
+/// Replaces a range by a record of it, of at most so many units if possible.
 fn digest(view: &View, (from, to): (u64, u64), most: u64, unit: Unit, state: Option<&str>) -> Edit {
     let most_chars = usize::try_from(most).unwrap_or(usize::MAX);
     let mut most_chars = match unit {

@@ -1,4 +1,4 @@
-//! Micro: old tool results are replaced by a short text.
+//! Micro: replaces old tool results by a short text.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::Proposal;
 use crate::context::view::{Clearable, View};
 use crate::context::{ClearedResult, Edit};
 
-/// The layer name under which cleared results are recorded.
+/// Layer name under which cleared results are recorded.
 pub const NAME: &str = "micro";
 
-/// What counts as one when recent tool results are kept.
+/// Unit in which kept results are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeepUnit {
@@ -22,38 +22,38 @@ pub enum KeepUnit {
     Turns,
 }
 
-/// Which content is long enough to be cleared.
+/// Test for content that is long enough to be cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MicroTest {
     /// A text with more characters than the limit; a list of blocks is left alone.
     #[default]
     Text,
-    /// The same, and a list with more blocks than the limit.
+    /// As `Text`, and a list with more blocks than the limit.
     Length,
-    /// Any.
+    /// Any content.
     None,
 }
 
 /// Clears old tool results before every model call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Micro {
-    /// How many of the newest are kept.
+    /// Number of the newest units that are kept.
     pub keep_recent: usize,
-    /// What counts as one.
+    /// Unit in which kept results are counted.
     pub keep_unit: KeepUnit,
-    /// Which content may be cleared.
+    /// Test for content that may be cleared.
     pub micro_test: MicroTest,
-    /// Content of at most this many characters stays.
+    /// Content of at most this many characters (or blocks) stays.
     pub micro_min_chars: usize,
-    /// What the model reads instead; `{tool}` is the tool's name.
+    /// Replacement: `{tool}` is the tool's name.
     pub micro_text: String,
     /// Tools whose results are never cleared.
     pub preserve_tools: Vec<String>,
 }
 
 impl Micro {
-    /// Clears the results that have grown old and are worth it.
+    /// Proposes to clear the results that are old and long enough.
     #[must_use]
     pub fn propose(&self, view: &View) -> Option<Proposal> {
         let results: Vec<_> = view
@@ -71,7 +71,7 @@ impl Micro {
         (!results.is_empty()).then(|| Edit::ClearResults { results }.into())
     }
 
-    /// How many results are older than those that are kept.
+    /// Returns the number of results that are older than those that are kept.
     fn old(&self, view: &View) -> usize {
         let all = view.results().len();
         match self.keep_unit {

@@ -1,8 +1,8 @@
-//! Notes: what the agent itself has written down takes the place of the older part of the view.
+//! Notes: replaces the older part of the view by the notes that the agent itself has written.
 //!
-//! Pure. An agent that keeps running notes rewrites a file of them whole, with `write_file`: what it
-//! wrote last covers all that came before. So no model is asked and no file is read. What came into
-//! the file in any other way does not stand in the conversation, and does not count.
+//! Pure. An agent that keeps running notes rewrites a file of them as a whole, with `write_file`:
+//! its last version covers everything before it. So no model is called and no file is read. Changes
+//! of the file in any other way are not in the conversation, and do not count.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,28 +14,28 @@ use crate::context::view::range;
 use crate::context::view::{Slot, View};
 use crate::message::{Message, ToolCall};
 
-/// The layer name under which it is recorded that notes were used.
+/// Layer name under which the use of notes is recorded.
 pub const NAME: &str = "notes";
 
-/// The tool that writes a file whole.
+/// Tool that writes a file as a whole.
 const WRITE: &str = "write_file";
 
 /// Uses the agent's notes as the summary when the view is over its limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notes {
-    /// They are used when the view is over it.
+    /// Limit of the view above which the notes are used.
     pub limit: Limit,
-    /// What the view has at most afterwards; where notes do not help as much, a model is asked.
+    /// Size that the view must reach with them; where they do not help as much, a model is asked.
     pub goal: Goal,
-    /// The file, as the agent names it; empty: there is none.
+    /// Path of the notes, as the agent writes it; empty: there are none.
     pub notes_file: String,
-    /// The user message that stands in the place of what they cover; `{path}` is the transcript,
-    /// `{notes}` the notes.
+    /// User message in the place of the covered range; `{path}` is the transcript, `{notes}` the
+    /// notes.
     pub notes_text: String,
 }
 
 impl Notes {
-    /// The notes in the place of what they cover, if they help.
+    /// Proposes the notes in the place of the range that they cover, if that reaches the goal.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Option<Proposal> {
         let excess = match self.notes_file.as_str() {
@@ -54,7 +54,8 @@ impl Notes {
         (gain >= excess).then(|| range::joining(view, from, to, with).into())
     }
 
-    /// What the message at this place wrote into the file, if it did and it was not refused.
+    /// Returns the text that the message at this position wrote into the file, if it did and the
+    /// call succeeded.
     fn written(&self, slots: &[&Slot], at: usize) -> Option<String> {
         let makes_one = slots[at].entry.calls.iter().any(|(_, tool)| tool == WRITE);
         let message: Message = makes_one.then(|| slots[at].entry.json.decode().ok())??;

@@ -1,7 +1,7 @@
-//! Reactive: what is done when a provider refuses a request as too long.
+//! Reactive: makes a request shorter that a provider refused as too long.
 //!
-//! Pure. A capability that a preset can list: the older part gives way to a summary, or to a plain
-//! note where there is none, and where little is left to give way the largest results are stored.
+//! Pure. An option of a preset: the older part is replaced by a summary, or by a plain note where
+//! there is none; where little is left to replace, the largest results are stored.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,48 +12,48 @@ use crate::context::view::range;
 use crate::context::view::{Slot, View};
 use crate::context::{CompactionTrigger, Edit};
 
-/// The layer name under which its edits are recorded.
+/// Layer name under which the edits are recorded.
 pub const NAME: &str = "reactive";
 
-/// What the summariser reads.
+/// Input of the summariser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReactiveInput {
     /// All messages.
     All,
-    /// Those that the summary replaces.
+    /// The messages that the summary replaces.
     Replaced,
 }
 
-/// Which results are stored.
+/// Selection of the results that are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReactiveShed {
-    /// The largest, when the view has no more messages than are kept.
+    /// The single largest one, when the view has no more messages than are kept.
     Largest,
-    /// One after the other, largest first, until the view has at most half of its room.
+    /// One after the other, largest first, until the view fills at most half of its room.
     Half,
 }
 
-/// How a request that was refused is made shorter.
+/// Settings for shortening a refused request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reactive {
-    /// How many of the newest messages stay.
+    /// Number of the newest messages that stay.
     pub reactive_tail: usize,
-    /// What the summariser reads.
+    /// Input of the summariser.
     pub reactive_input: ReactiveInput,
-    /// The user message that stands in the place of the others, as the text of a summary.
+    /// User message in the place of the others, in the form of a `summary_text`.
     pub reactive_text: String,
-    /// What takes the place of the summary where there is none.
+    /// Text in the place of the summary where there is none.
     pub reactive_fallback: String,
-    /// Which results are stored.
+    /// Selection of the results that are stored.
     pub reactive_shed: ReactiveShed,
-    /// What stands in the place of a stored result.
+    /// Text in the place of a stored result.
     pub persist: Persist,
 }
 
 impl Reactive {
-    /// The summary to ask for, and how it is put into the view.
+    /// Returns the request for a summary, with the settings that put it into the view.
     #[must_use]
     pub fn request(
         &self,
@@ -73,7 +73,7 @@ impl Reactive {
         Some((self.summary(summary), request))
     }
 
-    /// What is done in the place of a summary that could not be had. `path` is the transcript.
+    /// Returns the edit that stands in when no summary can be had. `path` is the transcript.
     #[must_use]
     pub fn fallback(&self, summary: &Summary, view: &View, path: &str) -> Option<Edit> {
         let (from, to) = self.range(view)?;
@@ -81,7 +81,7 @@ impl Reactive {
         Some(plain.edit(view, from, to, path, &self.reactive_fallback))
     }
 
-    /// Stores the largest results of the messages from this one on.
+    /// Proposes to store the largest results from a message on.
     #[must_use]
     pub fn shed(&self, view: &View, around: &Surroundings<'_>, from: u64) -> Option<Proposal> {
         let mut excess = match self.reactive_shed {
@@ -111,8 +111,8 @@ impl Reactive {
         proposal(chosen)
     }
 
-    /// What gives way: all before the newest messages and the batch that these begin with. Where
-    /// there is nothing before them, all that the model has read.
+    /// Returns the range that is replaced: everything before the newest messages and the batch that
+    /// these begin with. Where nothing is before them, everything that the model has read.
     fn range(&self, view: &View) -> Option<(u64, u64)> {
         let slots: Vec<&Slot> = view.slots().collect();
         let tail = range::batch_start(&slots, slots.len().saturating_sub(self.reactive_tail));

@@ -1,36 +1,36 @@
-//! Messages whose long texts are cut: what is left is a message of the same blocks.
+//! Shortening of messages: cuts long texts and keeps the message and its blocks.
 //!
-//! Pure. Calls and results keep their ids, so that what belongs together stays together.
+//! Pure. Calls and results keep their ids, so that pairs stay together.
 
 use serde_json::Value;
 
 use crate::message::{Block, Json, Message, ResultContent, Role, ToolResult};
 
-/// Texts are not cut below this many characters: the beginning and the end of a command or an
-/// answer still say what it was.
+/// Least characters to which a text is cut: the beginning and the end of a command or an answer
+/// still say what it was.
 pub(super) const LEAST_CHARS: usize = 200;
 
-/// What stands where content is left out that is no text.
+/// Returns the text in the place of content that is not text.
 fn left_out(place: &str) -> String {
     format!("[content left out{place}]")
 }
 
-/// Whether blocks hold nothing but text.
+/// Returns true if blocks hold nothing but text.
 fn is_text_only(blocks: &Json) -> bool {
     let blocks = blocks.decode::<Vec<Block>>().unwrap_or_default();
     blocks.iter().all(|block| matches!(block, Block::Text(_)))
 }
 
 /// Cuts the long texts of a message, so that it has about `most` characters. `place` says where the
-/// whole is, as the end of a sentence.
+/// full content is, as the end of a sentence.
 pub(super) fn message(message: &mut Message, most: usize, place: &str) {
-    // A block that is no text of ours cannot be cut: it stays or goes as a whole.
+    // A block of another kind cannot be cut: it stays or goes as a whole.
     let before = message.content.len();
     message.content.retain(|block| match block {
         Block::Other(json) => json.as_str().len() <= most || is_of_call(json),
         Block::Text(_) | Block::ToolUse(_) | Block::ToolResult(_) => true,
     });
-    // Nothing is put into the assistant's mouth, unless there is nothing else.
+    // No words are put into an assistant message, unless it would be empty.
     let is_less = message.content.len() < before && message.role == Role::User;
     if is_less || message.content.is_empty() {
         message.content.push(Block::Text(left_out(place)));
@@ -50,7 +50,8 @@ pub(super) fn message(message: &mut Message, most: usize, place: &str) {
     }
 }
 
-/// Whether a block is a call or a result in a form of its own: without it others are left over.
+/// Returns true if a block is a call or a result in another form: without it, its other half would
+/// be left alone.
 fn is_of_call(block: &Json) -> bool {
     let block = block.to_value();
     block.get("id").is_some() || block.get("tool_use_id").is_some()
@@ -86,7 +87,8 @@ fn value(value: &mut Value, most: usize, place: &str) {
     }
 }
 
-/// The beginning and the end of a text that is too long: two thirds and one.
+/// Returns the first two thirds of the allowed characters and the last third, if the text is too
+/// long.
 fn text(text: &str, most: usize, place: &str) -> String {
     let total = text.chars().count();
     if total <= most {

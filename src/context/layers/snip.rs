@@ -1,7 +1,7 @@
-//! Snip: the middle of a long view is dropped; a marker says how much.
+//! Snip: drops the middle of a long view; a marker says how much.
 //!
-//! Pure. Nothing is lost: the marker stands for a range of the conversation, which the transcript
-//! has whole.
+//! Pure. Nothing is lost: the marker stands for a range of the conversation, and the transcript
+//! holds the whole range.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,28 +12,28 @@ use crate::context::view::range;
 use crate::context::view::{Slot, Standing, View};
 use crate::message::{Message, Role};
 
-/// The layer name under which snips are recorded.
+/// Layer name under which snips are recorded.
 pub const NAME: &str = "snip";
 
-/// What the number in a marker counts.
+/// Unit of the number in a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SnipCount {
-    /// The messages that this snip took out of the view, an earlier marker included.
+    /// The messages that this snip removed from the view, an earlier marker included.
     Removed,
     /// All messages of the conversation that the marker stands for.
     Covered,
 }
 
-/// What a snip that the model asks for comes to.
+/// Outcome of a snip that the model asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snipped {
-    /// How many messages the view has then.
+    /// Number of messages of the view afterwards.
     pub messages: usize,
-    /// How many tokens it loses.
+    /// Number of tokens that the view loses.
     pub tokens_freed: u64,
-    /// The marker, if anything is dropped.
+    /// Text of the marker, if anything is dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boundary_message: Option<String>,
 }
@@ -41,21 +41,21 @@ pub struct Snipped {
 /// Drops the middle of a view that has too many messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snip {
-    /// The most messages that a view may have.
+    /// Most messages of a view.
     pub snip_max_messages: usize,
-    /// How many of the oldest stay.
+    /// Number of the oldest messages that stay.
     pub snip_head: usize,
-    /// How many of the newest stay. The further head and tail together are under the limit, the
-    /// rarer the snips are, and each costs the cache of the tail.
+    /// Number of the newest messages that stay. The further head and tail together are below the
+    /// limit, the rarer the snips are; each snip costs the cache of the tail.
     pub snip_tail: usize,
-    /// The marker; `{n}` is the number of messages, `{path}` the transcript.
+    /// Text of the marker; `{n}` is the number of messages, `{path}` the transcript.
     pub snip_text: String,
-    /// What the marker counts.
+    /// Unit of the number in the marker.
     pub snip_count: SnipCount,
 }
 
 impl Snip {
-    /// The snip that is due, if one is. Calls and their results stay together or go together, and
+    /// Returns the snip that is due, if one is. Calls and their results stay or go together, and
     /// the active request stays.
     #[must_use]
     pub fn propose(&self, view: &View, around: &Surroundings<'_>) -> Option<Proposal> {
@@ -63,14 +63,15 @@ impl Snip {
         is_long.then(|| self.cut(view, around, self.snip_tail))?.map(Proposal::from)
     }
 
-    /// The snip that leaves so many of the newest messages, and those that go with them.
+    /// Returns the edit that keeps `newest` of the newest messages, and those that belong to them.
     #[must_use]
     pub fn cut(&self, view: &View, around: &Surroundings<'_>, newest: usize) -> Option<Edit> {
         let slots: Vec<&Slot> = view.parts().collect();
         let head = self.head_end(&slots);
         let tail = range::batch_start(&slots, slots.len().saturating_sub(newest));
         let middle = slots.get(head..tail)?;
-        // An earlier marker, with the request that it kept, would only be replaced by itself.
+        // An earlier marker, with the request that it kept, would only be replaced by a copy of
+        // itself.
         if middle.iter().all(|slot| slot.standing == Standing::Instead) {
             return None;
         }
@@ -84,10 +85,10 @@ impl Snip {
         Some(range::joining(view, from, to, marker.into_iter().collect()))
     }
 
-    /// What the model reads when it asks for a snip, amid the batch in which it asks.
+    /// Returns the answer to a call of the `snip` tool, in the middle of the batch of that call.
     #[must_use]
     pub fn answer(&self, view: &View, around: &Surroundings<'_>, newest: usize) -> Snipped {
-        // The results of this batch will be one message more, which goes with its calls.
+        // The results of this batch will be one more message, which belongs to its calls.
         let edit = self.cut(view, around, newest.saturating_sub(1).max(1));
         let with = match &edit {
             Some(Edit::Replace { with, .. }) => with.first(),
@@ -106,8 +107,8 @@ impl Snip {
         }
     }
 
-    /// Where the head ends: after whole batches, and after a user message, which the marker can
-    /// join.
+    /// Returns the end of the head: after whole batches, and after a user message, which the marker
+    /// can join.
     fn head_end(&self, slots: &[&Slot]) -> usize {
         let end = range::batch_end(slots, self.snip_head);
         match end.checked_sub(1).map(|last| slots[last].entry.role) {

@@ -1,8 +1,9 @@
-//! Texts with places: `{n}`, `{path}`, `{summary}`.
+//! Templates: texts with placeholders such as `{n}`, `{path}` and `{summary}`.
 //!
-//! Pure. A text is filled in one pass, so that no value is ever taken for a place to fill in.
+//! Pure. A template is filled in one pass, so that no value is ever taken for a placeholder.
 
-/// The text with these values in their places. A place that none is for stays as it is.
+/// Returns the text with these values in their places. A placeholder without a value stays as it
+/// is.
 #[must_use]
 pub fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut text = String::with_capacity(template.len());

@@ -1,8 +1,8 @@
-//! Turn window: the last turns stand in the system prompt, and the messages hold only what belongs
-//! to what the user said last.
+//! Turn window: shows the last turns in the system prompt, so that the messages hold only those
+//! that belong to the user's last words.
 //!
 //! Pure. Made for clients that run their own tool loop: it acts when a user speaks, never between
-//! calls. Each task prompt, follow-up, mail and answer is something that a user says.
+//! calls. Each task prompt, follow-up, mail and answer counts as the words of a user.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,26 +12,26 @@ use super::{Proposal, Surroundings};
 use crate::context::view::{Speaker, Turn, View};
 use crate::context::{CompactionTrigger, Edit};
 
-/// The layer name under which windows are recorded.
+/// Layer name under which windows are recorded.
 pub const NAME: &str = "window";
 
 /// Shows the last turns in the system prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TurnWindow {
-    /// How many turns of the user, each with its reply, are shown.
+    /// Number of the user's turns, each with its reply, that are shown.
     pub keep_recent: usize,
-    /// How many characters of a turn are shown; a summary is shown whole.
+    /// Most characters of a turn that are shown; a summary is shown whole.
     pub turn_chars: usize,
-    /// A turn in the window: `{role}` and `{text}`.
+    /// Template of a turn: `{role}` and `{text}`.
     pub turn_text: String,
-    /// The window: `{turns}`.
+    /// Template of the window: `{turns}`.
     pub window_text: String,
-    /// The summary of the turns; its limit counts what they say.
+    /// Settings of the summary of the turns; its limit counts the texts of the turns.
     pub summary: Summary,
 }
 
 impl TurnWindow {
-    /// The window that is due: a user has spoken, and there is something before that.
+    /// Proposes the window that is due: when a user has spoken, and messages stand before that.
     #[must_use]
     pub fn propose(&self, view: &View) -> Option<Proposal> {
         let to = begun_by_user(view)?;
@@ -39,7 +39,8 @@ impl TurnWindow {
         (!is_first).then(|| Edit::Window { to, system: self.block(view) }.into())
     }
 
-    /// The last turns, oldest first, behind the summary of those before, if there is one.
+    /// Returns the last turns, oldest first, behind the summary of the earlier ones, if there is
+    /// one.
     fn block(&self, view: &View) -> String {
         let is_summary = |turn: &&Turn| turn.speaker == Speaker::System;
         let others = view.history().filter(|turn| !is_summary(turn)).count();
@@ -57,7 +58,8 @@ impl TurnWindow {
         fill(&self.turn_text, &[("role", turn.speaker.as_str()), ("text", &text)])
     }
 
-    /// How soon a summary is wanted: when a user has spoken and the turns before say too much.
+    /// Returns the urgency of a summary: it is due when a user has spoken and the earlier turns are
+    /// too long.
     #[must_use]
     pub fn pressure(&self, view: &View, around: &Surroundings<'_>) -> Option<Urgency> {
         begun_by_user(view)?;
@@ -66,7 +68,7 @@ impl TurnWindow {
         is_over.then_some(Urgency::Now)
     }
 
-    /// The summary of all turns that is due, if one is, or that somebody asks for.
+    /// Returns the summary of all turns that is due, if one is, or that somebody asks for.
     #[must_use]
     pub fn due(
         &self,
@@ -90,15 +92,15 @@ impl TurnWindow {
     }
 }
 
-/// The documented estimate of the characters of a token.
+/// Characters of a token in the documented estimate.
 const CHARS_PER_TOKEN: u64 = 4;
 
-/// The characters that the turns before the last have.
+/// Returns the characters of the turns before the last.
 fn said(view: &View) -> u64 {
     view.history().map(|turn| turn.text().chars().count() as u64).sum()
 }
 
-/// What a user has just said, if nothing was done about it yet.
+/// Returns the number of the user's last message, if the model has not answered it yet.
 #[must_use]
 pub fn begun_by_user(view: &View) -> Option<u64> {
     let last = view.parts().next_back()?;

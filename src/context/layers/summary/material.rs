@@ -1,7 +1,8 @@
-//! What a summariser reads: the covered messages, as they were sent or as text, whole or less.
+//! The input of a summariser: the covered messages, as they were sent or as text, whole or
+//! shortened.
 //!
-//! Pure. A cut is made between messages, never amid the JSON of one; a message that is too long by
-//! itself has its long texts cut and stays a message.
+//! Pure. A cut is made between messages, never within the JSON of one; a message that is too long
+//! by itself gets its long texts cut and stays a message.
 
 use std::ops::Range;
 
@@ -12,26 +13,26 @@ use crate::context::layers::template::fill;
 use crate::context::view::{self, Slot, Speaker, Standing, Turn, View};
 use crate::message::{Block, Json, Message, Role};
 
-/// The most parts that a long conversation is read in: each is a call, and what is left out of a
-/// longer one is its middle.
+/// Most parts in which a long conversation is read: each part costs a call. From a longer
+/// conversation the middle is left out.
 const MOST_PARTS: usize = 8;
 
-/// The tools whose calls are orders to the agent's own context, and nothing to remember.
+/// Tools whose calls steer the agent's own context and are not worth remembering.
 const CONTROL_TOOLS: [&str; 2] = ["compact", "snip"];
 
 /// The messages that a summary covers, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Material(Vec<MaterialMessage>);
 
-/// How much of the messages as text a summariser reads.
+/// Limits on the text that a summariser reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// The most characters. Of more the middle is left out.
+    /// Most characters. From a longer text the middle is left out.
     pub summary_input_chars: usize,
-    /// How many of these go to the beginning, which holds the goal, but at most a third; the rest
-    /// goes to the newest messages.
+    /// Number of these characters for the beginning, which holds the goal, but at most a third; the
+    /// rest is for the newest messages. With all of them for the beginning there is no tail.
     pub summary_head_chars: usize,
-    /// What stands in the place of the middle; `{n}` is the number of messages.
+    /// Text in the place of the middle; `{n}` is the number of messages left out.
     pub summary_cut: String,
 }
 
@@ -40,14 +41,14 @@ struct MaterialMessage {
     json: Json,
     role: Role,
     chars: usize,
-    /// Whether it only asks the model to go on.
+    /// True if the message only asks the model to continue.
     is_prompt: bool,
-    /// Who speaks in it, if it is a turn and read as what is said.
+    /// Speaker, if the message is a turn and is read as plain text.
     speaker: Option<Speaker>,
 }
 
 impl Material {
-    /// What stands in a range of the view.
+    /// Collects the messages in a range of the view.
     #[must_use]
     pub fn of(view: &View, from: u64, to: u64) -> Self {
         let line = |slot: &Slot| {
@@ -60,7 +61,7 @@ impl Material {
         Self(view.covered(from, to).map(line).collect())
     }
 
-    /// What was said in these turns.
+    /// Collects the texts of these turns.
     #[must_use]
     pub fn of_turns<'a>(turns: impl Iterator<Item = &'a Turn>) -> Self {
         let line = |turn: &Turn| {
@@ -75,14 +76,14 @@ impl Material {
         Self(turns.map(line).collect())
     }
 
-    /// Its size in characters.
+    /// Returns the size in characters.
     #[must_use]
     pub fn chars(&self) -> usize {
         self.0.iter().map(|line| line.chars + 1).sum()
     }
 
-    /// The conversation with the instruction as the last that the user says. All before it is as
-    /// it was sent, so that it is read from the cache.
+    /// Returns the conversation with the instruction as the user's last words. Everything before it
+    /// is as it was sent, so that it is read from the cache.
     #[must_use]
     pub fn conversation(&self, instruction: &str) -> Vec<Json> {
         let side_by_side =
@@ -106,8 +107,8 @@ impl Material {
         said.into_iter().map(message).collect()
     }
 
-    /// The messages as text, one a line, in parts of at most `part` characters, cut where they are
-    /// more than is read.
+    /// Returns the messages as text, one a line, in parts of at most `part` characters; the middle
+    /// is left out when there is more text than is read.
     #[must_use]
     pub fn texts(&self, reading: &Reading, part: usize) -> Vec<String> {
         let part = part.max(LEAST_CHARS);
@@ -115,7 +116,7 @@ impl Material {
         let most = (part / 2).min(limit / 3).max(LEAST_CHARS);
         let lines: Vec<_> = self.0.iter().map(|line| cut(line, most)).collect();
         let total: usize = lines.iter().map(|line| line.chars + 1).sum();
-        // Where the head may be all that is read, there is no tail.
+        // When the head may be everything that is read, there is no tail.
         let is_head_only = reading.summary_head_chars >= reading.summary_input_chars;
         let head = if is_head_only { limit } else { reading.summary_head_chars.min(limit / 3) };
         let gap = match total > limit {
@@ -130,8 +131,8 @@ impl Material {
         joined(pieces, part)
     }
 
-    /// The same without what only steers the agent's own context: orders that were given once must
-    /// not come back as if they were new.
+    /// Returns the material without messages that only steer the agent's own context: orders that
+    /// were given once must not come back as if they were new.
     #[must_use]
     pub fn without_control(&self) -> Self {
         let mut control: Vec<String> = Vec::new();
@@ -164,9 +165,9 @@ impl Material {
         Self(kept.collect())
     }
 
-    /// Makes the conversation smaller by about `chars` characters, so that it stays one that can be
-    /// sent: the oldest exchanges after the first message leave, and where one message has most of
-    /// the size its long texts are cut. False when nothing more can leave.
+    /// Makes the conversation smaller by about `chars` characters, so that it can still be sent:
+    /// the oldest exchanges after the first message are removed, and where one message has most of
+    /// the size, its long texts are cut. Returns false when nothing more can be removed.
     pub fn shed(&mut self, chars: usize) -> bool {
         let before = self.chars();
         let goal = before.saturating_sub(chars.max(1));
@@ -175,14 +176,14 @@ impl Material {
             let largest = (0..self.0.len()).max_by_key(|at| self.0[*at].chars);
             let Some(largest) = largest else { break };
             let dominates = self.0[largest].chars * 2 > total;
-            // What stands first and the newest exchange are worth most.
+            // The first message and the newest exchange are worth most, so they stay longest.
             let oldest = self.oldest_exchange();
             if let Some(oldest) = oldest.clone().filter(|_| !dominates) {
                 self.0.drain(oldest);
                 continue;
             }
             let line = &self.0[largest];
-            // What stands for the part that is cut takes some characters too.
+            // The marker for the part that is cut takes some characters too.
             let most = line.chars.saturating_sub(total - goal + LEAST_CHARS).max(line.chars / 4);
             let shorter = cut(line, most.max(LEAST_CHARS));
             if shorter.chars < line.chars {
@@ -196,7 +197,8 @@ impl Material {
         self.chars() < before
     }
 
-    /// The first that the assistant says and what answers it, where it has said something since.
+    /// Returns the first words of the assistant and the answers to them, if the assistant has
+    /// spoken again since.
     fn oldest_exchange(&self) -> Option<Range<usize>> {
         let speaks = |at: &usize| {
             let before = at.checked_sub(1).map(|before| self.0[before].role);
@@ -208,7 +210,7 @@ impl Material {
 }
 
 impl MaterialMessage {
-    /// How it is read.
+    /// Returns the text that a summariser reads.
     fn text(&self) -> String {
         match (self.speaker, self.json.decode::<Message>()) {
             (Some(speaker), Ok(message)) => format!("{}: {}", speaker.as_str(), message.text()),
@@ -222,8 +224,8 @@ impl MaterialMessage {
     }
 }
 
-/// The messages that are left out when there is room for `limit` characters only, so many of them
-/// for the first messages.
+/// Returns the messages that are left out when there is room for only `limit` characters, of which
+/// `for_head` are for the first messages.
 fn middle(lines: &[MaterialMessage], limit: usize, for_head: usize) -> Range<usize> {
     let take = |lines: &mut dyn Iterator<Item = &MaterialMessage>, room: usize| {
         let mut left = room;
@@ -239,7 +241,8 @@ fn middle(lines: &[MaterialMessage], limit: usize, for_head: usize) -> Range<usi
     head..lines.len() - tail
 }
 
-/// Joins pieces to texts of at most `most` characters each, where no piece is longer.
+/// Joins pieces to texts of at most `most` characters each; a piece that is longer gets a text of
+/// its own.
 fn joined(pieces: impl Iterator<Item = String>, most: usize) -> Vec<String> {
     let mut texts = vec![String::new()];
     let mut chars = 0;
@@ -257,7 +260,7 @@ fn joined(pieces: impl Iterator<Item = String>, most: usize) -> Vec<String> {
     texts
 }
 
-/// The message with its long texts cut, so that it has about `most` characters, if it has more.
+/// Returns the message with its long texts cut to about `most` characters, if it has more.
 fn cut(line: &MaterialMessage, most: usize) -> MaterialMessage {
     if line.chars <= most {
         return line.clone();

@@ -1,35 +1,36 @@
-//! The pace of summaries: how full a view must be, what one must free, how often one may be asked.
+//! The pace of summaries: how full a view must be, how much a summary must free, how often one may
+//! come.
 //!
-//! Pure. Shares are of the usable room: the window without the reply, the system prompt and tools.
+//! Pure. Shares are of the usable room: the window less the reply, the system prompt and the tools.
 
 use serde::{Deserialize, Serialize};
 
 use crate::context::layers::{Surroundings, Window};
 
-/// When summaries are written, and when no more.
+/// Conditions for writing summaries and for giving up on them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
-    /// The share of the room from which on a summary is due, in the place of a threshold in tokens.
+    /// Share of the room above which a summary is due, in place of a threshold in tokens.
     pub trigger: Option<f64>,
-    /// The share from which on one is written while the agent goes on; absent: never.
+    /// Share above which one is written while the agent continues; absent: never.
     pub soft_trigger: Option<f64>,
-    /// The share that an edit must reach; half of it may stay as it is, newest first. Absent: all
-    /// that was read is summarised.
+    /// Share that an edit must reach; the newest messages up to half of it may stay as they are.
+    /// Absent: everything that the model has read is summarised.
     pub target: Option<f64>,
-    /// What a summary must free, as a share of the size from which on it is due: one that frees
-    /// less is none.
+    /// Least gain of a summary, as a share of the size above which it is due: a summary that frees
+    /// less does not count.
     pub min_headroom_gain: f64,
-    /// The turns from one summary that nobody asked for to the next.
+    /// Least number of turns between two summaries that nobody asked for.
     pub summary_spacing: u32,
-    /// How often in a row the view may be full again within so many turns of a summary.
+    /// Most times in a row that the view may be full again within that many turns of a summary.
     pub refill_limit: u32,
-    /// What happens then.
+    /// Reaction when that limit is reached.
     pub on_refill: OnRefill,
-    /// How often in a row a request that was refused as too long is made smaller and sent again.
+    /// Most times in a row that a request refused as too long is made smaller and sent again.
     pub reactive_retries: u32,
 }
 
-/// What happens when summaries do not help for long.
+/// Reaction when summaries do not help for long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnRefill {
@@ -39,17 +40,17 @@ pub enum OnRefill {
     Stop,
 }
 
-/// How soon a summary is wanted. A later one is more urgent.
+/// Urgency of a summary. A later value is more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// The agent goes on meanwhile.
+    /// The agent continues in the meantime.
     Soon,
-    /// The agent waits for it.
+    /// The agent waits for the summary.
     Now,
 }
 
 impl Default for Pace {
-    /// One retry and three refills as the documented designs have them, no work in advance.
+    /// Returns one retry and three refills, as in the documented designs, and no work in advance.
     fn default() -> Self {
         Self {
             trigger: None,
@@ -65,34 +66,34 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// The shares of the documented configuration: early enough that a summary is there before it
-    /// is needed, and a target so far below that one is rarely needed.
+    /// Returns the shares of the documented configuration: a soft trigger early enough that a
+    /// summary is ready before it is needed, and a target so low that one is rarely needed.
     #[must_use]
     pub fn ahead() -> Self {
         Self {
             trigger: Some(0.80),
             soft_trigger: Some(0.60),
             target: Some(0.40),
-            // A summary, then half of the size, then a quarter, then an eighth.
+            // Attempts in order: a summary, then half of the size, then a quarter, then an eighth.
             reactive_retries: 4,
             ..Self::default()
         }
     }
 
-    /// The size to which a view is made smaller, in tokens, where `limit` is what it may have: half
-    /// of that where no target is given, so that it is not full again at once.
+    /// Returns the size in tokens to which a view is made smaller: the target, or half of `limit`
+    /// where there is no target, so that the view is not full again at once.
     #[must_use]
     pub fn goal(&self, limit: u64, window: &Window) -> u64 {
         self.target.map_or(limit / 2, |target| share(target, window.room()))
     }
 
-    /// The tokens of the newest messages that may stay as they are.
+    /// Returns the tokens of the newest messages that may stay as they are.
     pub(super) fn tail(&self, around: &Surroundings<'_>) -> u64 {
         self.target.map_or(0, |target| share(target / 2.0, around.window.room()))
     }
 }
 
-/// A share of so many tokens.
+/// Returns a share of this many tokens.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -1,26 +1,26 @@
-//! How a summary stands in a message: as it is, or as data whose end no content can bring about.
+//! Quotation of a summary in a message: as it is, or as data that no content can close.
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::Json;
 
-/// How a summary is quoted.
+/// Form of a quotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quote {
-    /// Not at all, as in the documented designs for teaching.
+    /// No quotation, as in the documented designs for teaching.
     Bare,
     /// As a JSON string.
     Json,
-    /// Line by line, each with a mark before it.
+    /// Line by line, each with a mark in front.
     Lines,
 }
 
-/// What stands before each line of a quotation.
+/// Mark before each line of a quotation.
 const MARK: &str = "> ";
 
 impl Quote {
-    /// The text in this form.
+    /// Returns the text in this form.
     #[must_use]
     pub fn of(self, text: &str) -> String {
         match self {
@@ -35,7 +35,8 @@ impl Quote {
     }
 }
 
-/// Whatever somebody may take for the end of a line: after each the mark stands again.
+/// Returns true for any character that might be taken for the end of a line: after each the mark is
+/// repeated.
 fn breaks_line(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }

@@ -1,11 +1,11 @@
-//! The summary in nine sections: what is asked for, and how the reply is read.
+//! The summary in nine sections: its prompt, and the parser of the reply.
 //!
-//! Pure. The request rides on the conversation as it was sent, tools included, so the text says at
-//! both ends that none may be called.
+//! Pure. The prompt is sent behind the conversation as it was sent, tools included, so it says at
+//! both ends that no tool may be called.
 
 use serde::{Deserialize, Serialize};
 
-/// What the summariser is told; `{focus}` is what somebody wants to be preserved.
+/// Instruction to the summariser; `{focus}` is the place for words on what to preserve.
 pub const PROMPT: &str = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.
 
 Your task is to write a detailed summary of this conversation so far, from which the work can go on \
@@ -36,24 +36,24 @@ State facts. Write what was not checked as not checked.{focus}
 REMINDER: Respond with TEXT ONLY, an <analysis> block and then a <summary> block. Do NOT call any \
 tools: a call is not run, and the summary is lost.";
 
-/// What is added when somebody wants something to be preserved.
+/// Text added when something to preserve was named.
 pub const FOCUS: &str = "
 
 Additional instructions:
 Preserve details about: {focus}";
 
-/// How the reply of a summariser is read.
+/// Form of a summariser's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// As it is.
+    /// The whole reply is the summary.
     Plain,
-    /// What stands in `<summary>`, or else what follows `<analysis>`.
+    /// The summary is inside `<summary>`, or else behind `<analysis>`.
     Tagged,
 }
 
 impl Form {
-    /// The summary in a reply; nothing when none is left.
+    /// Returns the summary in a reply; `None` when it is empty.
     #[must_use]
     pub fn read(self, reply: &str) -> Option<String> {
         let text = match self {
@@ -65,8 +65,8 @@ impl Form {
     }
 }
 
-/// The inside of `<summary>`: to its last end tag, or to the end of a reply that was cut. Without
-/// the tag, what stands outside of `<analysis>`.
+/// Returns the text inside `<summary>`: up to its last end tag, or to the end of a reply that was
+/// cut. Without the tag, the text behind `<analysis>`.
 fn tagged(reply: &str) -> &str {
     let after = match reply.split_once("<analysis>") {
         // An analysis that does not end has no summary behind it.

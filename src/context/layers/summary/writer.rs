@@ -1,22 +1,24 @@
-//! Who writes a summary: the agent's own model on its warm prefix, or another that reads it cold.
+//! The choice of the model for a summary: the agent's own on its warm prefix, or another that reads
+//! it cold.
 //!
-//! Pure: both are estimated from the price table.
+//! Pure: both costs are estimated from the price table.
 
 use crate::spec::Price;
 
 /// The sizes of a summary call, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSize {
-    /// The head and the messages: what the agent's last request has put into the cache.
+    /// Tokens of the system prompt, tools and messages that the agent's last request has put into
+    /// the cache.
     pub prefix: u64,
-    /// The instruction at the end.
+    /// Tokens of the instruction at the end.
     pub instruction: u64,
-    /// The summary.
+    /// Tokens of the summary.
     pub output: u64,
 }
 
 impl CallSize {
-    /// What the call costs where the prefix is read from the cache, in millionths of a dollar.
+    /// Returns the cost where the prefix is read from the cache, in millionths of a dollar.
     #[must_use]
     pub fn warm(&self, price: &Price) -> f64 {
         sum(&[
@@ -26,7 +28,7 @@ impl CallSize {
         ])
     }
 
-    /// What it costs where everything is read for the first time, in millionths of a dollar.
+    /// Returns the cost where everything is read for the first time, in millionths of a dollar.
     #[must_use]
     pub fn cold(&self, price: &Price) -> f64 {
         sum(&[(self.prefix + self.instruction, price.input), (self.output, price.output)])
@@ -38,8 +40,8 @@ fn sum(parts: &[(u64, f64)]) -> f64 {
     parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum()
 }
 
-/// Whether the agent's own model writes the summary though another is configured for it. A price
-/// that is not known decides nothing: then the configuration does.
+/// Returns true if the agent's own model is to write the summary although another is configured for
+/// it. When a price is not known, the configuration decides.
 #[must_use]
 pub fn own_is_cheaper(own: Option<&Price>, other: Option<&Price>, size: &CallSize) -> bool {
     own.zip(other).is_some_and(|(own, other)| size.warm(own) <= size.cold(other))
