@@ -482,7 +482,7 @@ mod tests {
             assert!(near(measure.ratio(), 1.0), "{}", measure.ratio());
             assert!(measure.size(extent) >= real - 800, "{real}: {}", measure.size(extent));
         }
-        // One that counts only what its cache did not have.
+        // A report that counts only the part that the cache did not have.
         let mut measure = self::measure();
         send(&mut measure, held(9_000), 10_000);
         for turn in 1..=5 {

@@ -1,7 +1,8 @@
 //! Generated conversations, and the properties that every view of them must have.
 //!
-//! For tests only. The properties look at the JSON that is sent, not at what the view says of
-//! itself, so that a wrong view cannot vouch for itself. `tests/suite.rs` includes this file too.
+//! For tests only. The properties check the JSON that is sent, not what the view reports about
+//! itself, so that a wrong view cannot pass by wrong reports. `tests/suite.rs` includes this file
+//! too.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +73,7 @@ pub(crate) fn text() -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// What a tool may print to pass for one of our own notes.
+/// A text with which a tool's output imitates a note of this program.
 fn marker() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
         "[Previous: used bash]",
@@ -158,7 +159,7 @@ fn step() -> BoxedStrategy<Step> {
     prop_oneof![5 => batch, 1 => talk].boxed()
 }
 
-/// What stands in an assistant message before its calls: thinking, and a sentence.
+/// Blocks of an assistant message before its calls: thinking, and a sentence.
 fn opening() -> BoxedStrategy<Vec<Value>> {
     let thinking = prop_oneof![
         6 => Just(None),
@@ -214,7 +215,7 @@ impl Step {
 
 // ---- damage ----
 
-/// What can be wrong with a recorded conversation.
+/// Kinds of damage to a recorded conversation.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     DropMessage,
@@ -315,7 +316,7 @@ pub(crate) fn view_of(conversation: &[Json]) -> View {
     view
 }
 
-/// What is sent of a view.
+/// Returns the messages of a view as they are sent.
 #[must_use]
 pub(crate) fn sent(view: &View) -> Vec<Json> {
     view.slots().map(|slot| slot.entry.json.clone()).collect()
@@ -334,7 +335,7 @@ fn strings<'a>(blocks: &'a [Value], kind: &str, key: &str) -> Vec<&'a str> {
     of_kind.map(|block| block[key].as_str().unwrap_or_default()).collect()
 }
 
-/// What a provider would refuse in these messages, in words; empty when they can be sent.
+/// Returns what a provider would refuse in these messages, in words; empty when they can be sent.
 #[must_use]
 pub(crate) fn refusals(messages: &[Json]) -> Vec<String> {
     let messages: Vec<Value> = messages.iter().map(Json::to_value).collect();
@@ -383,10 +384,10 @@ pub(crate) fn refusals(messages: &[Json]) -> Vec<String> {
     found
 }
 
-/// Checks that a provider would take the view.
+/// Checks that a provider would accept the view.
 ///
 /// # Panics
-/// When it would not.
+/// Panics if it would not.
 pub(crate) fn assert_sendable(view: &View) {
     let refusals = refusals(&sent(view));
     assert!(refusals.is_empty(), "{}", refusals.join("\n"));
@@ -403,20 +404,21 @@ fn texts(message: &Value) -> Vec<Value> {
     blocks(message).into_iter().filter(|block| block["type"] == "text").collect()
 }
 
-/// What may become of results that the model has not read yet.
+/// Changes that are allowed to results that the model has not read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// They stand in the view word for word.
+    /// The results stand in the view word for word.
     Whole,
-    /// They may be shortened: a layer stores large ones.
+    /// The results may be shortened: a layer stores large ones.
     Shortened,
 }
 
-/// Checks that what must never be paraphrased stands in the view word for word: the active request
-/// and the results that the model has not read yet. `conversation` is all that was said.
+/// Checks that text that must never be paraphrased stands in the view word for word: the active
+/// request and the results that the model has not read yet. `conversation` holds all messages so
+/// far.
 ///
 /// # Panics
-/// When something is missing or changed.
+/// Panics if something is missing or changed.
 pub(crate) fn assert_pins(conversation: &[Json], view: &View, unread: Unread) {
     let seen: Vec<Value> = sent(view).iter().map(Json::to_value).collect();
     let users = seen.iter().filter(|message| message["role"] == "user");
@@ -440,13 +442,14 @@ pub(crate) fn assert_pins(conversation: &[Json], view: &View, unread: Unread) {
     }
 }
 
-/// Plays a conversation as it happens live: before each reply the edits that `propose` gives are
-/// applied, until it gives none. Checks that every view which would be sent is taken by a provider,
-/// keeps its pins and is no larger for its edits, that `propose` comes to an end, and that the same
-/// messages and edits, stored and read back, give the same view. Gives the last view.
+/// Plays a conversation as it happens live: before each reply the edits that `propose` returns are
+/// applied, until it returns none. Checks that a provider would accept every view that would be
+/// sent, that each view keeps the text that must stay and is no larger for its edits, that
+/// `propose` comes to an end, and that the same messages and edits, stored and read back, give the
+/// same view. Returns the last view.
 ///
 /// # Panics
-/// When a property does not hold.
+/// Panics if a property does not hold.
 pub(crate) fn play(
     conversation: &[Json],
     unread: Unread,

@@ -1,4 +1,4 @@
-//! Clear: removes old results that the model has read in one batch, when the view is too large.
+//! Clear: when the view is too large, removes old results that the model has read, in one batch.
 //!
 //! Pure. Unlike `micro` it leaves the prefix unchanged until a batch is worth its cache, and stores
 //! the results that it clears.

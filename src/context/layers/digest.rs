@@ -60,6 +60,8 @@ impl Digest {
         let target = share(around.window.room(), self.target.min(self.trigger));
         loop {
             let (edits, chars) = shrinking(view, &parts, around.state);
+            // Merging the newest records leaves the front of the chain, and with it the cache,
+            // unchanged.
             let newest = parts.len().checked_sub(2);
             match newest.filter(|_| around.tokens(chars) > target) {
                 Some(at) => self.merge_at(&mut parts, at, view),
@@ -79,6 +81,7 @@ impl Digest {
         let newest: usize = newest.filter(|slot| !is_chain(slot)).map(chars_but_request).sum();
         let keep = self.keep(around);
         let grown = around.tokens(newest) > keep + self.batch(view, keep, around);
+        // Until the first record or summary, only the size counts; then prices and the ceiling.
         let is_due = if begun { grown || all > ceiling } else { all > self.whole.min(ceiling) };
         is_due.then(|| self.cut(view, keep, around)).flatten()
     }

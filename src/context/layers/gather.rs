@@ -125,6 +125,7 @@ fn gather_block(
                     lines.push(RecordLine { at, kind: Kind::Call, text: line.to_owned() });
                 }
             }
+            // The name of a tool without a new line below it says nothing.
             if lines.len() == before + 1 {
                 lines.truncate(before);
             }

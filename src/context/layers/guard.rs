@@ -1,10 +1,10 @@
 //! The guard: makes a view fit its window without a model, whatever it holds.
 //!
-//! Pure. It runs only when a request would not fit, and takes one step after the other until it
-//! does: it clears long tool results that the model has read; replaces the older part of the
-//! conversation by a record; shortens and cuts what the model has not read; and at last puts that
-//! into the record too. Each marker names the transcript, which holds everything. The active
-//! request is never touched.
+//! Pure. It runs when a request would not fit, or when a summary was wanted and cannot help. It
+//! takes one step after the other until the view fits: it clears long tool results that the model
+//! has read; replaces the older part of the conversation by a record; shortens and cuts what the
+//! model has not read; and at last puts that into the record too. Each marker names the transcript,
+//! which holds everything. The active request is never touched.
 
 use std::borrow::Cow;
 
@@ -257,6 +257,7 @@ fn digest(view: &View, (from, to): (u64, u64), most: u64, unit: Unit, state: Opt
             let state = state.filter(fits).map(str::to_owned);
             return Edit::Record(Record { state, ..record });
         }
+        // The characters of a token were only estimated: fewer are tried until the record fits.
         most_chars /= 2;
     }
 }

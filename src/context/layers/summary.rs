@@ -53,9 +53,10 @@ pub struct Summary {
     pub summary_system: String,
     /// Most tokens of the summary.
     pub summary_max_tokens: u64,
-    /// Instruction to the summariser; `summary_focus` replaces `{focus}`, or else is appended.
+    /// Instruction to the summariser. It is split at `{focus}`, where `summary_focus` is put if
+    /// something to preserve was named; without `{focus}` that stands at the end.
     pub summary_prompt: String,
-    /// Text added when something to preserve was named, which replaces `{focus}`.
+    /// Text added when something to preserve was named; the words for it replace `{focus}`.
     pub summary_focus: String,
     /// Form of the reply.
     pub summary_form: Form,
@@ -87,7 +88,8 @@ pub(super) struct Covered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SummaryInput {
-    /// One user message: the prompt and the messages as text. No system prompt, no tools.
+    /// One user message: the prompt and the messages as text. The only system prompt is
+    /// `summary_system`, and there are no tools.
     Alone,
     /// The content of the agent's last request, system prompt and tools included, with the prompt
     /// at its end: it is read from the warm cache.
@@ -435,7 +437,7 @@ mod tests {
         assert_eq!(due.covers_chars, view.chars() - left - request, "the request stays");
         assert_eq!(due.least_gain, 3_200, "a tenth of the limit");
         assert_eq!(due.fullness, view.tokens() / 10);
-        // Who asks for it wants all of it.
+        // A summary that somebody asked for covers everything that was read.
         let asked = Some((CompactionTrigger::Manual, None));
         let asked = ahead.due(&view, &around(), asked).expect("asked for");
         assert_eq!((asked.to, asked.least_gain), (55, 1));

@@ -36,7 +36,7 @@ fn a_preview_that_would_make_the_view_larger_is_not_put_in() {
     let Layer::Budget(budget) = &mut preset.layers[0] else { panic!("stores first") };
     (budget.batch_budget_chars, budget.persist_min_chars) = (10, 0);
     let mut stored = 0;
-    // What stands around a preview has line breaks, which count twice in JSON.
+    // The text around a preview has line breaks, which count twice in JSON.
     for size in 80..240 {
         let mut view = begun("go");
         exchange(&mut view, 0, &[size]);

@@ -69,8 +69,8 @@ fn edits(view: &View, slot: &Slot, reply: &Message) -> Vec<Edit> {
     vec![becomes(rest), in_front(view, from, to, &content[at])]
 }
 
-/// Where the messages begin that the model had not read before this reply: the request, or the
-/// results with the calls that they answer.
+/// Returns the first message that the model had not read before this reply: the request, or the
+/// message with the calls that the unread results answer.
 fn kept_from(view: &View, reply: &Slot) -> Option<u64> {
     let mut before = view.slots().rev().skip_while(|slot| slot.to > reply.from);
     let last = before.next()?;
@@ -80,8 +80,8 @@ fn kept_from(view: &View, reply: &Slot) -> Option<u64> {
     })
 }
 
-/// The edit that puts a summary in the place of a range at the front: in a message of its own,
-/// followed by the active request if that is of the range.
+/// Returns the edit that puts a summary in the place of a range at the front: in a message of its
+/// own, followed by the active request if that stands in the range.
 #[must_use]
 pub fn in_front(view: &View, from: u64, to: u64, summary: &Block) -> Edit {
     let summary = Message { role: Role::Assistant, content: vec![summary.clone()] };

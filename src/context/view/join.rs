@@ -60,6 +60,7 @@ impl View {
     /// Takes a slot apart, if it was joined.
     pub(super) fn take_apart_at(&mut self, place: usize) {
         let Some(parts) = self.slots.get(place).and_then(|slot| slot.parts.clone()) else { return };
+        // `extent` stays as it is: it counts the texts of the parts, joined or not.
         self.chars -= self.slots[place].entry.chars;
         self.chars += parts.iter().map(|part| part.entry.chars).sum::<usize>();
         let tail = self.slots.split_off(place + 1);

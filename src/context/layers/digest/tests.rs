@@ -1,4 +1,4 @@
-//! What holds of every view that records shorten, whatever was said and whatever the constants are.
+//! Properties of every view that records shorten, for generated conversations and constants.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use crate::context::record::Kind;
 use crate::context::testing::{Unread, assert_sendable, conversation, play, sent};
 use crate::message::{Block, Json};
 
-/// More than any message or filler takes that stands around a record.
+/// Most characters of a message or filler beside a record, with some to spare.
 const AROUND_CHARS: usize = 1_000;
 
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl Case {
     }
 }
 
-/// The places cover the conversation without a gap and without an overlap.
+/// Checks that the slots cover the conversation without a gap and without an overlap.
 fn assert_covers(view: &View) {
     let mut next = 0;
     for slot in view.slots() {
@@ -176,7 +176,7 @@ fn request_texts(message: &Json) -> usize {
     if message.role == Role::User { message.content.iter().filter(is_text).count() } else { 0 }
 }
 
-/// So that the properties are not true of edits that never come.
+/// Number of edits made in all cases, so that a test can check that there were any.
 static EDITS: AtomicU64 = AtomicU64::new(0);
 
 proptest! {

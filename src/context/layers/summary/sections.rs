@@ -66,7 +66,7 @@ impl Form {
 }
 
 /// Returns the text inside `<summary>`: up to its last end tag, or to the end of a reply that was
-/// cut. Without the tag, the text behind `<analysis>`.
+/// cut. Without the tag, everything behind `<analysis>`.
 fn tagged(reply: &str) -> &str {
     let after = match reply.split_once("<analysis>") {
         // An analysis that does not end has no summary behind it.

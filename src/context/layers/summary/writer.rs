@@ -61,13 +61,13 @@ mod tests {
         let cases = [
             // A small model at a fifth: its cold prefix costs twice what the warm one does.
             (price(1.0, 5.0), 100_000, 1_000, true),
-            // The same for a short conversation and a long summary: the output decides.
+            // The same model, but a short conversation and a long summary: the output decides.
             (price(1.0, 5.0), 5_000, 2_000, false),
             // A model at a fiftieth reads cold for less.
             (price(0.1, 0.4), 100_000, 1_000, false),
             // A model that costs as much is never worth a cold read.
             (large, 1_000, 8_000, true),
-            // One that costs nothing always is.
+            // A model that costs nothing is always worth a cold read.
             (price(0.0, 0.0), 100_000, 1_000, false),
         ];
         for (other, prefix, output, own_wins) in cases {
