@@ -136,7 +136,7 @@ impl Digest {
         let chain = view.slots().rfind(is_chain);
         let chain_end = chain.map_or(0, |slot| slot.to);
         let mut parts: Vec<HeldRecord> = Vec::new();
-        // A request that is no longer active is told in the record after it.
+        // A request that is no longer active becomes a line of the record after it.
         let mut asked = Vec::new();
         for slot in view.slots().take_while(|slot| slot.to <= chain_end) {
             if let Some(record) = &slot.record {

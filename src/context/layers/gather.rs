@@ -19,7 +19,7 @@ const SAID_SHARE: usize = 3;
 const MOST_NAMES: usize = 60;
 /// Most characters of a name: a longer run of letters is data.
 const MOST_NAME_CHARS: usize = 80;
-/// Least number of messages whose results held a name for it to stay.
+/// Least number of results that held a name for it to stay.
 const SEEN_OFTEN: u32 = 2;
 
 /// Returns the record of a range of the view. Text that `known` already has is left out; the text

@@ -62,7 +62,7 @@ fn edits(view: &View, slot: &Slot, reply: &Message) -> Vec<Edit> {
     let from = view.slots().next().map_or(slot.from, |first| first.from);
     let rest = Message { role: reply.role, content: content[at + 1..].to_vec() };
     let (to, rest) = match rest.content.is_empty() {
-        // The provider stopped there: what the model had not read is put back behind the summary.
+        // The provider stopped there: the unread messages are put back behind the summary.
         true => (kept_from(view, slot).unwrap_or(slot.from), Vec::new()),
         false => (slot.from, vec![Json::encode(&rest)]),
     };

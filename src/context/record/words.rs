@@ -87,9 +87,9 @@ pub fn strings_of(input: &Json) -> String {
 /// Number of uses of a line or a word, and the message of the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Number of messages that used it.
+    /// Number of calls or results that hold it.
     pub count: u32,
-    /// Number of the last of these messages.
+    /// Number of the message with the last of them.
     pub last: u64,
 }
 
@@ -125,7 +125,7 @@ impl Uses {
         self.words.get(&key(word)).copied().unwrap_or_default()
     }
 
-    /// Returns the number of messages whose results held this word.
+    /// Returns the number of results that held this word.
     #[must_use]
     pub fn seen(&self, word: &str) -> u32 {
         self.seen.get(&key(word)).map_or(0, |used| used.count)
