@@ -1,8 +1,10 @@
-//! Admission to a provider: which calls may start now, by permits, a shared pause and a breaker.
+//! Admission to a provider: decides which calls may start now, by permits, a shared pause and a
+//! circuit breaker.
 //!
-//! Pure: time is the time since the admission began. Told that a call wants to start or has ended, it
-//! says which calls may start and what is to be recorded. A call is known by a key, so that one that
-//! asks twice has one place, and whoever takes over from a crashed gateway knows what is out.
+//! Pure: time is given as the time since the admission began. The caller reports that a call wants
+//! to start or has ended, and receives the calls that may start and the events to be recorded. A
+//! call has a key: a call that asks twice has one place in the line, and a new gateway after a
+//! crash knows which calls are under way.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -12,47 +14,47 @@ use crate::event::{Event, GatewayBreaker, GatewayParked, GatewayResumed};
 use crate::id::Name;
 use crate::policy::{Breaker, BreakerState};
 
-/// Failures in a row, over all agents, that open the breaker: more than one unlucky call and its
-/// first retries, fewer than a fan-out of twenty makes in one round.
+/// Failures in a row, over all agents, that open the breaker: more than one unlucky call makes with
+/// its first retries, fewer than twenty parallel agents make in one round.
 const BREAKER_THRESHOLD: u32 = 8;
 
-/// The time for which an open breaker waits before it lets one probe through.
+/// Time that an open breaker waits before it lets one probe through.
 const BREAKER_COOLDOWN: Duration = Duration::from_secs(15);
 
-/// The pause after a 429 that names none: the shortest that the official clients make after a
-/// second failure.
+/// Pause after a 429 that names none: the shortest that the official clients make after a second
+/// failure.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause that a provider can impose on everybody: a day, the longest that a quota of
-/// the public services lasts. What is beyond it is a mistake, and would overflow the clock.
+/// The longest pause that a provider can impose on all calls: a day, the longest that a quota of
+/// the public services lasts. A longer value is a mistake and would overflow the clock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The end of a call as far as other calls are concerned.
+/// The result of a call, as far as it matters for other calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEnd {
-    /// It gave a reply.
+    /// The call gave a reply.
     Succeeded,
     /// The provider asked to slow down.
     RateLimited {
-        /// The pause that it asked for, if it named one.
+        /// The pause that the provider asked for, if it named one.
         retry_after: Option<Duration>,
-        /// Its words.
+        /// The provider's own words.
         reason: String,
     },
-    /// The provider failed in a way that may concern everybody.
+    /// The call failed in a way that may affect all calls to the provider.
     Failed,
-    /// The provider answered, and refused this one request.
+    /// The provider answered, but refused this one request.
     Refused,
-    /// Nobody waits for it any more.
+    /// The caller stopped waiting for the call, so it has no result.
     Abandoned,
 }
 
-/// Something that follows for those that wait, or for the journal.
+/// A consequence that the caller must carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect<K> {
-    /// This call may start.
+    /// Start this call.
     Admit(K),
-    /// This event is recorded.
+    /// Record this event in the journal.
     Record(Box<Event>),
 }
 
@@ -61,19 +63,21 @@ pub enum Effect<K> {
 pub struct Admission<K> {
     provider: Name,
     capacity: usize,
-    /// Whether a 429 of one call makes all wait.
+    /// True if a 429 of one call makes all calls wait.
     shares_pauses: bool,
+    /// Keys in the order of asking; includes calls that gave up and are skipped when their turn
+    /// comes.
     line: VecDeque<K>,
-    /// Those in the line that still want to start.
+    /// Keys in `line` that still want to start.
     waiting: HashSet<K>,
-    /// The calls under way, and whether each is the breaker's probe.
+    /// The calls under way; the value is true for the breaker's probe.
     out: HashMap<K, bool>,
     paused_until: Option<Duration>,
     breaker: Breaker,
 }
 
 impl<K: Clone + Eq + Hash> Admission<K> {
-    /// The admission to a provider that takes so many calls at once, at least one.
+    /// Creates the admission to a provider that takes `capacity` calls at once (at least one).
     #[must_use]
     pub fn new(provider: Name, capacity: usize, shares_pauses: bool) -> Self {
         Self {
@@ -88,8 +92,8 @@ impl<K: Clone + Eq + Hash> Admission<K> {
         }
     }
 
-    /// A call wants to start. One that is admitted already is admitted again: the first answer did
-    /// not reach it.
+    /// Reports that a call wants to start. A call that was admitted before is admitted again, since
+    /// the first answer may not have reached it.
     pub fn ask(&mut self, now: Duration, key: K) -> Vec<Effect<K>> {
         if self.out.contains_key(&key) {
             return vec![Effect::Admit(key)];
@@ -100,10 +104,10 @@ impl<K: Clone + Eq + Hash> Admission<K> {
         self.admit(now)
     }
 
-    /// A call has ended, or wants to start no more.
+    /// Reports that a call has ended, or no longer wants to start.
     pub fn done(&mut self, now: Duration, key: &K, end: CallEnd) -> Vec<Effect<K>> {
         let mut effects = Vec::new();
-        // One that only waited has its place in the line passed over.
+        // A call that only waited stays in `line`; `admit` skips it there.
         self.waiting.remove(key);
         if let Some(is_probe) = self.out.remove(key) {
             self.judge(now, end, is_probe, &mut effects);
@@ -112,12 +116,12 @@ impl<K: Clone + Eq + Hash> Admission<K> {
         effects
     }
 
-    /// Lets time take effect.
+    /// Admits the calls that may start because time has passed.
     pub fn wake(&mut self, now: Duration) -> Vec<Effect<K>> {
         self.admit(now)
     }
 
-    /// The moment from which a call that waits may be admitted although none ends.
+    /// Returns the time at which a waiting call may be admitted even if no call ends before.
     #[must_use]
     pub fn next_wake(&self, now: Duration) -> Option<Duration> {
         if self.waiting.is_empty() && self.paused_until.is_none() {
@@ -126,13 +130,13 @@ impl<K: Clone + Eq + Hash> Admission<K> {
         if let Some(until) = self.paused_until {
             return Some(until);
         }
-        // Without a wait the probe is under way: its end decides.
+        // With no time left to wait the probe is under way: its end decides, not a timer.
         let wait = self.breaker.wait(now);
         let is_open = self.breaker.state() == BreakerState::Open;
         (is_open && self.out.len() < self.capacity).then_some(now + wait)
     }
 
-    /// The calls under way.
+    /// Returns the keys of the calls under way.
     pub fn out(&self) -> impl Iterator<Item = &K> {
         self.out.keys()
     }
@@ -145,10 +149,10 @@ impl<K: Clone + Eq + Hash> Admission<K> {
                 if self.shares_pauses {
                     self.pause(now, retry_after.unwrap_or(DEFAULT_PAUSE), reason, effects);
                 }
-                // The provider is there: a limit is no outage.
+                // The provider answered: a rate limit is no outage, so the breaker closes.
                 self.breaker.succeed()
             }
-            // Another call that nobody waits for says nothing about the probe under way.
+            // Only the end of the probe itself decides about the probe.
             CallEnd::Abandoned if is_probe => {
                 self.breaker.abandon();
                 true
@@ -165,7 +169,7 @@ impl<K: Clone + Eq + Hash> Admission<K> {
         Effect::Record(Box::new(GatewayBreaker { provider, state }.into()))
     }
 
-    /// Lets everybody wait, unless they wait longer already.
+    /// Makes all calls wait for `pause`, unless they already wait longer.
     fn pause(
         &mut self,
         now: Duration,
@@ -185,7 +189,8 @@ impl<K: Clone + Eq + Hash> Admission<K> {
         effects.push(Effect::Record(Box::new(parked.into())));
     }
 
-    /// Admits calls as long as there is capacity and nothing forbids it, oldest first.
+    /// Admits waiting calls, the oldest first, while there is capacity and neither a pause nor the
+    /// breaker forbids it.
     fn admit(&mut self, now: Duration) -> Vec<Effect<K>> {
         let mut effects = Vec::new();
         if let Some(until) = self.paused_until {

@@ -1,7 +1,7 @@
 //! Failures: the recorded reasons why a task, an agent or a call did not succeed.
 //!
-//! A failure is data, never a text that another task could take for an answer. Owns the closed
-//! list of kinds and which exit code class each belongs to.
+//! A failure is data, never a text that another task could mistake for an answer. Owns the closed
+//! list of kinds; `exit` decides which exit code a kind leads to.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,21 +9,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// The provider said to slow down (429).
+    /// The provider asked for fewer requests (HTTP 429).
     RateLimit,
-    /// The provider has no capacity (529).
+    /// The provider has no capacity (HTTP 529).
     Overloaded,
-    /// A time limit passed.
+    /// The time limit of a task or of the run passed.
     Timeout,
-    /// Nothing arrived for too long.
+    /// No data arrived from the provider for too long.
     IdleTimeout,
     /// The provider could not be reached or the connection broke.
     Connection,
-    /// The provider failed (5xx).
+    /// The provider reported an error of its own (HTTP 5xx).
     ServerError,
-    /// The provider refused the key.
+    /// The provider refused the API key.
     Auth,
-    /// The provider refused the request.
+    /// The provider refused the request as invalid.
     InvalidRequest,
     /// The request does not fit the context window.
     ContextOverflow,
@@ -31,16 +31,16 @@ pub enum FailureKind {
     RequestTooLarge,
     /// The model refused to answer.
     Refusal,
-    /// The model answered nothing.
+    /// The model's answer was empty.
     EmptyAnswer,
     /// The answer was cut at the output limit and could not be continued.
     OutputTruncated,
-    /// The answer is not what the task's `output` asks for.
+    /// The answer does not have the form that the task's `output` asks for.
     OutputFormat,
     /// A command ended with an exit code other than zero.
     CommandFailed,
-    /// A command was interrupted, and nobody knows what it did: it is only tried again where that is
-    /// asked for by name.
+    /// A command was interrupted, so its effect is unknown. It is retried only if `retry_on` names
+    /// this kind.
     Interrupted,
     /// A tool failed in a way that no result can express.
     ToolError,
@@ -48,20 +48,20 @@ pub enum FailureKind {
     PermissionDenied,
     /// The agent used up its turns.
     MaxTurns,
-    /// The delegation limits leave no room.
+    /// A limit on delegation was reached.
     LimitReached,
-    /// The agent crashed more often than its restart policy forgives.
+    /// The agent crashed more often than its restart policy allows.
     Crashed,
     /// A template could not be rendered.
     Template,
-    /// It was cancelled.
+    /// The work was cancelled.
     Cancelled,
-    /// A bug.
+    /// An error in callsheet itself.
     Internal,
 }
 
 impl FailureKind {
-    /// The kinds that may pass by themselves.
+    /// The kinds of failure that may pass with time and are retried by default.
     pub const TRANSIENT: [Self; 6] = [
         Self::RateLimit,
         Self::Overloaded,
@@ -71,7 +71,7 @@ impl FailureKind {
         Self::ServerError,
     ];
 
-    /// The kind as it is written in records and configuration.
+    /// Returns the kind as it is written in records and in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -109,17 +109,17 @@ impl std::fmt::Display for FailureKind {
     }
 }
 
-/// Why something failed.
+/// The recorded reason why something failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What kind of failure it is.
+    /// The kind of the failure.
     pub kind: FailureKind,
-    /// What happened, for a person: a lower-case fragment without a full stop.
+    /// Description for a person: a lower-case fragment without a full stop.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure of this kind with this message.
+    /// Creates a failure.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }

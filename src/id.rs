@@ -1,6 +1,6 @@
-//! Identifiers and names: what a run, a task, an agent and a tool call are called.
+//! Identifiers and names of runs, tasks, agents and tool calls.
 //!
-//! Owns their validity rules and their text forms. Knows nothing of what they identify.
+//! Owns the rules for valid names and the text forms. Knows nothing of the things that are named.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use uuid::Uuid;
 pub struct RunId(Uuid);
 
 impl From<Uuid> for RunId {
-    /// The id of a run; a new run takes a version 7 UUID, so that ids sort by time.
+    /// Makes a run id of any UUID; a new run passes a version 7 UUID, so that ids sort by time.
     fn from(uuid: Uuid) -> Self {
         Self(uuid)
     }
 }
 
 impl RunId {
-    /// Reads an id from its hyphenated or simple text form.
+    /// Reads an id from its hyphenated or simple text form; `None` if the text is no UUID.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Uuid::try_parse(text).ok().map(Self)
@@ -45,10 +45,10 @@ pub struct Name(Arc<str>);
 pub struct BadName(pub String);
 
 impl Name {
-    /// Checks the characters of `text`.
+    /// Checks that `text` is a valid name.
     ///
     /// # Errors
-    /// When `text` is empty or holds anything but `[a-z0-9_-]`.
+    /// Returns an error if `text` is empty or contains anything but `[a-z0-9_-]`.
     pub fn new(text: &str) -> Result<Self, BadName> {
         let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
         if text.is_empty() || !text.bytes().all(fits) {
@@ -57,7 +57,7 @@ impl Name {
         Ok(Self(text.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -89,13 +89,15 @@ impl std::borrow::Borrow<str> for Name {
     }
 }
 
-/// An agent at work, named after its task: `review`, `review[3]`, `review/helper-2`, `review~2`.
+/// The id of an agent at work, made from its task's name: `review`, its second attempt `review~2`,
+/// its child `review/helper-2`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AgentId(Arc<str>);
 
 impl AgentId {
-    /// The main agent of a task's attempt; attempts count from 1 and only later ones are marked.
+    /// Returns the id of the main agent of a task's attempt. Attempts count from 1, and the first
+    /// one has no mark.
     #[must_use]
     pub fn main(task: &Name, attempt: u32) -> Self {
         if attempt <= 1 {
@@ -104,32 +106,34 @@ impl AgentId {
         Self(format!("{task}~{attempt}").into())
     }
 
-    /// The `ordinal`-th child (from 1) that this agent started from the definition `agent`.
+    /// Returns the id of the `ordinal`-th child (from 1) that this agent starts from the definition
+    /// `agent`.
     #[must_use]
     pub fn child(&self, agent: &Name, ordinal: u32) -> Self {
         Self(format!("{}/{agent}-{ordinal}", self.0).into())
     }
 
-    /// Whether this agent is `top` or works for it.
+    /// Returns true if this agent is `top` or a child of it, directly or through other children.
     #[must_use]
     pub fn is_within(&self, top: &Self) -> bool {
         let below = self.0.strip_prefix(&*top.0);
         below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Takes a text as an id without a check: ids come from our own journal or the command line.
+    /// Makes an id of a text without a check: ids come from our own journal or the command line.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The stem of this agent's files: `agents/` is flat, so `/` becomes `.`.
+    /// Returns the name of this agent's files without the extension. The folder `agents/` is flat,
+    /// so `/` becomes `.`.
     #[must_use]
     pub fn file_stem(&self) -> String {
         self.0.replace('/', ".")
@@ -151,8 +155,8 @@ pub struct CallKey(Arc<str>);
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 impl CallKey {
-    /// Derives the key of a call from what makes it this call: the run, the agent, the turn, the
-    /// call's place in the turn, the tool and its arguments as canonical JSON text.
+    /// Derives the key from everything that makes the call unique: the run, the agent, the turn,
+    /// the call's place in the turn, the tool and its arguments as canonical JSON text.
     #[must_use]
     pub fn derive(
         run: RunId,
@@ -164,7 +168,7 @@ impl CallKey {
     ) -> Self {
         let text = format!("{run}|{agent}|{turn}|{index}|{tool}|{arguments}");
         let hash = blake3::hash(text.as_bytes());
-        // 26 characters of 5 bits are 130 bits: no collision within anything one run can make.
+        // 26 characters of 5 bits are 130 bits: enough that no two calls of a run have one key.
         let mut key = String::with_capacity(26);
         let (mut bits, mut held) = (0u32, 0u32);
         for byte in hash.as_bytes() {
@@ -178,7 +182,7 @@ impl CallKey {
         Self(key.into())
     }
 
-    /// The key as text.
+    /// Returns the key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,7 +1,7 @@
-//! Messages, their blocks and what a model's reply carries, in the Anthropic block form.
+//! Messages, their blocks and the parts of a model's reply, in the form of the Anthropic API.
 //!
-//! Owns the text form of a conversation: every transcript, journal record and wire rendering
-//! starts from it. Knows nothing of providers, turns or context windows.
+//! Owns the text form of a conversation: transcripts, journal records and requests are all made
+//! from it. Knows nothing of providers, turns or context windows.
 
 mod read;
 
@@ -22,7 +22,7 @@ impl Json {
     /// Checks that `text` is one JSON document and keeps it.
     ///
     /// # Errors
-    /// When `text` is not valid JSON.
+    /// Returns an error if `text` is not valid JSON.
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
         RawValue::from_string(text).map(|raw| Self(raw.into()))
     }
@@ -34,7 +34,8 @@ impl Json {
         Self(raw.expect("plain data with string keys always encodes").into())
     }
 
-    /// Whether both are the same document in memory: equal for certain, and compared in no time.
+    /// Returns true if both are the same document in memory. The comparison takes constant time;
+    /// `false` does not mean that the texts differ.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -44,7 +45,7 @@ impl Json {
         Self(raw.to_owned().into())
     }
 
-    /// The document as text.
+    /// Returns the document as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.get()
@@ -53,18 +54,18 @@ impl Json {
     /// Decodes the document into a type.
     ///
     /// # Errors
-    /// When the document does not have the shape of `T`.
+    /// Returns an error if the document does not have the form of `T`.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.as_str())
     }
 
-    /// The document as a value tree.
+    /// Returns the document as a tree of values.
     #[must_use]
     pub fn to_value(&self) -> Value {
         self.decode().unwrap_or(Value::Null)
     }
 
-    /// The document as bytes that share this allocation.
+    /// Returns the document as bytes that share this allocation.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         Bytes::from_owner(self.clone())
@@ -103,18 +104,18 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The task, tool results and mail.
+    /// The user: the author of the task, of tool results and of mail.
     User,
     /// The model.
     Assistant,
 }
 
 impl Role {
-    /// The word used on the wire.
+    /// Returns the word that is sent to the provider.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -127,9 +128,9 @@ impl Role {
 /// A model's request to run a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Its id, which joins the result to the call.
+    /// The id that joins the result to the call.
     pub id: String,
-    /// The tool's name as the model wrote it; it need not exist.
+    /// The tool's name as the model wrote it; the tool need not exist.
     pub name: String,
     /// The arguments: a JSON object, as the model wrote it.
     pub input: Json,
@@ -140,16 +141,16 @@ pub struct ToolCall {
 pub struct ToolResult {
     /// The id of the call that this answers.
     pub tool_use_id: String,
-    /// What the model reads.
+    /// The content that the model reads.
     pub content: ResultContent,
-    /// Whether the call failed; the model is told so.
+    /// True if the call failed; the model sees this.
     pub is_error: bool,
 }
 
 /// The content of a tool result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResultContent {
-    /// Plain text: all that the built-in tools make.
+    /// Plain text; the built-in tools return nothing else.
     Text(String),
     /// A list of blocks (text, images, ...), kept verbatim.
     Blocks(Json),
@@ -171,9 +172,9 @@ pub enum Block {
     Text(String),
     /// A request to run a tool.
     ToolUse(ToolCall),
-    /// The answer to one.
+    /// The answer to a tool call.
     ToolResult(ToolResult),
-    /// Anything else (thinking, images, blocks of a later API version), kept verbatim.
+    /// Any other block (thinking, images, blocks of a later API version), kept verbatim.
     Other(Json),
 }
 
@@ -237,26 +238,26 @@ impl Serialize for Block {
 /// One message of a conversation: a role and its blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The author of the message.
     pub role: Role,
-    /// What is said, in order.
+    /// The blocks, in order.
     pub content: Vec<Block>,
 }
 
 impl Message {
-    /// A user message of one text block.
+    /// Creates a user message of one text block.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
         Self { role: Role::User, content: vec![Block::Text(text.into())] }
     }
 
-    /// An assistant message of one text block.
+    /// Creates an assistant message of one text block.
     #[must_use]
     pub fn assistant(text: impl Into<String>) -> Self {
         Self { role: Role::Assistant, content: vec![Block::Text(text.into())] }
     }
 
-    /// The text blocks, joined by a newline.
+    /// Returns the text blocks, joined by a newline.
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|block| match block {
@@ -266,7 +267,7 @@ impl Message {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// The tool calls, in order.
+    /// Returns the tool calls, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.content.iter().filter_map(|block| match block {
             Block::ToolUse(call) => Some(call),
@@ -274,7 +275,7 @@ impl Message {
         })
     }
 
-    /// The tool results, in order.
+    /// Returns the tool results, in order.
     pub fn tool_results(&self) -> impl Iterator<Item = &ToolResult> {
         self.content.iter().filter_map(|block| match block {
             Block::ToolResult(result) => Some(result),
@@ -284,7 +285,7 @@ impl Message {
 }
 
 impl ToolResult {
-    /// What the model reads, as text: blocks are given by their text parts.
+    /// Returns the content as text: of a list of blocks, the text blocks.
     #[must_use]
     pub fn text(&self) -> String {
         match &self.content {
@@ -312,14 +313,14 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The size of the request that was measured: cached and uncached input.
+    /// Returns the number of input tokens, cached and uncached: the measured size of the request.
     #[must_use]
     pub fn context(&self) -> u64 {
         self.input + self.cache_read + self.cache_write
     }
 
-    /// With what was expected as input, where the provider reported none: a server that says
-    /// nothing is not free.
+    /// Returns the usage with `input` as its input if the provider reported none. Some servers
+    /// report no usage, and their tokens must still count against a limit.
     #[must_use]
     pub fn or_expected(self, input: u64) -> (Self, UsageSource) {
         match self.context() {
@@ -328,26 +329,26 @@ impl Usage {
         }
     }
 
-    /// Everything that was read or written.
+    /// Returns all tokens, input and output.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.context() + self.output
     }
 }
 
-/// Where the tokens of a call are known from.
+/// The source of a call's token counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UsageSource {
     /// The provider counted them.
     #[default]
     Reported,
-    /// The provider reported no input, and what was expected stands in its place.
+    /// The provider reported no input, so an estimate is used.
     Expected,
 }
 
 impl UsageSource {
-    /// Whether the provider counted them.
+    /// Returns true if the provider counted the tokens.
     #[must_use]
     pub fn is_reported(&self) -> bool {
         *self == Self::Reported
@@ -372,29 +373,30 @@ impl std::iter::Sum for Usage {
     }
 }
 
-/// Why the model stopped.
+/// The reason why the model stopped writing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It had finished.
+    /// The model had finished.
     EndTurn,
-    /// It wants tools to be run.
+    /// The model wants tools to be run.
     ToolUse,
-    /// It reached its output limit.
+    /// The reply reached its output limit.
     MaxTokens,
-    /// It wrote a stop sequence.
+    /// The model wrote a stop sequence.
     StopSequence,
-    /// A server-side tool wants the message back unchanged.
+    /// A tool that runs at the provider needs more time; it continues when the message is sent back
+    /// unchanged.
     PauseTurn,
-    /// It refused, with the provider's explanation if there is one.
+    /// The model refused, with the provider's explanation if there is one.
     Refusal(Option<String>),
     /// The context window was full.
     ContextWindowExceeded,
-    /// The provider wrote a summary, and nothing after it.
+    /// The provider wrote a summary and no reply after it.
     Compaction,
-    /// The stream broke after something had completed; only what completed is kept.
+    /// The stream broke after some blocks were complete; only these blocks are kept.
     Interrupted(String),
-    /// A reason this version does not know.
+    /// A reason that this version does not know.
     Other(String),
 }
 

@@ -1,28 +1,29 @@
-//! Outputs: text that is given whole, or a preview of it and where the whole is stored.
+//! Outputs of tasks, agents and tools: the whole text, or a preview and the hash of the stored
+//! text.
 
 use serde::{Deserialize, Serialize};
 
-/// A stored output, named by the hash of its bytes.
+/// Reference to a stored result by the hash of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// blake3 of the bytes in hexadecimal: the file's name under `results/`.
+    /// The blake3 hash in hexadecimal: the name of the file under `results/`.
     pub hash: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// What a task, an agent or a tool gives.
+/// The output of a task, an agent or a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
-    /// The whole text, or its beginning when `stored` is given.
+    /// The whole text, or its beginning when `stored` is present.
     pub text: String,
-    /// The stored whole.
+    /// Reference to the whole text on disk; absent when `text` is the whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<Stored>,
 }
 
 impl Output {
-    /// An output that is given whole.
+    /// Creates an output of which `text` is the whole.
     #[must_use]
     pub fn whole(text: impl Into<String>) -> Self {
         Self { text: text.into(), stored: None }

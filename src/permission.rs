@@ -1,22 +1,22 @@
-//! What a tool call may do: allow, ask or deny, by tool and argument.
+//! Permission rules: decide by tool and argument whether a call is allowed, denied or asked about.
 //!
-//! Owns the rule syntax `tool` and `tool(argument glob)` and the order of precedence. Decides
-//! only: it neither asks anybody nor runs anything.
+//! Owns the rule syntax `tool` and `tool(argument glob)` and the order of precedence. It only
+//! decides: it neither asks a person nor runs a tool.
 
 use std::fmt;
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 use serde::{Deserialize, Serialize};
 
-/// What the rules say of a call.
+/// The decision of the rules on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It may run.
+    /// The call may run.
     Allow,
-    /// A person must be asked first.
+    /// A person must be asked before the call runs.
     Ask,
-    /// It may not run.
+    /// The call may not run.
     Deny,
 }
 
@@ -35,7 +35,7 @@ pub struct Rule {
 pub struct BadRule {
     /// The rule as written.
     pub text: String,
-    /// What is wrong with it.
+    /// Description of the error in the rule.
     pub reason: String,
 }
 
@@ -43,7 +43,7 @@ impl Rule {
     /// Reads `tool` or `tool(glob)`.
     ///
     /// # Errors
-    /// When the bracket is not closed or a glob cannot be read.
+    /// Returns an error if no tool is named, the bracket is not closed or a glob cannot be read.
     pub fn parse(text: &str) -> Result<Self, BadRule> {
         let bad = |reason: String| BadRule { text: text.to_owned(), reason };
         let (tool, argument) = match text.split_once('(') {
@@ -67,15 +67,16 @@ impl Rule {
         Ok(Self { text: text.to_owned(), tool, argument })
     }
 
-    /// Whether the rule speaks of some part of a call of `tool`: enough to ask or to deny.
+    /// Returns true if the rule matches at least one part of a call of `tool`. That is enough for a
+    /// rule that asks or denies.
     #[must_use]
     pub fn touches(&self, tool: &str, arguments: &[&str]) -> bool {
         self.tool.is_match(tool)
             && self.argument.as_ref().is_none_or(|glob| arguments.iter().any(|a| glob.is_match(a)))
     }
 
-    /// Whether the rule speaks of all of a call of `tool`: needed to allow, so that a command which
-    /// is allowed cannot carry another one along.
+    /// Returns true if the rule matches every part of a call of `tool`. A rule that allows needs
+    /// this: an allowed command must not carry a forbidden one along (`ls; rm -rf y`).
     #[must_use]
     pub fn covers(&self, tool: &str, arguments: &[&str]) -> bool {
         let all = |glob: &GlobMatcher| {
@@ -116,21 +117,21 @@ impl fmt::Display for Rule {
     }
 }
 
-/// What `ask` means when there is no terminal to ask at.
+/// The meaning of `ask` when there is no terminal at which a person could be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NonInteractive {
-    /// The call is denied and the agent is told why.
+    /// The call is denied, and its result gives the agent the reason.
     #[default]
     Deny,
     /// The call is allowed.
     Allow,
 }
 
-/// The rules in force for one agent.
+/// The permission rules of one agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Permissions {
-    /// What holds where no rule matches.
+    /// The verdict on a call that no rule matches.
     pub default: Verdict,
     /// Rules that allow.
     pub allow: Vec<Rule>,
@@ -138,19 +139,20 @@ pub struct Permissions {
     pub ask: Vec<Rule>,
     /// Rules that deny.
     pub deny: Vec<Rule>,
-    /// The agent's own rules that allow: they settle an `ask`, never a `deny`.
+    /// The agent's own rules that allow: they turn an `ask` into an `allow`, never a `deny`.
     pub own_allow: Vec<Rule>,
-    /// What `ask` means with no terminal.
+    /// The meaning of `ask` when there is no terminal.
     pub non_interactive: NonInteractive,
 }
 
-/// The tools that only read, allowed where the configuration has no `[permissions]`; the tools
-/// that are steps of the agent itself touch nothing outside it.
+/// Tools that are allowed when the configuration has no `[permissions]`: tools that only read, and
+/// tools that are steps of the agent itself and change nothing outside it.
 const HARMLESS: [&str; 8] =
     ["read_file", "glob", "grep", "todo_write", "load_skill", "delegate", "compact", "recall"];
 
 impl Default for Permissions {
-    /// Without the section reading is allowed and everything else asks.
+    /// Allows the harmless tools and asks about every other call: the rules of a configuration
+    /// without `[permissions]`.
     fn default() -> Self {
         let rules = HARMLESS.iter().filter_map(|tool| Rule::parse(tool).ok());
         Self {
@@ -165,16 +167,19 @@ impl Default for Permissions {
 }
 
 impl Permissions {
-    /// Whether the verdict on a call of `tool` depends on its arguments: whether some rule for the
-    /// tool names one.
+    /// Returns true if the verdict on a call of `tool` can depend on its arguments: some rule for
+    /// the tool has an argument glob.
     #[must_use]
     pub fn depends_on_arguments(&self, tool: &str) -> bool {
         let rules = self.allow.iter().chain(&self.ask).chain(&self.deny).chain(&self.own_allow);
         rules.filter(|rule| rule.argument.is_some()).any(|rule| rule.tool.is_match(tool))
     }
 
-    /// Judges a call, named by all its `arguments` (a command and its parts, a path): deny beats ask
-    /// beats allow; the agent's own allow settles an ask. Gives the rule that decided, if one did.
+    /// Decides on a call of `tool`; `arguments` are the texts that rules match (a command and its
+    /// parts, or a path).
+    ///
+    /// A deny rule beats an ask rule, and an ask rule beats an allow rule; the agent's own allow
+    /// rule turns an ask into an allow. Also returns the rule that decided, if one did.
     #[must_use]
     pub fn judge(&self, tool: &str, arguments: &[&str]) -> (Verdict, Option<&Rule>) {
         let own = self.own_allow.iter().find(|rule| rule.covers(tool, arguments));

@@ -1,7 +1,7 @@
-//! The task graph: built and checked at once, with the rule of which tasks may start.
+//! The task graph: checks the tasks of a run once, and decides which of them may start.
 //!
-//! Pure. Owns the payloads of the `task.*` events. Tasks are known by their place in the plan, so
-//! that a decision looks at the neighbours of one task and never at the whole plan.
+//! Pure. Owns the payloads of the `task.*` events. A task is named by its place in the plan, so
+//! that a decision reads the neighbours of one task and never the whole plan.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::spec::{Join, TaskSpec};
 
-/// The tasks of a run and their dependencies. A plan has no unknown names and no cycles.
+/// The tasks of a run and their dependencies. All names in it exist, and it has no cycles.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     tasks: Vec<TaskSpec>,
@@ -23,24 +23,24 @@ pub struct Plan {
     dependents: Vec<Vec<usize>>,
 }
 
-/// Tasks that do not make a plan.
+/// A reason why tasks do not make a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Two tasks have one name.
+    /// Two tasks have the same name.
     #[error("task `{0}` is defined twice")]
     Duplicate(Name),
-    /// A task waits for one that does not exist.
+    /// A task depends on a task that does not exist.
     #[error("task `{task}` depends on `{dependency}`, which does not exist")]
     UnknownDependency {
-        /// The task that waits.
+        /// The dependant.
         task: Name,
-        /// What it waits for.
+        /// The dependency that does not exist.
         dependency: Name,
     },
-    /// Tasks wait for each other; the first is named again at the end.
+    /// Tasks wait for each other; the list ends with its first task again.
     #[error("tasks wait for each other: {}", .0.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> "))]
     Cycle(Vec<Name>),
-    /// A task was asked for that does not exist.
+    /// The caller named a task that does not exist.
     #[error("there is no task `{0}`")]
     UnknownTask(String),
 }
@@ -49,7 +49,7 @@ impl Plan {
     /// Checks the tasks and keeps them in their order.
     ///
     /// # Errors
-    /// Every duplicate and unknown name, or else the first cycle.
+    /// Returns every duplicate and unknown name, or, if there is none, the first cycle.
     pub fn new(tasks: Vec<TaskSpec>) -> Result<Self, Vec<PlanError>> {
         let mut problems = Vec::new();
         let mut places = HashMap::new();
@@ -74,7 +74,7 @@ impl Plan {
         }
     }
 
-    /// Links tasks whose dependencies are all among them.
+    /// Links tasks of which all dependencies are in `places`.
     fn linked(tasks: Vec<TaskSpec>, places: HashMap<Name, usize>) -> Self {
         let place_of = |name: &Name| places.get(name).copied();
         let of_task = |task: &TaskSpec| task.depends_on.iter().filter_map(place_of).collect();
@@ -88,40 +88,42 @@ impl Plan {
         Self { tasks, places, dependencies, dependents }
     }
 
-    /// The tasks, in the order of the configuration.
+    /// Returns the tasks, in the order of the configuration.
     #[must_use]
     pub fn tasks(&self) -> &[TaskSpec] {
         &self.tasks
     }
 
-    /// The task of that name.
+    /// Returns the task with the given name.
     #[must_use]
     pub fn task(&self, name: &Name) -> Option<&TaskSpec> {
         self.place(name).map(|place| &self.tasks[place])
     }
 
-    /// The place of a task in [`tasks`](Self::tasks), from 0.
+    /// Returns the place of a task in [`tasks`](Self::tasks), from 0.
     #[must_use]
     pub fn place(&self, name: &Name) -> Option<usize> {
         self.places.get(name).copied()
     }
 
-    /// The places of the tasks that the task at `place` depends on, in the order of `depends_on`.
+    /// Returns the places of the tasks that the task at `place` depends on, in the order of
+    /// `depends_on`.
     #[must_use]
     pub fn dependencies(&self, place: usize) -> &[usize] {
         &self.dependencies[place]
     }
 
-    /// The places of the tasks that depend on the task at `place`, in the order of the plan.
+    /// Returns the places of the tasks that depend on the task at `place`, in the order of the
+    /// plan.
     #[must_use]
     pub fn dependents(&self, place: usize) -> &[usize] {
         &self.dependents[place]
     }
 
-    /// The plan of the named tasks and all that they need.
+    /// Returns the plan of the named tasks and of all tasks that they depend on, directly or not.
     ///
     /// # Errors
-    /// When a name is not that of a task.
+    /// Returns an error if a name is not that of a task.
     pub fn only(&self, targets: &[String]) -> Result<Self, PlanError> {
         let mut wanted = BTreeSet::new();
         let mut open = Vec::new();
@@ -139,9 +141,9 @@ impl Plan {
         Ok(Self::linked(tasks, places))
     }
 
-    /// Some cycle, its first task named again at the end.
+    /// Returns a cycle, if there is one; the list ends with its first task again.
     fn cycle(&self) -> Option<Vec<Name>> {
-        /// How far the search has come with a task.
+        /// The progress of the search with one task.
         #[derive(Clone, Copy, PartialEq)]
         enum Mark {
             New,
@@ -150,8 +152,8 @@ impl Plan {
         }
         let mut marks = vec![Mark::New; self.tasks.len()];
         for start in 0..self.tasks.len() {
-            // The path as (task, how many of its dependencies were followed): no recursion, so
-            // that a chain of any length fits.
+            // The path as pairs of a task and the number of its dependencies that were followed. A
+            // recursive search could exhaust the stack on a long chain.
             let mut path = vec![(start, 0usize)];
             while let Some((place, followed)) = path.last_mut() {
                 if marks[*place] == Mark::Done {
@@ -181,16 +183,16 @@ impl Plan {
     }
 }
 
-/// The state of a dependency as far as it decides about the tasks that depend on it.
+/// The state of a dependency, as far as it decides about the tasks that depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It has not ended.
+    /// The dependency has not ended.
     Open,
-    /// It completed, or was skipped by its own `when`.
+    /// The dependency completed, or was skipped by its own `when`.
     Done,
-    /// It failed or was cancelled.
+    /// The dependency failed or was cancelled.
     Failed,
-    /// It was skipped because something before it failed.
+    /// The dependency was skipped because a task before it failed.
     SkippedByFailure,
 }
 
@@ -207,12 +209,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a dependency.
+    /// Counts a dependency with this standing.
     pub fn add(&mut self, standing: Standing) {
         *self.of(standing) += 1;
     }
 
-    /// Counts a dependency under another standing than before.
+    /// Moves a dependency from the count of its standing `before` to that of `now`.
     pub fn change(&mut self, before: Standing, now: Standing) {
         *self.of(before) -= 1;
         *self.of(now) += 1;
@@ -227,7 +229,7 @@ impl Tally {
         }
     }
 
-    /// Decides whether a task with these dependencies may start.
+    /// Decides whether a task with these dependencies may start under the rule `join`.
     #[must_use]
     pub fn readiness(&self, join: Join) -> Readiness {
         let (is_bad, needs_success) = match join {
@@ -242,7 +244,7 @@ impl Tally {
         if self.open > 0 {
             return Readiness::Wait;
         }
-        // A task without dependencies has none that could have succeeded, and starts.
+        // A task without dependencies has none that could have succeeded, so it starts.
         if needs_success && self.done == 0 && self.failed + self.skipped > 0 {
             return Readiness::Skip;
         }
@@ -251,7 +253,7 @@ impl Tally {
 }
 
 impl Join {
-    /// Whether a dependency of this standing may be the reason why a task is skipped.
+    /// Returns true if a dependency of this standing can be the reason why a task is skipped.
     #[must_use]
     pub fn is_reason_to_skip(self, standing: Standing) -> bool {
         match standing {
@@ -265,11 +267,11 @@ impl Join {
 /// The answer to whether a task may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// Not yet.
+    /// The task must wait for dependencies that have not ended.
     Wait,
-    /// Now.
+    /// The task may start now.
     Ready,
-    /// Never: too many of its dependencies did not succeed.
+    /// The task will never start: too many of its dependencies did not succeed.
     Skip,
 }
 
@@ -277,29 +279,29 @@ pub enum Readiness {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskState {
-    /// It waits for other tasks.
+    /// The task waits for other tasks.
     #[default]
     Pending,
-    /// It may start and waits for a slot.
+    /// The task may start and waits for a slot.
     Ready,
-    /// It is at work.
+    /// The task is at work.
     Running,
-    /// It waits for the pause before its next attempt, or for a person.
+    /// The last attempt failed, and the pause before the next one is running.
     Waiting,
-    /// It has its output.
+    /// The task completed and has an output.
     Completed,
-    /// It failed for good.
+    /// The task failed, and no attempt is left.
     Failed,
-    /// It will not run.
+    /// The task will not run.
     Skipped,
-    /// It was cancelled.
+    /// The task was cancelled.
     Cancelled,
-    /// Its output was made before, from the same content.
+    /// The task did not run: it has the output that an earlier run made from the same content.
     Reused,
 }
 
 impl TaskState {
-    /// The state as it is written.
+    /// Returns the state as it is written in records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -315,7 +317,7 @@ impl TaskState {
         }
     }
 
-    /// Whether it is final.
+    /// Returns true if the state is final.
     #[must_use]
     pub fn is_end(self) -> bool {
         match self {
@@ -332,11 +334,12 @@ pub struct TaskReady {}
 /// `task.started`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskStarted {
-    /// Which attempt this is, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// The agent that does it.
+    /// The agent that does the work.
     pub agent: AgentId,
-    /// The key of what its result is made from.
+    /// Hash of everything that the result is made from; a fork reuses the result if its key is
+    /// equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
@@ -344,9 +347,9 @@ pub struct TaskStarted {
 /// `task.retrying`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRetrying {
-    /// The attempt that failed.
+    /// Number of the attempt that failed.
     pub attempt: u32,
-    /// Why.
+    /// The reason why it failed.
     pub failure: Failure,
     /// The pause before the next attempt, in milliseconds.
     pub pause_ms: u64,
@@ -355,36 +358,36 @@ pub struct TaskRetrying {
 /// `task.completed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskCompleted {
-    /// The attempt that did it.
+    /// Number of the attempt that completed.
     pub attempt: u32,
-    /// What it gave.
+    /// The task's output.
     pub output: Output,
 }
 
 /// `task.reused`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskReused {
-    /// The key of what the result was made from, then and now.
+    /// Hash of everything that the result was made from; equal then and now.
     pub key: String,
-    /// What it gave.
+    /// The task's output.
     pub output: Output,
 }
 
 /// `task.failed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskFailed {
-    /// The attempts made.
+    /// Number of attempts made.
     pub attempt: u32,
-    /// Why.
+    /// The reason why the last attempt failed.
     pub failure: Failure,
 }
 
 /// `task.skipped`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSkipped {
-    /// Why, for a person.
+    /// The reason, for a person.
     pub reason: String,
-    /// The task whose failure skips this one; absent when it skipped itself by its `when`.
+    /// The task whose failure skips this one; absent when the task's own `when` skipped it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<Name>,
 }
@@ -392,7 +395,7 @@ pub struct TaskSkipped {
 /// `task.cancelled`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskCancelled {
-    /// Why.
+    /// The reason, for a person.
     pub reason: String,
 }
 

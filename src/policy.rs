@@ -1,6 +1,7 @@
-//! Arithmetic of retries, restarts and breakers.
+//! Arithmetic of retries, restarts and circuit breakers.
 //!
-//! Pure: time comes in as a duration since any fixed moment, chance as a number from 0 to 1.
+//! Pure: the caller gives the time, as a duration since any fixed moment, and chance, as a number
+//! from 0 to 1.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,32 +10,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::FailureKind;
 
-/// How often something that failed is tried again, and after what pause.
+/// Number of attempts for something that can fail, and the pauses between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryPolicy {
-    /// Attempts in all, the first included.
+    /// The most attempts, the first included.
     pub max_attempts: u32,
-    /// The ceiling of the first pause.
+    /// The longest that the first pause may be.
     pub initial_interval: Duration,
-    /// By what the ceiling grows from pause to pause.
+    /// Factor by which the longest possible pause grows from one pause to the next.
     pub backoff_factor: f64,
-    /// The highest ceiling.
+    /// The longest that any pause may be.
     pub max_interval: Duration,
-    /// Whether a pause is drawn evenly from zero to its ceiling ("full jitter").
+    /// True if a pause is drawn evenly from zero to its ceiling ("full jitter").
     pub jitter: bool,
-    /// The failures that are worth another attempt.
+    /// The kinds of failure after which another attempt is made.
     pub retry_on: Vec<FailureKind>,
 }
 
 impl RetryPolicy {
-    /// No second attempt.
+    /// Returns the policy of one attempt, without retries.
     #[must_use]
     pub fn never() -> Self {
         Self { max_attempts: 1, ..Self::default() }
     }
 
-    /// The pause before the attempt that follows attempt number `attempt` (from 1); `chance` is a
-    /// number from 0 to 1. `None`: no attempt is left or the failure is not worth one.
+    /// Returns the pause before the next attempt after attempt number `attempt` (from 1) failed, or
+    /// `None` if no attempt is left or a failure of this kind is not retried. `chance` is a number
+    /// from 0 to 1.
     #[must_use]
     pub fn pause(&self, attempt: u32, kind: FailureKind, chance: f64) -> Option<Duration> {
         if attempt >= self.max_attempts || !self.retry_on.contains(&kind) {
@@ -48,8 +50,8 @@ impl RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Ten tries with ceilings from half a second to 32 s: what is documented for agents that run
-    /// for hours, so that an outage of a few minutes does not end a night's work.
+    /// Ten attempts with pauses of at most half a second at first and 32 s at last. An agent that
+    /// runs for hours survives an outage of some minutes.
     fn default() -> Self {
         Self {
             max_attempts: 10,
@@ -62,11 +64,11 @@ impl Default for RetryPolicy {
     }
 }
 
-/// When an agent that ended is started again. The words are those of Erlang/OTP.
+/// The cases in which an agent that ended is started again. The words are those of Erlang/OTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RestartStrategy {
-    /// After a crash. A normal end stands, so for an agent this is `transient` too.
+    /// After a crash. An agent that ends normally is not restarted, so this equals `transient`.
     Permanent,
     /// After a crash.
     #[default]
@@ -75,19 +77,19 @@ pub enum RestartStrategy {
     Temporary,
 }
 
-/// How many crashes of one agent are forgiven.
+/// Limits on the restarts of one agent after crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestartPolicy {
-    /// When to restart at all.
+    /// The cases in which the agent is restarted.
     pub strategy: RestartStrategy,
     /// The most restarts within `window`.
     pub max_restarts: u32,
-    /// The time over which restarts are counted.
+    /// The length of time over which restarts are counted.
     pub window: Duration,
 }
 
 impl Default for RestartPolicy {
-    /// Three within a minute: the numbers of the documented configuration.
+    /// Three restarts within a minute.
     fn default() -> Self {
         Self {
             strategy: RestartStrategy::Transient,
@@ -98,8 +100,9 @@ impl Default for RestartPolicy {
 }
 
 impl RestartPolicy {
-    /// The pause before restart number `restart` (from 1): what crashed an agent may pass, and a
-    /// storm of restarts helps nobody. From 50 ms, doubled each time, to 5 s.
+    /// Returns the pause before restart number `restart` (from 1): 50 ms, doubled each time, at
+    /// most 5 s. The cause of a crash may pass with time, and restarts in quick succession would
+    /// only load the machine.
     #[must_use]
     pub fn pause(restart: u32) -> Duration {
         let doublings = restart.saturating_sub(1).min(7);
@@ -107,20 +110,20 @@ impl RestartPolicy {
     }
 }
 
-/// The restarts of one agent that still count.
+/// The restarts of one agent that still count against its policy.
 #[derive(Clone, Debug, Default)]
 pub struct RestartWindow {
     restarts: VecDeque<Duration>,
 }
 
 impl RestartWindow {
-    /// The window after these restarts, the oldest first.
+    /// Creates the window from the times of earlier restarts, the oldest first.
     #[must_use]
     pub fn after(restarts: impl IntoIterator<Item = Duration>) -> Self {
         Self { restarts: restarts.into_iter().collect() }
     }
 
-    /// Asks for a restart at the moment `now`; counts it and says yes, or says no.
+    /// Asks for a restart at the time `now`. Returns true and counts it if the policy allows it.
     pub fn admit(&mut self, policy: &RestartPolicy, now: Duration) -> bool {
         if policy.strategy == RestartStrategy::Temporary {
             return false;
@@ -140,15 +143,15 @@ impl RestartWindow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
-    /// Calls pass.
+    /// Every call may start.
     Closed,
-    /// Calls are refused until the pause is over.
+    /// No call may start until the pause is over.
     Open,
-    /// One probe is under way; its end decides.
+    /// One probe call is under way; its end decides whether the breaker closes.
     HalfOpen,
 }
 
-/// Stops calls that keep failing, and lets one probe through after a pause.
+/// A circuit breaker: stops calls that keep failing, and lets one probe through after a pause.
 #[derive(Clone, Debug)]
 pub struct Breaker {
     threshold: u32,
@@ -159,13 +162,14 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// Opens after `threshold` failures in a row and half-opens `cooldown` later.
+    /// Creates a closed breaker that opens after `threshold` failures in a row (at least one) and
+    /// lets a probe through `cooldown` later.
     #[must_use]
     pub fn new(threshold: u32, cooldown: Duration) -> Self {
         Self { threshold: threshold.max(1), cooldown, failures: 0, opened_at: None, probing: false }
     }
 
-    /// The state now.
+    /// Returns the current state.
     #[must_use]
     pub fn state(&self) -> BreakerState {
         match (self.opened_at, self.probing) {
@@ -175,7 +179,8 @@ impl Breaker {
         }
     }
 
-    /// Whether a call may start now. Half open, the first one that asks is the probe.
+    /// Returns true if a call may start now. When the pause of an open breaker is over, the first
+    /// call that asks becomes the probe.
     pub fn admit(&mut self, now: Duration) -> bool {
         let Some(opened_at) = self.opened_at else { return true };
         if self.probing || now.saturating_sub(opened_at) < self.cooldown {
@@ -185,14 +190,14 @@ impl Breaker {
         true
     }
 
-    /// How long until a probe may start; zero when one may start now.
+    /// Returns the time until a probe may start; zero if one may start now.
     #[must_use]
     pub fn wait(&self, now: Duration) -> Duration {
         let opened_at = self.opened_at.unwrap_or_default();
         (opened_at + self.cooldown).saturating_sub(now)
     }
 
-    /// A call succeeded: closes. True when the state changed.
+    /// Reports that a call succeeded, which closes the breaker. Returns true if the state changed.
     pub fn succeed(&mut self) -> bool {
         let was = self.state();
         self.failures = 0;
@@ -201,8 +206,8 @@ impl Breaker {
         was != BreakerState::Closed
     }
 
-    /// A call failed: counts, and opens at the threshold or when it was the probe. True when the
-    /// state changed.
+    /// Reports that a call failed. The breaker opens when the threshold is reached or the call was
+    /// the probe. Returns true if the state changed.
     pub fn fail(&mut self, now: Duration) -> bool {
         let was = self.state();
         self.failures = self.failures.saturating_add(1);
@@ -213,7 +218,7 @@ impl Breaker {
         was != self.state()
     }
 
-    /// A probe ended without a verdict (it was cancelled): another may start.
+    /// Reports that the probe ended without a result (it was cancelled), so that another may start.
     pub fn abandon(&mut self) {
         self.probing = false;
     }

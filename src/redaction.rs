@@ -1,6 +1,7 @@
-//! Redaction: keys and secrets are taken out of what tools give back.
+//! Redaction: replaces keys and other secrets in the output of tools.
 //!
-//! Pure. It happens where output enters, before anything is recorded and before a model reads it.
+//! Pure. The caller redacts an output when it arrives, before it is recorded and before a model
+//! reads it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,13 +9,14 @@ use std::sync::Arc;
 
 use aho_corasick::AhoCorasick;
 
-/// Shorter texts are left alone: they would be found by chance everywhere.
+/// The shortest text, in bytes, that is treated as a secret. A shorter one would be found by chance
+/// in ordinary text.
 const SHORTEST_SECRET: usize = 8;
 
-/// What stands in the place of a secret.
+/// The text that replaces a secret.
 const REDACTED: &str = "[redacted]";
 
-/// The texts that no record may hold.
+/// Secret texts that no record may contain.
 #[derive(Clone, Default)]
 pub struct Secrets {
     texts: Arc<[String]>,
@@ -23,7 +25,7 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Of these texts those that are long enough to be told from chance.
+    /// Keeps those of the texts that are long enough not to occur by chance.
     #[must_use]
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
         let long = texts.into_iter().filter(|text| text.len() >= SHORTEST_SECRET);
@@ -37,7 +39,8 @@ impl Secrets {
         Self { finder: Some(finder), texts: texts.into() }
     }
 
-    /// The texts themselves, for the wrapper of a command, which redacts what it keeps.
+    /// Returns the texts themselves, for the wrapper of a command: it redacts an output before it
+    /// stores it.
     #[must_use]
     pub fn texts(&self) -> &[String] {
         &self.texts

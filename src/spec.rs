@@ -1,4 +1,4 @@
-//! What a run is made of, as the program needs it: agents, models, tasks and limits.
+//! Settings of a run in the form the program needs: agents, models, tasks and limits.
 //!
 //! Made once from the configuration and never changed while the run lasts. Holds values only:
 //! no defaults are looked up here and nothing is read from the environment.
@@ -18,62 +18,62 @@ use crate::message::Usage;
 use crate::permission::Permissions;
 use crate::policy::{RestartPolicy, RetryPolicy};
 
-/// A model as an agent sees it.
+/// A model as an agent uses it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelSpec {
-    /// Its name in the configuration.
+    /// The model's name in the configuration.
     pub name: Name,
-    /// The provider that serves it.
+    /// Name of the provider that serves the model.
     pub provider: Name,
-    /// The provider's name for it.
+    /// The provider's own name for the model, as it is sent in a request.
     pub model: String,
-    /// The size of its context window in tokens, input and output together.
+    /// Size of the model's context window in tokens, input and output together.
     pub context_window: u64,
-    /// The most tokens one reply may have.
+    /// The most tokens that one reply may have.
     pub max_output_tokens: u64,
-    /// Sampling temperature, if it is to be sent.
+    /// Sampling temperature; not sent when absent.
     pub temperature: Option<f64>,
-    /// Nucleus sampling, if it is to be sent.
+    /// Nucleus sampling; not sent when absent.
     pub top_p: Option<f64>,
-    /// `reasoning_effort` of OpenAI-compatible servers, if it is to be sent.
+    /// `reasoning_effort` of OpenAI-compatible servers; not sent when absent.
     pub reasoning_effort: Option<String>,
-    /// A sampling seed, if it is to be sent.
+    /// Sampling seed; not sent when absent.
     pub seed: Option<u64>,
-    /// What its tokens cost; absent when the configuration gives no price.
+    /// Prices of the model's tokens; absent when the configuration gives none.
     pub price: Option<Price>,
-    /// How long its thinking stays valid.
+    /// Rule by which the model's thinking blocks stay valid.
     #[serde(default)]
     pub thinking: Thinking,
-    /// What its provider can do with a context by itself.
+    /// Capabilities of the model's provider, or the wish to ask the provider for them.
     pub capabilities: Declared,
 }
 
-/// How long the thinking that a model returns stays valid.
+/// Rule by which the thinking blocks that a model returns stay valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Thinking {
-    /// While nothing before it changes; after an edit it is left out.
+    /// Thinking is valid while nothing before it changes; after an edit it is left out.
     #[default]
     Bound,
-    /// Always.
+    /// Thinking is always valid.
     Free,
 }
 
-/// US dollars per million tokens.
+/// Prices of a model's tokens, in US dollars per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Price {
-    /// Uncached input.
+    /// Price of uncached input.
     pub input: f64,
-    /// Output.
+    /// Price of output.
     pub output: f64,
-    /// Input read from the cache.
+    /// Price of input that is read from the provider's cache.
     pub cache_read: f64,
-    /// Input written to the cache.
+    /// Price of input that is written to the provider's cache.
     pub cache_write: f64,
 }
 
 impl Price {
-    /// The prices in units of the input price; `None` for a model whose input costs nothing.
+    /// Returns the prices in units of the input price, or `None` if the input costs nothing.
     #[must_use]
     pub fn relative(&self) -> Option<RelativePrice> {
         (self.input > 0.0).then(|| RelativePrice {
@@ -83,7 +83,7 @@ impl Price {
         })
     }
 
-    /// The cost of `usage` in US dollars.
+    /// Returns the cost of `usage` in US dollars.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
     pub fn cost(&self, usage: &Usage) -> f64 {
@@ -98,82 +98,82 @@ impl Price {
 /// Prices relative to one uncached input token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RelativePrice {
-    /// An input token that is written to the cache.
+    /// Price of an input token that is written to the cache.
     pub write: f64,
-    /// An input token that is read from the cache.
+    /// Price of an input token that is read from the cache.
     pub read: f64,
-    /// An output token.
+    /// Price of an output token.
     pub output: f64,
 }
 
 impl Default for RelativePrice {
-    /// The ratios that Anthropic publishes for a cache of five minutes.
+    /// Returns the ratios that Anthropic publishes for a cache of five minutes.
     fn default() -> Self {
         Self { write: 1.25, read: 0.1, output: 5.0 }
     }
 }
 
-/// An agent definition: what every agent started from it has.
+/// An agent definition: the settings shared by every agent that is started from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentSpec {
-    /// Its name in the configuration.
+    /// The agent's name in the configuration.
     pub name: Name,
-    /// What it is good for, shown to agents that may delegate to it.
+    /// Description of the agent's purpose, shown to agents that may delegate to it.
     pub description: String,
-    /// The model it calls, by name.
+    /// Name of the model that the agent calls.
     pub model: Name,
-    /// Its system prompt.
+    /// The agent's system prompt.
     pub instructions: String,
-    /// The tools it may call, by name, sorted.
+    /// Names of the tools that the agent may call, sorted.
     pub tools: Vec<Name>,
-    /// The agents it may delegate to, sorted; empty: nobody.
+    /// Names of the agents that it may delegate to, sorted; empty when it may delegate to nobody.
     pub sub_agents: Vec<Name>,
-    /// The most model calls it may make.
+    /// The most model calls that the agent may make.
     pub max_turns: u32,
-    /// What its tools may do.
+    /// Permission rules for the agent's tools.
     pub permissions: Permissions,
-    /// What happens when it crashes.
+    /// Rule by which the agent is restarted after a crash.
     pub restart: RestartPolicy,
-    /// Skill folders it may load, by name.
+    /// Names of the skill folders that the agent may load.
     pub skills: Vec<String>,
 }
 
-/// What a task does.
+/// The work of a task: a prompt for an agent, or a shell command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// Gives an agent a prompt.
+    /// The task gives an agent a prompt.
     Agent {
-        /// The agent definition.
+        /// Name of the agent definition.
         agent: Name,
-        /// A template: the prompt.
+        /// Template of the prompt.
         prompt: String,
     },
-    /// Runs a shell command in the workspace root.
+    /// The task runs a shell command in the workspace root.
     Command {
-        /// The command line, handed to `sh -c` unchanged.
+        /// The command line, given to `sh -c` unchanged.
         run: String,
     },
 }
 
-/// How a task's output text is bound for templates.
+/// The form in which templates see a task's output text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputFormat {
-    /// As it is.
+    /// The text as it is.
     #[default]
     Text,
-    /// Parsed as one JSON document.
+    /// The text parsed as one JSON document.
     Json,
-    /// Parsed as JSON, one document a line.
+    /// The text parsed as a list of JSON documents, one a line; blank lines are skipped.
     Jsonl,
 }
 
 impl OutputFormat {
-    /// Reads the value of an output's text for templates.
+    /// Converts an output's text to the value that templates see.
     ///
     /// # Errors
-    /// A failure of the kind `output_format` when the text does not have the form.
+    /// Returns a failure of the kind `output_format` if the text does not have this form.
     pub fn parse(self, text: &str) -> Result<Value, Failure> {
         let bad = |error: serde_json::Error| {
             let message = format!("the output is not valid JSON: {error}");
@@ -191,7 +191,7 @@ impl OutputFormat {
     }
 }
 
-/// When a task may start, given how its dependencies ended.
+/// The rule that decides, from how a task's dependencies ended, whether the task may start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Join {
@@ -206,49 +206,50 @@ pub enum Join {
     NoneFailed,
 }
 
-/// A task of the plan.
+/// One task of the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskSpec {
-    /// Its name.
+    /// The task's name.
     pub name: Name,
-    /// What it does.
+    /// The work that the task does.
     pub work: Work,
     /// The tasks that must end before it starts.
     pub depends_on: Vec<Name>,
-    /// How their ends decide.
+    /// The rule by which the ends of the dependencies decide whether the task starts.
     pub join: Join,
-    /// An expression: false skips the task, which then counts as done.
+    /// Expression that is evaluated before the task starts: if it is false, the task is skipped and
+    /// counts as done.
     pub when: Option<String>,
-    /// The longest one attempt may take, in time for which the run is open.
+    /// The longest time that one attempt may take; only time during which the run is open counts.
     pub timeout: Option<Duration>,
-    /// How often a failed attempt is made again, and when.
+    /// Number of attempts, and the pauses between them.
     pub retry: RetryPolicy,
-    /// How its output is bound.
+    /// The form in which templates see the task's output.
     pub output: OutputFormat,
-    /// A template: the workspace file that the output is also written to.
+    /// Template of the path of a workspace file to which the output is also written.
     pub output_file: Option<String>,
-    /// Templates: environment variables of a command.
+    /// Environment variables of a command; the values are templates.
     pub env: BTreeMap<String, String>,
 }
 
-/// The whole-run ceilings.
+/// Limits of the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Tasks and children at work at once.
+    /// The most tasks and child agents at work at the same time.
     pub max_concurrency: usize,
-    /// Delegation depth; a task's main agent is at depth 0.
+    /// The deepest level of delegation; a task's main agent is at depth 0.
     pub max_depth: u32,
-    /// Delegated children at work at once.
+    /// The most child agents at work at the same time.
     pub max_children: usize,
-    /// Children, and children of children, over the whole run.
+    /// The most child agents over the whole run, children of children included.
     pub max_descendants: usize,
-    /// The longest the run may be open.
+    /// The longest time that the run may be open.
     pub timeout: Option<Duration>,
-    /// Whether the first failure stops new tasks from starting.
+    /// True if the first failure stops new tasks from starting.
     pub fail_fast: bool,
-    /// Whether it also cancels what is at work.
+    /// True if the first failure also cancels the tasks that are at work.
     pub cancel_running: bool,
-    /// How long a cancelled tool may take to end before its process group is killed.
+    /// Time that a cancelled tool has to end before its process group is killed.
     pub grace_period: Duration,
 }
 

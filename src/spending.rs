@@ -1,4 +1,4 @@
-//! Spending: the tokens of model calls and their cost, in sums that do not depend on their order.
+//! Spending: the tokens of model calls and their cost, in sums that do not depend on the order.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
@@ -7,27 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::Usage;
 
-/// Picodollars in a US dollar. The cheapest token sold costs some thousands of them, and a sum of
-/// nine million dollars still fits.
+/// Picodollars in a US dollar. The cheapest token sold costs some thousands of picodollars, and a
+/// sum of nine million dollars still fits into 64 bits.
 const PICODOLLARS: f64 = 1e12;
 
-/// An amount of US dollars.
+/// An amount of US dollars, in whole picodollars.
 ///
-/// Whole picodollars, because a sum of floating-point numbers depends on their order: the total of
-/// a run would then differ between a view by agent and a view by model.
+/// It is not a floating-point number, because such a sum depends on the order of its parts: the
+/// total of a run would differ between a table by agent and a table by model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Usd(i64);
 
 impl Usd {
-    /// Rounds an amount of dollars to whole picodollars; what is out of range is cut.
+    /// Rounds an amount of dollars to whole picodollars; an amount out of range becomes the nearest
+    /// that fits.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
     pub fn from_dollars(dollars: f64) -> Self {
         Self((dollars * PICODOLLARS).round() as i64)
     }
 
-    /// The amount in dollars.
+    /// Returns the amount in dollars.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "beyond 9,000 dollars a picodollar is lost")]
     pub fn dollars(self) -> f64 {
@@ -42,24 +43,23 @@ impl Add for Usd {
     }
 }
 
-/// The tokens of some model calls and their cost.
+/// The tokens and the cost of a number of model calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spending {
-    /// The tokens.
+    /// The tokens, summed.
     pub usage: Usage,
-    /// The cost; `None` when some call had no price.
+    /// The cost, summed; `None` when the price of some call is unknown.
     pub cost: Option<Usd>,
 }
 
 impl Spending {
-    /// The spending of a call that a record tells of, with its cost in US dollars if the model has a
-    /// price.
+    /// Returns the spending of one recorded call; `cost_usd` is `None` if the model has no price.
     #[must_use]
     pub fn of_call(usage: Usage, cost_usd: Option<f64>) -> Self {
         Self { usage, cost: cost_usd.map(Usd::from_dollars) }
     }
 
-    /// The cost in US dollars; `None` when some call had no price.
+    /// Returns the cost in US dollars; `None` when the price of some call is unknown.
     #[must_use]
     pub fn cost_usd(&self) -> Option<f64> {
         self.cost.map(Usd::dollars)
@@ -67,7 +67,7 @@ impl Spending {
 }
 
 impl Default for Spending {
-    /// No calls, which cost nothing.
+    /// Returns the spending of no calls, which is zero.
     fn default() -> Self {
         Self { usage: Usage::default(), cost: Some(Usd::default()) }
     }

@@ -1,7 +1,7 @@
-//! The template language: MiniJinja with strict undefined, behind one module.
+//! The template language: MiniJinja, in which the use of an undefined value is an error.
 //!
-//! Owns the filters that callsheet adds. A template sees only the values it is given: no files, no
-//! clock, no environment.
+//! No other module may name `minijinja`, except the filters in `paths`. Owns the filters that
+//! callsheet adds. A template sees only the values it is given: no files, no clock, no environment.
 
 mod paths;
 
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use regex::Regex;
 use serde_json::Value;
 
-/// The most instructions that one rendering may take: stops an endless loop in a template within
+/// The most instructions that one rendering may take: it stops an endless loop in a template within
 /// about a second.
 const FUEL: u64 = 5_000_000;
 
@@ -32,15 +32,15 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// A template or an expression that cannot be used.
+/// An error in a template or in an expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TemplateError {
-    /// What is wrong, as a lower-case fragment.
+    /// Description of the error, as a lower-case fragment.
     pub message: String,
     /// The line within the template, from 1.
     pub line: usize,
-    /// The bytes of the template that are meant, if the parser says.
+    /// The range of bytes in the template at which the error is; absent when the parser gives none.
     pub range: Option<std::ops::Range<usize>>,
 }
 
@@ -54,18 +54,18 @@ impl From<minijinja::Error> for TemplateError {
     }
 }
 
-/// Renders a template over the values of an object.
+/// Renders a template with the fields of the object `values`.
 ///
 /// # Errors
-/// When the template cannot be parsed or names something that is not there.
+/// Returns an error if the template cannot be parsed or uses a value that is not defined.
 pub fn render(template: &str, values: &Value) -> Result<String, TemplateError> {
     Ok(ENVIRONMENT.render_str(template, Cell::from(Serde(values)))?)
 }
 
-/// Evaluates an expression (without braces) over the values of an object.
+/// Evaluates an expression (without braces) with the fields of the object `values`.
 ///
 /// # Errors
-/// When the expression cannot be parsed or names something that is not there.
+/// Returns an error if the expression cannot be parsed or uses a value that is not defined.
 pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError> {
     let compiled = ENVIRONMENT.compile_expression(expression)?;
     let value = compiled.eval(Cell::from(Serde(values)))?;
@@ -80,29 +80,29 @@ pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError
     })
 }
 
-/// Evaluates an expression for its truth, by the rules of the template language: empty texts,
-/// empty lists, zero and none are false.
+/// Returns true if an expression is true by the rules of the template language: empty texts, empty
+/// lists, zero and none are false.
 ///
 /// # Errors
-/// As [`evaluate`].
+/// Returns an error in the same cases as [`evaluate`], except that an undefined result is false.
 pub fn is_true(expression: &str, values: &Value) -> Result<bool, TemplateError> {
     let compiled = ENVIRONMENT.compile_expression(expression)?;
     Ok(compiled.eval(Cell::from(Serde(values)))?.is_true())
 }
 
-/// The dotted names that a template takes from outside: `inputs.path`, `tasks.survey.output`.
+/// Returns the dotted names that a template reads: `inputs.path`, `tasks.survey.output`.
 ///
 /// # Errors
-/// When the template cannot be parsed.
+/// Returns an error if the template cannot be parsed.
 pub fn names_in_template(template: &str) -> Result<BTreeSet<String>, TemplateError> {
     let parsed = ENVIRONMENT.template_from_str(template)?;
     Ok(parsed.undeclared_variables(true).into_iter().collect())
 }
 
-/// The dotted names that an expression takes from outside.
+/// Returns the dotted names that an expression reads.
 ///
 /// # Errors
-/// When the expression cannot be parsed.
+/// Returns an error if the expression cannot be parsed.
 pub fn names_in_expression(expression: &str) -> Result<BTreeSet<String>, TemplateError> {
     let parsed = ENVIRONMENT.compile_expression(expression)?;
     Ok(parsed.undeclared_variables(true).into_iter().collect())
@@ -111,7 +111,8 @@ pub fn names_in_expression(expression: &str) -> Result<BTreeSet<String>, Templat
 /// The most compiled patterns that are kept: far more than one file of templates has.
 const PATTERNS_KEPT: usize = 256;
 
-/// Compiling a pattern takes far longer than using it, and templates come back every turn.
+/// Compiled patterns by their text. Compiling a pattern takes far longer than using it, and the
+/// same templates are rendered every turn.
 static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
 
 fn pattern(text: &str) -> Result<Regex, minijinja::Error> {
@@ -141,7 +142,7 @@ fn find_all(text: &str, regex: &str) -> Result<Vec<String>, minijinja::Error> {
     Ok(all.filter_map(|c| c.get(1).or_else(|| c.get(0)).map(|m| m.as_str().to_owned())).collect())
 }
 
-/// `text | from_json`: the value that a JSON text holds.
+/// `text | from_json`: the value of a JSON text.
 fn from_json(text: &str) -> Result<Cell, minijinja::Error> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| minijinja::Error::new(ErrorKind::BadSerialization, error.to_string()))?;

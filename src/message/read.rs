@@ -1,7 +1,7 @@
-//! How messages and blocks are read: what is known is decoded, the rest is kept verbatim.
+//! Reading of messages and blocks from JSON: decodes the known blocks and keeps others verbatim.
 //!
-//! Results are long, and a conversation is read often, so a text is gone over as seldom as can be
-//! and nothing is copied that is not kept.
+//! Tool results are long and a conversation is read often, so the code parses a text as few times
+//! as possible and copies only the parts that it keeps.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::{Block, Json, Message, ResultContent, Role, ToolCall, ToolResult};
 
-/// The keys of the known blocks; `C` is what is made of `content`.
+/// The keys of the known blocks; `C` is the type into which `content` is read.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "C: Deserialize<'de>"))]
 struct BlockIn<'a, C> {
@@ -61,7 +61,8 @@ impl Block {
         }
     }
 
-    /// A result whose content is not a text, or holds half a character, which no text can.
+    /// Reads a tool result whose content is not a text, or is a text with half of a surrogate pair,
+    /// which a Rust string cannot hold.
     fn read_result_of_blocks(raw: &RawValue) -> Self {
         match serde_json::from_str::<BlockIn<'_, &RawValue>>(raw.get()) {
             Ok(BlockIn {
@@ -87,11 +88,11 @@ impl<'de> Deserialize<'de> for Block {
 }
 
 impl Message {
-    /// Reads a message from a text that can be borrowed from: what [`Deserialize`] does, without
-    /// the copy that it needs where the text may be gone.
+    /// Reads a message from a text that can be borrowed: it avoids the copy that [`Deserialize`]
+    /// has to make.
     ///
     /// # Errors
-    /// When `json` is not a message.
+    /// Returns an error if `json` is not a message.
     pub fn read(json: &str) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct In<'a> {
@@ -119,7 +120,7 @@ impl<'de> Deserialize<'de> for Message {
     }
 }
 
-/// A text, or a list of something; whatever else it is, is passed over.
+/// A text or a list; any other value is accepted but not kept.
 enum TextOr<T> {
     Text(String),
     List(Vec<T>),

@@ -1,29 +1,29 @@
-//! What a provider can do with a context by itself, and how that is known.
+//! Capabilities of a provider: the ways in which it can shrink a context by itself.
 //!
-//! Owns the names. Who makes use of it is for `context::strategy` to decide.
+//! Owns the names. `context::strategy` decides which capability is used.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// Something that a provider can do with a context.
+/// A way in which a provider can shrink a context by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Capability {
-    /// It clears old tool results and thinking before the model reads them.
+    /// The provider clears old tool results and thinking before the model reads them.
     ContextEditing,
-    /// It summarises by itself, amid a reply, when the input is larger than a threshold.
+    /// The provider summarises during a reply when the input is larger than a threshold.
     CompactThreshold,
-    /// It summarises what it is sent when it is asked to.
+    /// The provider summarises the conversation in a request when the request asks for it.
     CompactOnDemand,
 }
 
 impl Capability {
-    /// All of them.
+    /// All capabilities.
     pub const ALL: [Self; 3] =
         [Self::ContextEditing, Self::CompactThreshold, Self::CompactOnDemand];
 
-    /// Its name in the configuration.
+    /// Returns the capability's name in the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Capability {
         }
     }
 
-    /// The capability of that name.
+    /// Returns the capability with the given name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|capability| capability.name() == name)
@@ -45,13 +45,13 @@ impl Capability {
 pub struct Capabilities(BTreeSet<Capability>);
 
 impl Capabilities {
-    /// Whether this is one of them.
+    /// Returns true if the set holds `capability`.
     #[must_use]
     pub fn has(&self, capability: Capability) -> bool {
         self.0.contains(&capability)
     }
 
-    /// Strikes one off; says whether it was there.
+    /// Removes a capability; returns true if the set held it.
     pub fn lose(&mut self, capability: Capability) -> bool {
         self.0.remove(&capability)
     }
@@ -63,11 +63,12 @@ impl FromIterator<Capability> for Capabilities {
     }
 }
 
-/// How it is known what a model's provider can do.
+/// The source of a model's capabilities: a list in the configuration, or a question to the
+/// provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Declared {
-    /// The configuration lists it.
+    /// The configuration lists the capabilities.
     Listed(Capabilities),
     /// The provider is asked before the first call.
     Probe,
@@ -79,17 +80,17 @@ impl Default for Declared {
     }
 }
 
-/// What is known of a model before its first call.
+/// Facts that are known of a model before its first call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelFacts {
-    /// What its provider can do.
+    /// Known capabilities of the model's provider.
     pub capabilities: Capabilities,
-    /// The most tokens that it reads, if the provider says.
+    /// The most input tokens that the model reads; absent when the provider does not say.
     pub max_input_tokens: Option<u64>,
 }
 
 impl ModelFacts {
-    /// What the configuration says by itself: nothing where the provider is to be asked.
+    /// Returns the facts that the configuration states: none if the provider is to be asked.
     #[must_use]
     pub fn declared(declared: &Declared) -> Self {
         let capabilities = match declared {

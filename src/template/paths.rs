@@ -1,12 +1,12 @@
-//! The `cluster` filter: parts a list of paths into bounded groups of what lies together.
+//! The `cluster` filter: divides a list of paths into groups of limited size by their folders.
 //!
-//! Pure and deterministic: the same list gives the same groups, so that a script may work them out
-//! anew in every turn instead of remembering them.
+//! Pure and deterministic: the same list gives the same groups, so a script can compute the groups
+//! again in every turn instead of storing them.
 
 use minijinja::value::{Kwargs, Value as Cell};
 use minijinja::{Error, ErrorKind};
 
-/// The most groups one call may make: a mistyped bound must not fill the memory.
+/// The most groups that `min` can ask for: a mistyped number must not fill the memory.
 const MOST_GROUPS: usize = 10_000;
 
 struct Group {
@@ -17,11 +17,11 @@ struct Group {
 /// `paths | cluster(min=1, max=none, size=none)`: groups of `{name, paths}` in the order of the
 /// list.
 ///
-/// Paths go together when they agree in the first component (without the extension) after the
-/// folders that all have in common: `src/run.rs` and `src/run/watch.rs` are both `run`. A group
-/// of more than `size` paths is split evenly; then the largest is halved until there are `min`;
-/// then the two smallest are joined until there are at most `max`, as long as the joined one
-/// keeps to `size`.
+/// Paths are in one group when they agree in the first component (without the extension) after the
+/// folders that all paths have in common: `src/run.rs` and `src/run/watch.rs` are both `run`. A
+/// group of more than `size` paths is split evenly; then the largest group is halved until there
+/// are `min` groups; then the two smallest groups are joined until there are at most `max`, as long
+/// as the joined group has at most `size` paths.
 pub(super) fn cluster(paths: Vec<String>, options: Kwargs) -> Result<Cell, Error> {
     let count = |name, absent| -> Result<usize, Error> {
         let given = options.get::<Option<usize>>(name)?;
@@ -42,7 +42,7 @@ pub(super) fn cluster(paths: Vec<String>, options: Kwargs) -> Result<Cell, Error
     Ok(groups.into_iter().map(cell).collect())
 }
 
-/// The folders that every path lies in, with the last slash.
+/// Returns the length in bytes of the folders that every path lies in, the last slash included.
 fn common_folders(paths: &[String]) -> usize {
     let Some(first) = paths.first() else { return 0 };
     let folders = first.rfind('/').map_or("", |at| &first[..=at]);
@@ -68,7 +68,7 @@ fn together(paths: Vec<String>) -> Vec<Group> {
     groups
 }
 
-/// The first component; a file's without its extension.
+/// Returns the first component of a path; if that is a file, without its extension.
 fn key(path: &str) -> &str {
     if let Some((folder, _)) = path.split_once('/') {
         return folder;
