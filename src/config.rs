@@ -1,12 +1,12 @@
-//! The configuration: `agents.toml` -> what the program needs, with diagnostics.
+//! The configuration: reads `agents.toml` and turns it into the values that the program needs.
 //!
-//! Owns reading, layering and checking. All problems are found in one go and before anything is
-//! spent; nothing here prints, calls a model or touches the network. Actors never see these types,
+//! Owns reading, layering and checking. All problems are found at once and before a model is
+//! called; nothing here prints, calls a model or uses the network. Actors never see these types,
 //! only the values they need.
 //!
-//! What the user wrote is a tree of values with places (`raw`); its layers are merged by figment
-//! (`layers`); the keys are checked one by one (`schema`, `check`); then each section is
-//! turned into what the program needs, and what it names is resolved.
+//! The file is read as a tree of values with their places (`tree`). figment merges its layers
+//! (`layers`). Each key is checked against its declaration (`raw`, `shape`, `check`). Then each
+//! section is turned into the values that the program needs, and the names in it are resolved.
 
 mod agents;
 mod check;
@@ -58,52 +58,52 @@ use self::tree::Places;
 use crate::id::Name;
 use crate::spec::{AgentSpec, Limits, ModelSpec, TaskSpec};
 
-/// What is done about a key or an input that is not there.
+/// The treatment of a provider's key or an input that is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
-    /// It is an error: something is about to run.
+    /// It is an error, because something is about to run.
     #[default]
     Refuse,
-    /// It is left out: somebody only looks.
+    /// It is left out, because the configuration is only read.
     Allow,
 }
 
-/// Where a configuration comes from.
+/// The parts that a configuration is made from: a file, flags, inputs and variables.
 #[derive(Clone, Default)]
 pub struct Sources {
-    /// The file.
+    /// The path of the file.
     pub file: PathBuf,
-    /// The profile to lay over it.
+    /// The profile to merge over the file.
     pub profile: Option<String>,
-    /// Inputs as given, the last of a name wins.
+    /// Inputs as they were given; the last one of a name counts.
     pub inputs: Vec<(String, String)>,
-    /// Flags: dotted keys and values.
+    /// Values of flags, by dotted keys.
     pub overrides: Vec<(String, toml::Value)>,
-    /// The variables of the environment: `CALLSHEET_*` and those that hold keys.
+    /// The environment: `CALLSHEET_*` variables and variables that hold keys.
     pub environment: BTreeMap<String, String>,
-    /// The tasks to run; empty: the file's `entry`, or all. Names that do not exist are ignored.
+    /// The tasks to run; if empty, the file's `entry`, or all tasks. Unknown names are ignored.
     pub targets: Vec<String>,
-    /// Tools that the program brings along.
+    /// Names of the tools that the embedding program adds.
     pub extra_tools: Vec<Name>,
-    /// Models that the program brings along: they need no provider.
+    /// Names of the models that the embedding program adds; these need no provider.
     pub custom_models: Vec<Name>,
-    /// The files that the configuration names, as a run recorded them; one that is not among them
-    /// is read from the disk.
+    /// The files that the configuration names, as a run recorded them. A file that is not among
+    /// them is read from the disk.
     pub recorded: Option<BTreeMap<String, String>>,
-    /// What is done about a provider's key that is not set.
+    /// The treatment of a provider's key that is not set.
     pub missing_keys: Missing,
-    /// What is done about an input without a value.
+    /// The treatment of an input without a value.
     pub missing_inputs: Missing,
 }
 
 impl Sources {
-    /// A file and nothing else.
+    /// Creates the sources with a file and nothing else.
     #[must_use]
     pub fn new(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into(), ..Self::default() }
     }
 
-    /// Takes the variables of this process; those that are not Unicode are left out.
+    /// Adds the environment variables of this process, except those that are not Unicode.
     #[must_use]
     pub fn with_process_environment(mut self) -> Self {
         let text = |(key, value): (std::ffi::OsString, std::ffi::OsString)| {
@@ -115,7 +115,7 @@ impl Sources {
 }
 
 impl fmt::Debug for Sources {
-    /// Shows the names of the variables only: their values may be keys.
+    /// Shows only the names of the variables, because their values may be keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sources")
             .field("file", &self.file)
@@ -127,58 +127,59 @@ impl fmt::Debug for Sources {
     }
 }
 
-/// A configuration as the program needs it.
+/// A checked configuration in the form that the program needs.
 #[derive(Clone)]
 pub struct Config {
-    /// The name of the workflow; without one, that of the directory.
+    /// The name of the workflow; by default the name of the directory.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the workflow.
     pub description: Option<String>,
-    /// The text of the file, without those it includes.
+    /// The text of the file, without the files that it includes.
     pub text: String,
-    /// The texts of the files that it names: included ones, instructions and context files, by
-    /// their path.
+    /// The texts of the files that it names, by path: included files, instructions and context
+    /// files.
     pub files: BTreeMap<String, String>,
-    /// The file, as an absolute path.
+    /// The absolute path of the file.
     pub file: PathBuf,
     /// The workspace root: the directory of the file.
     pub root: PathBuf,
-    /// Where run directories are made.
+    /// The directory in which run directories are made.
     pub state_dir: PathBuf,
-    /// The profile in force.
+    /// The profile in use.
     pub profile: Option<String>,
-    /// The variables that set keys, without those that may hold a secret.
+    /// The environment variables that set configuration keys, except those that may hold a secret.
     pub settings: BTreeMap<String, String>,
-    /// The inputs, checked, with their defaults.
+    /// The inputs, checked and completed with their defaults.
     pub inputs: Map<String, Value>,
-    /// Files and directories outside the root that may be read: inputs of type `path`.
+    /// Files and directories outside the root that may be read: the values of inputs of type
+    /// `path`.
     pub read_only_roots: Vec<PathBuf>,
-    /// The providers, those of models without one included.
+    /// The providers, including those of models that name none.
     pub providers: BTreeMap<Name, ProviderSpec>,
-    /// The models.
+    /// The models, by name.
     pub models: BTreeMap<Name, ModelSpec>,
-    /// The models that the tasks to run may call.
+    /// Names of the models that the tasks to run may call.
     pub models_in_use: BTreeSet<Name>,
-    /// The agents.
+    /// The agents, by name.
     pub agents: BTreeMap<Name, AgentSpec>,
     /// The tasks, in the order of the file.
     pub tasks: Vec<TaskSpec>,
-    /// The whole-run ceilings.
+    /// Limits of the whole run.
     pub limits: Limits,
-    /// How contexts are kept within their window.
+    /// Settings that keep each context within its window.
     pub compaction: CompactionSpec,
-    /// Variables for commands and shell tools.
+    /// Environment variables for commands and shell tools.
     pub env: BTreeMap<String, String>,
-    /// The secrets that could be read, by name: what must not appear in records.
+    /// The secrets that could be read, by name; no record may contain them.
     pub secrets: BTreeMap<String, Secret>,
-    /// The tasks that a run without named tasks is for; empty: all.
+    /// The tasks of a run for which no tasks were named; if empty, all tasks.
     pub entry: Vec<Name>,
-    /// What is probably not meant as it is written.
+    /// Warnings: values that are valid but probably not meant.
     pub warnings: Vec<Diagnostic>,
 }
 
 impl fmt::Debug for Config {
-    /// Leaves the text out; secrets hide themselves.
+    /// Leaves the text of the file out. Secrets print as `***`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("name", &self.name)
@@ -201,7 +202,7 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// These agents, those to which they may delegate, and theirs.
+    /// Returns the given agents and all agents that they can start, directly or through others.
     #[must_use]
     pub fn team<'a>(
         &'a self,
@@ -214,7 +215,7 @@ impl Config {
 /// Reads, layers and checks a configuration.
 ///
 /// # Errors
-/// Everything that is wrong with it, in one go.
+/// Returns every problem of the configuration at once.
 pub fn load(sources: &Sources) -> Result<Config, Diagnostics> {
     match std::fs::read_to_string(&sources.file) {
         Ok(text) => load_text(&text, sources),
@@ -227,21 +228,22 @@ pub fn load(sources: &Sources) -> Result<Config, Diagnostics> {
     }
 }
 
-/// As [`load`], from a text; `sources.file` says where it would stand and need not exist.
+/// Does the same as [`load`] with a text that is given; `sources.file` is the path that the text
+/// would have and need not exist.
 ///
 /// # Errors
-/// Everything that is wrong with it, in one go.
+/// Returns every problem of the configuration at once.
 pub fn load_text(text: &str, sources: &Sources) -> Result<Config, Diagnostics> {
     let problems = Problems::default();
     let mut texts = vec![named(sources, text.to_owned())];
     let config = read(&mut texts, sources, &problems);
     let warnings = problems.settle(&texts)?;
-    // Without an error there is a configuration: `read` gives none only after reporting one.
+    // `read` returns nothing only after it has reported an error, and then `settle` has returned.
     config.map(|config| Config { warnings, ..config }).ok_or(Diagnostics(Vec::new()))
 }
 
-/// Where run directories are made, for those who only look at runs: needs no valid configuration
-/// and no file.
+/// Returns the directory in which run directories are made. For commands that only look at runs:
+/// the configuration need not be valid, and the file need not exist.
 #[must_use]
 pub fn state_dir(sources: &Sources) -> PathBuf {
     let text = named(sources, std::fs::read_to_string(&sources.file).unwrap_or_default());
@@ -257,7 +259,7 @@ fn named(sources: &Sources, text: String) -> Text {
     Arc::new(NamedSource::new(sources.file.display().to_string(), text))
 }
 
-/// The directory of the file, canonical when it exists.
+/// Returns the directory of the file; canonical if it exists.
 fn root(file: &Path) -> PathBuf {
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
@@ -271,7 +273,7 @@ fn read(texts: &mut Vec<Text>, sources: &Sources, problems: &Problems) -> Option
     if let Some(agents) = tree.get("agents").map(|value| places.of(value))
         && agents.kind == tree::ARRAY
     {
-        // Nothing else in the file means anything then.
+        // The rest of such a file would only give misleading errors.
         let message = "this file belongs to another tool: its `agents` is an array";
         let help = "name the file of callsheet with `-f FILE`";
         problems.error("foreign_file", &agents.key, message, help);
@@ -285,19 +287,21 @@ fn read(texts: &mut Vec<Text>, sources: &Sources, problems: &Problems) -> Option
     let start = Place::start(&texts[0]);
     check_header(&header, &start, problems);
     let merged = layered(tree, &header, sources, &mut places, &start, problems);
-    // Each layer was checked by itself, with the places and the keys that its author knows.
+    // The layers are not checked again after the merge: each was checked by itself, with the places
+    // and names that its author knows.
     let raw = Settings::read_keys(&merged, &places);
     let setting = Setting { raw: &raw, root: &root, sources, shelf: &shelf, problems };
     let config = build(setting, &texts[0]);
     Some(Config { files: shelf.into_taken(), ..config })
 }
 
-/// How bad it is to use a key that never did anything: what a run recorded was accepted then.
+/// Returns the severity of a key that never had an effect. For a recorded configuration it is a
+/// warning, because the key was accepted when the run began.
 fn idle(sources: &Sources) -> Severity {
     if sources.recorded.is_some() { Severity::Warning } else { Severity::Error }
 }
 
-/// Checks what decides how the file is read.
+/// Checks the keys that decide how the file is read: `version` and `requires`.
 fn check_header(header: &Header, start: &Place, problems: &Problems) {
     match (header.version.at(), *header.version) {
         (None, _) => {
@@ -325,13 +329,13 @@ fn check_header(header: &Header, start: &Place, problems: &Problems) {
     }
 }
 
-/// The numbers of a version, three at most.
+/// Returns the numbers of a version, or `None` if it has more than three or is not one.
 fn numbers(version: &str) -> Option<Vec<u64>> {
     let numbers: Option<Vec<u64>> = version.split('.').map(|part| part.parse().ok()).collect();
     numbers.filter(|numbers| numbers.len() <= 3)
 }
 
-/// Lays the profile, the variables and the flags over the file.
+/// Merges the profile, the variables and the flags over the file, in this order.
 fn layered(
     file: Dict,
     header: &Header,
@@ -373,7 +377,7 @@ fn profile_of(
     None
 }
 
-/// What the sections are turned into values with.
+/// The arguments that every section needs to be turned into values.
 #[derive(Clone, Copy, Debug)]
 struct Setting<'a> {
     raw: &'a Settings,
@@ -383,7 +387,7 @@ struct Setting<'a> {
     problems: &'a Problems,
 }
 
-/// Turns each section into what the program needs.
+/// Turns each section into the values that the program needs.
 fn build(setting: Setting<'_>, text: &Text) -> Config {
     let Setting { raw, root, sources, problems, .. } = setting;
     let inputs = inputs::inputs(setting);
@@ -427,7 +431,7 @@ fn build(setting: Setting<'_>, text: &Text) -> Config {
     }
 }
 
-/// The ceilings.
+/// Returns the limits of the run.
 fn limits(raw: &raw::Limits) -> Limits {
     Limits {
         max_concurrency: *raw.max_concurrency,
@@ -442,14 +446,14 @@ fn limits(raw: &raw::Limits) -> Limits {
 }
 
 impl Default for Limits {
-    /// The ceilings of a file that says nothing of them.
+    /// Returns the limits of a file that sets none.
     fn default() -> Self {
         limits(&raw::Limits::default())
     }
 }
 
-/// The directory of runs: a flag, `CALLSHEET_STATE_DIR`, or the file; what the file says is meant
-/// from its own directory, the others from the current one.
+/// Returns the directory of runs: that of the flag, of `CALLSHEET_STATE_DIR` or of the file. The
+/// file's path is relative to its own directory, the others to the current directory.
 fn state_dir_of(raw: &Settings, root: &Path, sources: &Sources) -> PathBuf {
     let here = |path: &str| std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
     let dir = &raw.state.dir;

@@ -1,4 +1,4 @@
-//! Agents: their instructions, tools, models and permissions.
+//! Builds the agents of a configuration: their instructions, tools, models and permissions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::permission::{Permissions, Rule};
 use crate::policy::RestartPolicy;
 use crate::spec::{AgentSpec, ModelSpec};
 
-/// The tools that callsheet brings along.
+/// Names of the tools that are built in.
 const TOOLS: [&str; 12] = [
     "bash",
     "read_file",
@@ -29,12 +29,12 @@ const TOOLS: [&str; 12] = [
     "snip",
 ];
 
-/// Where skills are looked for, below the workspace root.
+/// Directory of the skills, below the workspace root.
 const SKILLS: &str = ".agents/skills";
 
 type Models = BTreeMap<Name, ModelSpec>;
 
-/// Reads `[agents]`.
+/// Turns `[agents]` into agent definitions.
 pub(super) fn agents(setting: Setting<'_>, models: &Models) -> BTreeMap<Name, AgentSpec> {
     let permissions = permissions(setting);
     known_model(&setting.raw.defaults.model, models, setting);
@@ -75,11 +75,11 @@ fn agent(
     })
 }
 
-/// The system prompt: the instructions, if there are any, then each context file between `<file path="...">` and
-/// `</file>`.
+/// Returns the system prompt: the instructions, if there are any, then each context file between
+/// `<file path="...">` and `</file>`.
 fn instructions(setting: Setting<'_>, raw: &Agent) -> String {
     let Setting { root, shelf, problems, .. } = setting;
-    // The prompt alone can be enough.
+    // Instructions may be missing: the prompt of the task alone can be enough.
     let mut text = raw.instructions.clone().unwrap_or_default();
     if let Some(at) = raw.instructions_file.at().filter(|_| raw.instructions.is_some()) {
         let message = "`instructions` and `instructions_file` exclude each other";
@@ -110,8 +110,8 @@ fn sub_agents(setting: Setting<'_>, raw: &Agent) -> Vec<Name> {
     found
 }
 
-/// The tools that are listed, and those that follow from other keys: to have somebody to delegate
-/// to, or a skill to load, is to have the tool for it.
+/// Returns the tools that are listed and those that follow from other keys: `delegate` if there are
+/// `sub_agents`, `load_skill` if there are `skills`.
 fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
     let problems = setting.problems;
     let mut found = Vec::new();
@@ -135,8 +135,9 @@ fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
     found
 }
 
-/// The tools of this program, those that an embedding program brings along, and those of `[tools]`:
-/// the section is not built, which is said once, where it stands.
+/// Returns the names of the built-in tools, of those that an embedding program adds, and of those
+/// in `[tools]`. The section `[tools]` is not available yet; this is reported once, at the section,
+/// so its names must not be reported as unknown as well.
 fn all_tools(setting: Setting<'_>) -> impl Iterator<Item = &str> {
     let own = setting.raw.tools.iter().flat_map(|tools| tools.names());
     TOOLS.into_iter().chain(setting.sources.extra_tools.iter().map(Name::as_str)).chain(own)
@@ -154,8 +155,8 @@ fn skills(setting: Setting<'_>, raw: &Agent) -> Vec<String> {
     raw.skills.iter().map(skill).collect()
 }
 
-/// The model of an agent: its own, else that of `[defaults]`, else the one named `default`, else
-/// the only one.
+/// Returns the model of an agent: its own, else that of `[defaults]`, else the one named `default`,
+/// else the only one. Reports an error if there is none.
 fn model(setting: Setting<'_>, entry: &Entry<Agent>, raw: &Agent, models: &Models) -> Option<Name> {
     known_model(&raw.model, models, setting);
     let named = if raw.model.is_set() { &raw.model } else { &setting.raw.defaults.model };
@@ -180,7 +181,7 @@ fn model(setting: Setting<'_>, entry: &Entry<Agent>, raw: &Agent, models: &Model
     only.cloned()
 }
 
-/// Says so when a key names a model that does not exist.
+/// Reports an error if a key names a model that does not exist.
 pub(super) fn known_model(field: &Field<Option<String>>, models: &Models, setting: Setting<'_>) {
     if let Some((name, place)) = field.placed().filter(|(name, _)| !models.contains_key(&***name)) {
         let known = models.keys().map(Name::as_str);
@@ -188,7 +189,7 @@ pub(super) fn known_model(field: &Field<Option<String>>, models: &Models, settin
     }
 }
 
-/// The rules that hold for every agent.
+/// Returns the permission rules that all agents share.
 fn permissions(setting: Setting<'_>) -> Permissions {
     let Some(raw) = setting.raw.permissions.as_ref() else { return Permissions::default() };
     Permissions {
@@ -215,7 +216,7 @@ fn rules(raw: &[Item<String>], setting: Setting<'_>) -> Vec<Rule> {
     raw.iter().filter_map(rule).collect()
 }
 
-/// Warns of a rule that can never match, because it names no tool that there is.
+/// Warns of a rule that can never match, because it names a tool that does not exist.
 fn names_a_tool(rule: &Item<String>, setting: Setting<'_>) {
     let tool = rule.value.split('(').next().unwrap_or_default().trim();
     if Name::new(tool).is_ok() && !all_tools(setting).any(|known| known == tool) {

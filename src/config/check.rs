@@ -1,7 +1,8 @@
-//! Checks a tree against the declaration: unknown keys, wrong types, values out of bounds.
+//! Checks a tree of values against the declared keys: unknown keys, wrong types, values out of
+//! bounds.
 //!
-//! Looks at one value at a time and goes on after a mistake, so that all are found in one go;
-//! whether names exist is checked where they are resolved.
+//! Looks at one value at a time and continues after a mistake, so that all mistakes are found at
+//! once. It does not check whether names exist: the code that resolves a name does.
 
 use std::collections::HashMap;
 
@@ -15,14 +16,14 @@ use super::shape::{Built, Key, Keys, Kind, Section};
 use super::tree::{self, Places, Written};
 use super::{duration, names};
 
-/// Checks trees and notes what is wrong with them.
+/// Checks trees of values and reports the problems that it finds.
 #[derive(Debug)]
 pub(super) struct Check<'a> {
     places: &'a Places,
     problems: &'a Problems,
-    /// The severity of a key that never did anything.
+    /// The severity of a key that never had an effect.
     idle: Severity,
-    /// The keys that lead to what is being checked, with dots between them.
+    /// The keys that lead to the value being checked, with dots between them.
     path: String,
     forms: HashMap<&'static str, Regex>,
 }
@@ -37,7 +38,7 @@ impl<'a> Check<'a> {
         self.table(tree, File::KEYS);
     }
 
-    /// Checks what is laid over a file: a profile, variables, flags.
+    /// Checks a layer above the file: a profile, variables or flags.
     pub(super) fn overlay(&mut self, tree: &Dict) {
         for key in Header::KEYS[0] {
             if let Some(value) = tree.get(key.name) {
@@ -70,7 +71,7 @@ impl<'a> Check<'a> {
 
     fn not_built(&mut self, value: &Value, key: &Key) {
         let before = self.problems.count();
-        // A rate is the only such kind that has a form of its own.
+        // A rate is the only kind of key not available yet whose form is worth checking.
         if matches!(key.kind, Kind::Rate) {
             self.value(value, key.kind);
         }
@@ -214,7 +215,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Checks something one step further down.
+    /// Runs `check` with `key` added to the path.
     fn below(&mut self, key: &str, check: impl FnOnce(&mut Self)) {
         let end = self.path.len();
         if end > 0 && !key.starts_with('[') {
@@ -238,7 +239,8 @@ impl<'a> Check<'a> {
         self.problems.error(code, &self.at(value).value, message, help);
     }
 
-    /// As [`Check::refuse`], for a value that may be a key: it is not shown.
+    /// Does the same as [`Check::refuse`] for a value that may be a provider's key: the value is
+    /// not shown.
     fn hide(&self, code: Code, value: &Value, message: String, help: &str) {
         let found = Diagnostic::error(code, &self.at(value).value, message, help);
         self.problems.add(found.masked());

@@ -1,4 +1,4 @@
-//! Compaction settings: the preset and what overrides its constants.
+//! Builds the compaction settings: the preset, and the keys that override its constants.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ use crate::context::provider::strategy::{MOST_INSTRUCTIONS_CHARS, StrategySettin
 use crate::id::Name;
 use crate::spec::ModelSpec;
 
-/// The constant that has an older name as well.
+/// The constant that has an older name, `keep_recent_results`, as well.
 const KEEP_RECENT: &str = "keep_recent";
 
-/// The one constant of a preset that stands in `circuit_breaker`.
+/// The one constant of a preset whose key is in `circuit_breaker` and not in `[compaction]` itself.
 const HEADROOM_GAIN: &str = "min_headroom_gain";
 
-/// Reads `[compaction]`.
+/// Turns `[compaction]` into the settings of compaction.
 pub(super) fn compaction(
     setting: Setting<'_>,
     models: &BTreeMap<Name, ModelSpec>,
@@ -73,7 +73,7 @@ fn clear(raw: &ContextEditing, problems: &Problems) -> ClearToolUses {
     }
 }
 
-/// `true`, `false` or the tools whose arguments go.
+/// Reads `true`, `false` or the names of the tools whose arguments are cleared.
 fn clear_inputs(raw: &Field<Option<ListOr>>, problems: &Problems) -> ClearInputs {
     let tool = |item: &Item<Json>| item.value.as_str().map(str::to_owned);
     let (read, place) = match raw.placed() {
@@ -92,7 +92,7 @@ fn clear_inputs(raw: &Field<Option<ListOr>>, problems: &Problems) -> ClearInputs
     )
 }
 
-/// A number of turns, or `"all"`.
+/// Reads a number of turns, or `"all"`.
 fn thinking(raw: &Field<Option<Json>>, problems: &Problems) -> Option<KeepThinking> {
     let (value, place) = raw.placed()?;
     match (value.as_str(), value.as_u64()) {
@@ -110,9 +110,9 @@ fn texts(items: &[Item<String>]) -> Vec<String> {
     items.iter().map(|item| item.value.clone()).collect()
 }
 
-/// The preset with what the section says otherwise.
+/// Returns the preset with the constants, layers and abilities that the section changes.
 fn preset((own, constants): &Compaction, problems: &Problems) -> Preset {
-    // A preset that is not there has its own diagnostic; what belongs to it has none.
+    // A preset that does not exist has its own diagnostic; its keys get none.
     let named = Preset::named(&own.preset).filter(|_| !own.preset.is_wrong());
     let Some(named) = named else { return Preset::three_layer() };
     let mut preset = in_form(named, own, problems);
@@ -144,7 +144,7 @@ fn with_constant(preset: Preset, key: &str, constant: &Constant, problems: &Prob
     })
 }
 
-/// Warns of a key that means nothing to a preset.
+/// Warns of a key that has no effect under a preset.
 fn unused(preset: &Preset, key: &str, at: Option<&Written>, problems: &Problems) {
     if let Some(at) = at {
         let message = format!("the preset `{}` has no `{key}`", preset.name);
@@ -152,7 +152,7 @@ fn unused(preset: &Preset, key: &str, at: Option<&Written>, problems: &Problems)
     }
 }
 
-/// The preset in the form that the section asks for, with the layers that it names.
+/// Returns the preset in the variant that the section asks for, with the layers that it lists.
 fn in_form(named: Preset, own: &CompactionKeys, problems: &Problems) -> Preset {
     let preset = match (named.name.as_str(), *own.improved, *own.variant) {
         ("four-layer", true, _) => Preset::four_layer_improved(),
@@ -173,7 +173,8 @@ fn in_form(named: Preset, own: &CompactionKeys, problems: &Problems) -> Preset {
     })
 }
 
-/// The preset with what the section says of that which any preset may have.
+/// Applies the settings that are not constants of the preset: the stub of unchanged files, and
+/// recovery.
 fn with_abilities(mut preset: Preset, own: &CompactionKeys, problems: &Problems) -> Preset {
     preset.unchanged_stub = own.unchanged_stub.unwrap_or(preset.unchanged_stub);
     if !preset.layers.iter().any(|layer| matches!(layer, Layer::Summary(_))) {
@@ -206,7 +207,8 @@ fn hooks(raw: &CompactionHooks, setting: Setting<'_>) -> Hooks {
     }
 }
 
-/// A hook that cannot be run would be missed only after its compaction has happened.
+/// Reports a hook whose program does not exist. Otherwise the error would show only at the first
+/// compaction, hours into a run.
 fn check_program(key: &str, program: Option<&Item<String>>, at: &Written, setting: Setting<'_>) {
     let Some(Item { value: program, at }) = program else {
         let help = "write a program and its arguments: [\"./hook\", \"--flag\"]";

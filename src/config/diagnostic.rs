@@ -1,4 +1,4 @@
-//! Diagnostics: what is wrong with a configuration, and exactly where.
+//! Diagnostics: the problems of a configuration and their exact places.
 //!
 //! Owns the positions in configuration texts. It does not print: the command line renders a
 //! [`Diagnostic`] with miette or as JSON.
@@ -12,37 +12,37 @@ use std::sync::Arc;
 use miette::{LabeledSpan, NamedSource, SourceCode};
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Nothing can be run.
+    /// The configuration cannot be run.
     Error,
-    /// It can be run, but it is probably not what was meant.
+    /// The configuration can be run, but probably differs from the intention.
     Warning,
 }
 
-/// What kind of problem it is: a stable word such as `unknown_key`.
+/// The kind of a problem: a stable word such as `unknown_key`.
 pub(super) type Code = &'static str;
 
-/// One thing that is wrong.
+/// One problem of a configuration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnostic {
-    /// What kind of problem it is: a stable word such as `unknown_key`.
+    /// The kind of the problem: a stable word such as `unknown_key`.
     pub code: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The file, or `environment` or `command line`.
+    /// The path of the file, or `environment` or `command line`.
     pub file: String,
-    /// The line of the offending key or value, from 1.
+    /// The line of the wrong key or value, from 1.
     pub line: usize,
-    /// Its column in characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong: a lower-case fragment.
+    /// Description of the problem: a lower-case fragment.
     pub message: String,
-    /// What to do about it.
+    /// Advice to the user; absent when there is none.
     pub help: Option<String>,
-    /// The bytes of the text that are meant.
+    /// The range of bytes of the text to which the diagnostic points.
     #[serde(skip)]
     pub span: Range<usize>,
     #[serde(skip)]
@@ -61,7 +61,8 @@ impl Diagnostic {
         new
     }
 
-    /// A diagnostic whose line and column are still to be counted.
+    /// Creates a diagnostic whose line and column are not counted yet: [`Problems::settle`] counts
+    /// the lines of a text once for all its diagnostics.
     fn new(code: Code, severity: Severity, place: &Place, text: String, help: String) -> Self {
         let message = match &place.origin {
             Some(origin) => format!("{text} (from {origin})"),
@@ -72,7 +73,7 @@ impl Diagnostic {
         Self { code, severity, file, line: 0, column: 0, message, help, span, source }
     }
 
-    /// Replaces the text that is shown, for a place that holds a secret.
+    /// Hides the text at the place, which may be a secret, behind asterisks.
     pub(super) fn masked(mut self) -> Self {
         let text = self.source.inner();
         let hide = |(at, c): (usize, char)| match self.span.contains(&at) && c != '\n' {
@@ -85,7 +86,7 @@ impl Diagnostic {
     }
 }
 
-/// The help where none can be given.
+/// The help text of a diagnostic that has no advice.
 pub(super) const NO_HELP: &str = "";
 
 impl fmt::Display for Diagnostic {
@@ -122,7 +123,7 @@ impl miette::Diagnostic for Diagnostic {
     }
 }
 
-/// Everything that is wrong with a configuration, errors and warnings, in the order of the text.
+/// All problems of a configuration, errors and warnings, in the order of the text.
 #[derive(Clone, Debug)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
@@ -138,15 +139,16 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// A text that values were written in, with the name to show for it.
+/// A text in which values are written, with the name that diagnostics show for it.
 pub(super) type Text = Arc<NamedSource<String>>;
 
-/// Where a key or a value was written.
+/// The place in a text at which a key or a value is written.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) text: Text,
     pub(super) span: Range<usize>,
-    /// What brought it in, when it is not plainly the file.
+    /// The variable, flag or profile that the value came from; absent for a value of the file
+    /// itself.
     pub(super) origin: Option<Arc<str>>,
 }
 
@@ -155,12 +157,12 @@ impl Place {
         Self { text: Arc::clone(text), span, origin: None }
     }
 
-    /// The start of a text.
+    /// Returns the place at the start of a text.
     pub(super) fn start(text: &Text) -> Self {
         Self::new(text, 0..0)
     }
 
-    /// The word at a line and a column, both from 1.
+    /// Returns the place of the word at a line and a column, both from 1.
     pub(super) fn at(text: &Text, line: usize, column: usize) -> Self {
         let content = text.inner();
         let lines = content.split_inclusive('\n').map(str::len);
@@ -175,28 +177,28 @@ impl Place {
         Self::new(text, start + before..start + before + length)
     }
 
-    /// A value that stands in no file: shown as `written`, of which the part after `prefix` is
-    /// the value.
+    /// Returns the place of a value that is in no file. Diagnostics show the text `prefix` +
+    /// `value` and point to the value.
     pub(super) fn outside(name: &str, prefix: &str, value: &str, origin: &str) -> Self {
         let text = Arc::new(NamedSource::new(name, format!("{prefix}{value}")));
         let span = prefix.len()..prefix.len() + value.len();
         Self { text, span, origin: Some(origin.into()) }
     }
 
-    /// The name that stands before the `=` of a value outside files, without the value: a mistyped
-    /// name must not show the key that it holds.
+    /// Returns the place of the name before the `=` of a value that is in no file, without the
+    /// value: a diagnostic about a mistyped name must not show the key that the variable holds.
     pub(super) fn name_only(&self) -> Self {
         let name = self.text.inner().get(..self.span.start.saturating_sub(1)).unwrap_or_default();
         let text = Arc::new(NamedSource::new(self.text.name(), name.to_owned()));
         Self { text, span: 0..name.len(), origin: self.origin.clone() }
     }
 
-    /// The text as it was written, quotes included.
+    /// Returns the text of the place as it was written, quotes included.
     pub(super) fn written(&self) -> &str {
         self.text.inner().get(self.span.clone()).unwrap_or_default()
     }
 
-    /// The part of this place at these bytes of [`Place::written`].
+    /// Returns the part of this place at a range of bytes of [`Place::written`].
     pub(super) fn part(&self, range: Range<usize>) -> Self {
         let start = self.span.start;
         Self { span: start + range.start..start + range.end, ..self.clone() }
@@ -209,12 +211,12 @@ impl Place {
     }
 }
 
-/// The problems found so far. Whoever finds one adds it, so all hold the same list.
+/// The problems found so far. It is shared: every check adds to the same list.
 #[derive(Debug, Default)]
 pub(super) struct Problems(RefCell<Vec<Diagnostic>>);
 
 impl Problems {
-    /// Adds an error: what is wrong, and what to do about it ([`NO_HELP`] where that is plain).
+    /// Adds an error with a message and a piece of advice ([`NO_HELP`] if there is none).
     pub(super) fn error(
         &self,
         code: Code,
@@ -225,7 +227,7 @@ impl Problems {
         self.add(Diagnostic::new(code, Severity::Error, place, message.into(), help.into()));
     }
 
-    /// Adds a warning, as [`Problems::error`].
+    /// Adds a warning; the arguments are those of [`Problems::error`].
     pub(super) fn warning(
         &self,
         code: Code,
@@ -244,11 +246,12 @@ impl Problems {
         self.0.borrow().len()
     }
 
-    /// Returns the warnings, or everything if there is an error among them. The order is that of
-    /// `files`, then that of the text.
+    /// Returns the warnings, or, if there is an error, all problems as the error. They are in the
+    /// order of `files`, then of the text.
     pub(super) fn settle(self, files: &[Text]) -> Result<Vec<Diagnostic>, Diagnostics> {
         let mut all = self.0.into_inner();
-        // Lines are counted here, once for each text: a file can have as many mistakes as lines.
+        // Lines are counted once for each text, not for each problem: a file can have as many
+        // mistakes as lines, and the work would then grow with the square of its length.
         let mut lines: HashMap<*const NamedSource<String>, Vec<usize>> = HashMap::new();
         for found in &mut all {
             let starts = lines.entry(Arc::as_ptr(&found.source));
@@ -269,7 +272,7 @@ impl Problems {
     }
 }
 
-/// The bytes at which the lines of a text begin.
+/// Returns the byte offsets at which the lines of a text begin.
 fn line_starts(text: &str) -> Vec<usize> {
     std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect()
 }

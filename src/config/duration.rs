@@ -1,13 +1,14 @@
-//! Durations as they are written: `10s`, `5m`, `1m30s`, `250ms`.
+//! Reads and writes durations: `10s`, `5m`, `1m30s`, `250ms`.
 
 use std::time::Duration;
 
-/// The units, longest first within a shared beginning, and their milliseconds.
+/// The units with their milliseconds. `ms` stands before `m`, because the first unit that fits is
+/// taken.
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads one or more whole numbers, each with its unit; the units may stand in any order, each
-/// once. `None` when the text is anything else.
+/// Reads one or more whole numbers, each with its unit. The units may be in any order, but each
+/// only once. Returns `None` for any other text.
 pub(super) fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut seen = [false; UNITS.len()];
@@ -26,7 +27,7 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
     seen.contains(&true).then(|| Duration::from_millis(total))
 }
 
-/// A duration as it is written, to the millisecond: the inverse of [`parse`].
+/// Writes a duration to the millisecond; [`parse`] reads it back.
 pub(super) fn text(duration: Duration) -> String {
     let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut text = String::new();

@@ -1,4 +1,5 @@
-//! The variables that commands and shell tools get, and the secrets that records must not hold.
+//! Builds the variables that commands and shell tools get, and the secrets that records must not
+//! contain.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use super::templates::{Language, Scope};
 use super::{Missing, Setting};
 use crate::template;
 
-/// `[env]`, rendered: its values may use the inputs.
+/// Renders `[env]`, whose values are templates that may use the inputs.
 pub(super) fn variables(
     setting: Setting<'_>,
     inputs: &Map<String, Value>,
@@ -27,7 +28,7 @@ pub(super) fn variables(
         }
         match template::render(text, &values) {
             Ok(rendered) => drop(all.insert(entry.name.clone(), rendered)),
-            // An input that is missing is reported where it is declared.
+            // A missing input is reported at its declaration, so it is not reported here again.
             Err(_) if inputs.len() < raw.inputs.names().count() => {}
             Err(_) if sources.missing_inputs == Missing::Allow => {}
             Err(error) => {
@@ -39,8 +40,8 @@ pub(super) fn variables(
     all
 }
 
-/// Checks `[secrets]` and reads those that are there; one that is missing is an error only for a
-/// provider in use.
+/// Checks `[secrets]` and reads those that exist. A missing secret is an error only for a provider
+/// in use, which is checked elsewhere.
 pub(super) fn secrets(setting: Setting<'_>) -> BTreeMap<String, Secret> {
     let mut all = BTreeMap::new();
     for (entry, secret) in setting.raw.secrets.values() {

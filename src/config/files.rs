@@ -1,4 +1,4 @@
-//! The files that a configuration names: reads them, expands globs, merges what `include` pulls in.
+//! Reads the files that a configuration names: expands globs and merges the files of `include`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::raw::Header;
 use super::shape::{Item, Section};
 use super::tree::Places;
 
-/// Reads a text file that stands at `place` in the configuration.
+/// Reads the text file that the value at `place` names.
 pub(super) fn read(path: &Path, place: &Place, problems: &Problems) -> Option<String> {
     match std::fs::read_to_string(path) {
         Ok(text) => Some(text),
@@ -27,8 +27,7 @@ pub(super) fn read(path: &Path, place: &Place, problems: &Problems) -> Option<St
     }
 }
 
-/// The texts that a configuration is made of beside the main one: from the disk, or as a run
-/// recorded them.
+/// The texts of the files that the main file names, read from the disk or from the record of a run.
 #[derive(Debug)]
 pub(super) struct Shelf<'a> {
     root: &'a Path,
@@ -41,7 +40,7 @@ impl<'a> Shelf<'a> {
         Self { root, recorded, taken: RefCell::default() }
     }
 
-    /// What was read so far, by path; within the root the path is relative to it.
+    /// Returns the texts that were read, by path; a path within the root is relative to it.
     pub(super) fn into_taken(self) -> BTreeMap<String, String> {
         self.taken.into_inner()
     }
@@ -50,7 +49,7 @@ impl<'a> Shelf<'a> {
         path.strip_prefix(self.root).unwrap_or(path).display().to_string()
     }
 
-    /// As [`read`].
+    /// Reads a recorded text, or else the file like [`read`].
     pub(super) fn read(&self, path: &Path, place: &Place, problems: &Problems) -> Option<String> {
         let text = match self.recorded.and_then(|recorded| recorded.get(&self.key(path))) {
             Some(text) => text.clone(),
@@ -60,8 +59,8 @@ impl<'a> Shelf<'a> {
         Some(text)
     }
 
-    /// The files that a pattern means, sorted; a path without wildcards means itself, whether it
-    /// exists or not. A pattern that fits nothing is a warning.
+    /// Returns the files that a pattern matches, sorted. A path without wildcards stands for
+    /// itself, whether it exists or not. A pattern that matches nothing is a warning.
     pub(super) fn expand(&self, pattern: &str, place: &Place, problems: &Problems) -> Vec<PathBuf> {
         let root = self.root;
         let wild = |part: &str| part.contains(['*', '?', '[', '{']);
@@ -103,8 +102,8 @@ impl<'a> Shelf<'a> {
     }
 }
 
-/// Merges the files that `include` names into the main one: sections join, and a key of a section
-/// may stand in one file only.
+/// Merges the files that `include` names into the main file. Sections are joined; a key of a
+/// section may be in one file only.
 pub(super) fn include(
     main: &mut Dict,
     patterns: &[Item<String>],
@@ -114,7 +113,7 @@ pub(super) fn include(
     problems: &Problems,
 ) {
     let root = shelf.root;
-    // Named as the main file is named, so that both read alike in diagnostics.
+    // The name is built like that of the main file, so that diagnostics of both look alike.
     let shown = Path::new(texts[0].name()).parent().unwrap_or(Path::new("")).to_path_buf();
     let own = root.join(Path::new(texts[0].name()).file_name().unwrap_or_default());
     for Item { value: pattern, at } in patterns {

@@ -1,4 +1,4 @@
-//! The run's inputs: given values and defaults, checked against `[inputs]`.
+//! Reads the inputs of the run: given values and defaults, checked against `[inputs]`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use super::raw::{Input, InputKind};
 use super::shape::{Entry, Read};
 use super::{Missing, Setting, names};
 
-/// The checked inputs.
+/// The checked inputs and the paths outside the root that they name.
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
     pub(super) values: Map<String, Value>,
     pub(super) read_only_roots: Vec<PathBuf>,
 }
 
-/// Checks what was given against what the file asks for, and fills in defaults.
+/// Checks the given inputs against `[inputs]` and adds the defaults.
 pub(super) fn inputs(setting: Setting<'_>) -> Inputs {
     let Setting { raw, sources, problems, .. } = setting;
     unknown(setting);
@@ -71,8 +71,8 @@ fn unknown(setting: Setting<'_>) {
 }
 
 impl Inputs {
-    /// The text of a path: as given within the root, canonical outside it. A path outside adds a
-    /// root that may be read.
+    /// Returns the text of a path: as given within the root, canonical outside it. A path outside
+    /// the root is added to the roots that may be read.
     fn path(&mut self, text: &str, place: &Place, setting: Setting<'_>) -> String {
         let root = setting.root;
         let real = match root.join(text).canonicalize() {
@@ -97,17 +97,19 @@ impl Inputs {
     }
 }
 
-/// What one input must be.
+/// The rules for one input.
 struct Rules<'a> {
     name: &'a str,
-    /// Absent where the type is none; then anything fits, for that is reported already.
+    /// The type; absent when the file names no known type. That error is reported already, so every
+    /// value is accepted then.
     kind: Option<InputKind>,
     pattern: Option<Regex>,
     allowed: Option<Vec<Value>>,
     problems: &'a Problems,
 }
 
-/// What is said of a type, which values are of it, and how one is read from a text.
+/// The properties of an input type: its words in messages, the test of a value, and the reader of a
+/// text.
 type OfType = (&'static str, fn(&Value) -> bool, fn(&str) -> Option<Value>);
 
 fn of_type(kind: Option<InputKind>) -> OfType {
@@ -156,7 +158,7 @@ impl<'a> Rules<'a> {
         match Regex::new(text) {
             Ok(regex) => rules.pattern = Some(regex),
             Err(error) => {
-                // The last line says what is wrong; the ones before draw the pattern.
+                // The last line is the message; the lines before it draw the pattern.
                 let error = error.to_string();
                 let reason = error.lines().last().unwrap_or_default();
                 let reason = reason.trim_start_matches("error: ");
@@ -167,7 +169,7 @@ impl<'a> Rules<'a> {
         rules
     }
 
-    /// Reads a value given as text.
+    /// Reads a value that is given as text.
     fn parse(&self, text: &str, place: &Place) -> Option<Value> {
         let (wanted, _, parse) = of_type(self.kind);
         let value = parse(text);
@@ -178,7 +180,7 @@ impl<'a> Rules<'a> {
         value
     }
 
-    /// Whether a value is allowed; says why not.
+    /// Returns true if a value is allowed; reports the reason if not.
     fn check(&self, value: &Value, place: &Place) -> bool {
         let (wanted, fits, _) = of_type(self.kind);
         if self.kind.is_none() {

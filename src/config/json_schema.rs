@@ -1,14 +1,15 @@
-//! The JSON Schema of `agents.toml`, made from the declaration of its keys.
+//! Makes the JSON Schema of `agents.toml` from the declaration of its keys.
 
 use serde_json::{Map, Value, json};
 
 use super::raw::{File, Settings};
 use super::shape::{Built, Key, Keys, Kind, Section};
 
-/// One or more numbers, each with a unit.
+/// The form of a duration: one or more numbers, each with a unit.
 const DURATION: &str = "^([0-9]+(ms|s|m|h|d))+$";
 
-/// Returns the JSON Schema (draft 7) of the file. Keys that are not built are not part of it.
+/// Returns the JSON Schema (draft 7) of the file. Keys that are not available yet are not part of
+/// it.
 #[must_use]
 pub fn json_schema() -> Value {
     let mut schema = table(File::KEYS);

@@ -1,4 +1,4 @@
-//! Keys and other secrets: where they are found, and a type that does not show them.
+//! Reads keys and other secrets, and defines a type that does not print them.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::shape::Field;
 use super::tree::Written;
 use super::{Setting, Sources, names};
 
-/// A text that must not be shown.
+/// A text that must not be printed or logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -19,7 +19,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself: for the wire and for redaction, never for a log.
+    /// Returns the text itself: for requests and for redaction, never for a log.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -32,7 +32,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A key that could not be had.
+/// The reason why a provider's key could not be read.
 #[derive(Debug)]
 pub(super) struct NoKey {
     pub(super) place: Place,
@@ -40,13 +40,13 @@ pub(super) struct NoKey {
     pub(super) help: &'static str,
 }
 
-/// The value of a variable; an empty one counts as not set.
+/// Returns the value of a variable; an empty one counts as not set.
 pub(super) fn variable(sources: &Sources, name: &str) -> Option<Secret> {
     let value = sources.environment.get(name).filter(|value| !value.trim().is_empty())?;
     Some(Secret::new(value.trim()))
 }
 
-/// The value of a variable that must be set.
+/// Returns the value of a variable that must be set, never `Ok(None)`.
 pub(super) fn of_variable(
     sources: &Sources,
     name: &str,
@@ -58,14 +58,15 @@ pub(super) fn of_variable(
     variable(sources, name).ok_or_else(none).map(Some)
 }
 
-/// Follows what is said of a provider's key. `Ok(None)`: a secret that is not required is not there.
+/// Reads the key of a provider from its source. Returns `Ok(None)` if there is no source, or if a
+/// secret is missing that is not required.
 pub(super) fn of_provider(key: &KeySource, setting: Setting<'_>) -> Result<Option<Secret>, NoKey> {
     let Some(name) = key.secret.as_deref() else { return find(&key.env, &key.file, setting) };
     let secret = setting.raw.secrets.get(name).and_then(|entry| entry.value.as_ref());
     secret.map_or(Ok(None), |secret| of_secret(secret, setting))
 }
 
-/// As [`of_provider`], for an entry of `[secrets]`.
+/// Reads the text of an entry of `[secrets]`, with the same results as [`of_provider`].
 pub(super) fn of_secret(
     secret: &raw::Secret,
     setting: Setting<'_>,
@@ -97,7 +98,7 @@ fn find(
     }
 }
 
-/// Checks that exactly one of the keys is given that say where the text of `name` stands.
+/// Reports an error unless exactly one of the sources of the secret `name` is given.
 pub(super) fn check_one(name: &str, at: &Written, given: &[(&str, bool)], problems: &Problems) {
     if given.iter().filter(|(_, is_given)| *is_given).count() != 1 {
         let among: Vec<&str> = given.iter().map(|(key, _)| *key).collect();

@@ -1,7 +1,7 @@
 //! The layers of the configuration: built-in defaults, the file, a profile, `CALLSHEET_*`
 //! variables, flags.
 //!
-//! figment decides which layer wins; the values that won keep the place where they were written.
+//! figment decides which layer wins; each winning value keeps the place at which it was written.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use super::raw::Settings;
 use super::shape::{Key, Keys, Kind, Section};
 use super::tree::{self, Places};
 
-/// The beginning of the variables that set configuration keys.
+/// Prefix of the variables that set configuration keys.
 const PREFIX: &str = "CALLSHEET_";
 
-/// Variables with that beginning that mean something else.
+/// Variables with this prefix that have another meaning.
 const NOT_KEYS: [&str; 2] = ["CALLSHEET_STATE_DIR", "CALLSHEET_LOG"];
 
-/// One layer: its name and its tree.
+/// One layer for figment: its name and its tree.
 struct Layer(&'static str, Dict);
 
 impl Provider for Layer {
@@ -32,12 +32,12 @@ impl Provider for Layer {
     }
 }
 
-/// Lays what was written over the built-in defaults: the file, a profile, variables and flags, each
+/// Merges the layers over the built-in defaults: the file, a profile, variables and flags, each
 /// over those before it.
 pub(super) fn merge(mut written: [Dict; 4]) -> Dict {
     for upper in 1..written.len() {
         let (below, above) = written.split_at_mut(upper);
-        // The lowest last: its places are those that stay.
+        // The lowest layer is settled last, because the last place that is taken stays.
         below.iter().rev().for_each(|lower| tree::settle(&mut above[0], lower));
     }
     let names = ["file", "profile", "environment", "command line"];
@@ -48,8 +48,8 @@ pub(super) fn merge(mut written: [Dict; 4]) -> Dict {
     merged.unwrap_or_default()
 }
 
-/// The built-in defaults. Those of keys below names of one's own are not among them: they are filled
-/// in when such a key is read.
+/// Returns the built-in defaults. Keys below a name that the user chose have none here: their
+/// defaults are filled in when the entry is read.
 fn defaults(keys: Keys) -> Dict {
     let value = |key: &Key| match key.kind {
         Kind::Table(inner) => key.default.map(|_| Value::from(defaults(inner))),
@@ -59,20 +59,21 @@ fn defaults(keys: Keys) -> Dict {
     keys.filter_map(|key| Some((key.name.to_owned(), tree::built_in(value(key)?)))).collect()
 }
 
-/// The part of a variable's name that names the key it sets; `None` for any other variable.
+/// Returns the part of a variable's name that names a configuration key; `None` for any other
+/// variable.
 pub(super) fn setting(variable: &str) -> Option<&str> {
     let rest = variable.strip_prefix(PREFIX)?;
     if rest.is_empty() || NOT_KEYS.contains(&variable) {
         return None;
     }
-    // A variable of one word that is no key is somebody else's.
+    // A variable of one word that is not a key belongs to another program, or to this one.
     let top = rest.to_ascii_lowercase();
     let is_key = Settings::KEYS[0].iter().any(|key| key.name == top);
     (rest.contains("__") || is_key).then_some(rest)
 }
 
-/// The layer of the `CALLSHEET_*` variables: `__` stands between the levels. A name in capitals
-/// finds the key of the file that it means, whatever its case.
+/// Returns the layer of the `CALLSHEET_*` variables; `__` separates the levels. A name in capitals
+/// also finds a key of the file in other letters, and `_` finds `-`.
 pub(super) fn environment(
     variables: &BTreeMap<String, String>,
     file: &Dict,
@@ -95,7 +96,7 @@ pub(super) fn environment(
     tree
 }
 
-/// The path of keys that a variable means.
+/// Returns the path of keys that a variable sets.
 fn resolve(variable: &str, file: &Dict) -> Vec<String> {
     let mut table = Some(file);
     let mut path = Vec::new();
@@ -108,7 +109,7 @@ fn resolve(variable: &str, file: &Dict) -> Vec<String> {
     path
 }
 
-/// The layer of the flags: dotted keys.
+/// Returns the layer of the flags, whose keys are written with dots.
 pub(super) fn flags(overrides: &[(String, toml::Value)], places: &mut Places) -> Dict {
     let mut tree = Dict::new();
     for (key, given) in overrides {

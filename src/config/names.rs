@@ -1,8 +1,8 @@
-//! "Did you mean": the nearest of the names that would have been right.
+//! Suggestions for wrong names: "did you mean", with the nearest known name.
 
 use super::diagnostic::{Code, Place, Problems};
 
-/// Reports a name that nothing has: `code` is `unknown_` and what it was meant for.
+/// Reports a name that does not exist; `code` is `unknown_` followed by the kind of thing.
 pub(super) fn report_unknown<'a>(
     code: Code,
     written: &str,
@@ -14,12 +14,13 @@ pub(super) fn report_unknown<'a>(
     problems.error(code, place, message, suggest(written, known));
 }
 
-/// The nearest of `known` to `written`, if one is near enough to be a slip of the hand.
+/// Returns the name in `known` that is nearest to `written`, if it is near enough for a typing
+/// error.
 pub(super) fn nearest<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // A third of the letters: two in a word of six or seven, one in a short word.
+    // A third of the letters may differ: two in a word of six or seven, one in a short word.
     let most = (written.chars().count() / 3).max(1);
     let distance = |name: &&'a str| {
         let lower = written.to_ascii_lowercase().replace('-', "_");
@@ -29,19 +30,20 @@ pub(super) fn nearest<'a>(
     ranked.filter(|(d, _)| *d <= most).min_by_key(|(d, _)| *d).map(|(_, name)| name)
 }
 
-/// The help for a wrong name: the nearest right one; empty when none is near.
+/// Returns the help for a wrong name: the nearest known name; empty if none is near.
 pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(written, known).map(|name| format!("did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// The help for a wrong name: the nearest right one, or what there is; empty when there is nothing.
+/// Returns the help for a wrong name: the nearest known name, or else all known names; empty if
+/// there are none.
 pub(super) fn suggest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let near = did_you_mean(written, known.iter().copied());
     if !near.is_empty() || known.is_empty() { near } else { format!("there is {}", list(&known)) }
 }
 
-/// `a`, `b` and `c`, each in backticks.
+/// Writes names as a list: `a`, `b` and `c`, each in backticks.
 pub(super) fn list(names: &[&str]) -> String {
     match names {
         [] => "nothing".to_owned(),

@@ -1,4 +1,4 @@
-//! What a run of this configuration would use: its tasks, agents and models.
+//! Finds the tasks, agents and models that a run of this configuration would use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::context::compaction::CompactionSpec;
 use crate::id::Name;
 use crate::spec::{AgentSpec, ModelSpec, TaskSpec, Work};
 
-/// Reads `entry`.
+/// Returns the names in `entry`, and reports unknown ones.
 pub(super) fn entry(setting: Setting<'_>) -> Vec<Name> {
     let mut all = Vec::new();
     for Item { value: name, at } in setting.raw.entry.iter() {
@@ -18,8 +18,8 @@ pub(super) fn entry(setting: Setting<'_>) -> Vec<Name> {
     all
 }
 
-/// The models of the agents that the plan can start, and that of the compactor. The plan is what
-/// the targets need, else what `entry` needs, else everything.
+/// Returns the models of the agents that the plan can start, and that of the compactor. The plan is
+/// the targets with their dependencies, else `entry` with its dependencies, else all tasks.
 pub(super) fn models_in_use(
     tasks: &[TaskSpec],
     agents: &BTreeMap<Name, AgentSpec>,
@@ -50,7 +50,7 @@ pub(super) fn models_in_use(
     used
 }
 
-/// These agents, those to which they may delegate, and theirs.
+/// Returns the given agents and all agents that they can start, directly or through others.
 pub(super) fn team<'a>(
     agents: &'a BTreeMap<Name, AgentSpec>,
     mains: impl IntoIterator<Item = &'a Name>,
@@ -65,7 +65,8 @@ pub(super) fn team<'a>(
     found
 }
 
-/// A ceiling in money needs the price of every model that can be called.
+/// Reports models without a price if there is a limit in money, which needs the price of every
+/// model.
 pub(super) fn prices(
     setting: Setting<'_>,
     models: &BTreeMap<Name, ModelSpec>,

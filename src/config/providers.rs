@@ -1,4 +1,4 @@
-//! Providers and models: who serves what, at what price, with which key.
+//! Builds the providers and models: addresses, keys, prices and limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::policy::RetryPolicy;
 use crate::spec::capability::{Capability, Declared};
 use crate::spec::{ModelSpec, Price};
 
-/// What a provider speaks.
+/// The protocol that a provider speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderKind {
     /// The Anthropic Messages API.
@@ -33,63 +33,65 @@ pub enum ProviderKind {
     },
 }
 
-/// A provider as the program needs it.
+/// A provider in the form that the program needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderSpec {
-    /// Its name in the configuration, or `anthropic` or `openai` when no model named one.
+    /// The provider's name in the configuration, or `anthropic` or `openai` when no model names
+    /// one.
     pub name: Name,
-    /// What it speaks.
+    /// The protocol that the provider speaks.
     pub kind: ProviderKind,
-    /// Where it is: the origin of an Anthropic server, `/v1` included for the others; without a
-    /// slash at the end. Empty for a script.
+    /// The address without a slash at the end: the origin of an Anthropic server; for others with
+    /// `/v1`. Empty for a script.
     pub base_url: String,
-    /// The key; absent when the server needs none or no model in use needs this provider.
+    /// The key; absent when the server needs none or no model in use has this provider.
     pub key: Option<Secret>,
-    /// More headers for every request.
+    /// Additional headers of every request.
     pub headers: BTreeMap<String, Secret>,
-    /// The longest that a connection may take to open.
+    /// The longest time that opening a connection may take.
     pub connect_timeout: Duration,
-    /// The longest that one request may take.
+    /// The longest time that one request may take.
     pub request_timeout: Duration,
-    /// The longest silence within a reply.
+    /// The longest time without data within a reply.
     pub idle_timeout: Duration,
-    /// Calls at once, for all agents together.
+    /// The most calls at the same time, over all agents.
     pub max_concurrency: usize,
-    /// Whether a `Retry-After` parks all agents.
+    /// True if a `Retry-After` makes the calls of all agents wait.
     pub respect_retry_after: bool,
-    /// How often a failed call is made again.
+    /// Number of attempts of a failed call, and the pauses between them.
     pub retry: RetryPolicy,
 }
 
-/// The public services, in the order in which they are tried for a model without a provider:
-/// name, key variable, address.
+/// The public services in the order in which they are tried for a model without a provider: name,
+/// variable of the key, address.
 const PUBLIC: [(&str, &str, &str); 2] = [
     ("anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com"),
     ("openai", "OPENAI_API_KEY", "https://api.openai.com/v1"),
 ];
 
-/// Long enough for a report, short enough for every server's default limit.
+/// Default limit of a reply in tokens: long enough for a report, short enough for every server's
+/// default limit.
 const MAX_OUTPUT_TOKENS: u64 = 8192;
-/// What Anthropic charges for a cache write, relative to input: the highest of the public
-/// services, so that an estimate without a stated price is never too low.
+/// Default price of a cache write relative to input: Anthropic's, the highest of the public
+/// services, so that an estimate is never too low.
 const CACHE_WRITE_FACTOR: f64 = 1.25;
 
-/// The provider of models that a program brings along.
+/// Name of the provider of models that an embedding program adds.
 const CUSTOM: &str = "custom";
 
-/// The configuration's models, and the provider that stands in for those that name none.
+/// The configuration's models, and those of them that still need a provider.
 #[derive(Debug, Default)]
 pub(super) struct Models {
     pub(super) models: BTreeMap<Name, ModelSpec>,
-    /// The models without a provider, with the places of their names.
+    /// The models that name no provider, with the places of their names.
     homeless: BTreeMap<Name, Place>,
 }
 
-/// Reads `[models]`; models without a provider get theirs from [`providers`].
+/// Turns `[models]` into models; [`providers`] finds the provider of a model that names none.
 pub(super) fn models(setting: Setting<'_>) -> Models {
     let Setting { raw, sources, problems, .. } = setting;
     let mut all = Models::default();
-    // The name is constant and one.
+    // `CUSTOM` is a valid name, so this always holds.
     let Ok(custom) = Name::new(CUSTOM) else { return all };
     for (entry, model) in raw.models.values() {
         let Ok(name) = Name::new(&entry.name) else { continue };
@@ -114,8 +116,8 @@ pub(super) fn models(setting: Setting<'_>) -> Models {
                 format!("`max_output_tokens` leaves no room in a window of {window} tokens");
             problems.error("bad_value", at, message, NO_HELP);
         }
-        // A name that could not be resolved is an error already; the model is kept so that agents
-        // that name it are not blamed.
+        // A provider's name that could not be resolved is an error already. The model is kept, so
+        // that agents that name the model get no error as well.
         let provider = provider.unwrap_or_else(|| custom.clone());
         all.models.insert(name.clone(), spec(name, provider, model, problems));
     }
@@ -126,7 +128,7 @@ pub(super) fn models(setting: Setting<'_>) -> Models {
     all
 }
 
-/// The longest reply of a model.
+/// Returns the most tokens of a model's reply: as set, or the default, but at most half the window.
 fn max_output_tokens(raw: &Model) -> u64 {
     raw.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS.min(*raw.context_window / 2))
 }
@@ -148,7 +150,8 @@ fn spec(name: Name, provider: Name, raw: &Model, problems: &Problems) -> ModelSp
     }
 }
 
-/// What a model's provider can do with a context: a list, or the word that has it asked.
+/// Reads the capabilities of a model's provider: a list, or the word `probe`, by which the provider
+/// is asked.
 fn capabilities(raw: &Field<Option<ListOr>>, problems: &Problems) -> Declared {
     let known = || format!("use some of {}", names::list(&Capability::ALL.map(Capability::name)));
     let one = |Item { value, at }: &Item<Json>| {
@@ -199,8 +202,8 @@ fn price(raw: &Field<Option<Prices>>, problems: &Problems) -> Option<Price> {
     })
 }
 
-/// Reads `[providers]`, finds the keys of those in use, and settles the models without a
-/// provider. `used` are the models that the plan uses.
+/// Turns `[providers]` into providers, reads the keys of those in use, and gives each model without
+/// a provider one. `used` are the models that the plan uses.
 pub(super) fn providers(
     setting: Setting<'_>,
     models: &mut Models,
@@ -268,7 +271,7 @@ fn no_provider(name: &Name, place: &Place, setting: Setting<'_>) {
     setting.problems.error("no_provider", place, message, help);
 }
 
-/// A provider of a kind with a key, otherwise as it is written.
+/// Builds a provider of a given kind and key; the other settings are those of its section.
 fn as_written(
     setting: Setting<'_>,
     name: Name,
@@ -361,7 +364,7 @@ fn script(setting: Setting<'_>, entry: &Entry<Provider>, raw: &Provider) -> Opti
     let script = setting.root.join(written);
     let text = files::read(&script, place, setting.problems)?;
     if let Err(error) = Script::parse(&text) {
-        // Named as the configuration is named, so that both read alike in diagnostics.
+        // The name is built like that of the configuration, so that diagnostics of both look alike.
         let shown = setting.sources.file.parent().unwrap_or(Path::new("")).join(written);
         let text = Arc::new(NamedSource::new(shown.display().to_string(), text));
         let place = Place::at(&text, error.line, error.column);
@@ -371,8 +374,8 @@ fn script(setting: Setting<'_>, entry: &Entry<Provider>, raw: &Provider) -> Opti
     Some(ProviderKind::Scripted { script })
 }
 
-/// The key of a provider. A server of one's own gets a key only if the file says which: the key of
-/// a public service must not be sent elsewhere.
+/// Returns the key of a provider. A server with its own `base_url` gets a key only if the file says
+/// which: the key of a public service must not be sent to another server.
 fn key(
     setting: Setting<'_>,
     wire: Wire,
@@ -394,7 +397,7 @@ fn key(
     keys::of_variable(setting.sources, variable, &entry.at.key, help)
 }
 
-/// Refuses capabilities where the wire has no place for them.
+/// Reports `capabilities` of a model whose provider's protocol has none.
 pub(super) fn check_capabilities(
     setting: Setting<'_>,
     models: &BTreeMap<Name, ModelSpec>,
