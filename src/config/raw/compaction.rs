@@ -1,4 +1,4 @@
-//! `[compaction]`: its own keys, and the constants of the presets.
+//! Declares the keys of `[compaction]`: its own keys, and the constants of the presets.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::context::layers::summary::{Form, OnRefill, Quote, SummaryInput};
 use crate::context::provider::server::AfterSummary;
 use crate::context::provider::strategy::{LEAST_TRIGGER_TOKENS, StrategySettings, Wanted};
 
-/// The section: its own keys and the constants share its table.
+/// The section `[compaction]`: its own keys and the constants are in the same table.
 pub(in crate::config) type Compaction = (CompactionKeys, Constants);
 
 words! {
@@ -30,313 +30,325 @@ const THINKING: Kind =
     Kind::Either(&[Kind::Whole(1, i64::MAX, "turns"), Kind::Words(|| &["all"], &[])]);
 
 sections! {
-    /// The keys that are no constants of a preset.
+    /// The keys of `[compaction]` that are not constants of a preset.
     CompactionKeys {
-        /// The layers and their constants: `adaptive`, records of what was done, made without a
-        /// model when the prices say that it pays; `production`, clearing in batches, notes, and
+        /// The layers and their constants: `adaptive`, records of past work, made without a model
+        /// when the prices show that it pays; `production`, clearing in batches, notes, and
         /// summaries in nine sections on the warm prefix; `four-layer`, stored results, a cut
         /// middle, cleared results and a summary; `turn-window`, the last turns of the user in the
-        /// system prompt; `three-layer`, cleared results and a summary; `off`, the conversation as
-        /// it is. Every constant of a preset can be set by its name beside this key.
+        /// system prompt; `three-layer`, cleared results and a summary; `off`, the unchanged
+        /// conversation. Each constant of a preset can be set by its name beside this key.
         preset: String = "adaptive".to_owned(), Kind::Words(|| &Preset::NAMES, &[]),
             gives "unused_key";
-        /// The preset `four-layer` clears only when it must, stores the results that it clears, and
-        /// quotes summaries as data.
+        /// The variant of the preset `four-layer` that clears only when it must, stores the results
+        /// that it clears, and quotes summaries as data.
         improved: bool = false, Kind::Truth, gives "unused_key";
-        /// The form of `three-layer`: `annotated`, `short` or `typescript`.
+        /// The variant of the preset `three-layer`: `annotated`, `short` or `typescript`.
         variant: Variant, words_of::<Variant>(&[]) => "annotated", gives "unused_key";
-        /// The layers of the preset that run, in their order.
+        /// Names of the layers of the preset that run, in this order.
         layers: List<String>, TEXTS => "those of the preset", gives "bad_value";
         /// The model that writes summaries.
         model: String, MODEL => "the agent's own, on its warm prefix";
-        /// The same as `keep_recent`.
+        /// An older name of `keep_recent`.
         keep_recent_results: u64, RESULTS => "that of the preset", gives "conflict", "unused_key";
-        /// The party that keeps a conversation within its window: `auto`, the one that the preset
-        /// prefers, where the provider can do it; `client`, the client alone; `context_editing`,
-        /// the provider clears old tool results; `server_threshold`, it summarises amid a reply;
-        /// `server_on_demand`, it summarises when the client asks.
+        /// The method that keeps a conversation within its window: `auto`, the method that the
+        /// preset prefers, if the provider supports it; `client`, only callsheet itself;
+        /// `context_editing`, the provider clears old tool results; `server_threshold`, the
+        /// provider summarises during a reply; `server_on_demand`, the provider summarises when
+        /// callsheet asks.
         strategy: Wanted = StrategySettings::default().wanted, words_of::<Wanted>(&[]);
-        /// The clearing by the provider, under the strategy `context_editing`.
+        /// Clearing by the provider, under the strategy `context_editing`.
         context_editing: ContextEditing = ContextEditing::default(), ContextEditing::KIND;
-        /// The summaries by the provider, under the strategies `server_threshold` and
+        /// Summaries by the provider, under the strategies `server_threshold` and
         /// `server_on_demand`.
         server: Server = Server::default(), Server::KIND;
-        /// The summaries that are written at once.
+        /// The most summaries that are written at the same time.
         max_concurrency: usize = 2, COUNT;
-        /// The least time that a call for a summary may take; it grows with what is sent. A longer
-        /// silence makes people ask what is wrong.
+        /// The shortest time limit of a call for a summary; the limit grows with the size of the
+        /// request. A longer silence would look like a fault.
         summary_timeout: Duration = Duration::from_secs(60), Kind::Time;
-        /// A repeated read is answered by a stub while the conversation still shows the result of
-        /// the first.
+        /// If `true`, a repeated read of an unchanged file is answered by a stub while the
+        /// conversation still shows the first result.
         unchanged_stub: bool, Kind::Truth => "that of the preset";
         /// The files and skills that an agent gets back after a summary.
         recovery: Recovery, Recovery::KIND => "that of the preset", gives "unused_key";
-        /// Commands that are asked before a compaction and told after it.
+        /// Commands that run before and after a compaction.
         hooks: CompactionHooks = CompactionHooks::default(), CompactionHooks::KIND,
             gives "unused_key";
-        /// When summaries that fail are given up for a while.
+        /// The rules by which summaries are stopped for a while after failures.
         circuit_breaker: CircuitBreaker = CircuitBreaker::default(), CircuitBreaker::KIND;
     }
     later {
-        /// The parts of a conversation that are never summarised away.
+        /// The parts of a conversation that are never summarised.
         pin;
-        /// The file that holds the prompt for summaries.
+        /// The file with the prompt for summaries.
         prompt_file;
     }
 
-    /// The clearing of old tool results by the provider.
+    /// Clearing of old tool results by the provider.
     ContextEditing {
-        /// The input above which old tool results are cleared.
+        /// The size of the input above which old tool results are cleared.
         trigger: u64 = StrategySettings::default().clear.trigger_tokens, TOKENS;
-        /// The number of the newest tool uses that stay.
+        /// The number of the newest tool uses that are kept.
         keep: u64 = StrategySettings::default().clear.keep, RESULTS;
-        /// The least that a clearing must free, so that it pays for the cache that it breaks; 0:
-        /// any.
+        /// The fewest tokens that a clearing must free, so that it pays for the cache that it
+        /// breaks; 0 means any number.
         clear_at_least: u64 = StrategySettings::default().clear.clear_at_least.unwrap_or_default(),
             TOKENS_OR_NONE;
-        /// Tools whose results stay.
+        /// Tools whose results are kept.
         exclude_tools: List<String> = Vec::new(), TEXTS;
-        /// The calls whose arguments are cleared with their results: all, none, or those of the
-        /// tools in a list.
+        /// The calls whose arguments are cleared together with their results: all (`true`), none
+        /// (`false`), or the calls of the tools in a list.
         clear_tool_inputs: ListOr, Kind::Either(&[Kind::Truth, TEXTS]) => "false";
-        /// The newest turns whose thinking stays, or `"all"`.
+        /// The number of the newest turns whose thinking is kept, or `"all"`.
         keep_thinking: Json, THINKING => "the provider's rule";
     }
 
-    /// The summaries by the provider.
+    /// Summaries by the provider.
     Server {
-        /// The input above which it does.
+        /// The size of the input above which the provider summarises.
         trigger: u64 = StrategySettings::default().compact.trigger_tokens,
             Kind::Whole(LEAST_TRIGGER_TOKENS.cast_signed(), 1 << 40, "tokens");
-        /// The reply waits after a summary, so that the client puts back the parts that must stay
-        /// word for word.
+        /// If `true`, the reply pauses after a summary, so that callsheet can put back the parts
+        /// that must stay word for word.
         pause: bool = StrategySettings::default().compact.after == AfterSummary::Pause, Kind::Truth;
-        /// A prompt in place of the provider's own, of at most 16,384 characters.
+        /// The prompt for the summary in place of the provider's own; at most 16,384 characters.
         instructions: String, TEXT => "the provider's", gives "bad_value";
     }
 
-    /// The files and skills that come back after a summary.
+    /// The files and skills that are put back after a summary.
     Recovery {
-        /// The number of files, of those last read or written.
+        /// The most files; those that were read or written last are taken.
         files: usize, Kind::Whole(0, 1_000, "");
-        /// The most of one file; a longer one comes back as its path only.
+        /// The most tokens of one file; of a longer file only the path is put back.
         file_tokens: u64, TOKENS;
-        /// The most of all files.
+        /// The most tokens of all files together.
         all_files_tokens: u64, TOKENS;
-        /// The most of one skill; of a longer one the beginning comes back.
+        /// The most tokens of one skill; of a longer skill the beginning is put back.
         skill_tokens: u64, TOKENS;
-        /// The most of all skills; the oldest are left out.
+        /// The most tokens of all skills together; the oldest skills are left out.
         all_skills_tokens: u64, TOKENS;
     }
 
-    /// Commands: each a program and its arguments, like `["./hook", "--flag"]`.
+    /// Commands that run around a compaction, each a program and its arguments, like `["./hook",
+    /// "--flag"]`.
     CompactionHooks {
-        /// Asked before a summary is written; it may block that, or add instructions.
+        /// The command that runs before a summary is written; it can prevent the summary or add
+        /// instructions.
         pre_compact: List<String> = Vec::new(), COMMAND, gives "bad_value";
-        /// Told of the summary that was written.
+        /// The command that receives the finished summary.
         post_compact: List<String> = Vec::new(), COMMAND, gives "bad_value";
-        /// Asked for what the agent should read after a compaction.
+        /// The command that returns text for the agent to read after a compaction.
         after_compact_context: List<String> = Vec::new(), COMMAND, gives "bad_value";
-        /// The longest that each may take.
+        /// The time limit of each command.
         timeout: Duration = Hooks::default().timeout, Kind::Time;
     }
 
-    /// When summaries are given up for a while.
+    /// The rules by which summaries are stopped for a while after failures.
     CircuitBreaker {
-        /// The failures in a row after which none is asked for.
+        /// The number of failures in a row after which no summary is requested.
         failure_threshold: u32 = 3, COUNT;
-        /// The time for which none is asked for; then one is tried.
+        /// The time during which no summary is requested; after it one is tried.
         cooldown: Duration = Duration::from_secs(300), Kind::Pause;
-        /// The share of the size from which on a summary is due that it must free; one that frees
-        /// less has failed.
+        /// The share of the threshold that a summary must free; a summary that frees less counts as
+        /// a failure.
         min_headroom_gain: f64, SHARE => "that of the preset", gives "unused_key";
     }
 }
 
 constants! {
-    /// The constants that are set.
+    /// The constants of the preset that the file sets.
     Constants {
-        // When something is done.
-        /// The size from which on a summary is due.
+        // The sizes at which the view is edited.
+        /// The size of a conversation, in tokens, above which a summary is due.
         threshold: u64, TOKENS;
-        /// The same, in characters.
+        /// The size of a conversation, in characters, above which a summary is due.
         threshold_chars: u64, CHARS;
-        /// The same, as a part of the limit that follows from the window.
+        /// The size of a conversation above which a summary is due, in percent of the limit that
+        /// follows from the window.
         threshold_percent: u64, PERCENT;
-        /// The most that is taken off the window for the reply.
+        /// The most tokens of the window that are reserved for the reply.
         output_reserve: u64, TOKENS_OR_NONE;
-        /// The number of tokens taken off the window beside that.
+        /// The number of tokens of the window that are left free beside the reserve for the reply.
         safety_buffer: u64, TOKENS_OR_NONE;
-        /// The largest size of a view after a clearing.
+        /// The size of the view, in characters, down to which results are cleared.
         target_chars: u64, CHARS_OR_NONE;
-        /// The same, as a part of the limit.
+        /// The size of the view down to which results are cleared, in percent of the limit.
         target_percent: u64, PERCENT_OR_NONE;
-        /// The share of the room for messages from which on the view is edited whatever the prices
-        /// say.
+        /// The share of the tokens available for messages at which the view is edited, whatever the
+        /// prices say.
         trigger: f64, SHARE;
-        /// The share of the room from which on a summary is written while the agent goes on.
+        /// The share of the tokens available for messages at which a summary is written ahead,
+        /// while the agent continues.
         soft_trigger: f64, SHARE;
-        /// The share of the room that an edit must reach.
+        /// The share of the tokens available for messages that an edit must bring the view down to.
         target: f64, SHARE;
 
         // Records.
-        /// A conversation up to this size is left whole.
+        /// The size up to which a conversation is sent whole.
         whole: u64, TOKENS;
         /// The size of the newest messages that an edit leaves word for word.
         keep_tokens: u64, TOKENS;
-        /// The share of their size that a record merged from two others has.
+        /// The size of a record merged from two others, as a share of the size of these.
         merge_share: f64, SHARE;
 
         // The pace of summaries.
-        /// The turns from one summary that nobody asked for to the next.
+        /// The fewest turns from one summary that nobody requested to the next.
         summary_spacing: u64, TURNS;
-        /// The times in a row that the view may be full again soon after a summary.
+        /// The number of times in a row that the view may be full again soon after a summary.
         refill_limit: u32, COUNT;
-        /// The consequence of more: `digest`, the messages that the model has read become a record,
-        /// or `stop`, the agent ends.
+        /// The consequence when `refill_limit` is exceeded: `digest`, the messages that the model
+        /// has read become a record, or `stop`, the agent ends.
         on_refill: OnRefill, words_of::<OnRefill>(&[]);
-        /// The times in a row that a request that was refused as too long is made smaller and sent
-        /// again.
+        /// The number of times in a row that a request is made smaller and sent again after the
+        /// provider refused it as too long.
         reactive_retries: u32, Kind::Whole(0, 16, "");
 
         // Storing large results.
-        /// The most that the results of one message may have together; the largest are stored.
+        /// The most characters of all results of one message together; above it the largest results
+        /// are stored.
         batch_budget_chars: u64, CHARS_OR_NONE;
-        /// A result up to this size is never stored; with 0 the total is bounded whatever the
-        /// sizes.
+        /// The size up to which a result is never stored; with 0 even small results are stored to
+        /// keep the total.
         persist_min_chars: u64, CHARS_OR_NONE;
-        /// The beginning of a stored result that the model still reads.
+        /// The length of the beginning of a stored result that stays in the view.
         preview_chars: u64, CHARS_OR_NONE;
-        /// The text in the place of a stored result: `{path}` is its file, `{preview}` its
-        /// beginning.
+        /// The text that replaces a stored result: `{path}` is its file, `{preview}` its beginning.
         persisted_text: String, TEXT;
 
         // Dropping the middle.
-        /// The most messages that a view may have.
+        /// The most messages of a view; above it the middle is dropped.
         snip_max_messages: u64, MESSAGES;
-        /// The number of the oldest messages that stay.
+        /// The number of the oldest messages that are kept.
         snip_head: u64, MESSAGES;
-        /// The number of the newest messages that stay.
+        /// The number of the newest messages that are kept.
         snip_tail: u64, SOME_MESSAGES;
-        /// The marker in the place of the others: `{n}` is their number, `{path}` the transcript.
+        /// The text that replaces the dropped messages: `{n}` is their number, `{path}` the
+        /// transcript.
         snip_text: String, TEXT;
-        /// The number in the marker: `removed`, the messages that this snip took out, or `covered`,
-        /// all that it stands for.
+        /// The number that the text states: `removed`, the messages that this edit dropped, or
+        /// `covered`, all messages that the text stands for.
         snip_count: SnipCount, words_of::<SnipCount>(&[]);
 
         // Clearing old results.
-        /// The number of the newest results that are kept; of `turn-window`, the turns of the user
-        /// that are shown.
+        /// The number of the newest results that are kept; under `turn-window`, the number of turns
+        /// of the user that are shown.
         keep_recent: u64, RESULTS;
-        /// The unit of `keep_recent`: `blocks`, one result, or `turns`, all results of one message.
+        /// The unit of `keep_recent`: `blocks`, single results, or `turns`, all results of one
+        /// message.
         keep_unit: KeepUnit, words_of::<KeepUnit>(&[]);
-        /// The content that may be cleared: `text`, a text with more characters than
-        /// `micro_min_chars`; `length`, also a list with more blocks than that; `none`, any.
+        /// The content that may be cleared: `text`, a text of more than `micro_min_chars`
+        /// characters; `length`, also a list of more than that many blocks; `none`, any content.
         micro_test: MicroTest, words_of::<MicroTest>(&[]);
-        /// Content up to this size stays.
+        /// The size up to which content is kept.
         micro_min_chars: u64, CHARS_OR_NONE;
-        /// The text in the place of a cleared result: `{tool}` is the tool.
+        /// The text that replaces a cleared result: `{tool}` is the tool.
         micro_text: String, TEXT;
         /// Tools whose results are never cleared.
         preserve_tools: List<String>, TEXTS;
-        /// The text in the place of a cleared result that was stored: `{path}` is its file,
-        /// `{tool}` the tool.
+        /// The text that replaces a cleared result that was stored: `{path}` is its file, `{tool}`
+        /// the tool.
         micro_saved_text: String, TEXT;
-        /// A batch that frees a smaller part of the view does not pay for its cache.
+        /// The smallest part of the view that a batch must free to be worth the loss of the cache.
         clear_min_gain_percent: u64, PERCENT_OR_NONE;
-        /// After so long without a request, old results are cleared at once.
+        /// The time without a request after which old results are cleared at once.
         idle_minutes: u64, MINUTES;
-        /// The beginning of a result that the model still reads when the view is still too large.
+        /// The length of the beginning of a result that stays when the view is still too large.
         fit_preview_chars: u64, CHARS_OR_NONE;
 
         // The window of turns.
-        /// The part of a turn that is shown; a summary is shown whole.
+        /// The length of the part of a turn that is shown; a summary is shown whole.
         turn_chars: u64, CHARS_OR_NONE;
-        /// A turn in the window: `{role}` and `{text}`.
+        /// The text of one turn in the window: `{role}` is the author, `{text}` the content.
         turn_text: String, TEXT;
-        /// The window: `{turns}`.
+        /// The text of the window: `{turns}` are the turns.
         window_text: String, TEXT;
 
         // Folding spans, and notes.
-        /// Closed spans are folded; summaries are then written only on request.
+        /// If `true`, closed spans of messages are folded, and summaries are written only on
+        /// request.
         collapse: bool, Kind::Truth;
         /// The most messages of a span.
         collapse_span: u64, SOME_MESSAGES;
-        /// The number of the newest messages that stay.
+        /// The number of the newest messages that are kept.
         collapse_keep: u64, SOME_MESSAGES;
-        /// The text before the calls of a span: `{n}` is the number of its messages, `{path}` the
-        /// transcript.
+        /// The text before the calls of a folded span: `{n}` is the number of its messages,
+        /// `{path}` the transcript.
         collapse_text: String, TEXT;
-        /// The file of the agent's own notes, as it names it; empty: none.
+        /// The file of the agent's own notes, by the path that the agent uses; empty for none.
         notes_file: String, TEXT;
-        /// The message in the place of what the notes cover: `{path}` is the transcript, `{notes}`
-        /// the notes.
+        /// The text that replaces the messages that the notes cover: `{path}` is the transcript,
+        /// `{notes}` are the notes.
         notes_text: String, TEXT;
 
         // Summaries.
-        /// The most of the messages that the summariser reads as text; of more the middle is left
-        /// out.
+        /// The most characters of messages that the summariser reads as text; of more messages the
+        /// middle is left out.
         summary_input_chars: u64, CHARS;
-        /// The part of that for the beginning, which holds the goal; at most a third.
+        /// The part of `summary_input_chars` for the beginning, which states the goal; at most a
+        /// third.
         summary_head_chars: u64, CHARS_OR_NONE;
-        /// The text in the place of the middle: `{n}` is the number of messages.
+        /// The text that replaces the middle: `{n}` is the number of messages.
         summary_cut: String, TEXT;
-        /// The longest that a summary may be.
+        /// The most tokens of a summary.
         summary_max_tokens: u64, TOKENS;
-        /// The summariser's system prompt, where it does not read what the agent's own requests
-        /// hold.
+        /// The system prompt of the summariser, if it does not read the content of the agent's own
+        /// requests.
         summary_system: String, TEXT;
-        /// The prompt of the summariser: `{focus}` is the place of `summary_focus`, which is
-        /// otherwise added.
+        /// The prompt of the summariser: `{focus}` is replaced by `summary_focus`, which is
+        /// otherwise added at the end.
         summary_prompt: String, TEXT;
-        /// The addition for a request to preserve something: `{focus}` is the request.
+        /// The text that is added when the summary shall preserve something: `{focus}` is the
+        /// request.
         summary_focus: String, TEXT;
-        /// The message in the place of what was summarised: `{path}` is the transcript, `{summary}`
+        /// The text that replaces the summarised messages: `{path}` is the transcript, `{summary}`
         /// the summary, `{request}` the active request.
         summary_text: String, TEXT;
-        /// The reply of the assistant to it; empty: none.
+        /// The reply of the assistant to this text; empty for none.
         summary_reply: String, TEXT;
-        /// A summary is due by itself, and not only when somebody asks.
+        /// If `true`, a summary is written when it is due, and not only on request.
         summary_auto: bool, Kind::Truth;
-        /// The task prompt stays before the summary when something else was asked since.
+        /// If `true`, the task prompt is kept before the summary when there was a later request.
         summary_keeps_task: bool, Kind::Truth;
-        /// The reading of the summariser's reply: `plain`, as it is, or `tagged`, the text in
-        /// `<summary>`, or else the text after `<analysis>`.
+        /// The form of the summariser's reply: `plain`, the reply is the summary, or `tagged`, the
+        /// summary is the text in `<summary>`, or else the text after `<analysis>`.
         summary_form: Form, words_of::<Form>(&[]);
         /// The input of the summariser: `alone`, the prompt and the messages as text, or
         /// `same_prefix`, the content of the agent's last request, from the warm cache.
         summary_input: SummaryInput, words_of::<SummaryInput>(&[]);
-        /// The quotation of the summary in the message: `bare`, none; `json`, as a JSON string;
-        /// `lines`, line by line, each with a mark before it.
+        /// The way in which the summary is quoted: `bare`, not at all; `json`, as a JSON string;
+        /// `lines`, line by line, each after a mark.
         summary_quote: Quote, words_of::<Quote>(&[]);
 
         // After a request that was refused as too long.
-        /// The number of the newest messages that stay.
+        /// The number of the newest messages that are kept.
         reactive_tail: u64, MESSAGES;
-        /// The input of the summariser: `all` messages, or those that are `replaced`.
+        /// The input of the summariser: `all` messages, or only the messages that are `replaced`.
         reactive_input: ReactiveInput, words_of::<ReactiveInput>(&[]);
-        /// The message in the place of the others, as in `summary_text`.
+        /// The text that replaces the other messages; its placeholders are those of `summary_text`.
         reactive_text: String, TEXT;
-        /// The text in the place of the summary where there is none.
+        /// The text that takes the place of the summary if there is none.
         reactive_fallback: String, TEXT;
-        /// The results that are stored: the `largest`, when the view has no more messages than are
-        /// kept, or one after the other until `half` of the room is free.
+        /// The results that are stored: `largest`, the largest ones, when the view has no more
+        /// messages than are kept, or `half`, one after the other until half of the available
+        /// tokens are free.
         reactive_shed: ReactiveShed, words_of::<ReactiveShed>(&[]);
 
         // The system prompt and the tools.
-        /// The addition to an agent's system prompt.
+        /// The text that is added to an agent's system prompt.
         system_addition: String, TEXT;
         /// The description of the tool `snip`.
         snip_description: String, TEXT;
-        /// The description of its `keep`.
+        /// The description of the argument `keep` of the tool `snip`.
         snip_keep: String, TEXT;
         /// The description of the tool `compact`.
         compact_description: String, TEXT;
-        /// The description of its `focus`; empty: the tool takes no input.
+        /// The description of the argument `focus` of the tool `compact`; empty if the tool takes
+        /// no input.
         compact_focus: String, TEXT;
-        /// The answer to a call of it.
+        /// The answer to a call of the tool `compact`.
         compact_answer: String, TEXT;
-        /// The message of the user when the summary stands; empty: none.
+        /// The message of the user after a summary that `compact` requested; empty for none.
         compact_after: String, TEXT;
     }
 }

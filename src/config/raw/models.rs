@@ -1,4 +1,4 @@
-//! `[providers]` and `[models]`.
+//! Declares the keys of `[providers]` and `[models]`.
 
 use std::time::Duration;
 
@@ -14,14 +14,15 @@ use crate::spec::capability::Capability;
 
 words! { Wire Thinking }
 
-/// The words for the effort of a model.
+/// The words for the effort of a model's thinking.
 const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
 
-/// The known_capabilities of a provider: a list, or the word that has it asked.
+/// The known capabilities of a provider: a list, or the word `probe`, by which the provider is
+/// asked.
 const CAPABILITIES: Kind =
     Kind::Either(&[Kind::List(&words_of::<Capability>(&[])), Kind::Words(|| &["probe"], &[])]);
 
-/// The protocol of a provider, as it is written.
+/// The protocol of a provider as the file writes it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::config) enum Wire {
@@ -31,85 +32,87 @@ pub(in crate::config) enum Wire {
 }
 
 sections! {
-    /// A server that is called.
+    /// A server of models.
     Provider {
-        /// The protocol, which every provider must state: `anthropic`, the Messages API; `openai`,
-        /// the chat completions API, of any compatible server; `scripted`, replies from a script,
-        /// without a network.
+        /// The protocol of the provider, which must be stated: `anthropic`, the Messages API;
+        /// `openai`, the chat completions API of any compatible server; `scripted`, replies from a
+        /// script, without a network.
         kind: Wire, words_of::<Wire>(&["replay"]);
-        /// Where it is: the origin of an Anthropic server, `/v1` included for `openai`.
+        /// The address of the provider: the origin of an Anthropic server; for `openai` with `/v1`.
         base_url: String, TEXT => "the public service", gives "bad_value";
-        /// Where its key is found, like `{ env = "NAME_OF_A_VARIABLE" }`; never the key itself.
+        /// The source of the provider's key, like `{ env = "NAME_OF_A_VARIABLE" }`; never the key
+        /// itself.
         api_key: KeySource, Kind::Key(KeySource::KEYS)
             => "ANTHROPIC_API_KEY or OPENAI_API_KEY for the public services, else none",
             gives "literal_key", "missing_field", "missing_key";
-        /// More headers for every request, by name.
+        /// Additional headers of every request, by name.
         headers: Named<String> = Named::default(), Kind::Map(&HEADERS, &Kind::Header);
-        /// The longest that a connection may take to open.
+        /// The longest time that opening a connection may take.
         connect_timeout: Duration = Duration::from_secs(10), Kind::Time;
-        /// The longest that one request may take.
+        /// The longest time that one request may take.
         request_timeout: Duration = Duration::from_secs(600), Kind::Time;
-        /// The script of a provider of kind `scripted`, which must have one.
+        /// The script of a provider of kind `scripted`, for which it must be stated.
         script: String, FILE, gives "bad_script";
-        /// The limits of calls to it, for all agents together.
+        /// The limits of calls to the provider, over all agents.
         rate_limit: RateLimit = RateLimit::default(), RateLimit::KIND;
     }
 
-    /// Where a provider's key is found: in exactly one of these.
+    /// The source of a provider's key: exactly one of these keys.
     KeySource {
-        /// The variable of the environment that holds it.
+        /// The environment variable that holds the key.
         env: String, VARIABLE;
-        /// The entry of `[secrets]` that says where it is.
+        /// The name of the entry of `[secrets]` that gives the source of the key.
         secret: String, SECRET;
-        /// The file that holds it and nothing else; white space around it does not count.
+        /// The file that holds only the key; white space around it is ignored.
         file: String, KEY_FILE;
     }
 
-    /// The limits of calls to a provider, for all agents together.
+    /// The limits of calls to a provider, over all agents.
     RateLimit {
-        /// The calls at once.
+        /// The most calls at the same time.
         max_concurrency: usize = 8, COUNT;
-        /// A `Retry-After` that one agent is told holds for all of them.
+        /// If `true`, a `Retry-After` that one agent receives makes the calls of all agents wait.
         respect_retry_after: bool = true, Kind::Truth;
     }
     later {
-        /// The calls a minute.
+        /// The most calls in a minute.
         requests_per_minute;
-        /// The tokens a minute.
+        /// The most tokens in a minute.
         tokens_per_minute;
-        /// Fewer calls are made at once while the provider says that it is overloaded.
+        /// If `true`, fewer calls are made at the same time while the provider reports that it is
+        /// overloaded.
         adaptive;
     }
 
-    /// A model.
+    /// A model that agents can use.
     Model {
-        /// The provider that serves it.
+        /// The provider that serves the model.
         provider: String, PROVIDER => "the public service whose key is set";
-        /// The provider's name for it, which every model must state.
+        /// The provider's own name for the model, which must be stated.
         model: String, TEXT;
         /// The sampling temperature.
         temperature: f64, Kind::Number(0, 2, "") => "the provider's";
-        /// The share of likely tokens that are sampled from.
+        /// The share of likely tokens from which the model samples (nucleus sampling).
         top_p: f64, SHARE => "the provider's";
-        /// The longest that one reply may be. It must be less than `context_window`.
+        /// The most tokens of one reply. It must be less than `context_window`.
         max_output_tokens: u64, TOKENS => "8192, but at most half of `context_window`";
-        /// The size of its window, input and output together. A model with a smaller window than
-        /// today's common ones must state it.
+        /// The size of the context window, input and output together. It must be stated for a model
+        /// with a smaller window than the default.
         context_window: u64 = 200_000, TOKENS;
-        /// The effort of its thinking, where the server can be told: `none`, `minimal`, `low`,
-        /// `medium`, `high` or `xhigh`.
+        /// The effort of the model's thinking, for servers that accept it: `none`, `minimal`,
+        /// `low`, `medium`, `high` or `xhigh`.
         reasoning_effort: String, Kind::Words(|| &EFFORTS, &[]) => "the provider's";
-        /// The seed of its sampling, where the server takes one.
+        /// The seed of the sampling, for servers that accept one.
         seed: u64, Kind::Whole(0, i64::MAX, "");
-        /// The time for which its thinking stays valid: `bound`, while nothing before it changes
-        /// (after an edit it is left out), or `free`, always.
+        /// The rule by which the model's thinking stays valid: `bound`, while nothing before it
+        /// changes (after an edit it is left out), or `free`, always.
         thinking: Thinking = Thinking::Bound, words_of::<Thinking>(&[]);
-        /// The known_capabilities of its provider with a context, or `"probe"` to ask for them before the
-        /// first call: `context_editing`, it clears old tool results and thinking;
-        /// `compact_threshold`, it summarises amid a reply; `compact_on_demand`, it summarises when
-        /// it is asked to.
+        /// The known capabilities of the model's provider, or `"probe"` to ask the provider before
+        /// the first call: `context_editing`, it clears old tool results and thinking;
+        /// `compact_threshold`, it summarises during a reply; `compact_on_demand`, it summarises
+        /// when a request asks for it.
         capabilities: ListOr, CAPABILITIES => "none", gives "conflict";
-        /// The prices of its tokens. A ceiling in money needs them.
+        /// The prices of the model's tokens. A limit in money needs them.
         cost_per_mtok: Prices, Prices::KIND => "unknown", gives "missing_field";
     }
     later {
@@ -117,15 +120,15 @@ sections! {
         fallbacks;
     }
 
-    /// The prices of tokens.
+    /// The prices of a model's tokens.
     Prices {
-        /// Input that is not cached. It must be stated.
+        /// The price of input that is not cached. It must be stated.
         input: f64, PRICE;
-        /// Output. It must be stated.
+        /// The price of output. It must be stated.
         output: f64, PRICE;
-        /// Input that is read from the cache.
+        /// The price of input that is read from the cache.
         cache_read: f64, PRICE => "as `input`";
-        /// Input that is written to the cache.
+        /// The price of input that is written to the cache.
         cache_write: f64, PRICE => "1.25 times `input`";
     }
 }

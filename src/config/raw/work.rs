@@ -1,4 +1,4 @@
-//! `[agents]`, `[tasks]`, `[permissions]`, and what they share.
+//! Declares the keys of `[agents]`, `[tasks]` and `[permissions]`, and those that they share.
 
 use std::time::Duration;
 
@@ -21,58 +21,60 @@ const SKILLS: Kind = Kind::List(&Kind::Text("name of a skill", &["missing_skill"
 sections! {
     /// An agent: a model with instructions and tools.
     Agent {
-        /// The known_capabilities of the agent, which the agents that may delegate to it read.
+        /// The abilities of the agent, for the agents that may delegate to it.
         description: String, TEXT;
-        /// The model that it calls.
+        /// The model that the agent calls.
         model: String, MODEL => "that of `[defaults]`, else the model `default`, else the only one";
         /// The system prompt.
         instructions: String, TEXT;
-        /// The file that holds the system prompt, relative to this one. It excludes `instructions`.
+        /// The file with the system prompt, relative to this file. It excludes `instructions`.
         instructions_file: String, FILE, gives "conflict";
-        /// The tools that it may call.
+        /// The tools that the agent may call.
         tools: List<String> = Vec::new(), TOOLS
             => "those that follow from `sub_agents` and `skills`";
-        /// The agents to which it may delegate. It does not see the others.
+        /// The agents to which the agent may delegate. It does not see any others.
         sub_agents: List<String> = Vec::new(), Kind::List(&AGENT) => "nobody";
-        /// The most model calls that it may make.
+        /// The most model calls that the agent may make.
         max_turns: u32, COUNT => "that of `[defaults]`";
-        /// Files whose texts follow the instructions, as paths or globs like `"docs/*.md"`.
+        /// Files whose texts are added after the instructions, as paths or globs like
+        /// `"docs/*.md"`.
         context_files: List<String> = Vec::new(), FILES;
-        /// Skills that it may load, by the names of their folders below `.agents/skills`.
+        /// Skills that the agent may load, by the names of their folders below `.agents/skills`.
         skills: List<String> = Vec::new(), SKILLS;
-        /// The calls that this agent may make beyond the rules for all.
+        /// The calls that the agent may make beyond the rules for all agents.
         permissions: OwnPermissions = OwnPermissions::default(), OwnPermissions::KIND;
-        /// When an agent that crashed is started again.
+        /// The rule by which the agent is restarted after a crash.
         restart: Restart = Restart::default(), Restart::KIND;
     }
     later {
-        /// The MCP servers whose tools it may call.
+        /// The MCP servers whose tools the agent may call.
         mcp_servers;
-        /// The files and hosts that its commands can reach.
+        /// The files and hosts that the agent's commands can reach.
         sandbox;
-        /// Its own ceilings.
+        /// The agent's own limits on spending.
         budget;
-        /// The JSON Schema that its answer must fit.
+        /// The JSON Schema that the agent's answer must fit.
         output_schema;
-        /// The times that an answer that does not fit is asked for again.
+        /// The number of times that the agent is asked again when its answer does not fit.
         output_retries;
-        /// The copy of the workspace that it works in.
+        /// The copy of the workspace in which the agent works.
         workspace;
         /// The address of an agent that runs elsewhere.
         a2a_url;
     }
 
-    /// The calls that one agent may make beyond the rules for all.
+    /// The calls that one agent may make beyond the rules for all agents.
     OwnPermissions {
-        /// Calls that may be made without a question. They settle an `ask` of the rules for all,
-        /// never a `deny`.
+        /// Calls that are allowed without a question. They override an `ask` of the rules for all
+        /// agents, never a `deny`.
         allow: List<String> = Vec::new(), PERMISSIONS;
     }
 
-    /// When an agent that crashed is started again.
+    /// The rule by which an agent is restarted after a crash.
     Restart {
-        /// After which ends it is, in the words of Erlang/OTP: `permanent` or `transient`, after a
-        /// crash (a normal end stands, so they are the same here), or `temporary`, never.
+        /// The ends after which the agent is restarted, in the words of Erlang/OTP: `permanent` or
+        /// `transient`, after a crash (the two are equal here, because an agent that ends normally
+        /// is never restarted), or `temporary`, never.
         strategy: RestartStrategy = RestartPolicy::default().strategy,
             words_of::<RestartStrategy>(&[]);
         /// The most restarts within `window`.
@@ -81,37 +83,37 @@ sections! {
         window: Duration = RestartPolicy::default().window, Kind::Time;
     }
 
-    /// The rules for the calls of tools. A rule is the name of a tool, as a glob, and in brackets a
-    /// glob over the argument of the call: `"bash(git push*)"`.
+    /// The rules for calls of tools. A rule is the name of a tool, as a glob, and in brackets a
+    /// glob for the argument of the call: `"bash(git push*)"`.
     Permissions {
-        /// The answer to calls that no rule speaks of: `allow`, `ask`, a person is asked first, or
+        /// The answer to calls that no rule matches: `allow`, `ask` (a person is asked first) or
         /// `deny`.
         default: Verdict = Verdict::Ask, words_of::<Verdict>(&[]);
-        /// Calls that may be made without a question.
+        /// Calls that are allowed without a question.
         allow: List<String> = Vec::new(), PERMISSIONS;
-        /// Calls that a person is asked about.
+        /// Calls about which a person is asked.
         ask: List<String> = Vec::new(), PERMISSIONS;
-        /// Calls that may not be made.
+        /// Calls that are denied.
         deny: List<String> = Vec::new(), PERMISSIONS;
-        /// The answer to a question when there is no terminal: `deny`, and the agent is told why,
-        /// or `allow`.
+        /// The answer to a question when there is no terminal: `deny`, and the agent receives the
+        /// reason, or `allow`.
         non_interactive: NonInteractive = NonInteractive::Deny,
             words_of::<NonInteractive>(&["pause"]);
     }
 
-    /// The retries of something that failed.
+    /// The number of attempts, and the pauses between them.
     Retry {
-        /// The attempts in all, the first included.
+        /// The most attempts, the first included.
         max_attempts: u32, Kind::Whole(1, 100, "") => "10 for calls to models, 1 for tasks";
         /// The longest that the first pause may be.
         initial_interval: Duration = RetryPolicy::default().initial_interval, Kind::Pause;
-        /// By what that grows from pause to pause.
+        /// The factor by which the longest possible pause grows from one pause to the next.
         backoff_factor: f64 = RetryPolicy::default().backoff_factor, Kind::Number(1, 100, "");
         /// The longest that any pause may be.
         max_interval: Duration = RetryPolicy::default().max_interval, Kind::Pause;
-        /// Pauses are drawn evenly from zero to the longest that they may be.
+        /// If `true`, each pause is drawn evenly between zero and its longest value.
         jitter: bool = RetryPolicy::default().jitter, Kind::Truth;
-        /// The failures that are worth another attempt, like `"rate_limit"`.
+        /// The kinds of failure after which another attempt is made, like `"rate_limit"`.
         retry_on: List<String>, TEXTS
             => "those that may pass, for tasks also those that another attempt can mend",
             gives "bad_value";
@@ -119,78 +121,79 @@ sections! {
 
     /// A task: an agent with a prompt, or a command.
     Task {
-        /// The agent that does it.
+        /// The agent that does the task.
         agent: String, AGENT;
         /// The first message to the agent.
         prompt: String, TEMPLATE, gives "conflict", "missing_field";
-        /// The command that does it, for `sh -c` in the workspace. Inputs arrive as `$INPUT_NAME`,
-        /// other values only through `env`.
+        /// The command, which runs under `sh -c` in the workspace. It gets inputs as `$INPUT_NAME`,
+        /// and other values only through `env`.
         run: String, TEXT, gives "conflict", "template_in_run";
-        /// The tasks that must end before it starts.
+        /// The tasks that must end before this one starts.
         depends_on: List<String> = Vec::new(), TASKS, gives "cycle";
-        /// The condition on their ends: `all_success`, all completed or were skipped by their own
-        /// `when`; `all_done`, all have ended, whatever their state; `any_success`, all have ended
-        /// and at least one completed; `none_failed`, all have ended and none failed.
+        /// The condition on the ends of the dependencies: `all_success`, all completed or were
+        /// skipped by their own `when`; `all_done`, all have ended, in any state; `any_success`,
+        /// all have ended and at least one completed; `none_failed`, all have ended and none
+        /// failed.
         join: Join = Join::AllSuccess, words_of::<Join>(&["at_least:"]);
-        /// When this is false the task is skipped, and counts as done.
+        /// The condition for the task: if it is false, the task is skipped and counts as done.
         when: String, EXPRESSION;
-        /// The longest that one attempt may take.
+        /// The longest time that one attempt may take.
         timeout: Duration, Kind::Time => "that of `[defaults]`";
-        /// The retries of failed attempts.
+        /// The number of attempts, and the pauses between them.
         retry: Retry, Retry::KIND;
-        /// The format of its output: `text`, as it is; `json`, as one document; `jsonl`, as one
-        /// document a line.
+        /// The format of the task's output: `text`, any text; `json`, one JSON document; `jsonl`,
+        /// one JSON document a line.
         output: OutputFormat = OutputFormat::Text, words_of::<OutputFormat>(&[]);
-        /// The file in the workspace to which its output is also written.
+        /// The file in the workspace to which the output is also written.
         output_file: String, TEMPLATE, gives "outside_workspace";
-        /// Variables of the environment for its command, by name.
+        /// Environment variables for the task's command, by name.
         env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "not_built";
     }
     notes {
         /// The purpose of the task, for people.
         description, TEXT;
-        /// The consequence of its failure: `fail`, the tasks that depend on it are skipped, unless
-        /// their `join` allows it.
+        /// The consequence of a failure: `fail`, the tasks that depend on this one are skipped,
+        /// unless their `join` allows it.
         on_failure, Kind::Words(|| &["fail"], &["continue", "skip_dependents", "pause"]);
     }
     later {
-        /// The model of its agent.
+        /// The model of the task's agent.
         model;
-        /// The longest silence within a reply.
+        /// The longest time without data within a reply.
         idle_timeout;
-        /// The most model calls of its agent.
+        /// The most model calls of the task's agent.
         max_turns;
-        /// The JSON Schema that its output must fit.
+        /// The JSON Schema that the output must fit.
         output_schema: Json;
-        /// When its output is taken from an earlier run.
+        /// The condition under which the output is taken from an earlier run.
         cache;
-        /// The list for each of whose items it is done.
+        /// The list whose items are each worked on by one copy of the task.
         foreach: Json;
         /// The name of the item in templates.
         foreach_as: String, TEXT;
-        /// The identity of an item, which is the same in the next run.
+        /// The identity of an item, which is the same in every run.
         foreach_key;
-        /// The items that are worked on at once.
+        /// The most items that are worked on at the same time.
         max_concurrency;
         /// The share of items that must complete.
         min_success;
-        /// The tasks whose outputs its agent is given as they are.
+        /// The tasks whose outputs the agent receives unchanged.
         context;
-        /// The most tokens of these.
+        /// The most tokens of these outputs.
         context_budget;
-        /// The condition until which it is done again.
+        /// The condition until which the task is repeated.
         r#loop;
-        /// The conditions that must hold when its agent says that it is done.
+        /// The conditions that must hold when the agent reports that it is done.
         checks;
-        /// The question to a person before it counts as done.
+        /// The question to a person before the task counts as done.
         approval: Json;
-        /// The name of an effect that must not be had twice.
+        /// The name of an effect that must not happen twice.
         idempotency_key;
-        /// The file whose tasks it stands for.
+        /// The file whose tasks take the place of this task.
         workflow: Json;
-        /// The inputs of these.
+        /// The inputs of the tasks in `workflow`.
         with;
-        /// The task is part of the plan.
+        /// If `false`, the task is not part of the plan.
         enabled;
     }
 }
