@@ -1,11 +1,11 @@
-//! Recorded conversations: read message by message from what people have on disk.
+//! Recorded conversations: reads files that people have on disk, message by message.
 //!
-//! Owns the file formats and where in a file something stands. Decides nothing about contexts,
-//! and never holds more than one message: a file is gone over once to find where things are, and
-//! then again as messages are asked for. What cannot be gone over twice (a pipe) is copied to a
-//! temporary file first.
+//! Owns the file formats and the positions in a file. Decides nothing about contexts, and never
+//! holds more than one message in memory: it reads a file once to find the positions of its parts,
+//! and then again when messages are requested. An input that cannot be read twice (a pipe) is
+//! copied to a temporary file first.
 //!
-//! The format is told by how the file begins, never by its name: see [`Format`].
+//! The format is recognised by the beginning of the file, never by its name: see [`Format`].
 
 mod check;
 mod claude_code;
@@ -24,14 +24,14 @@ use document::Document;
 use scan::Scanner;
 use transcript::Transcript;
 
-/// The most bytes of one message. A request to a provider has at most 32 MB, so no message that
-/// was ever sent is longer, also where a file repeats a result beside it. Tests have less patience.
+/// The most bytes of one message. A request to a provider has at most 32 MB, so no message that was
+/// ever sent is longer, even where a file repeats a result beside it. Tests use less.
 const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
-/// Up to this many bytes of a pipe stay in memory; the rest goes to a temporary file.
+/// The most bytes of a pipe that stay in memory; the rest goes to a temporary file.
 const PIPE_BYTES_IN_MEMORY: usize = 8 << 20;
 
-/// How a conversation was written down.
+/// The file format of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `{"system", "messages"}`, keys in any order, or a bare array of messages, in the Anthropic
@@ -39,16 +39,17 @@ pub enum Format {
     Document,
     /// A transcript of this program: `{"seq", "ts", "message"}`, one message a line.
     Transcript,
-    /// What Claude Code writes: one entry a line, linked by `uuid` and `parentUuid`.
+    /// A session of Claude Code: one entry a line, linked by `uuid` and `parentUuid`.
     ClaudeCode,
 }
 
-/// How much of a Claude Code recording is wanted. The other formats have no compactions in them.
+/// The part of a Claude Code recording that is read. The other formats contain no compactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum History {
-    /// What a resumed session holds: from the latest compaction on, its summary first.
+    /// The conversation that a resumed session holds: from the latest compaction on, with its
+    /// summary first.
     SinceCompaction,
-    /// Everything that was said, without the summaries that stood in for it.
+    /// The whole conversation, without the summaries that replaced parts of it.
     Whole,
 }
 
@@ -57,20 +58,20 @@ pub enum History {
 pub struct Recorded {
     /// `{"role", "content"}` as in the file, without insignificant whitespace.
     pub json: Json,
-    /// Who speaks.
+    /// The author of the message.
     pub role: Role,
-    /// The number of the journal's record, in a transcript.
+    /// The sequence number of the journal record; only in a transcript.
     pub seq: Option<u64>,
-    /// What the API reply was billed, where the recording says so.
+    /// The tokens that the provider billed for the reply, if the recording has them.
     pub billed: Option<Billed>,
 }
 
-/// The tokens that a recording says were billed.
+/// The billed tokens of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Billed {
     /// All tokens.
     pub usage: Usage,
-    /// Those of `usage.cache_write` that were written to live an hour, which costs more.
+    /// The part of `usage.cache_write` that was written to the cache for an hour, which costs more.
     pub cache_write_1h: u64,
 }
 
@@ -86,7 +87,7 @@ impl std::ops::AddAssign for Billed {
 pub struct Position {
     /// The line, from 1.
     pub line: u64,
-    /// Bytes from the beginning of the file.
+    /// Number of bytes before this place in the file.
     pub byte: u64,
 }
 
@@ -100,32 +101,32 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a conversation cannot be read, and where.
+/// An error in a conversation, with its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {kind}")]
 pub struct ConversationError {
-    /// Where the mistake stands, or what it is about begins.
+    /// The place of the mistake, or the beginning of the part that has it.
     pub place: Position,
-    /// What is wrong, and what to do.
+    /// The mistake, with advice.
     pub kind: ConversationErrorKind,
 }
 
-/// What is wrong with a conversation.
+/// The kinds of mistakes in a conversation.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationErrorKind {
-    /// The operating system refused something.
+    /// The operating system reported an error.
     #[error("not readable: {0}")]
     Io(#[from] io::Error),
-    /// There is nothing.
+    /// The file is empty.
     #[error("nothing is there; a conversation is needed")]
     Empty,
-    /// The beginning is of no known format.
+    /// The file begins like no known format.
     #[error(
         "{found} is no conversation that can be read; give {{\"system\", \"messages\"}}, an array \
          of messages, a transcript of a run, or the JSONL of Claude Code"
     )]
     Unknown {
-        /// How the file begins.
+        /// The beginning of the file.
         found: String,
     },
     /// The file ends too early.
@@ -143,7 +144,7 @@ pub enum ConversationErrorKind {
     /// A message is longer than any that a provider takes.
     #[error("longer than {MOST_BYTES} bytes, which no provider takes; shorten or leave it out")]
     TooLong,
-    /// A key that must be there once stands there twice.
+    /// A key that may be there only once is there twice.
     #[error("`{0}` is there a second time; keep one")]
     Twice(&'static str),
     /// There is no `messages`.
@@ -155,19 +156,19 @@ pub enum ConversationErrorKind {
     /// `system` is neither a text nor a list of text blocks.
     #[error("`system` is neither a text nor a list of text blocks; make it one")]
     System,
-    /// Something follows the conversation.
+    /// More text follows the end of the conversation.
     #[error("something follows the conversation's end; one file holds one conversation")]
     Trailing,
-    /// A message has a role that it cannot have.
+    /// A message has an unknown role.
     #[error(
         "a message of role `{0}`; roles are `user` and `assistant`, and a system prompt goes into \
          `system`"
     )]
     Role(String),
-    /// What should be a message is none.
+    /// A value that should be a message is not one.
     #[error("not a message: {0}; a message is {{\"role\", \"content\"}}")]
     NotAMessage(String),
-    /// A Claude Code file in which nobody speaks.
+    /// A Claude Code file has no entry of a user or an assistant.
     #[error("no user or assistant entry is in the file; is it the right one?")]
     NobodySpeaks,
 }
@@ -180,13 +181,13 @@ impl ConversationErrorKind {
 
 type Result<T> = std::result::Result<T, ConversationError>;
 
-/// What a conversation is read from.
+/// An input from which a conversation is read; it is read twice, so it can seek.
 trait Input: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Input for T {}
 
-/// A recorded conversation: its system prompt, and its messages one after the other.
+/// A recorded conversation: its system prompt, and an iterator over its messages.
 ///
-/// After an error there are no more messages.
+/// After an error the iterator returns no more messages.
 #[derive(Debug)]
 pub struct Conversation {
     source: Source,
@@ -204,17 +205,17 @@ impl Conversation {
     /// Opens the conversation in the file at `path`, which may be a pipe.
     ///
     /// # Errors
-    /// When the file cannot be read, is of no known format, or is cut off.
+    /// Returns an error if the file cannot be read, has no known format, or is cut off.
     pub fn open(path: &Path, history: History) -> Result<Self> {
         let file = File::open(path).map_err(|error| at_start(error.into()))?;
         let metadata = file.metadata().map_err(|error| at_start(error.into()))?;
         if metadata.is_file() { Self::read(file, history) } else { Self::copy(file, history) }
     }
 
-    /// Reads a conversation from what can be gone over only once.
+    /// Reads a conversation from an input that can be read only once.
     ///
     /// # Errors
-    /// As for [`Self::open`].
+    /// Returns an error in the same cases as [`Self::open`].
     pub fn copy(mut pipe: impl Read, history: History) -> Result<Self> {
         let mut copy = tempfile::SpooledTempFile::new(PIPE_BYTES_IN_MEMORY);
         let copied = io::copy(&mut pipe, &mut copy).and_then(|_| copy.rewind());
@@ -222,10 +223,10 @@ impl Conversation {
         Self::read(copy, history)
     }
 
-    /// Reads a conversation from what can be gone over twice.
+    /// Reads a conversation from an input that can be read twice.
     ///
     /// # Errors
-    /// As for [`Self::open`].
+    /// Returns an error in the same cases as [`Self::open`].
     pub fn read(input: impl Read + Seek + Send + 'static, history: History) -> Result<Self> {
         let mut scanner = Scanner::new(Box::new(input));
         let format = check::format(&mut scanner)?;
@@ -238,7 +239,7 @@ impl Conversation {
         Ok(Self { source, ended: false })
     }
 
-    /// How the conversation was written down.
+    /// Returns the format of the file.
     #[must_use]
     pub fn format(&self) -> Format {
         match self.source {
@@ -248,7 +249,7 @@ impl Conversation {
         }
     }
 
-    /// The system prompt as in the file, a text or a list of text blocks, if it is there.
+    /// Returns the system prompt as in the file, a text or a list of text blocks, if there is one.
     #[must_use]
     pub fn system(&self) -> Option<&Json> {
         match &self.source {
@@ -257,8 +258,8 @@ impl Conversation {
         }
     }
 
-    /// How many broken lines were passed over so far: in the JSONL of Claude Code any, in a
-    /// transcript the last, where its writer was stopped.
+    /// Returns the number of broken lines that were skipped so far. In the JSONL of Claude Code
+    /// these are any lines; in a transcript only the last line, if its writer was stopped.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         match &self.source {

@@ -1,8 +1,9 @@
-//! The configuration that a run recorded, and how the file has changed since.
+//! The configuration that a run recorded, and its differences from the file as it is now.
 //!
-//! Owns which part of a configuration a run carries with it: the text, the profile, the inputs, the
-//! tasks and the variables that set keys. Providers, secrets and the variables of processes come
-//! from the environment of whoever goes on with the run, for they may hold keys.
+//! Owns the choice of what a run records: the text, the profile, the inputs, the tasks and the
+//! variables that set keys. Providers, secrets and environment variables for commands are not
+//! recorded, because they may hold keys: they come from the environment in which the run is
+//! resumed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,10 +21,10 @@ use crate::event::RunCreated;
 /// The sections whose variables are not recorded.
 const NOT_RECORDED: [&str; 3] = ["providers", "secrets", "env"];
 
-/// The most characters of a value in a list of changes: two of them fit a line.
+/// The most characters of a value in a list of changes, so that two values fit a line.
 const VALUE: usize = 40;
 
-/// The variables that are recorded with a run.
+/// Returns the variables that are recorded with a run.
 pub(super) fn settings(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let recorded = variables.iter().filter(|(variable, _)| is_recorded(variable));
     recorded.map(|(variable, text)| (variable.clone(), text.clone())).collect()
@@ -37,8 +38,8 @@ fn is_recorded(variable: &str) -> bool {
 }
 
 impl Sources {
-    /// The sources with what a run recorded of its own in place of what is given now. `dir` is the
-    /// run directory: a run that lies in the workspace belongs to it, wherever both were moved.
+    /// Replaces the given sources by those that a run recorded. `dir` is the run directory: if it
+    /// is in the workspace, the workspace's file is used, even if both were moved.
     #[must_use]
     pub fn of_run(mut self, created: &RunCreated, dir: &Path) -> Self {
         let here = root(&self.file);
@@ -61,8 +62,8 @@ impl Sources {
 }
 
 impl Sources {
-    /// The sources of a run that goes on with what the file says now: its profile, and of its
-    /// inputs those that were given and are still asked for.
+    /// Returns the sources of a run that resumes with the current text of the file. It keeps the
+    /// run's profile, and those inputs that were given to the run and that the file still declares.
     #[must_use]
     pub fn accepting(self, created: &RunCreated, dir: &Path) -> Self {
         let environment = self.environment.clone();
@@ -71,7 +72,7 @@ impl Sources {
         sources.recorded = None;
         sources.targets = Vec::new();
         let now = std::fs::read_to_string(&sources.file).unwrap_or_default();
-        // What cannot be read is said when it is loaded.
+        // A text that cannot be read is reported when the file is loaded.
         let of = |text: &str| keys(text, &sources.file).unwrap_or_default();
         let (before, now) = (of(&created.config), of(&now));
         let values = created.inputs.to_value();
@@ -90,27 +91,27 @@ impl Sources {
     }
 }
 
-/// An input's value as it is given on the command line.
+/// Returns an input's value as the command line gives it.
 fn as_given(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A value as it is written in TOML; what is none is a text.
+/// Reads a text as a TOML value; a text that is none becomes a string.
 fn as_toml(text: &str) -> toml::Value {
     let parsed = toml::from_str::<toml::Table>(&format!("value = {text}"));
-    // More than one key is a text that only looks like TOML.
+    // A text that parses to more than one key only looks like TOML: it is a string.
     let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
     value.unwrap_or_else(|| text.into())
 }
 
-/// A key of the file that differs from the recorded one.
+/// A key whose value differs between the recorded text and the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyChange {
     /// The key, with dots between the levels.
     pub key: String,
-    /// Its recorded value; absent when the key is new.
+    /// The recorded value; absent when the key is new.
     pub before: Option<String>,
-    /// Its value now; absent when the key is gone.
+    /// The current value; absent when the key is gone.
     pub now: Option<String>,
 }
 
@@ -135,11 +136,11 @@ fn cut(text: &str) -> String {
     shown
 }
 
-/// The keys in which a configuration's text, that of `file`, differs from the recorded one; comments
-/// and order do not count.
+/// Returns the keys whose values differ between the recorded text and the current one; comments and
+/// order do not count. `file` is the path that diagnostics show.
 ///
 /// # Errors
-/// Where and why the text is not TOML.
+/// Returns a diagnostic with the place if the current text is not TOML.
 pub fn changes(recorded: &str, now: &str, file: &Path) -> Result<Vec<KeyChange>, Box<Diagnostic>> {
     Ok(differences(&keys(recorded, file).unwrap_or_default(), &keys(now, file)?))
 }
@@ -160,7 +161,7 @@ fn differences(
     differs.map(change).collect()
 }
 
-/// The variables that set keys and have other values in this environment than the recorded ones.
+/// Returns the variables that set keys and whose values differ from the recorded ones.
 #[must_use]
 pub fn changed_settings(
     recorded: &BTreeMap<String, String>,
@@ -169,7 +170,7 @@ pub fn changed_settings(
     differences(recorded, &settings(environment))
 }
 
-/// The recorded files whose texts are others now, or that cannot be read. `file` is the
+/// Returns the recorded files whose texts have changed or cannot be read. `file` is the
 /// configuration that names them.
 #[must_use]
 pub fn changed_files(recorded: &BTreeMap<String, String>, file: &Path) -> Vec<KeyChange> {

@@ -1,4 +1,4 @@
-//! The reference of all keys, made from their declaration.
+//! Makes the reference page of all keys from their declaration.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub fn reference() -> String {
     page
 }
 
-/// Writes a section, and then those that stand in it.
+/// Writes the table of a section, and then the sections below it.
 fn section(page: &mut String, path: &str, about: &str, keys: Keys) {
     let (title, point) = match path {
         "" => ("The top level".to_owned(), ""),
@@ -84,7 +84,7 @@ fn type_of(kind: &Kind) -> String {
     }
 }
 
-/// The bounds and the unit of the number that a value is or may be.
+/// Returns the bounds and the unit of a value that is, or may be, a number.
 fn bounds(kind: &Kind) -> (String, &'static str) {
     match kind {
         Kind::Only(n) => (n.to_string(), ""),
@@ -97,12 +97,12 @@ fn bounds(kind: &Kind) -> (String, &'static str) {
     }
 }
 
-/// The codes of the diagnostics that can be given at a key.
+/// Returns the codes of the diagnostics that can be given at a key.
 pub(super) fn codes(key: &Key) -> BTreeSet<&'static str> {
     let mut all: BTreeSet<_> = key.codes.iter().copied().collect();
     match (key.built, key.kind) {
         (Built::Yes, kind) => add_codes(&kind, &mut all),
-        // A rate is checked although it is not built.
+        // A rate is checked although it is not available yet.
         (_, Kind::Rate) => all.extend(["bad_value", "not_built"]),
         (Built::Later | Built::Idle, _) => drop(all.insert("not_built")),
     }

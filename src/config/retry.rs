@@ -1,4 +1,4 @@
-//! Retry settings of model calls and of task attempts.
+//! Reads the retry settings of model calls and of task attempts.
 
 use super::diagnostic::Problems;
 use super::names;
@@ -7,8 +7,8 @@ use super::shape::Item;
 use crate::failure::FailureKind;
 use crate::policy::RetryPolicy;
 
-/// The failures that another attempt of a whole task can mend. What stays wrong however often it
-/// is tried (a refused key, a bad template, a limit) is not among them.
+/// The kinds of failure after which a new attempt of a whole task can succeed. A failure that every
+/// attempt would repeat (a refused key, a bad template, a limit) is not among them.
 const MENDABLE: [FailureKind; 12] = [
     FailureKind::RateLimit,
     FailureKind::Overloaded,
@@ -24,19 +24,19 @@ const MENDABLE: [FailureKind; 12] = [
     FailureKind::Crashed,
 ];
 
-/// What `retry_on` can name: also what may have taken effect, which is tried again only where that
-/// is asked for by name.
+/// Returns the kinds that `retry_on` can name. `Interrupted` is retried only if it is named,
+/// because the interrupted work may have taken effect.
 fn nameable() -> impl Iterator<Item = FailureKind> {
     MENDABLE.into_iter().chain([FailureKind::Interrupted])
 }
 
-/// The retries of model calls.
+/// Returns the retry policy of model calls.
 pub(super) fn of_calls(raw: Option<&Retry>, problems: &Problems) -> RetryPolicy {
     settings(raw, RetryPolicy::default(), problems)
 }
 
-/// The retries of a task: one attempt unless the file says more, and then after any failure that
-/// another attempt can mend.
+/// Returns the retry policy of a task. Without settings it has one attempt; with more attempts it
+/// retries every failure after which a new attempt can succeed.
 pub(super) fn of_task(raw: Option<&Retry>, problems: &Problems) -> RetryPolicy {
     let base = RetryPolicy { retry_on: MENDABLE.to_vec(), ..RetryPolicy::never() };
     settings(raw, base, problems)

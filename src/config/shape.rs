@@ -1,7 +1,7 @@
-//! The parts of a declaration, and the values made from them: kinds, keys, fields.
+//! The parts of a declaration and the values read by it: kinds, keys and fields.
 //!
-//! The tables of keys are data for the checks and for the documentation; [`Read`] takes the values
-//! out of a tree that was checked. Which keys there are is the business of `raw`.
+//! The tables of keys are data for the checks and for the documentation. [`Read`] takes the values
+//! out of a checked tree. The keys themselves are declared in `raw`.
 
 mod declare;
 pub(super) mod kinds;
@@ -21,62 +21,63 @@ use super::diagnostic::{Code, Place};
 use super::duration;
 use super::tree::{self, Places, Written};
 
-/// The keys of a table, by the sections that share it.
+/// The keys of a table, as a list for each of the sections that share the table.
 pub(super) type Keys = &'static [&'static [Key]];
 
-/// A key as it was declared.
+/// A declared key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) name: &'static str,
-    /// Its meaning: its doc comment.
+    /// The meaning of the key: its doc comment.
     pub(super) doc: &'static str,
     pub(super) kind: Kind,
-    /// The value without it; null for a table.
+    /// The value when the key is absent; null for a table.
     pub(super) default: Option<fn() -> Json>,
-    /// The same in words, where it depends on something else.
+    /// The value when the key is absent, in words, if it depends on something else.
     pub(super) absent: Option<&'static str>,
-    /// The diagnostics that can be given at it beside those of its kind.
+    /// Codes of the diagnostics at this key, beside those of its kind.
     pub(super) codes: &'static [Code],
     pub(super) built: Built,
 }
 
-/// The standing of a key in this version.
+/// The availability of a key in this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Built {
     Yes,
-    /// It is refused.
+    /// The key is refused.
     Later,
-    /// It is refused. Earlier versions took it and did nothing, so it is only a warning in what a
-    /// run recorded.
+    /// The key is refused. Earlier versions accepted it without an effect, so in the configuration
+    /// that a run recorded it is only a warning.
     Idle,
 }
 
 impl Key {
-    /// The value that holds without it, where there is a constant one.
+    /// Returns the constant default of the key, if it has one.
     pub(super) fn default_value(&self) -> Option<Json> {
         self.default.map(|default| default()).filter(|value| !value.is_null())
     }
 
-    /// Its doc comment as one paragraph.
+    /// Returns the doc comment as one paragraph.
     pub(super) fn text(&self) -> String {
         self.doc.lines().map(str::trim).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// A table whose keys are declared.
+/// A table of which the keys are declared.
 pub(super) trait Section: Sized {
     const KEYS: Keys;
     const KIND: Kind = Kind::Table(Self::KEYS);
 
-    /// Reads the keys that are there.
+    /// Reads the keys of a table; absent keys get their defaults.
     fn read_keys(dict: &Dict, places: &Places) -> Self;
 }
 
-/// A type of fields: what it takes out of a tree. What cannot be read has been reported.
+/// A type of values that can be read from a tree. A value that cannot be read has been reported
+/// before, by the check.
 pub(super) trait Read: Sized {
     fn read(value: &Value, places: &Places) -> Option<Self>;
 
-    /// A value as it would be written; null for a table.
+    /// Returns a value as the file would write it; null for a table.
     fn show(&self) -> Json {
         Json::Null
     }
@@ -123,14 +124,14 @@ impl Read for Json {
     }
 }
 
-/// A value as it is in the tree.
+/// Keeps the value as it is in the tree.
 impl Read for Value {
     fn read(value: &Value, _: &Places) -> Option<Self> {
         Some(value.clone())
     }
 }
 
-/// Declares plain types: how they are read, without places.
+/// Implements [`Read`] for plain types, which are read without places.
 macro_rules! plain {
     ($($plain:ty: $read:expr;)+) => { $(
         impl Read for $plain {
@@ -154,10 +155,10 @@ plain! {
     usize: |value| Self::try_from(tree::integer(value)?).ok();
 }
 
-/// The items of an array; those that cannot be read are left out.
+/// The items of an array; items that cannot be read are left out.
 pub(super) type List<V> = Vec<Item<V>>;
 
-/// An item of an array, and where it was written.
+/// An item of an array, with the place where it is written.
 #[derive(Debug)]
 pub(super) struct Item<V> {
     pub(super) value: V,
@@ -190,7 +191,7 @@ impl Read for ListOr {
     }
 }
 
-/// A key's value, and where it was written.
+/// The value of a key, with the place where it is written.
 #[derive(Debug)]
 pub(super) struct Field<V> {
     value: V,
@@ -199,7 +200,7 @@ pub(super) struct Field<V> {
 }
 
 impl<V> Field<V> {
-    /// The places of the key and its value, if somebody wrote it.
+    /// Returns the places of the key and its value; `None` for a default.
     pub(super) fn at(&self) -> Option<&Written> {
         self.at.as_deref()
     }
@@ -208,20 +209,21 @@ impl<V> Field<V> {
         self.at.is_some()
     }
 
-    /// The value could not be read: its consequences are not worth another diagnostic.
+    /// Returns true if the value could not be read. That is reported already, so its consequences
+    /// get no diagnostic.
     pub(super) fn is_wrong(&self) -> bool {
         self.is_wrong
     }
 }
 
 impl<V> Field<Option<V>> {
-    /// The field with a default for where it has no value.
+    /// Fills the field with a default if it has no value.
     pub(super) fn filled(self, default: impl FnOnce() -> V) -> Field<V> {
         let Self { value, at, is_wrong } = self;
         Field { value: value.unwrap_or_else(default), at, is_wrong }
     }
 
-    /// The value and where it stands.
+    /// Returns the value and its place, if it is written.
     pub(super) fn placed(&self) -> Option<(&V, &Place)> {
         Some((self.value.as_ref()?, &self.at()?.value))
     }
@@ -235,7 +237,7 @@ impl<V> Deref for Field<V> {
     }
 }
 
-/// A constant of a preset that is set. Its value is absent where it could not be read.
+/// A constant of a preset that the file sets. The value is absent if it could not be read.
 #[derive(Clone, Debug)]
 pub(super) struct Constant {
     pub(super) name: &'static str,
@@ -244,13 +246,13 @@ pub(super) struct Constant {
 }
 
 impl<V: Read> Field<Option<V>> {
-    /// The value as a constant of a preset.
+    /// Returns the value as a constant of a preset, if it is written.
     pub(super) fn as_constant(&self, name: &'static str) -> Option<Constant> {
         Some(Constant { name, value: self.value.as_ref().map(V::show), at: self.at.clone()? })
     }
 }
 
-/// Reads a key of a table.
+/// Reads one key of a table.
 pub(super) fn field<V: Read>(dict: &Dict, key: &str, places: &Places) -> Field<Option<V>> {
     let written = dict.get(key);
     let value = written.and_then(|written| V::read(written, places));
@@ -258,12 +260,12 @@ pub(super) fn field<V: Read>(dict: &Dict, key: &str, places: &Places) -> Field<O
     Field { value, at: written.and_then(|written| places.written(written)), is_wrong }
 }
 
-/// A section of which nothing is written.
+/// Returns a section without any written keys.
 pub(super) fn absent<S: Section>() -> S {
     S::read_keys(&Dict::new(), &Places::default())
 }
 
-/// The key that a field is for: a word of Rust is written `r#word` there.
+/// Returns the key of a field: Rust writes a field as `r#type` if the key is a keyword.
 pub(super) const fn bare(field: &'static str) -> &'static str {
     match field.as_bytes() {
         [b'r', b'#', ..] => field.split_at(2).1,

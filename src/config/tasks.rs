@@ -1,4 +1,4 @@
-//! Tasks: their work, their order, their templates.
+//! Builds the tasks of a configuration: their work, dependencies and templates.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use super::{Setting, names, retry};
 use crate::id::Name;
 use crate::spec::{TaskSpec, Work};
 
-/// Reads `[tasks]`, in the order in which they are written.
+/// Turns `[tasks]` into tasks, in the order in which they are written.
 pub(super) fn tasks(setting: Setting<'_>) -> Vec<TaskSpec> {
     cycles(&setting.raw.tasks, setting.problems);
     setting.raw.tasks.values().filter_map(|(entry, task)| spec(setting, entry, task)).collect()
@@ -60,7 +60,8 @@ fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> 
             None
         }
         (false, None) => {
-            // What is not built yet (an approval, a sub-graph) is work too and reported as such.
+            // A planned kind of work (an approval, a sub-graph) counts as work here, because its
+            // own key is reported already.
             if !task.approval.is_set() && !task.workflow.is_set() {
                 let message = format!("task `{name}` does nothing");
                 let help = "add `agent` and `prompt`, or `run`";
@@ -95,7 +96,8 @@ fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> 
     }
 }
 
-/// Nothing is spliced into a shell.
+/// Reports `{{` in a command: nothing is inserted into the text that the shell reads, since an
+/// inserted value could be executed.
 fn command(text: &str, place: &Place, problems: &Problems) {
     if !text.contains("{{") {
         return;
@@ -126,17 +128,17 @@ fn texts(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) {
     }
 }
 
-/// How far a task has been walked.
+/// The progress of the search for cycles with one task.
 #[derive(Clone, Copy)]
 enum Walked {
     No,
-    /// It is on the path that is being walked.
+    /// The task is on the path that is being walked.
     Begun,
     Whole,
 }
 
-/// Names every cycle of dependencies once, at the dependency that closes it. Walks with a stack of
-/// its own: a long chain of tasks must not exhaust that of the thread.
+/// Reports every cycle of dependencies once, at the dependency that closes it. The walk keeps its
+/// own stack, because recursion over a long chain of tasks could exhaust that of the thread.
 fn cycles(tasks: &Named<Task>, problems: &Problems) {
     let all: Vec<(&str, &[Item<String>])> =
         tasks.values().map(|(entry, task)| (&*entry.name, &**task.depends_on)).collect();

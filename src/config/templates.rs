@@ -1,5 +1,5 @@
-//! Checks the templates and expressions of a task: every name in them must be one that is there
-//! when the task runs.
+//! Checks the templates and expressions of a task: every name in them must exist when the task
+//! runs.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
@@ -12,55 +12,55 @@ use super::{Setting, names};
 use crate::spec::OutputFormat;
 use crate::template::{self, TemplateError};
 
-/// What a template can use of a task that it depends on.
+/// Fields that a template can use of a task that it depends on.
 pub const TASK_FIELDS: [&str; 3] = ["output", "state", "error"];
 
-/// What a template can use of the run.
+/// Fields that a template can use of the run.
 pub const RUN_FIELDS: [&str; 1] = ["id"];
 
-/// The functions that the template language brings along.
+/// Names of the functions that are built into the template language.
 const FUNCTIONS: [&str; 4] = ["range", "dict", "namespace", "debug"];
 
-/// A name in brackets, which the parser does not follow: `tasks["my-task"].output`.
+/// A name in brackets, which the parser does not report: `tasks["my-task"].output`.
 static BRACKETS: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r#"\b(tasks|inputs)\s*\[\s*['"]([^'"]+)['"]\s*\](?:\s*\.\s*([A-Za-z_]\w*))?"#;
     Regex::new(pattern).expect("the pattern is constant and valid")
 });
 
-/// Which language a text is in.
+/// The language of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Language {
-    /// Text with `{{ }}` and `{% %}`.
+    /// A text with `{{ }}` and `{% %}`.
     Template,
-    /// What stands between the braces.
+    /// The part between the braces, without them.
     Expression,
 }
 
-/// What a text may name.
+/// The names that a text may use.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     raw: &'a Settings,
     problems: &'a Problems,
-    /// The task that the text belongs to; absent for texts that are rendered before any task.
+    /// The task that the text belongs to; absent for a text that is rendered before any task.
     task: Option<(&'a str, &'a Task)>,
-    /// What the task depends on.
+    /// Names of the tasks on which this task depends.
     depends_on: HashSet<&'a str>,
 }
 
 impl<'a> Scope<'a> {
-    /// What the texts of a task may name.
+    /// Returns the scope of a task's texts.
     pub(super) fn of_task(setting: Setting<'a>, name: &'a str, task: &'a Task) -> Self {
         let depends_on = task.depends_on.iter().map(|item| item.value.as_str()).collect();
         Self { task: Some((name, task)), depends_on, ..Self::of_inputs(setting) }
     }
 
-    /// What texts may name that are rendered before any task.
+    /// Returns the scope of texts that are rendered before any task.
     pub(super) fn of_inputs(setting: Setting<'a>) -> Self {
         let Setting { raw, problems, .. } = setting;
         Self { raw, problems, task: None, depends_on: HashSet::new() }
     }
 
-    /// Checks one text, which stands at `place`.
+    /// Checks one text; `place` is the place at which it is written.
     pub(super) fn check(&self, text: &str, place: &Place, language: Language) {
         let found = match language {
             Language::Template => template::names_in_template(text),
@@ -77,7 +77,8 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Whether a name stands for the item of a fan-out: that it is not built is said at its key.
+    /// Returns true if a name stands for the item of a fan-out. Fan-outs are not available yet,
+    /// which is reported at their key and not again here.
     fn is_item(&self, name: &str) -> bool {
         self.task.is_some_and(|(_, task)| {
             task.foreach.is_set() && name == task.foreach_as.as_deref().unwrap_or("item")
@@ -139,7 +140,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether the text writes `tasks.my-task`, which the language reads as a subtraction.
+    /// Returns true if the text writes `tasks.my-task`, which the language reads as a subtraction.
     fn dashed(&self, found: &BTreeSet<String>) -> bool {
         let Settings { tasks, inputs, .. } = self.scope.raw;
         let mut any = false;
@@ -224,13 +225,14 @@ impl Check<'_> {
         self.report("undefined_name", name, format!("`{name}` is not defined"), help);
     }
 
-    /// Reports a mistake at a name. Its place is only looked for here: a text can name as many tasks
-    /// as it has words.
+    /// Reports a mistake at a name. The place is searched only here, after a mistake: a text can
+    /// name as many tasks as it has words.
     fn report(&self, code: Code, name: &str, message: String, help: &str) {
         self.scope.problems.error(code, &self.name_place(name), message, help);
     }
 
-    /// Where a name stands in the text; the start of the text when it is written in another way.
+    /// Returns the place of a name in the text, or the start of the text if the name is written in
+    /// another form.
     fn name_place(&self, name: &str) -> Place {
         let written = self.place.written();
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -258,8 +260,8 @@ impl Check<'_> {
     }
 }
 
-/// Whether the output of a task is text. A schema will mean JSON; that it is not built is said at
-/// its key.
+/// Returns true if the output of a task is text. A task with an output schema will return JSON;
+/// schemas are not available yet, which is reported at their key.
 fn is_text(task: &Task) -> bool {
     !task.output_schema.is_set() && !task.output.is_wrong() && *task.output == OutputFormat::Text
 }

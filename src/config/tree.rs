@@ -1,8 +1,9 @@
-//! The written values: those of figment, each of which knows its place.
+//! The tree of written values: values of figment, each of which knows its place.
 //!
-//! figment keeps a tag with every value and lets the tag of the layer that wins stand. Here a tag is
-//! the number of a [`Written`] in a table beside the trees, so a merged value leads back to its
-//! key, its line and its column, and no other tree is needed. Knows nothing of what keys mean.
+//! figment keeps a tag with every value, and of several layers the tag of the winning value
+//! remains. Here the tag is the index of a [`Written`] in a table beside the trees, so that a
+//! merged value leads to its key, line and column, and no second tree is needed. Does not know the
+//! meaning of keys.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,27 +21,30 @@ use super::diagnostic::{Diagnostic, NO_HELP, Place, Text};
 /// The word for an array in messages.
 pub(super) const ARRAY: &str = "an array";
 
-/// The word for a date in messages. figment has no dates: one is a string that is not taken for one.
+/// The word for a date in messages. figment has no dates, so a date is a string that is not
+/// accepted where a text is wanted.
 pub(super) const DATE: &str = "a date";
 
-/// The places and the form of a value as it was written.
+/// The places and the form of a value as it is written.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
-    /// The place of its key; for an item of an array, of the item.
+    /// The place of the value's key; for an item of an array, the place of the item.
     pub(super) key: Place,
     /// The place of the value.
     pub(super) value: Place,
-    /// The word for such a value in messages.
+    /// The word for this kind of value in messages.
     pub(super) kind: &'static str,
-    /// A variable of the environment has no quotes: where a text is wanted, `5` is one.
+    /// The text of an environment variable, which has no quotes: where a text is wanted, `5` is a
+    /// text.
     pub(super) unquoted: Option<String>,
 }
 
-/// The places and forms of all values, by the number in their tag.
+/// The places and forms of all values, by the number in their tags.
 #[derive(Debug)]
 pub(super) struct Places(Vec<Rc<Written>>);
 
-/// The number of what nobody wrote. Figment would replace a tag of 0 by one of its own.
+/// The number of values that nobody wrote. It is not 0, because figment would replace a tag of 0 by
+/// one of its own.
 const BUILT_IN: usize = 1;
 
 impl Default for Places {
@@ -55,7 +59,7 @@ impl Places {
     /// Reads a TOML text.
     ///
     /// # Errors
-    /// Where and why it is none.
+    /// Returns a diagnostic with the place if the text is not TOML or holds a number out of range.
     pub(super) fn parse(&mut self, text: &Text) -> Result<Dict, Box<Diagnostic>> {
         let parsed = DeTable::parse(text.inner()).map_err(|error| {
             let length = text.inner().len();
@@ -68,7 +72,8 @@ impl Places {
     }
 
     fn table(&mut self, from: &DeTable<'_>, text: &Text) -> Result<Dict, Box<Diagnostic>> {
-        // The parser sorts by key; numbers are given in the order of the text.
+        // The parser sorts by key, but numbers are given in the order of the text: `number` then
+        // tells which value is written first.
         let mut entries: Vec<_> = from.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         let entries = entries.into_iter().map(|(key, value)| {
@@ -113,13 +118,13 @@ impl Places {
         Ok(value)
     }
 
-    /// Gives a value the number of how it was written.
+    /// Adds the places of a value to the table and sets its tag.
     fn tag(&mut self, value: &mut Value, written: Written) {
         self.0.push(Rc::new(written));
         *tag_of(value) = tag(self.0.len());
     }
 
-    /// Tags a value that stands in no file, and what it holds, with the places where it was given.
+    /// Tags a value that is in no file, and all values in it, with the place where it was given.
     pub(super) fn given(
         &mut self,
         value: &mut Value,
@@ -134,14 +139,15 @@ impl Places {
         self.tag(value, Written { key, value: place.clone(), kind, unquoted });
     }
 
-    /// Puts a value into a tree, at a path of keys that are written at `name`.
+    /// Inserts a value into a tree at a path of keys; `name` is the place where the path is
+    /// written.
     pub(super) fn insert(&mut self, tree: &mut Dict, path: &[String], name: &Place, value: Value) {
         let Some((key, rest)) = path.split_first() else { return };
         if rest.is_empty() {
             tree.insert(key.clone(), value);
             return;
         }
-        // Where a value was set that this one wants a table for, the later one wins.
+        // If a value exists where this path needs a table, the later layer wins.
         if !matches!(tree.get(key), Some(Value::Dict(..))) {
             let mut table = Value::from(Dict::new());
             self.given(&mut table, name, name, None);
@@ -152,8 +158,8 @@ impl Places {
         }
     }
 
-    /// Notes in every diagnostic of a value, and of what it holds, what brought it in. The value
-    /// counts as written after all others.
+    /// Adds the origin of a value, and of all values in it, to its places, so that every diagnostic
+    /// shows it. The value gets new numbers, so it counts as written after all others.
     pub(super) fn came_from(&mut self, value: &mut Value, origin: &Arc<str>) {
         let mut inner = inner(value);
         inner.sort_by_key(|value| number(value));
@@ -169,12 +175,12 @@ impl Places {
         self.0.get(number(value) - 1).unwrap_or(&self.0[0])
     }
 
-    /// Returns the places of a value, if somebody wrote it.
+    /// Returns the places of a value, or `None` for a built-in default.
     pub(super) fn written(&self, value: &Value) -> Option<Rc<Written>> {
         (number(value) > BUILT_IN).then(|| Rc::clone(self.of(value)))
     }
 
-    /// A value as a text, if it can be one.
+    /// Returns a value as a text, if it can be one.
     pub(super) fn text(&self, value: &Value) -> Option<String> {
         let written = self.of(value);
         let text = value.as_str().filter(|_| written.kind != DATE);
@@ -182,7 +188,7 @@ impl Places {
     }
 }
 
-/// A value in JSON's form, keys in the order in which they were written.
+/// Returns a value as JSON, with the keys in the order in which they are written.
 pub(super) fn json(value: &Value) -> serde_json::Value {
     match value {
         Value::Dict(_, dict) => {
@@ -195,15 +201,15 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
     }
 }
 
-/// A built-in default, as a value of a tree.
+/// Returns a built-in default as a value of a tree.
 pub(super) fn built_in(value: impl Into<Value>) -> Value {
     let mut value = value.into();
     *tag_of(&mut value) = tag(BUILT_IN);
     value
 }
 
-/// A table that stands in two layers stands, for diagnostics, where the lower one has it; figment
-/// keeps the tag of the higher one.
+/// Gives a table that is in two layers the places of the lower layer, which diagnostics should
+/// show; figment would keep those of the upper one.
 pub(super) fn settle(upper: &mut Dict, lower: &Dict) {
     for (key, value) in upper {
         if let (Value::Dict(tag, inner), Some(Value::Dict(low, below))) = (value, lower.get(key)) {
@@ -213,14 +219,14 @@ pub(super) fn settle(upper: &mut Dict, lower: &Dict) {
     }
 }
 
-/// A whole number, if the value is one that fits.
+/// Returns the integer that a value is, if it is one that fits an `i64`.
 pub(super) fn integer(value: &Value) -> Option<i64> {
     let n = value.to_num()?;
     let wide = n.to_i128().or_else(|| n.to_u128().and_then(|n| i128::try_from(n).ok()))?;
     i64::try_from(wide).ok()
 }
 
-/// A number, whole ones included.
+/// Returns the number that a value is; an integer is a number too.
 pub(super) fn decimal(value: &Value) -> Option<f64> {
     let n = value.to_num()?;
     #[expect(clippy::cast_precision_loss, reason = "settings are far below 2^52")]
@@ -238,7 +244,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The values that a value holds.
+/// Returns the values directly inside a value.
 fn inner(value: &mut Value) -> Vec<&mut Value> {
     match value {
         Value::Dict(_, dict) => dict.values_mut().collect(),
@@ -259,7 +265,8 @@ fn tag_of(value: &mut Value) -> &mut Tag {
     }
 }
 
-/// The tag with a number: what figment writes as a number it reads from one.
+/// Returns the tag with a number. A tag has no constructor, but figment deserialises it from a
+/// number.
 fn tag(number: usize) -> Tag {
     let number = IntoDeserializer::<Unfit>::into_deserializer(number as u64);
     Tag::deserialize(number).unwrap_or_default()

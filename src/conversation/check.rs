@@ -1,4 +1,4 @@
-//! What is kept of a file is checked here: the format, JSON, and the shape of a message.
+//! Checks the parts of a file that are kept: the format, the JSON, and the form of a message.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use super::scan::{Members, Scanner, is_space};
 use super::{ConversationError, ConversationErrorKind as Kind, Format, Position, Result};
 use crate::message::{Json, Role};
 
-/// How much of a file of no known format is quoted, in characters.
+/// The most characters that are quoted of a file of unknown format.
 const QUOTED_CHARS: usize = 60;
 
-/// Tells the format by how the file begins.
+/// Recognises the format by the beginning of the file.
 pub(super) fn format(scanner: &mut Scanner) -> Result<Format> {
     scanner.take_byte_order_mark()?;
     let start = scanner.at();
@@ -25,7 +25,7 @@ pub(super) fn format(scanner: &mut Scanner) -> Result<Format> {
     if matches!(document, Ok(true)) {
         return Ok(Format::Document);
     }
-    // Lines may be broken, the first one too, so they are looked at even after an error.
+    // Lines may be broken, even the first one, so the lines are tried even after an error.
     scanner.go_to(start)?;
     match (format_of_lines(scanner)?, document) {
         (Some(format), _) => Ok(format),
@@ -41,7 +41,7 @@ pub(super) fn format(scanner: &mut Scanner) -> Result<Format> {
     }
 }
 
-/// Whether the object that is next has a key of a conversation.
+/// Returns true if the object that is next has a key of a conversation.
 fn is_document(scanner: &mut Scanner) -> Result<bool> {
     let mut members = Members::enter(scanner)?;
     while let Some(key) = members.next_key()? {
@@ -53,7 +53,7 @@ fn is_document(scanner: &mut Scanner) -> Result<bool> {
     Ok(false)
 }
 
-/// The format that the first telling line has.
+/// Returns the format of the first line that shows one.
 fn format_of_lines(scanner: &mut Scanner) -> Result<Option<Format>> {
     #[derive(Deserialize)]
     struct Keys<'a> {
@@ -75,17 +75,16 @@ fn format_of_lines(scanner: &mut Scanner) -> Result<Option<Format>> {
     Ok(None)
 }
 
-/// Checks that bytes which begin at `start` are one JSON value; gives it without insignificant
-/// whitespace.
+/// Checks that bytes which begin at `start` are one JSON value, and returns it in its normal form.
 pub(super) fn json(bytes: &[u8], start: Position) -> Result<Json> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Kind::NotUtf8.at(after(start, &bytes[..error.valid_up_to()])))?;
-    // Before the whitespace goes: `1 2` is a mistake, not 12.
+    // This check comes before whitespace is removed: `1 2` is a mistake, not 12.
     serde_json::from_str::<&RawValue>(text).map_err(|error| syntax(&error, text, start))?;
     Json::parse(normal(text)).map_err(|error| syntax(&error, text, start))
 }
 
-/// The role of a message, whose shape is checked; `start` is where it begins.
+/// Checks the form of a message that begins at `start`, and returns its role.
 pub(super) fn role(message: &Json, start: Position) -> Result<Role> {
     #[derive(Deserialize)]
     #[serde(expecting = "an object")]
@@ -113,16 +112,16 @@ pub(super) fn role(message: &Json, start: Position) -> Result<Role> {
     Ok(role)
 }
 
-/// A block: its type, and its text verbatim.
+/// A block of a message: its type, and its text verbatim.
 #[derive(Debug)]
 pub(super) struct RawBlock<'a> {
-    /// What it says it is; it need not be known.
+    /// The type that the block states; it need not be known.
     pub kind: Cow<'a, str>,
-    /// The whole block.
+    /// The text of the whole block.
     pub text: &'a str,
 }
 
-/// The blocks of a list.
+/// Returns the blocks of a list.
 pub(super) fn blocks(list: &RawValue) -> serde_json::Result<Vec<RawBlock<'_>>> {
     #[derive(Deserialize)]
     #[serde(expecting = "a block, which is an object")]
@@ -138,8 +137,8 @@ pub(super) fn blocks(list: &RawValue) -> serde_json::Result<Vec<RawBlock<'_>>> {
     blocks.collect()
 }
 
-/// Valid JSON without the whitespace between its values and without escapes of what can stand as it
-/// is: a text has one size, however its writer wrote it.
+/// Removes the whitespace between values and the escapes that are not needed, so that a text has
+/// the same size whichever program wrote it. `json` must be valid JSON.
 pub(super) fn normal(json: &str) -> String {
     let compact = compact(json);
     let mut out = String::with_capacity(compact.len());
@@ -153,14 +152,16 @@ pub(super) fn normal(json: &str) -> String {
                     let code = 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
                     (char::from_u32(code), 2 * ESCAPE)
                 }
-                // A half of a pair is no character: what wrote it cut a text amid one.
+                // Half of a surrogate pair is no character: the program that wrote it cut a text
+                // inside one.
                 _ => (Some(char::REPLACEMENT_CHARACTER), ESCAPE),
             },
             Some(0xDC00..=0xDFFF) => (Some(char::REPLACEMENT_CHARACTER), ESCAPE),
             Some(code) => (char::from_u32(code), ESCAPE),
             None => (rest.starts_with("\\/").then_some('/'), 2),
         };
-        // What is no JSON after all stays as it is, for whoever reads it to say so.
+        // A text that is not JSON after all stays as it is; the code that reads it reports the
+        // mistake.
         let Some((escape, behind)) = rest.split_at_checked(len) else { break };
         match char.filter(|char| !matches!(char, '"' | '\\' | '\0'..='\x1f')) {
             Some(char) => out.push(char),
@@ -172,15 +173,15 @@ pub(super) fn normal(json: &str) -> String {
     out
 }
 
-/// The length of an escaped unit, such as `\u00e9`.
+/// Length in bytes of an escaped UTF-16 unit, such as `\u00e9`.
 const ESCAPE: usize = 6;
 
-/// The unit of UTF-16 that a text begins with, if it is escaped by its number.
+/// Returns the UTF-16 unit that a text begins with, if it is escaped by its number.
 fn unit(text: &str) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
-/// JSON without the whitespace between its values.
+/// Removes the whitespace between the values of JSON.
 fn compact(json: &str) -> Cow<'_, str> {
     let (mut in_text, mut is_escaped) = (false, false);
     let mut is_kept = |byte: u8| {
@@ -207,7 +208,7 @@ fn compact(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A mistake of syntax, at its own place in a text that begins at `start`.
+/// Makes an error of a syntax mistake, at its own place in a text that begins at `start`.
 fn syntax(error: &serde_json::Error, text: &str, start: Position) -> ConversationError {
     let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     let before: usize = lines.map(str::len).sum();
@@ -215,13 +216,13 @@ fn syntax(error: &serde_json::Error, text: &str, start: Position) -> Conversatio
     Kind::Syntax(reason(error)).at(after(start, &text.as_bytes()[..at]))
 }
 
-/// The place after bytes that begin at `start`.
+/// Returns the place after bytes that begin at `start`.
 fn after(start: Position, bytes: &[u8]) -> Position {
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
     Position { line: start.line + lines as u64, byte: start.byte + bytes.len() as u64 }
 }
 
-/// What serde says, without the place that it counts from the beginning of the value.
+/// Returns serde's message without its place, which counts from the beginning of the value.
 pub(super) fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {

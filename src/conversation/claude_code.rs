@@ -1,9 +1,9 @@
-//! What Claude Code writes: one entry a line, each naming the one before it.
+//! Reads recordings of Claude Code: one entry a line, each of which names the entry before it.
 //!
-//! The format is internal to that program and changes, so what is not known is passed over, and
-//! broken lines are counted and passed over. The first pass keeps an index: who follows whom and
-//! where each entry stands. The second reads the entries of one conversation in its order: those
-//! of one API reply are joined to one message, and so are user entries that follow each other.
+//! The format is internal to that program and changes, so unknown entries are skipped, and broken
+//! lines are counted and skipped. The first pass builds an index: the parent and the position of
+//! each entry. The second pass reads the entries of one conversation in its order. The entries of
+//! one API reply are joined to one message, and so are user entries that follow each other.
 
 mod chain;
 mod index;
@@ -19,18 +19,18 @@ use crate::message::Json;
 use chain::Joined;
 use index::Index;
 
-/// A recording of Claude Code, whose messages are read one after the other.
+/// A recording of Claude Code, of which the messages are read one after the other.
 #[derive(Debug)]
 pub(super) struct ClaudeCode {
     scanner: Scanner,
     skipped: u64,
-    /// The messages that are still to be given.
+    /// The messages that have not been read yet.
     ahead: VecDeque<Joined>,
-    /// The bytes of the line at hand, kept for the room.
+    /// The bytes of the current line, kept to use the allocation again.
     bytes: Vec<u8>,
 }
 
-/// The part of an entry that is the conversation.
+/// The part of an entry that belongs to the conversation.
 #[derive(Deserialize)]
 struct Entry<'a> {
     #[serde(borrow)]
@@ -43,7 +43,7 @@ struct Content<'a> {
     content: &'a RawValue,
 }
 
-/// The blocks of a message: results stand before all else.
+/// The blocks of a message. Tool results come before all other blocks, as the API requires.
 #[derive(Debug, Default)]
 struct Blocks {
     results: Vec<String>,
@@ -51,7 +51,7 @@ struct Blocks {
 }
 
 impl ClaudeCode {
-    /// Goes over the entries once.
+    /// Reads the index of all entries.
     pub(super) fn open(mut scanner: Scanner, history: History) -> Result<Self> {
         let index = Index::read(&mut scanner)?;
         let skipped = index.skipped;
@@ -87,7 +87,7 @@ impl ClaudeCode {
         Ok(Some(Recorded { json, role, seq: None, billed: joined.billed }))
     }
 
-    /// The content of the entry at `place`.
+    /// Returns the content of the entry at `place`.
     fn content(&mut self, place: Position) -> Result<&str> {
         self.scanner.go_to(place)?;
         self.scanner.line(&mut self.bytes)?;
@@ -98,7 +98,7 @@ impl ClaudeCode {
 }
 
 impl Blocks {
-    /// Appends content, which is a list of blocks or a text.
+    /// Adds content, which is a list of blocks or a text.
     fn add(&mut self, content: &str, place: Position) -> Result<()> {
         if content.starts_with('"') {
             self.others.push(format!(r#"{{"type":"text","text":{content}}}"#));

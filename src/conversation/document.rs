@@ -1,8 +1,8 @@
-//! `{"system", "messages"}`, or a bare array of messages.
+//! Reads documents: `{"system", "messages"}`, or a bare array of messages.
 //!
-//! The first pass goes over the whole document to find the system prompt, which may stand after
-//! the messages, and where the messages begin; so a document that is cut off says so before
-//! anything is made of it. The second pass gives the messages.
+//! The first pass reads the whole document to find the system prompt, which may stand after the
+//! messages, and the beginning of the messages. A document that is cut off is therefore reported
+//! before any of its messages is used. The second pass reads the messages.
 
 use serde_json::value::RawValue;
 
@@ -10,20 +10,20 @@ use super::scan::{Members, Scanner};
 use super::{ConversationErrorKind as Kind, Position, Recorded, Result, check};
 use crate::message::Json;
 
-/// A document, whose messages are read one after the other.
+/// A document, of which the messages are read one after the other.
 #[derive(Debug)]
 pub(super) struct Document {
     scanner: Scanner,
     system: Option<Json>,
-    /// Where the list of messages begins.
+    /// The position at which the list of messages begins.
     list: Position,
     is_first: bool,
-    /// The bytes of the message at hand, kept for the room.
+    /// The bytes of the current message, kept to use the allocation again.
     bytes: Vec<u8>,
 }
 
 impl Document {
-    /// Goes over the document once.
+    /// Reads the whole document once, without keeping its messages.
     pub(super) fn open(mut scanner: Scanner) -> Result<Self> {
         scanner.take_byte_order_mark()?;
         let (system, list) = match scanner.peek()? {
@@ -61,7 +61,7 @@ impl Document {
     }
 }
 
-/// The system prompt, and where the list of messages begins.
+/// Returns the system prompt, and the position at which the list of messages begins.
 fn find(scanner: &mut Scanner) -> Result<(Option<Json>, Position)> {
     let (mut system, mut list) = (None, None);
     let mut members = Members::enter(scanner)?;
@@ -95,7 +95,7 @@ fn find(scanner: &mut Scanner) -> Result<(Option<Json>, Position)> {
     list.map(|list| (system.flatten(), list)).ok_or_else(|| Kind::NoMessages.at(end))
 }
 
-/// A text or a list of text blocks; `null` is none.
+/// Reads a system prompt: a text or a list of text blocks. `null` counts as absent.
 fn read_system(json: Json, place: Position) -> Result<Option<Json>> {
     let is_right = match json.as_str().as_bytes().first() {
         Some(b'"') => json.decode::<String>().is_ok(),

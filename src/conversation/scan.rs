@@ -1,6 +1,6 @@
-//! Goes over a file byte by byte and finds where JSON values and lines begin and end.
+//! Reads a file byte by byte and finds the positions at which JSON values and lines begin and end.
 //!
-//! Only extents: whether a value is correct JSON is checked when it is kept.
+//! It finds only their extent: the code that keeps a value checks whether it is correct JSON.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 
@@ -8,10 +8,10 @@ use super::{
     ConversationError, ConversationErrorKind as Kind, Input, MOST_BYTES, Position, Result,
 };
 
-/// How much of a file is read at once.
+/// Number of bytes that are read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A reader that knows its place.
+/// A reader that knows its position.
 pub(super) struct Scanner {
     input: BufReader<Box<dyn Input>>,
     at: Position,
@@ -23,7 +23,7 @@ impl std::fmt::Debug for Scanner {
     }
 }
 
-/// What becomes of the bytes that are gone over.
+/// The destination of the bytes that are read.
 #[derive(Debug)]
 enum Sink<'a> {
     Keep(&'a mut Vec<u8>),
@@ -33,16 +33,17 @@ enum Sink<'a> {
 /// A line of a file.
 #[derive(Debug)]
 pub(super) struct ScannedLine {
-    /// Where it begins.
+    /// The position at which the line begins.
     pub place: Position,
-    /// Its length with its newline; more than was kept when it is too long.
+    /// Length of the line with its newline; more than the bytes that were kept if the line is too
+    /// long.
     pub bytes: u64,
-    /// Whether a newline ends it; the last line of a file may have none.
+    /// True if the line ends with a newline; the last line of a file may have none.
     pub is_whole: bool,
 }
 
 impl ScannedLine {
-    /// Whether the line was too long to be kept.
+    /// Returns true if the line was too long to be kept.
     pub(super) fn is_too_long(&self) -> bool {
         self.bytes > MOST_BYTES as u64
     }
@@ -53,14 +54,14 @@ impl Scanner {
         Self { input: BufReader::with_capacity(CHUNK_BYTES, input), at: Position::START }
     }
 
-    /// The place of the next byte.
+    /// Returns the position of the next byte.
     pub(super) fn at(&self) -> Position {
         self.at
     }
 
-    /// Goes back or on to a place that was seen before.
+    /// Goes to a position that was read before.
     pub(super) fn go_to(&mut self, place: Position) -> Result<()> {
-        // Relative, so that what is in the buffer is not read again.
+        // A relative seek keeps the buffer, so that its bytes are not read again.
         let way = i128::from(place.byte) - i128::from(self.at.byte);
         let way = i64::try_from(way).unwrap_or(i64::MAX);
         self.input.seek_relative(way).map_err(|error| Kind::Io(error).at(place))?;
@@ -68,7 +69,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// The next byte that is not whitespace; it is not taken.
+    /// Returns the next byte that is not whitespace, without consuming it.
     pub(super) fn peek(&mut self) -> Result<Option<u8>> {
         loop {
             let chunk = self.chunk()?;
@@ -84,7 +85,7 @@ impl Scanner {
         }
     }
 
-    /// Takes `wanted` and the whitespace before it, if it is next.
+    /// Consumes `wanted` and the whitespace before it, if it is next; returns true if so.
     pub(super) fn take(&mut self, wanted: u8) -> Result<bool> {
         let is_next = self.peek()? == Some(wanted);
         if is_next {
@@ -93,7 +94,7 @@ impl Scanner {
         Ok(is_next)
     }
 
-    /// Takes the mark with which some programs begin a UTF-8 file.
+    /// Consumes the byte order mark with which some programs begin a UTF-8 file.
     pub(super) fn take_byte_order_mark(&mut self) -> Result<()> {
         if self.chunk()?.starts_with(b"\xef\xbb\xbf") {
             self.advance(3, &mut Sink::PassOver)?;
@@ -101,13 +102,13 @@ impl Scanner {
         Ok(())
     }
 
-    /// Puts the next value into `into`; gives where it begins.
+    /// Reads the next value into `into`, and returns its position.
     pub(super) fn value(&mut self, into: &mut Vec<u8>) -> Result<Position> {
         into.clear();
         self.go_over_value(&mut Sink::Keep(into))
     }
 
-    /// Goes over the next value; gives where it begins.
+    /// Skips the next value, and returns its position.
     pub(super) fn pass_over_value(&mut self) -> Result<Position> {
         self.go_over_value(&mut Sink::PassOver)
     }
@@ -137,7 +138,8 @@ impl Scanner {
         }
     }
 
-    /// Puts the next line into `into`, without what is too long of it; `None` at the end.
+    /// Reads the next line into `into`; of a line that is too long only the beginning is kept.
+    /// Returns `None` at the end of the file.
     pub(super) fn line(&mut self, into: &mut Vec<u8>) -> Result<Option<ScannedLine>> {
         into.clear();
         let place = self.at;
@@ -167,7 +169,7 @@ impl Scanner {
         Ok(self.input.buffer())
     }
 
-    /// Takes bytes of the current chunk.
+    /// Consumes bytes of the current chunk.
     fn advance(&mut self, bytes: usize, sink: &mut Sink<'_>) -> Result<()> {
         let taken = &self.input.buffer()[..bytes];
         if let Sink::Keep(into) = sink {
@@ -183,7 +185,7 @@ impl Scanner {
     }
 }
 
-/// The members of an object, one after the other.
+/// A reader of the members of an object, one after the other.
 #[derive(Debug)]
 pub(super) struct Members<'a> {
     scanner: &'a mut Scanner,
@@ -203,8 +205,8 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Takes the next key and its colon; `None` where the object ends. The caller takes the value
-    /// from [`Self::scanner`].
+    /// Reads the next key and its colon; returns `None` at the end of the object. The caller reads
+    /// the value from [`Self::scanner`].
     pub(super) fn next_key(&mut self) -> Result<Option<String>> {
         if self.scanner.take(b'}')? {
             return Ok(None);
@@ -226,7 +228,7 @@ impl<'a> Members<'a> {
         Ok(Some(key))
     }
 
-    /// Where the object's bytes come from.
+    /// Returns the scanner that reads the object.
     pub(super) fn scanner(&mut self) -> &mut Scanner {
         self.scanner
     }
@@ -240,7 +242,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Follows one value to its end.
+/// The state of a walk over one value, which finds its end.
 #[derive(Debug, Default)]
 struct Extent {
     depth: usize,
@@ -249,7 +251,8 @@ struct Extent {
 }
 
 impl Extent {
-    /// How many bytes of `chunk` belong to the value, and whether it ends there.
+    /// Returns the number of bytes of `chunk` that belong to the value, and true if the value ends
+    /// there.
     fn follow(&mut self, chunk: &[u8]) -> (usize, bool) {
         for (at, byte) in chunk.iter().enumerate() {
             if self.in_text {
@@ -271,7 +274,7 @@ impl Extent {
                 b'{' | b'[' => self.depth += 1,
                 b'}' | b']' if self.depth > 1 => self.depth -= 1,
                 b'}' | b']' if self.depth == 1 => return (at + 1, true),
-                // A number or a word ends before what follows it.
+                // A number or a word ends before the byte that follows it.
                 b'}' | b']' | b',' | b':' if self.depth == 0 => return (at, true),
                 space if self.depth == 0 && is_space(*space) => return (at, true),
                 _ => {}
@@ -281,7 +284,7 @@ impl Extent {
     }
 }
 
-/// Whether JSON ignores the byte between values.
+/// Returns true if JSON ignores this byte between values.
 pub(super) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }

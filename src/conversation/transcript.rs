@@ -1,4 +1,4 @@
-//! A transcript of a run: `{"seq", "ts", "message"}`, one message a line.
+//! Reads transcripts of a run: `{"seq", "ts", "message"}`, one message a line.
 
 use serde::Deserialize;
 
@@ -6,12 +6,12 @@ use super::scan::Scanner;
 use super::{ConversationErrorKind as Kind, Recorded, Result, check};
 use crate::message::Json;
 
-/// A transcript, read line by line.
+/// A transcript that is read line by line.
 #[derive(Debug)]
 pub(super) struct Transcript {
     scanner: Scanner,
     skipped: u64,
-    /// The bytes of the line at hand, kept for the room.
+    /// The bytes of the current line, kept to use the allocation again.
     bytes: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ impl Transcript {
 
     pub(super) fn next_message(&mut self) -> Result<Option<Recorded>> {
         self.scanner.take_byte_order_mark()?;
-        // Blank lines hold nothing.
+        // Skips blank lines.
         self.scanner.peek()?;
         let Some(line) = self.scanner.line(&mut self.bytes)? else { return Ok(None) };
         if line.is_too_long() {
@@ -41,7 +41,7 @@ impl Transcript {
         }
         let read = check::json(&self.bytes, line.place);
         if read.is_err() && !line.is_whole {
-            // The last line of a transcript whose writer was stopped, or is at work.
+            // This is the last line of a transcript whose writer was stopped, or is still writing.
             self.skipped += 1;
             return Ok(None);
         }

@@ -1,13 +1,13 @@
-//! The macros by which keys are declared: each once, with all there is to say of it.
+//! The macros that declare configuration keys, each key once with all its properties.
 
-/// Declares sections: for each a struct, its reader, and the table of its keys.
+/// Declares sections: for each section a struct, its reader, and the table of its keys.
 ///
-/// A key is `name: Type, KIND;`, with a default `name: Type = default, KIND;`. After the kind
-/// stands `=> "what holds without it"` where that depends on something, and then, after `gives`,
-/// the codes of the diagnostics that other code than the check gives at the key. Keys of `notes`
-/// are checked, but nothing depends on them. Keys of `later` are refused; those with a type are
-/// read all the same, so that nothing else is said of them. Keys of `idle` are refused, but earlier
-/// versions took them.
+/// A key is `name: Type, KIND;`, or with a default `name: Type = default, KIND;`. After the kind,
+/// `=> "..."` describes the value of an absent key in words, if that depends on something else.
+/// Then `gives` lists the codes of the diagnostics that code outside the check gives at the key.
+/// Keys of `notes` are checked but have no effect. Keys of `later` are refused; those with a type
+/// are still read, so that no further diagnostics follow from their absence. Keys of `idle` are
+/// refused, but earlier versions accepted them.
 macro_rules! sections {
     ($(
         $(#[$about:meta])+
@@ -48,7 +48,7 @@ macro_rules! sections {
             ]];
 
             fn read_keys(dict: &figment::value::Dict, places: &crate::config::tree::Places) -> Self {
-                // A section can be without keys.
+                // A section without keys would not use the arguments.
                 let _ = (dict, places);
                 Self {
                     $($key: crate::config::shape::field(dict, sections!(@name $key), places)
@@ -93,8 +93,8 @@ macro_rules! sections {
     };
 }
 
-/// Declares the constants of the presets. They are handed on by their names, for each preset has
-/// others: what is set becomes a list.
+/// Declares the constants of the presets. Each preset has other constants, so the keys that are set
+/// become a list with their names and not fields of a struct.
 macro_rules! constants {
     (
         $(#[$about:meta])+
@@ -121,7 +121,7 @@ macro_rules! constants {
     };
 }
 
-/// Declares enums whose variants are words of the file, written as serde writes them.
+/// Implements reading for enums whose variants are words of the file, written as serde writes them.
 macro_rules! words {
     ($($word:ty)+) => { $(
         impl crate::config::shape::Read for $word {

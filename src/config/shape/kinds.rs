@@ -1,4 +1,4 @@
-//! The kinds of values, with all that the checks and the documentation need to know of them.
+//! The kinds of values, with everything that the checks and the documentation need to know of them.
 
 use std::fmt;
 
@@ -7,21 +7,22 @@ use serde::de::{DeserializeOwned, Error, IntoDeserializer};
 use super::Keys;
 use crate::config::diagnostic::Code;
 
-/// A kind of values. Numbers have their bounds, both included, and their unit.
+/// A kind of values. The two integers of a number are its bounds, both included; the text is its
+/// unit.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::config) enum Kind {
-    /// Anything.
+    /// Any value.
     Any,
-    /// A string: what it is, and the diagnostics that can be given at it.
+    /// A string: its description, and the codes of the diagnostics that can be given at it.
     Text(&'static str, &'static [Code]),
-    /// The value of a header; it may be a key, so it is not shown.
+    /// The value of an HTTP header. It may be a key, so diagnostics do not show it.
     Header,
-    /// One of the strings of the first list. Those of the second are known, but not built; one that
-    /// ends in `:` stands for all that begin so.
+    /// One of the strings of the first list. The second list has words that are planned but
+    /// refused; a word that ends in `:` stands for all words that begin with it.
     Words(fn() -> &'static [&'static str], &'static [&'static str]),
     /// `true` or `false`.
     Truth,
-    /// This integer; another is not a matter of its type.
+    /// This integer. The check accepts any value; the code that reads the key reports others.
     Only(i64),
     Whole(i64, i64, &'static str),
     Number(i64, i64, &'static str),
@@ -32,23 +33,24 @@ pub(in crate::config) enum Kind {
     /// A count per duration, as `5/10s`.
     Rate,
     List(&'static Self),
-    /// A table from keys of one's own to values of one kind.
+    /// A table from names that the user chooses to values of one kind.
     Map(&'static Form, &'static Self),
     Table(Keys),
-    /// A table that says where a key is found, never the key itself.
+    /// A table that gives the source of a provider's key, never the key itself.
     Key(Keys),
-    /// A whole configuration, laid over the file.
+    /// A whole configuration that is merged over the file.
     Profile,
-    /// One of these; who uses it says what is wrong with it.
+    /// A value of one of these kinds. The check accepts any value; the code that reads the key
+    /// reports the others.
     Either(&'static [Self]),
 }
 
-/// The form of the keys of a [`Kind::Map`].
+/// The form of the names in a [`Kind::Map`].
 #[derive(Debug)]
 pub(in crate::config) struct Form {
     pub(in crate::config) what: &'static str,
     pub(in crate::config) pattern: &'static str,
-    /// The same in words.
+    /// The pattern in words.
     pub(in crate::config) rule: &'static str,
 }
 
@@ -73,12 +75,12 @@ pub(in crate::config) const HEADERS: Form = Form {
     rule: "use letters, digits, `-`, `_` and `.`",
 };
 
-/// The most of any count: it fits a `u32`, so sums of two are far from overflow.
+/// The largest count: it fits a `u32`, so sums of two are far from overflow.
 const MOST: i64 = u32::MAX as i64;
-/// The most of any size: 2^40 keeps every sum far from overflow.
+/// The largest size: 2^40 keeps every sum far from overflow.
 const LARGEST: i64 = 1 << 40;
 
-/// Declares kinds by name.
+/// Declares kinds as constants.
 macro_rules! kinds {
     ($($name:ident = $kind:expr;)+) => {
         $(pub(in crate::config) const $name: Kind = $kind;)+
@@ -125,14 +127,15 @@ kinds! {
     PRICE = Kind::Number(0, 1_000_000_000, "USD per million tokens");
 }
 
-/// The words for the variants of an enum, as serde writes them.
+/// Returns the kind of an enum whose variants are words, as serde writes them.
 pub(in crate::config) const fn words_of<T: DeserializeOwned>(
     later: &'static [&'static str],
 ) -> Kind {
     Kind::Words(variants::<T>, later)
 }
 
-/// Returns the names of an enum's variants, which serde's derive tells in its error.
+/// Returns the names of an enum's variants. serde's derive passes them to the error for an unknown
+/// variant, here for the empty word.
 fn variants<T: DeserializeOwned>() -> &'static [&'static str] {
     #[derive(Debug)]
     struct Expected(&'static [&'static str]);

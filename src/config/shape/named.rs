@@ -1,4 +1,4 @@
-//! Tables whose keys are names of one's own.
+//! Tables whose keys are names that the user chooses.
 
 use std::rc::Rc;
 
@@ -9,21 +9,21 @@ use crate::config::diagnostic::{Code, Place, Problems};
 use crate::config::names;
 use crate::config::tree::{self, Places, Written};
 
-/// Values by names of one's own.
+/// Values by names that the user chooses.
 #[derive(Debug)]
 pub(in crate::config) struct Named<V> {
-    /// By name.
+    /// The entries sorted by name, so that a name is found by binary search.
     entries: Vec<Entry<V>>,
-    /// Their places among the entries, in the order in which they were written.
+    /// Indices into `entries`, in the order in which the entries are written.
     order: Vec<usize>,
 }
 
-/// A name, where it stands, and its value.
+/// A name, its place, and its value.
 #[derive(Debug)]
 pub(in crate::config) struct Entry<V> {
     pub(in crate::config) name: String,
     pub(in crate::config) at: Rc<Written>,
-    /// Absent where it could not be read.
+    /// The value; absent if it could not be read.
     pub(in crate::config) value: Option<V>,
 }
 
@@ -60,7 +60,7 @@ impl<V> Named<V> {
         self.get(name).is_some()
     }
 
-    /// Reports a name that is not among them; `code` is `unknown_` and what they are.
+    /// Reports a name that does not exist; `code` is `unknown_` followed by the kind of thing.
     pub(in crate::config) fn must_have(
         &self,
         code: Code,
@@ -73,7 +73,7 @@ impl<V> Named<V> {
         }
     }
 
-    /// The entries in the order in which they were written.
+    /// Returns the entries in the order in which they are written.
     pub(in crate::config) fn iter(&self) -> impl Iterator<Item = &Entry<V>> + Clone {
         self.order.iter().map(|at| {
             #[cfg(test)]
@@ -82,7 +82,7 @@ impl<V> Named<V> {
         })
     }
 
-    /// Those that could be read, with their values.
+    /// Returns the entries whose value could be read, with the value.
     pub(in crate::config) fn values(&self) -> impl Iterator<Item = (&Entry<V>, &V)> {
         self.iter().filter_map(|entry| Some((entry, entry.value.as_ref()?)))
     }
@@ -91,17 +91,17 @@ impl<V> Named<V> {
         self.iter().map(|entry| entry.name.as_str())
     }
 
-    /// The first written of the names that begin so.
+    /// Returns the first written name that begins with `start`.
     pub(in crate::config) fn beginning_with(&self, start: &str) -> Option<&str> {
         let near = self.entries.partition_point(|entry| entry.name.as_str() < start);
-        // There is seldom one, so the walk in the written order is seldom needed.
+        // There is seldom such a name, so the search in written order is seldom needed.
         self.entries.get(near).filter(|entry| entry.name.starts_with(start))?;
         self.names().find(|name| name.starts_with(start))
     }
 }
 
-/// Counts how often an entry is looked at: a table that is searched once for each of its entries
-/// would show here.
+/// Counts the accesses to entries, for a test: a table that is searched once for each of its
+/// entries would show as a square.
 #[cfg(test)]
 pub(in crate::config) mod looks {
     use std::cell::Cell;
@@ -112,7 +112,7 @@ pub(in crate::config) mod looks {
         COUNT.set(COUNT.get() + 1);
     }
 
-    /// Returns the number of looks since the last call, on this thread.
+    /// Returns the number of accesses since the last call, on this thread.
     pub(in crate::config) fn take() -> usize {
         COUNT.replace(0)
     }

@@ -1,5 +1,5 @@
-//! From the index of a recording to the messages of one conversation: its last entry is found,
-//! the chain is walked to its root, and what belongs together is joined.
+//! Finds the messages of one conversation in the index of a recording: it finds the last entry,
+//! walks the chain to its root, and joins the entries of a message.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -7,23 +7,24 @@ use super::index::{Entry, Index, Number, Preserved};
 use crate::conversation::{Billed, History, Position};
 use crate::message::Role;
 
-/// A message, by the entries that it is made of.
+/// A message, as the list of its entries.
 #[derive(Debug)]
 pub(super) struct Joined {
     pub role: Role,
-    /// Where its entries stand, in their order.
+    /// The positions of the entries, in their order.
     pub entries: Vec<Position>,
     pub billed: Option<Billed>,
 }
 
-/// The messages of the conversation, oldest first.
+/// Returns the messages of the conversation, the oldest first.
 pub(super) fn messages(mut index: Index, history: History) -> VecDeque<Joined> {
     resolve(&mut index, history);
     let chain = leaf(&index).map(|leaf| walk(&index, leaf)).unwrap_or_default();
     join(&index, &chain, history)
 }
 
-/// Makes `parent` the entry that really comes before.
+/// Corrects the `parent` of each entry where the recorded one is missing or a compaction moved
+/// entries.
 fn resolve(index: &mut Index, history: History) {
     let is_there: Vec<_> = index.entries.iter().map(Option::is_some).collect();
     let there = |number: &Number| is_there.get(*number as usize) == Some(&true);
@@ -42,7 +43,8 @@ fn resolve(index: &mut Index, history: History) {
     }
 }
 
-/// Puts what a compaction preserved after its anchor, and what followed the anchor after that.
+/// Moves the messages that a compaction preserved behind their anchor, and the entries that
+/// followed the anchor behind them.
 fn relink(index: &mut Index, preserved: Preserved) {
     let (anchor, head, tail) = match preserved {
         Preserved::Messages { anchor, kept } => {
@@ -72,18 +74,19 @@ fn set_parent(index: &mut Index, number: Number, parent: Number) {
     }
 }
 
-/// The last entry of the conversation: the latest that speaks in it and that no other which does
-/// follows. Where there is no such entry, the recording is of something beside a conversation.
+/// Returns the last entry of the conversation: the latest entry of a user or an assistant that no
+/// other such entry follows. Entries outside the main conversation count only if there is no other.
 fn leaf(index: &Index) -> Option<Number> {
     let parents: HashSet<_> = index.all().filter_map(|(_, entry)| entry.parent).collect();
     let ends = || index.all().map(|(number, _)| number).filter(|number| !parents.contains(number));
     let place = |number: &Number| index.entry(*number).map(|entry| entry.place.byte);
     let latest = |is_wanted: fn(&Entry) -> bool| {
-        // Entries that another end led to lead to the same leaf.
+        // An end whose path joins that of an earlier end has the same leaf, so the walk stops
+        // there.
         let mut seen = HashSet::new();
         ends().filter_map(|end| nearest(index, end, is_wanted, &mut seen)).max_by_key(place)
     };
-    // Where all entries follow each other in a circle, none is an end.
+    // If the entries follow each other in a circle, no entry is an end.
     let any = || index.all().filter(|(_, e)| speaks(e)).map(|(number, _)| number).max_by_key(place);
     latest(|entry| speaks(entry) && entry.is_main).or_else(|| latest(speaks)).or_else(any)
 }
@@ -92,8 +95,8 @@ fn speaks(entry: &Entry) -> bool {
     entry.speaker.is_some()
 }
 
-/// The nearest entry of that kind from `at` towards the root; `None` where the way has been
-/// `seen`.
+/// Returns the nearest wanted entry on the way from `at` to the root; `None` if the way was walked
+/// before.
 fn nearest(
     index: &Index,
     mut at: Number,
@@ -110,8 +113,8 @@ fn nearest(
     None
 }
 
-/// The user entries with results, by the entry that they answer: the nearest in which somebody
-/// speaks.
+/// Returns the user entries with tool results, by the entry that they answer: the nearest parent of
+/// a user or an assistant.
 fn results_by_call(index: &Index) -> HashMap<Number, Vec<Number>> {
     let mut out: HashMap<_, Vec<_>> = HashMap::new();
     for result in &index.results {
@@ -124,7 +127,7 @@ fn results_by_call(index: &Index) -> HashMap<Number, Vec<Number>> {
     out
 }
 
-/// The entries from the root to `leaf`.
+/// Returns the entries from the root to `leaf`.
 fn walk(index: &Index, leaf: Number) -> Vec<Number> {
     let (mut chain, mut seen, mut at) = (Vec::new(), HashSet::new(), Some(leaf));
     while let Some(number) = at.filter(|number| seen.insert(*number)) {
@@ -138,8 +141,9 @@ fn walk(index: &Index, leaf: Number) -> Vec<Number> {
 
 /// Joins the entries of a chain to messages.
 ///
-/// A chain has one branch only, but the calls of one reply are answered side by side: the other
-/// entries of a reply on the chain, and the results that follow them, belong to it as well.
+/// A chain has only one branch, but parallel calls of one reply are answered in several branches.
+/// The other entries of a reply on the chain, and the results that follow them, therefore belong to
+/// the conversation as well.
 fn join(index: &Index, chain: &[Number], history: History) -> VecDeque<Joined> {
     let mut out = VecDeque::new();
     let mut done = HashSet::new();
@@ -173,7 +177,7 @@ fn join(index: &Index, chain: &[Number], history: History) -> VecDeque<Joined> {
     out
 }
 
-/// Adds an entry to the last message, if the same side speaks in it, or as one of its own.
+/// Adds an entry to the last message if both have the same role, and else as a new message.
 fn add(out: &mut VecDeque<Joined>, role: Role, place: Position, billed: Option<Billed>) {
     match out.back_mut().filter(|last| last.role == role) {
         Some(last) => {

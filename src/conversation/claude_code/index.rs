@@ -1,4 +1,4 @@
-//! The first pass over a recording: who follows whom, and where each entry stands.
+//! The first pass over a recording: the parent, the author and the position of each entry.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,65 +10,65 @@ use crate::conversation::scan::{Scanner, is_space};
 use crate::conversation::{Billed, Position, Result, check};
 use crate::message::{Role, Usage};
 
-/// An entry's number: those of one recording count from 0.
+/// The number of an entry; the entries of one recording count from 0.
 pub(super) type Number = u32;
 
-/// What is kept of an entry.
+/// The properties of an entry that the index keeps.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Where its line begins.
+    /// The position of its line.
     pub place: Position,
-    /// Who speaks; nobody does in entries that are only links of the chain.
+    /// The author; absent for entries that are only links of the chain.
     pub speaker: Option<Role>,
-    /// The entry before it.
+    /// The entry before it in the chain.
     pub parent: Option<Number>,
-    /// The last entry before a compaction, in its boundary.
+    /// The last entry before a compaction; only in the entry that marks the compaction.
     pub logical_parent: Option<Number>,
-    /// The entry that stands before it in the file, where only a broken line is between.
+    /// The entry before it in the file, if only broken lines are between the two.
     pub before_broken: Option<Number>,
-    /// Whether it belongs to the conversation with the person, and not to an agent beside it, a
-    /// team, or the program's own notes.
+    /// True if the entry belongs to the conversation with the person, and not to a child agent, a
+    /// team, or notes of the program.
     pub is_main: bool,
-    /// Whether it belongs to an agent beside the conversation.
+    /// True if the entry belongs to a child agent.
     pub is_sidechain: bool,
-    /// Whether it is the summary that a compaction put in the place of what was before.
+    /// True if the entry is a summary by which a compaction replaced earlier entries.
     pub is_summary: bool,
-    /// The API reply that it is a part of: a place in [`Index::replies`].
+    /// The API reply that the entry is a part of, as an index into [`Index::replies`].
     pub reply: Option<usize>,
 }
 
-/// An API reply, which is written as an entry for each of its blocks.
+/// An API reply, which is recorded as one entry for each of its blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reply {
-    /// Its entries, in the order of the file.
+    /// Numbers of the entries, in the order of the file.
     pub entries: Vec<Number>,
-    /// What it was billed, where that is written.
+    /// The billed tokens, if they are recorded.
     pub billed: Option<Billed>,
 }
 
-/// What a compaction left standing word for word.
+/// The messages that a compaction left word for word.
 #[derive(Clone, Debug)]
 pub(super) enum Preserved {
-    /// These messages, after `anchor`.
+    /// These messages, placed after `anchor`.
     Messages { anchor: Number, kept: Vec<Number> },
-    /// The chain from `head` to `tail`, after `anchor`.
+    /// The chain from `head` to `tail`, placed after `anchor`.
     Segment { anchor: Number, head: Number, tail: Number },
 }
 
-/// All entries of a recording.
+/// The index of all entries of a recording.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     numbers: HashMap<Box<str>, Number>,
-    /// By number; what is only named by others is not there.
+    /// Entries by number; empty for an entry that is only named by others.
     pub entries: Vec<Option<Entry>>,
     replies_by_id: HashMap<Box<str>, usize>,
     /// The API replies.
     pub replies: Vec<Reply>,
     /// The user entries with tool results, in the order of the file.
     pub results: Vec<Number>,
-    /// What the compactions preserved, in the order of the file.
+    /// The messages that compactions preserved, in the order of the file.
     pub preserved: Vec<Preserved>,
-    /// Lines that are broken.
+    /// Number of broken lines.
     pub skipped: u64,
 }
 
@@ -107,7 +107,7 @@ struct Message<'a> {
     usage: Option<&'a RawValue>,
 }
 
-/// What a broken line or message is: nothing to read.
+/// The error for a line or a message that cannot be read.
 #[derive(Debug)]
 struct Broken;
 
@@ -135,12 +135,12 @@ impl Index {
         Ok(index)
     }
 
-    /// The entry of that number, if it is in the file.
+    /// Returns the entry with this number, if it is in the file.
     pub(super) fn entry(&self, number: Number) -> Option<&Entry> {
         self.entries.get(number as usize)?.as_ref()
     }
 
-    /// All entries with their numbers.
+    /// Returns all entries with their numbers.
     pub(super) fn all(&self) -> impl Iterator<Item = (Number, &Entry)> {
         (0..).zip(&self.entries).filter_map(|(number, entry)| Some((number, entry.as_ref()?)))
     }
@@ -149,14 +149,14 @@ impl Index {
         if let Some(number) = self.numbers.get(uuid) {
             return *number;
         }
-        // A file of 4 billion entries would have more bytes than any disk at hand.
+        // A file with 4 billion entries would be larger than any disk at hand.
         let number = Number::try_from(self.entries.len()).unwrap_or(Number::MAX);
         self.entries.push(None);
         self.numbers.insert(uuid.into(), number);
         number
     }
 
-    /// Takes an entry; gives its number, unless it is no link of the chain or was there before.
+    /// Adds an entry. Returns its number, or `None` if it has no `uuid` or was in the file before.
     fn add(
         &mut self,
         line: &RawEntry<'_>,
@@ -187,7 +187,7 @@ impl Index {
         Some(number)
     }
 
-    /// Notes what the conversation has of an entry: who speaks, and in which reply.
+    /// Records the author of an entry and the reply that it belongs to.
     fn note_message(
         &mut self,
         line: &RawEntry<'_>,
@@ -196,7 +196,7 @@ impl Index {
     ) -> std::result::Result<(), Broken> {
         let speaker = match line.r#type.as_deref() {
             Some("user") => Role::User,
-            // What the program says of an error was never sent to a model.
+            // An error message of the program itself was never sent to a model.
             Some("assistant") if line.is_api_error_message != Some(true) => Role::Assistant,
             _ => return Ok(()),
         };
@@ -235,7 +235,8 @@ impl Index {
         }
         let reply = &mut self.replies[place];
         reply.entries.push(number);
-        // Each entry repeats the usage as it was when its block had come; the last is whole.
+        // Each entry repeats the usage as it was when its block arrived, so the largest one is
+        // complete.
         let is_real = message.model.as_deref() != Some("<synthetic>");
         if let Some(billed) = message.usage.filter(|_| is_real).and_then(read_usage) {
             let before = reply.billed.map_or(0, |billed| billed.usage.output);
