@@ -1,7 +1,7 @@
-//! The port to language models: what a call needs, what it gives, how it fails.
+//! The port to language models: the trait of a model, its request and reply, and its errors.
 //!
-//! Implementations live in `model/`. Nothing here knows of tasks, runs or retries: a model makes
-//! one attempt, and the gateway decides about the next.
+//! Implementations are in `model/`. Nothing here knows tasks, runs or retries: a model makes one
+//! attempt, and the gateway decides about the next one.
 
 pub mod anthropic;
 pub mod http;
@@ -25,82 +25,84 @@ use crate::spec::capability::{Capability, ModelFacts};
 pub use crate::tool::BoxFuture;
 use crate::tool::ToolSpec;
 
-/// The unchanging front of an agent's requests, rendered once: model, parameters, system prompt
-/// and tools, up to the point where the messages begin.
+/// The part of an agent's requests that does not change, rendered once: model, parameters, system
+/// prompt and tools, up to the place where the messages begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head(pub Bytes);
 
-/// One message rendered for the wire, once, when it joins the conversation.
+/// One message as it is sent, rendered once when it joins the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The rendering: one element of the wire's message array, or several joined by commas.
+    /// The rendering: one element of the array of messages in the request, or several joined by
+    /// commas.
     pub bytes: Bytes,
-    /// Where a cache breakpoint can be spliced in, if the wire has them and the block allows one.
+    /// Offset at which a cache breakpoint can be inserted; absent if the protocol has none or the
+    /// last block may not have one.
     pub mark_at: Option<usize>,
-    /// How many content blocks it has.
+    /// Number of content blocks.
     pub blocks: usize,
 }
 
-/// One attempt to get a reply.
+/// The request of one attempt to get a reply.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The agent definition that asks; scripts match on it.
+    /// Name of the agent definition; scripts match on it.
     pub agent: Name,
-    /// The agent at work that asks.
+    /// Id of the agent that makes the call.
     pub agent_id: AgentId,
-    /// Which call of this agent this is, from 1.
+    /// Number of this call of the agent, from 1.
     pub turn: u32,
-    /// The rendered front.
+    /// The rendered head of the request.
     pub head: Head,
-    /// The rendered messages of a checked view.
+    /// The rendered messages of a view that was checked.
     pub pieces: Pieces,
     /// The most tokens that the reply may have.
     pub max_output_tokens: u64,
-    /// What the provider is to do with the context; a wire that has no word for it leaves it out.
+    /// Work that the provider shall do on the context; left out if the protocol cannot express it.
     pub context: ContextWork,
 }
 
-/// A reply. What it holds is complete blocks only.
+/// A reply. It contains only complete blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// The assistant message; it may have no blocks.
     pub message: Message,
-    /// Why the model stopped; [`StopReason::Interrupted`] when the stream broke after something
-    /// had completed.
+    /// The reason why the model stopped; [`StopReason::Interrupted`] if the stream broke after some
+    /// blocks were complete.
     pub stop: StopReason,
-    /// What it cost in tokens, summaries by the provider included; without input where the provider
+    /// Billed tokens, including those of summaries by the provider; without input if the provider
     /// reported none.
     pub usage: Usage,
-    /// What the provider tells of the context.
+    /// Facts that the provider reports about the context.
     pub context: ContextReport,
 }
 
-/// Something that streamed in, for those who watch.
+/// A part of a reply that arrived in the stream, for code that watches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta<'a> {
     /// A piece of answer text.
     Text(&'a str),
     /// A tool call began.
     Tool(&'a str),
-    /// Something else arrived: the stream is alive.
+    /// Any other data arrived, which shows that the stream is alive.
     Alive,
 }
 
-/// Where deltas go.
+/// The callback that receives the parts of a reply.
 pub type DeltaSink<'a> = &'a mut (dyn for<'d> FnMut(Delta<'d>) + Send);
 
-/// A language model behind some wire.
+/// A language model behind a protocol.
 ///
-/// An implementation of one's own needs [`Model::call`] only; [`Request::messages`] gives it the
-/// conversation.
+/// An implementation outside this crate needs only [`Model::call`]; [`Request::messages`] gives it
+/// the conversation.
 pub trait Model: Send + Sync {
-    /// Renders the unchanging front of an agent's requests.
+    /// Renders the part of an agent's requests that does not change.
     fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
         canonical_head(spec, system, tools)
     }
 
-    /// The same with a text that changes from time to time: it joins the system prompt as its last
-    /// block, behind what is cached.
+    /// Renders the head with an additional text that changes from time to time. The text becomes
+    /// the last block of the system prompt, after the cached part.
     fn head_with_context(
         &self,
         spec: &ModelSpec,
@@ -116,10 +118,11 @@ pub trait Model: Send + Sync {
         canonical_piece(message)
     }
 
-    /// What is known of a model before its first call; by default what the configuration says.
+    /// Returns the facts about a model before its first call; by default those in the
+    /// configuration.
     ///
     /// # Errors
-    /// When the provider is to be asked and does not answer.
+    /// Returns an error if the provider has to be asked and does not answer.
     fn facts<'a>(&'a self, spec: &'a ModelSpec) -> BoxFuture<'a, Result<ModelFacts, ModelError>> {
         Box::pin(std::future::ready(Ok(ModelFacts::declared(&spec.capabilities))))
     }
@@ -127,7 +130,7 @@ pub trait Model: Send + Sync {
     /// Makes one attempt. Dropping the future ends it.
     ///
     /// # Errors
-    /// When no block of the reply completed; see [`ModelError`] for the classes.
+    /// Returns an error if no block of the reply was complete; [`ErrorClass`] lists the classes.
     fn call<'a>(
         &'a self,
         request: Request,
@@ -135,14 +138,14 @@ pub trait Model: Send + Sync {
     ) -> BoxFuture<'a, Result<Reply, ModelError>>;
 }
 
-/// The head in callsheet's own form: `{"system":...,"tools":[...]}`.
+/// Renders a head in callsheet's own form: `{"system":...,"tools":[...]}`.
 #[must_use]
 pub fn canonical_head(_spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
     let head = serde_json::json!({ "system": system, "tools": tools });
     Head(Json::encode(&head).to_bytes())
 }
 
-/// The message as it is: Anthropic block form.
+/// Renders a message unchanged, in the Anthropic block form.
 #[must_use]
 pub fn canonical_piece(message: &Json) -> Piece {
     let blocks = message.decode::<Message>().map_or(1, |m| m.content.len());
@@ -150,14 +153,14 @@ pub fn canonical_piece(message: &Json) -> Piece {
 }
 
 impl Request {
-    /// The conversation, for models that keep the default renderings.
+    /// Returns the conversation, for models that keep the default renderings.
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {
         let parse = |piece: &Piece| serde_json::from_slice(&piece.bytes).ok();
         self.pieces.iter().filter_map(parse).collect()
     }
 
-    /// The system prompt, for models that keep the default head.
+    /// Returns the system prompt, for models that keep the default head.
     #[must_use]
     pub fn system(&self) -> String {
         let head: Option<serde_json::Value> = serde_json::from_slice(&self.head.0).ok();
@@ -166,55 +169,55 @@ impl Request {
     }
 }
 
-/// The class of a failed call: decides what is done about it.
+/// The class of a failed call, which decides what the caller does about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// The conversation does not fit: `have` tokens where `max` are allowed, if the provider said.
+    /// The conversation does not fit: it has `have` tokens and may have `max`.
     ContextTokens {
-        /// Tokens sent.
+        /// Tokens in the request, if the provider named them.
         have: Option<u64>,
-        /// Tokens allowed.
+        /// Tokens that are allowed, if the provider named them.
         max: Option<u64>,
     },
-    /// Input and output limit together do not fit.
+    /// Input and output limit together do not fit the window.
     ContextPlusOutput {
-        /// Input tokens, if the provider said.
+        /// Input tokens, if the provider named them.
         input: Option<u64>,
-        /// The window, if the provider said.
+        /// Size of the window in tokens, if the provider named it.
         limit: Option<u64>,
     },
-    /// The body is larger than the provider takes.
+    /// The body of the request has more bytes than the provider accepts.
     RequestBytes,
-    /// A tool call without its result, or the reverse: a defect of ours.
+    /// A tool call has no result, or the reverse: an error in callsheet.
     Pairing,
-    /// A thinking block was changed: a defect of ours.
+    /// A thinking block was changed: an error in callsheet.
     ThinkingChanged,
-    /// Too many requests or tokens a minute.
+    /// Too many requests or tokens in a minute.
     RateLimited,
-    /// No capacity at the provider.
+    /// The provider has no capacity.
     Overloaded,
-    /// The provider failed in passing (408, 409, 5xx).
+    /// The provider has a temporary failure (408, 409, 5xx).
     ServerError,
-    /// No connection, or it broke before anything completed.
+    /// There was no connection, or it broke before a block was complete.
     Connection,
-    /// No first byte in time, or silence amid the stream.
+    /// The first byte did not arrive in time, or the stream was silent for too long.
     IdleTimeout,
-    /// The key was refused, or the account may not do this.
+    /// The key was refused, or the account may not make this call.
     Auth,
-    /// The provider cannot do what the request asked of it for the context.
+    /// The provider does not support the work on the context that the request asked for.
     Unsupported(Capability),
-    /// Anything else: the same request would fail again.
+    /// Any other error: the same request would fail again.
     Fatal,
 }
 
 impl ErrorClass {
-    /// Whether the same request may succeed later.
+    /// Returns true if the same request may succeed later.
     #[must_use]
     pub fn is_retryable(self) -> bool {
         FailureKind::TRANSIENT.contains(&self.kind())
     }
 
-    /// The tokens of the refused request and of the window, where the provider named them.
+    /// Returns the tokens of the refused request and of the window, if the provider named them.
     #[must_use]
     pub fn context(self) -> (Option<u64>, Option<u64>) {
         match self {
@@ -234,7 +237,7 @@ impl ErrorClass {
         }
     }
 
-    /// The kind of failure that this is once it is final.
+    /// Returns the kind of failure that is recorded when no attempt is left.
     #[must_use]
     pub fn kind(self) -> FailureKind {
         match self {
@@ -255,30 +258,30 @@ impl ErrorClass {
     }
 }
 
-/// A call that gave no reply.
+/// The error of a call that returned no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// What is to be done about it.
+    /// The class of the error.
     pub class: ErrorClass,
-    /// The HTTP status, if there was an answer.
+    /// The HTTP status, if there was a response.
     pub status: Option<u16>,
-    /// The provider's words, or ours.
+    /// The message of the provider, or of callsheet.
     pub message: String,
-    /// How long the provider asked to wait.
+    /// The time that the provider asked to wait.
     pub retry_after: Option<Duration>,
-    /// What `x-should-retry` said, which overrides the class.
+    /// The value of the header `x-should-retry`, which overrides the class.
     pub should_retry: Option<bool>,
 }
 
 impl ModelError {
-    /// An error of this class with this message and nothing else.
+    /// Creates an error with a class and a message only.
     #[must_use]
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         Self { class, status: None, message: message.into(), retry_after: None, should_retry: None }
     }
 
-    /// Whether another attempt may succeed.
+    /// Returns true if another attempt may succeed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.should_retry.unwrap_or_else(|| self.class.is_retryable())

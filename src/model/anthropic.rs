@@ -1,8 +1,8 @@
-//! The Anthropic Messages API.
+//! The client for the Anthropic Messages API.
 //!
-//! Owns how a request is rendered for it, cache breakpoints included; `context` owns what it says
-//! of context editing and compaction, `assembly` how its stream becomes a reply, `usage` how its
-//! tokens are counted. Knows nothing of retries.
+//! Owns the rendering of requests, cache breakpoints included. `context` owns the fields for
+//! context editing and compaction, `assembly` the reading of the stream, `usage` the token counts.
+//! Knows nothing of retries.
 
 mod assembly;
 mod context;
@@ -23,31 +23,33 @@ use crate::spec::ModelSpec;
 use crate::spec::capability::{Declared, ModelFacts};
 use crate::tool::ToolSpec;
 
-/// The version of the API that this speaks.
+/// The version of the API, sent in the header `anthropic-version`.
 const VERSION: &str = "2023-06-01";
-/// What makes a block the end of a cached prefix, spliced in before its closing brace.
+/// Text that makes a block the end of a cached prefix; it is inserted before the block's closing
+/// brace.
 const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
-/// The API takes four marks; the head has one.
+/// The most cache marks in messages. The API accepts four marks in a request, and the head has one.
 const MESSAGE_MARKS: usize = 3;
-/// A mark finds an earlier cache entry at most 20 blocks back; the advice is a mark every 15.
+/// The most blocks between two marks. The API searches an earlier cache entry at most 20 blocks
+/// before a mark; its documentation advises a mark every 15.
 const MARK_DISTANCE: usize = 15;
 
-/// The header that names the betas of a request.
+/// The header that lists the betas of a request.
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 
 /// A client for the Anthropic Messages API.
 #[derive(Debug)]
 pub struct Anthropic {
     transport: Transport,
-    /// The betas that the endpoint's own headers name.
+    /// The betas in the endpoint's own headers.
     betas: Vec<String>,
 }
 
 impl Anthropic {
-    /// A client for the endpoint; `/v1/messages` is appended to its URL.
+    /// Creates a client for the endpoint; `/v1/messages` is appended to its URL.
     ///
     /// # Errors
-    /// When the endpoint's URL or headers cannot be used.
+    /// Returns an error if the endpoint's URL or headers cannot be used.
     pub fn new(endpoint: Endpoint) -> Result<Self, EndpointError> {
         let mut own = vec![("anthropic-version", VERSION.to_owned())];
         if let Some(key) = &endpoint.key {
@@ -59,8 +61,8 @@ impl Anthropic {
         Ok(Self { transport: Transport::new(endpoint, "/v1/messages", &own)?, betas })
     }
 
-    /// The header of a request that needs these betas: a header of a request takes the place of
-    /// the endpoint's, so it repeats what that says.
+    /// Returns the header of a request that needs these betas. A header of a request replaces the
+    /// endpoint's, so it repeats the betas of the endpoint.
     fn headers(&self, needed: &[&str]) -> HeaderMap {
         let own = self.betas.iter().map(String::as_str);
         let all: Vec<&str> = own.chain(needed.iter().copied()).collect();
@@ -87,7 +89,7 @@ impl Anthropic {
     }
 
     async fn probe(&self, spec: &ModelSpec) -> Result<ModelFacts, ModelError> {
-        // Without its beta, the capability to summarise on demand is not told.
+        // Without this beta the API does not report the capability to summarise on demand.
         let headers = self.headers(&[context::ON_DEMAND_BETA]);
         let model = self.transport.document(["models", &spec.model], headers).await?;
         Ok(context::facts(&model))
@@ -174,9 +176,9 @@ struct CacheControl {
     r#type: &'static str,
 }
 
-/// Everything before the messages. Tools precede the system prompt in the cached prefix, so one
-/// mark at its end covers both; what changes from time to time stands behind it. The API knows no
-/// seed.
+/// Renders everything before the messages. The API puts tools before the system prompt in the
+/// cached prefix, so one mark at the end of the prompt covers both; `context`, which changes, comes
+/// after the mark. The seed is left out, because the API has none.
 fn render_head(spec: &ModelSpec, system: &str, context: &str, tools: &[ToolSpec]) -> Head {
     let mark = || CacheControl { r#type: "ephemeral" };
     let mut tools: Vec<ToolOut<'_>> = tools
@@ -188,7 +190,7 @@ fn render_head(spec: &ModelSpec, system: &str, context: &str, tools: &[ToolSpec]
             cache_control: None,
         })
         .collect();
-    // An empty text block is refused, so without a system prompt the last tool has the mark.
+    // The API refuses an empty text block, so without a system prompt the last tool gets the mark.
     let block = |text, cache_control| TextOut { r#type: "text", text, cache_control };
     let mut blocks = Vec::new();
     if !system.trim().is_empty() {
@@ -216,7 +218,7 @@ fn render_head(spec: &ModelSpec, system: &str, context: &str, tools: &[ToolSpec]
 
 fn render_piece(message: &Json) -> Piece {
     let Some(ends) = block_ends(message.as_str()) else {
-        // The content is a text of its own, which takes no mark.
+        // Content that is a plain text has no block that could have a mark.
         return Piece { bytes: message.to_bytes(), mark_at: None, blocks: 1 };
     };
     if ends.iter().all(|end| end.sendable) {
@@ -234,15 +236,15 @@ fn render_piece(message: &Json) -> Piece {
     render_piece(&Json::encode(&repaired))
 }
 
-/// Where a block of a message ends.
+/// The end of a block in a message.
 struct BlockEnd {
-    /// Where a mark goes, if the block may carry one.
+    /// Offset at which a mark can be inserted, if the block may have one.
     mark_at: Option<usize>,
-    /// Whether the API takes the block as it is: the input of a call must be an object.
+    /// True if the API accepts the block as it is: the input of a call must be an object.
     sendable: bool,
 }
 
-/// The ends of a message's blocks; nothing when its content is not a list.
+/// Returns the ends of a message's blocks, or `None` if its content is not a list.
 fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
     #[derive(Deserialize)]
     struct Outer<'a> {
@@ -266,7 +268,8 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
         // The block is a slice of the message, so the difference of the addresses is its offset.
         let offset = (raw.as_ptr() as usize).checked_sub(message.as_ptr() as usize);
         let at = offset.map(|offset| offset + raw.len() - 1);
-        // Results are the long ones, so they are not gone over again if they can be told apart.
+        // Tool results are the longest blocks, so one that is recognised by its beginning is not
+        // parsed.
         if raw.starts_with(r#"{"type":"tool_result","#) && !raw.contains("\"cache_control\"") {
             return BlockEnd { mark_at: at, sendable: true };
         }
@@ -276,7 +279,7 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
         let markable = match block.r#type.as_str() {
             "text" => block.text.is_some_and(|text| !text.is_empty()),
             "tool_use" | "tool_result" | "image" | "document" => true,
-            // A summary that failed is none, and takes no mark.
+            // A compaction block without content is a summary that failed, which takes no mark.
             "compaction" => block.content.is_some(),
             _ => false,
         };
@@ -289,8 +292,9 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
     Some(outer.content.into_iter().map(end).collect())
 }
 
-/// The request body's parts: head, messages joined by commas with the marks spliced in, and the
-/// tail, which is no part of the cached prefix: the output limit, and what else the request says.
+/// Returns the parts of the request body: the head, the messages joined by commas with the marks
+/// inserted, and the tail. The tail has the output limit and the fields of the context; it is not
+/// part of the cached prefix.
 fn body_parts(request: &Request, tail: &str) -> Vec<Bytes> {
     let mut marks = breakpoints(&request.pieces);
     let mut parts = Vec::with_capacity(2 * request.pieces.len() + 2 * marks.len() + 2);
@@ -312,12 +316,13 @@ fn body_parts(request: &Request, tail: &str) -> Vec<Bytes> {
     parts
 }
 
-/// Where the message marks go, newest first, as piece and offset: one at the end, and older ones
-/// so that at most [`MARK_DISTANCE`] blocks lie between two. The marks move with the conversation;
-/// they are no part of the prefix that is compared.
+/// Returns the places of the marks in the messages, the newest first, as piece and offset: one at
+/// the end, and older ones so that at most [`MARK_DISTANCE`] blocks are between two. Marks move as
+/// the conversation grows; the cache compares the prefix without them.
 fn breakpoints(pieces: &[Piece]) -> Vec<(usize, usize)> {
     let mut chosen: Vec<(usize, usize)> = Vec::with_capacity(MESSAGE_MARKS);
-    // Blocks newer than the last chosen mark, and the oldest candidate still near enough to it.
+    // The number of blocks newer than the last chosen mark, and the oldest candidate that is still
+    // near enough to it.
     let mut chosen_after = 0;
     let mut reach: Option<(usize, (usize, usize))> = None;
     let mut after = 0;
@@ -343,15 +348,16 @@ fn breakpoints(pieces: &[Piece]) -> Vec<(usize, usize)> {
         }
         after += piece.blocks;
     }
-    // The mark at the end of the system prompt is the next one; it must be near enough, too.
+    // The next older mark is that of the system prompt, which must be near enough, too.
     if after.saturating_sub(chosen_after) > MARK_DISTANCE {
         chosen.extend(reach.map(|(_, place)| place));
     }
     chosen
 }
 
-/// Where a piece can take marks, newest first, each with the number of its blocks that are newer.
-/// A piece of few blocks takes one at its end; a longer one is looked into.
+/// Returns the offsets at which a piece can have marks, the newest first, each with the number of
+/// its newer blocks. A piece of few blocks can have one at its end; a longer piece is parsed for
+/// more.
 fn candidates(piece: &Piece) -> Vec<(usize, usize)> {
     if piece.blocks <= MARK_DISTANCE {
         return piece.mark_at.map(|at| (0, at)).into_iter().collect();

@@ -1,7 +1,7 @@
-//! The transport that both wires share: one streamed POST, its time limits and its failures.
+//! The HTTP transport that both protocols share: one streamed POST, its time limits and its errors.
 //!
-//! Owns the connections, the endpoint's settings and the reading loop. Knows no provider's
-//! message format, and makes one attempt only: what is tried again is for the gateway to decide.
+//! Owns the connections, the endpoint's settings and the reading loop. Knows no provider's message
+//! format, and makes one attempt only: the gateway decides about retries.
 
 mod arguments;
 mod body;
@@ -27,18 +27,19 @@ use self::endpoint::{client, headers};
 pub(crate) use self::intake::{Assembly, Intake, Progress};
 use crate::model::{Delta, DeltaSink, ErrorClass, ModelError, Reply, sse};
 
-/// The most that is read of an error's body, in bytes: error objects are far smaller, and a proxy's
+/// The most bytes that are read of an error's body. Error objects are far smaller, and a proxy's
 /// web page is cut.
 const ERROR_BYTES: usize = 64 * 1024;
-/// The most of a document, in bytes: a model's description has a few thousand.
+/// The most bytes that are read of a document: a model's description has a few thousand.
 const DOCUMENT_BYTES: usize = 1024 * 1024;
-/// How long a document may take, and how long its body: nobody waits for a run to begin.
+/// Time limit for the response to a request of a document, and again for its body. It is short,
+/// because the beginning of a run waits for it.
 const DOCUMENT_WAIT: Duration = Duration::from_secs(10);
-/// How long the end of a body may take after its last event, so that the connection can be used
-/// again; the terminator usually comes with the last event.
+/// Time that the end of a body may take after its last event, so that the connection can be used
+/// again. The end usually arrives with the last event.
 const TRAILER_WAIT: Duration = Duration::from_millis(10);
 
-/// The connections to one provider.
+/// The HTTP client of one provider, with its connections and time limits.
 pub(crate) struct Transport {
     client: Client,
     url: Url,
@@ -56,10 +57,12 @@ impl fmt::Debug for Transport {
 }
 
 impl Transport {
-    /// Sets up a client that posts to `path` below the endpoint's URL with the wire's own headers.
+    /// Sets up a client that posts to `path` below the endpoint's URL, with the protocol's own
+    /// headers.
     ///
     /// # Errors
-    /// See [`EndpointError`]; a plain http endpoint needs no certificates.
+    /// Returns an error if the endpoint cannot be used, see [`EndpointError`]; a plain http
+    /// endpoint needs no certificates.
     pub(crate) fn new(
         endpoint: Endpoint,
         path: &str,
@@ -67,7 +70,7 @@ impl Transport {
     ) -> Result<Self, EndpointError> {
         let bad_url = || EndpointError::Url(endpoint.url.clone());
         let base = endpoint.url.trim().trim_end_matches('/');
-        // The base first: with the path appended, `http://` would have a host.
+        // The base is parsed alone first: with the path appended, `http://` would have a host.
         let url = Url::parse(base).and_then(|_| Url::parse(&format!("{base}{path}")));
         let url = url.map_err(|_| bad_url())?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
@@ -90,8 +93,8 @@ impl Transport {
         })
     }
 
-    /// Posts the parts as one body, with these headers beside the usual ones, and reads the
-    /// reply's stream.
+    /// Posts the parts as one body, with these headers beside the usual ones, and reads the stream
+    /// of the reply.
     pub(crate) async fn exchange<A: Assembly>(
         &self,
         parts: Vec<Bytes>,
@@ -111,7 +114,8 @@ impl Transport {
         intake.close(read.map_err(|error| self.redacted(error)))
     }
 
-    /// Sends the request and gives the response once its status says that a stream follows.
+    /// Sends the request, and returns the response if its status and type show that a stream
+    /// follows.
     async fn open(
         &self,
         parts: Vec<Bytes>,
@@ -132,7 +136,7 @@ impl Transport {
         Err(self.redacted(refused(response, self.idle_timeout).await))
     }
 
-    /// Gets a JSON document from beside the URL: `path` takes the place of its last segment.
+    /// Gets a JSON document from an address beside the URL: `path` replaces its last segment.
     pub(crate) async fn document(
         &self,
         path: [&str; 2],
@@ -211,11 +215,11 @@ impl Transport {
             cause = error.source();
         }
         let error = ModelError::new(ErrorClass::Connection, message);
-        // A certificate that is refused once is refused again.
+        // A certificate that was refused once is refused again.
         ModelError { should_retry: certificate.then_some(false), ..error }
     }
 
-    /// Some providers repeat the key in their error text.
+    /// Removes the key from an error's message: some providers repeat it there.
     fn redacted(&self, mut error: ModelError) -> ModelError {
         let key = self.key.as_ref().map_or("", Key::expose);
         if !key.is_empty() && error.message.contains(key) {
@@ -225,7 +229,8 @@ impl Transport {
     }
 }
 
-/// An error for a stream that cannot be understood: the provider's fault, and worth another try.
+/// Creates the error for a stream that cannot be understood. It is the provider's fault and can be
+/// retried.
 pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
     ModelError { status: Some(200), ..ModelError::new(ErrorClass::ServerError, message) }
 }
@@ -236,8 +241,8 @@ impl From<sse::TooLong> for ModelError {
     }
 }
 
-/// A moment that moves with every sign of life. The timer is set anew only when it fires, so that
-/// a token costs no timer operation.
+/// A time limit that moves with every chunk that arrives. The timer is reset only when it fires, so
+/// that a chunk costs no timer operation.
 struct Watch {
     limit: Instant,
     sleep: std::pin::Pin<Box<Sleep>>,
@@ -248,7 +253,7 @@ impl Watch {
         Self { limit, sleep: Box::pin(sleep_until(limit)) }
     }
 
-    /// The future's value, or nothing when the limit passes first.
+    /// Returns the future's value, or `None` if the limit passes first.
     async fn guard<F: Future>(&mut self, future: F) -> Option<F::Output> {
         let mut future = std::pin::pin!(future);
         if self.sleep.deadline() > self.limit {
@@ -273,17 +278,17 @@ fn sooner(limit: Instant, end: Option<Instant>) -> Instant {
     end.map_or(limit, |end| end.min(limit))
 }
 
-/// Reads the end of the body, so that the connection goes back to the pool.
+/// Reads the end of the body, so that the connection can be used again.
 async fn settle(mut response: Response) {
     let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
     let mut rest = std::pin::pin!(rest);
     if rest.as_mut().now_or_never().is_none() {
-        // The connection is dropped when the provider keeps the stream open.
+        // If the provider keeps the stream open, the connection is dropped instead.
         let _ = timeout(TRAILER_WAIT, rest).await;
     }
 }
 
-/// The error that an answer without a stream means.
+/// Returns the error that a response without a stream means.
 async fn refused(mut response: Response, patience: Duration) -> ModelError {
     let status = response.status().as_u16();
     let body = beginning(&mut response, ERROR_BYTES, patience).await;
@@ -301,7 +306,8 @@ async fn refused(mut response: Response, patience: Duration) -> ModelError {
     ModelError { status: Some(status), retry_after: waits.0, should_retry: waits.1, ..error }
 }
 
-/// The beginning of a body: what comes in time, and no more than so many bytes.
+/// Returns the beginning of a body: the bytes that arrive within `patience`, at most `most` of
+/// them.
 async fn beginning(response: &mut Response, most: usize, patience: Duration) -> BytesMut {
     let mut body = BytesMut::new();
     let read = async {
@@ -313,7 +319,7 @@ async fn beginning(response: &mut Response, most: usize, patience: Duration) -> 
             }
         }
     };
-    // What has come by then has to do.
+    // After the time limit the bytes that have arrived must be enough.
     let _ = timeout(patience, read).await;
     body
 }

@@ -1,7 +1,7 @@
-//! OpenAI chat completions, as OpenAI and the many compatible servers speak them.
+//! The client for OpenAI chat completions, as OpenAI and many compatible servers offer them.
 //!
-//! Owns how a request is rendered and what differs between servers; `assembly` owns how the
-//! stream becomes a reply. Knows nothing of retries.
+//! Owns the rendering of requests and the differences between servers; `assembly` owns the reading
+//! of the stream. Knows nothing of retries.
 
 mod assembly;
 
@@ -16,17 +16,17 @@ use crate::model::{BoxFuture, DeltaSink, Head, Model, ModelError, Piece, Reply, 
 use crate::spec::ModelSpec;
 use crate::tool::ToolSpec;
 
-/// How a failed tool call is told: the wire has no flag for it.
+/// Prefix of a failed tool result: the protocol has no flag for it.
 const ERROR_PREFIX: &str = "Error: ";
 
-/// The field that limits the output.
+/// The name of the field that limits the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MaxTokensField {
-    /// The old name, which most compatible servers know only.
+    /// The old name, the only one that most compatible servers know.
     #[default]
     MaxTokens,
-    /// The new name, which OpenAI's reasoning models take only.
+    /// The new name, the only one that OpenAI's reasoning models accept.
     MaxCompletionTokens,
 }
 
@@ -39,12 +39,13 @@ impl MaxTokensField {
     }
 }
 
-/// What differs between servers. The default suits most compatible ones.
+/// The differences between servers. The default suits most compatible servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenAiProfile {
     /// The field that limits the output.
     pub max_tokens_field: MaxTokensField,
-    /// Whether to ask for token counts at the stream's end; without them they are estimated.
+    /// True if the request asks for token counts at the end of the stream. Without them output is
+    /// estimated here and input by the caller.
     pub include_usage: bool,
 }
 
@@ -55,7 +56,7 @@ impl Default for OpenAiProfile {
 }
 
 impl OpenAiProfile {
-    /// The profile of OpenAI's own service where the URL names it, else the default.
+    /// Returns the profile of OpenAI's own service if the URL names it, else the default.
     #[must_use]
     pub fn for_url(url: &str) -> Self {
         let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
@@ -76,10 +77,11 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    /// A client for the endpoint, whose URL includes `/v1`; `/chat/completions` is appended.
+    /// Creates a client for the endpoint, whose URL includes `/v1`; `/chat/completions` is
+    /// appended.
     ///
     /// # Errors
-    /// When the endpoint's URL or headers cannot be used.
+    /// Returns an error if the endpoint's URL or headers cannot be used.
     pub fn new(endpoint: Endpoint, profile: OpenAiProfile) -> Result<Self, EndpointError> {
         let bearer = endpoint.key.as_ref().map(|key| format!("Bearer {}", key.expose()));
         let own: Vec<_> = bearer.into_iter().map(|bearer| ("authorization", bearer)).collect();
@@ -191,11 +193,12 @@ struct CallOut<'a> {
 #[derive(Serialize)]
 struct CalledOut<'a> {
     name: &'a str,
-    /// A text that holds JSON.
+    /// The arguments as a text that contains JSON.
     arguments: String,
 }
 
-/// Everything before the messages, and the system messages. It ends in `[` when there is none.
+/// Renders everything before the messages, and the system messages. The head ends in `[` if there
+/// are no system messages, so that `body_parts` knows whether a comma is needed.
 fn render_head(
     profile: &OpenAiProfile,
     spec: &ModelSpec,
@@ -221,8 +224,8 @@ fn render_head(
     Head(Bytes::from(format!(r#"{open},"messages":[{system}"#)))
 }
 
-/// One message in block form as one or several messages of this wire, joined by commas. Thinking
-/// and blocks of unknown type are left out: the wire has no place for them.
+/// Renders one message in block form as one or several messages of this protocol, joined by commas.
+/// Thinking and blocks of unknown type are left out: the protocol cannot express them.
 fn render_piece(message: &Json) -> Piece {
     let Ok(message) = message.decode::<Message>() else {
         return Piece { bytes: message.to_bytes(), mark_at: None, blocks: 1 };
@@ -250,7 +253,8 @@ fn render_assistant(message: &Message) -> String {
     Json::encode(&out).as_str().to_owned()
 }
 
-/// Results come first: each must follow the assistant message whose call it answers.
+/// Renders the tool results before the text, because each must directly follow the assistant
+/// message whose call it answers.
 fn render_user(message: &Message) -> String {
     let mut rendered = Vec::new();
     for result in message.tool_results() {
@@ -269,7 +273,7 @@ fn render_user(message: &Message) -> String {
     rendered.iter().map(Json::as_str).collect::<Vec<_>>().join(",")
 }
 
-/// The request body's parts: head, messages joined by commas, tail.
+/// Returns the parts of the request body: head, messages joined by commas, and tail.
 fn body_parts(profile: &OpenAiProfile, request: &Request) -> Vec<Bytes> {
     let mut parts = Vec::with_capacity(2 * request.pieces.len() + 2);
     parts.push(request.head.0.clone());

@@ -1,6 +1,7 @@
-//! A conversation rendered for one wire: each message once, kept while it stands in the view.
+//! A conversation rendered for one protocol: each message is rendered once and kept while it is in
+//! the view.
 //!
-//! The only maker of what a request sends, and it takes nothing but a checked view.
+//! This is the only code that makes the messages of a request, and it accepts only a checked view.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -9,12 +10,13 @@ use crate::context::sending::validity::{Sendable, Sent};
 use crate::message::Json;
 use crate::model::{Model, Piece};
 
-/// The rendered messages of a checked view, oldest first.
+/// The rendered messages of a checked view, the oldest first.
 #[derive(Clone, Debug)]
 pub struct Pieces(Vec<Piece>);
 
 impl Pieces {
-    /// The first so many. A checked view stays whole when it is cut between two exchanges.
+    /// Returns the first `count` pieces. A checked view stays valid if it is cut between two
+    /// exchanges.
     #[must_use]
     pub fn first(mut self, count: usize) -> Self {
         self.0.truncate(count);
@@ -30,15 +32,16 @@ impl Deref for Pieces {
     }
 }
 
-/// What one agent's view was rendered as when it was last sent, by the places of the view.
+/// The rendered messages of one agent's view as it was last sent, by their places in the view.
 #[derive(Debug, Default)]
 pub struct Rendering(Vec<Rendered>);
 
-/// One place of a view, rendered.
+/// The rendering of one place in a view.
 #[derive(Debug)]
 struct Rendered {
     serial: u64,
-    /// Two copies of a view may give one serial to different messages.
+    /// The message is compared as well, because two copies of a view may give one serial to
+    /// different messages.
     message: Json,
     piece: Piece,
 }
@@ -50,7 +53,7 @@ impl Rendered {
 }
 
 impl Rendering {
-    /// Renders what is new or changed since the last time, and gives the whole.
+    /// Renders the messages that are new or changed since the last call, and returns all pieces.
     pub fn render(&mut self, view: &Sendable<'_>, model: &dyn Model) -> Pieces {
         let mut pieces = Vec::with_capacity(self.0.len() + 2);
         let mut moved: Option<HashMap<u64, Rendered>> = None;
@@ -65,7 +68,8 @@ impl Rendering {
                 pieces.push(known.piece.clone());
                 continue;
             }
-            // From the first change on, what is kept stands at another place.
+            // From the first change on, the kept renderings are at other places, so they are found
+            // by their serial.
             let moved = moved.get_or_insert_with(|| {
                 self.0.drain(at..).map(|rendered| (rendered.serial, rendered)).collect()
             });

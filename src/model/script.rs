@@ -1,7 +1,8 @@
-//! Scripts: files of rules that say what the scripted model answers.
+//! Scripts: files of rules that decide the replies of the scripted model.
 //!
-//! Pure: a scene in, a reply out; neither waits nor touches anything. The format is described in
-//! `docs/scripts.md`. Knows nothing of providers, so that a test may put a script behind any wire.
+//! Pure: a scene goes in and a reply comes out, without waiting and without side effects.
+//! `docs/scripts.md` describes the format. Knows nothing of providers, so that a test can use a
+//! script behind any protocol.
 
 mod parse;
 mod values;
@@ -33,35 +34,35 @@ pub struct Script {
     rules: Vec<Rule>,
 }
 
-/// What a reply may depend on.
+/// The facts on which a reply may depend.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// The agent definition that asks.
+    /// Name of the agent definition that makes the call.
     pub agent: &'a str,
-    /// The agent at work that asks.
+    /// Id of the agent that makes the call.
     pub agent_id: &'a str,
-    /// Which call of this agent this is, from 1.
+    /// Number of this call of the agent, from 1.
     pub turn: u32,
     /// The system prompt.
     pub system: &'a str,
     /// The conversation as the model sees it, oldest first.
     pub messages: &'a [Message],
-    /// The names of the tools that are offered.
+    /// The names of the tools in the request.
     pub tools: &'a [String],
 }
 
-/// What a script answers.
+/// The reply of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptReply {
-    /// The assistant message; it has no blocks when the rule says and calls nothing.
+    /// The assistant message; it has no blocks if the rule has neither text nor calls.
     pub message: Message,
-    /// Why the "model" stopped.
+    /// The reason for which the model pretends to stop.
     pub stop: StopReason,
-    /// How long the answer is to be held back.
+    /// The time to wait before the reply is given.
     pub delay: Duration,
 }
 
-/// A script that cannot be read or has no answer; the place is where in the script.
+/// An error in a script, or the lack of a matching rule, with the place in the script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {message}")]
 pub struct ScriptError {
@@ -69,7 +70,7 @@ pub struct ScriptError {
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong, as a lower-case fragment.
+    /// Description of the error, as a lower-case fragment.
     pub message: String,
 }
 
@@ -85,7 +86,7 @@ impl Position {
         ScriptError { line: self.line, column: self.column, message: message.into() }
     }
 
-    /// The place of a line within a template that begins here.
+    /// Returns the error at its line within a template that begins here.
     fn template_error(self, error: &TemplateError) -> ScriptError {
         let column = if error.line > 1 { 1 } else { self.column };
         let line = self.line + error.line.saturating_sub(1);
@@ -99,7 +100,7 @@ struct Rule {
     turns: Option<(u32, u32)>,
     last_tool: Option<String>,
     when: Option<Text>,
-    /// Whether `when` names something of `lets`, which must then be worked out before it.
+    /// True if `when` uses a name of `lets`; the values of `lets` are then computed before `when`.
     when_uses_lets: bool,
     lets: Vec<(String, Text)>,
     say: Option<Text>,
@@ -148,7 +149,7 @@ impl Text {
     }
 }
 
-/// The arguments of a call; the texts in them are templates.
+/// The arguments of a call; texts in them are templates.
 #[derive(Clone, Debug)]
 enum Input {
     Text(Text),
@@ -177,16 +178,16 @@ impl Script {
     /// Reads a script and checks all its templates and expressions.
     ///
     /// # Errors
-    /// At the first key, template or expression that cannot be used.
+    /// Returns an error at the first key, template or expression that cannot be used.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         parse::script(text)
     }
 
-    /// The reply of the first rule that matches the scene.
+    /// Returns the reply of the first rule that matches the scene.
     ///
     /// # Errors
-    /// When no rule matches (the place is then the script's first character) or a template of the
-    /// matching rule cannot be rendered.
+    /// Returns an error if no rule matches (with the place of the script's first character) or if a
+    /// template of the matching rule cannot be rendered.
     pub fn reply(&self, scene: &Scene<'_>) -> Result<ScriptReply, ScriptError> {
         let base = values::of(scene);
         for rule in &self.rules {
@@ -206,14 +207,14 @@ impl Script {
 }
 
 impl Rule {
-    /// The conditions that need no expression.
+    /// Returns true if the conditions that need no expression hold.
     fn fits(&self, scene: &Scene<'_>, last_tool: Option<&str>) -> bool {
         self.agent.as_ref().is_none_or(|glob| glob.is_match(scene.agent))
             && self.turns.is_none_or(|(from, to)| (from..=to).contains(&scene.turn))
             && self.last_tool.as_deref().is_none_or(|tool| last_tool == Some(tool))
     }
 
-    /// The values for the rule's templates, if its `when` holds.
+    /// Returns the values for the rule's templates, or `None` if its `when` does not hold.
     fn admit(&self, base: &Value) -> Result<Option<Value>, ScriptError> {
         if let Some(when) = self.when.as_ref().filter(|_| !self.when_uses_lets)
             && !when.is_true(base)?
@@ -257,11 +258,11 @@ impl Rule {
     }
 }
 
-/// A tool and the arguments for it.
+/// The name of a tool, and the arguments of a call.
 type Made = (String, Map<String, Value>);
 
 impl Call {
-    /// The tool and the arguments of every call that this entry makes.
+    /// Returns the tool and the arguments of every call that this entry makes.
     fn made(&self, values: &mut Value) -> Result<Vec<Made>, ScriptError> {
         let Some((list, name)) = &self.each else { return Ok(vec![self.one(values)?]) };
         let items = match list.value(values)? {

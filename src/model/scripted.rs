@@ -1,7 +1,8 @@
-//! The scripted model: answers from a script, so that a graph runs with no key and no network.
+//! The scripted model: replies from a script, so that a plan runs without a key and without a
+//! network.
 //!
-//! Everything around it is real: requests, tools, children, records. It never invents an answer:
-//! where no rule matches, the call fails.
+//! Everything around it is real: requests, tools, child agents, records. It never invents a reply:
+//! if no rule matches, the call fails.
 
 use std::sync::Arc;
 
@@ -10,17 +11,17 @@ use super::{BoxFuture, Delta, DeltaSink, ErrorClass, Model, ModelError, Reply, R
 use crate::context::provider::server::ContextReport;
 use crate::message::{Block, Json, Usage};
 
-/// Characters per token in the usage that is reported: the common rule of thumb.
+/// Characters per token in the reported usage: a common rule of thumb.
 const CHARS_PER_TOKEN: u64 = 4;
 
-/// A model that plays a script.
+/// A model that replies by a script.
 #[derive(Clone, Debug)]
 pub struct Scripted {
     script: Arc<Script>,
 }
 
 impl Scripted {
-    /// A model that plays this script for every agent.
+    /// Creates a model that uses this script for every agent.
     #[must_use]
     pub fn new(script: Script) -> Self {
         Self { script: script.into() }
@@ -67,7 +68,7 @@ impl Model for Scripted {
     }
 }
 
-/// The names of the tools in the default head.
+/// Returns the names of the tools in the default head.
 fn offered(request: &Request) -> Vec<String> {
     let head: Option<serde_json::Value> = serde_json::from_slice(&request.head.0).ok();
     let tools = head.as_ref().and_then(|head| head["tools"].as_array());
@@ -84,7 +85,7 @@ fn usage(request: &Request, reply: &ScriptReply) -> Usage {
     }
 }
 
-/// Unicode scalar values in UTF-8 bytes: every byte but the continuation bytes begins one.
+/// Counts the characters in UTF-8 bytes: every byte except a continuation byte begins one.
 fn chars(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| (**byte & 0xC0) != 0x80).count() as u64
 }

@@ -1,35 +1,36 @@
-//! Server-sent events: bytes in, events out.
+//! A parser of server-sent events: bytes go in, events come out.
 //!
 //! Owns the framing of the event stream and its size limit. Pure: reads no socket, knows no
 //! provider, decodes no JSON.
 
-/// The longest line and the most data one event may have, in bytes. No provider answers with more
-/// than its request limit (32 MB), and a reply that is one event of this size is a fault.
+/// The most bytes of one line, and of the data of one event. A whole request to a provider has at
+/// most 32 MB, so a single event of this size is a fault.
 pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// An event that has arrived whole.
+/// An event that has arrived completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// The `event:` field; empty when the stream gave none.
+    /// The field `event:`; empty if the stream gave none.
     pub name: &'a [u8],
     /// The `data:` lines, joined by newlines.
     pub data: &'a [u8],
 }
 
-/// An event was larger than the parser takes.
+/// The error for an event that is larger than the parser's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event of the stream is longer than {0} bytes")]
 pub struct TooLong(pub usize);
 
-/// An incremental parser: chunk boundaries may lie anywhere.
+/// An incremental parser: the input may be divided into chunks anywhere.
 #[derive(Debug)]
 pub struct Parser {
-    /// The beginning of a line whose end has not arrived.
+    /// The beginning of a line of which the end has not arrived.
     line: Vec<u8>,
     name: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// The last byte was a carriage return, so a line feed that follows belongs to it.
+    /// True if the last byte was a carriage return: a line feed after it belongs to the same line
+    /// end.
     after_cr: bool,
     at_start: bool,
     limit: usize,
@@ -42,7 +43,7 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// A parser that takes events of up to `limit` bytes.
+    /// Creates a parser that accepts events of up to `limit` bytes.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         Self {
@@ -56,11 +57,11 @@ impl Parser {
         }
     }
 
-    /// Takes the next bytes and hands over every event that they complete.
+    /// Takes the next bytes and passes every event that they complete to `on_event`.
     ///
     /// # Errors
-    /// [`TooLong`] when a line or an event passes the limit, and whatever `on_event` gives; the
-    /// parser is of no use after an error.
+    /// Returns [`TooLong`] if a line or an event is longer than the limit, and any error of
+    /// `on_event`. The parser must not be used after an error.
     pub fn feed<E: From<TooLong>>(
         &mut self,
         mut chunk: &[u8],
@@ -91,11 +92,11 @@ impl Parser {
         Ok(())
     }
 
-    /// The stream has ended: hands over an event whose lines are all whole and that lacks only the
-    /// blank line after it, as some servers leave it out at the end.
+    /// Takes the end of the stream. If an event lacks only the blank line after it, which some
+    /// servers leave out at the end, it is passed to `on_event`.
     ///
     /// # Errors
-    /// Whatever `on_event` gives.
+    /// Returns any error of `on_event`.
     pub fn finish<E: From<TooLong>>(
         mut self,
         mut on_event: impl FnMut(Event<'_>) -> Result<(), E>,
@@ -142,7 +143,7 @@ impl Parser {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
-            // A comment (empty field name), `id`, `retry` or a field of a later version.
+            // A comment (with an empty field name), `id`, `retry` or a field of a later version.
             _ => {}
         }
         Ok(())

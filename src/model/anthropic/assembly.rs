@@ -1,7 +1,7 @@
-//! How the Messages API's event stream becomes a reply.
+//! Builds a reply from the event stream of the Messages API.
 //!
-//! Owns the blocks in the making. Unknown events, deltas and blocks are tolerated; what does not
-//! fit together breaks the stream, because a reply with a piece missing is worse than none.
+//! Owns the incomplete blocks. Unknown events, deltas and blocks are skipped. Events that
+//! contradict each other break the stream, because a reply with a part missing is worse than none.
 
 use std::borrow::Cow;
 
@@ -26,10 +26,10 @@ const KNOWN_EVENTS: [&str; 6] = [
 const KNOWN_DELTAS: [&str; 4] =
     ["text_delta", "input_json_delta", "thinking_delta", "signature_delta"];
 
-/// A Messages API reply in the making.
+/// A reply of the Messages API of which the stream is being read.
 #[derive(Debug, Default)]
 pub(crate) struct MessageAssembly {
-    /// In the order in which they began.
+    /// The blocks in the order in which they began.
     slots: Vec<Slot>,
     usage: UsageIn,
     stop: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct MessageAssembly {
     whole: bool,
 }
 
-/// A block and where it belongs.
+/// A block and its place in the reply.
 #[derive(Debug)]
 struct Slot {
     index: u64,
@@ -46,7 +46,7 @@ struct Slot {
     part: PartialBlock,
 }
 
-/// A block in the making.
+/// A block that may be incomplete.
 #[derive(Debug)]
 enum PartialBlock {
     Text(String),
@@ -59,7 +59,7 @@ enum PartialBlock {
         thinking: String,
         signature: String,
     },
-    /// Verbatim until a delta changes it.
+    /// A block of another type: verbatim until a delta changes it.
     Other {
         raw: Json,
         changed: Option<Value>,
@@ -164,7 +164,7 @@ impl Assembly for MessageAssembly {
                 return Ok(Progress::Done);
             }
             "error" => return Err(Refusal::read(event.data).into_error(200)),
-            // A ping, or an event of a later version.
+            // A ping, or an event of a later API version.
             _ => deltas(Delta::Alive),
         }
         Ok(Progress::More)
@@ -192,7 +192,8 @@ impl Assembly for MessageAssembly {
         if !message.content.iter().any(said) {
             return None;
         }
-        // The final count did not arrive; the first report counts next to nothing.
+        // The final count did not arrive, and the first report counts almost no output, so it is
+        // estimated.
         usage.output = usage.output.max(estimate(&message));
         let stop = StopReason::Interrupted(reason.message.clone());
         Some(Reply { message, stop, usage, context })
@@ -256,7 +257,7 @@ impl MessageAssembly {
             (_, kind) if KNOWN_DELTAS.contains(&kind) => {
                 return Err(malformed(format!("a {kind} for a block of another type")));
             }
-            // Citations, or a delta of a later version.
+            // A citation, or a delta of a later API version.
             _ => {}
         }
         deltas(Delta::Alive);
@@ -324,7 +325,8 @@ impl PartialBlock {
         Ok(match block.r#type.as_str() {
             "text" => Self::Text(block.text),
             "tool_use" => {
-                // An input that comes whole with the start is `{}` unless a server deviates.
+                // The input at the start of a block is `{}`, unless a server deviates from the API
+                // and sends it whole.
                 let input = block.input.filter(|input| input.to_value() != serde_json::json!({}));
                 let input = input.map_or(String::new(), |input| input.as_str().to_owned());
                 Self::Tool { id: block.id, name: block.name, input }
@@ -337,8 +339,8 @@ impl PartialBlock {
         })
     }
 
-    /// Whether this is a call that the output limit may have cut: a call whose input did not come
-    /// at all looks like one without arguments, and running that would be a guess.
+    /// Returns true if the output limit may have cut this call. A call without any input looks like
+    /// one without arguments, and running it would be a guess.
     fn is_cut_call(&self) -> bool {
         let Self::Tool { input, .. } = self else { return false };
         serde_json::from_str::<serde::de::IgnoredAny>(input).is_err()
@@ -346,7 +348,7 @@ impl PartialBlock {
 
     fn into_block(self) -> Option<Block> {
         Some(match self {
-            // The API refuses a block of white space when it is sent back.
+            // The API refuses a blank text block when the reply is sent back.
             Self::Text(text) if text.trim().is_empty() => return None,
             Self::Text(text) => Block::Text(text),
             Self::Tool { id, name, input } => {
@@ -368,8 +370,8 @@ impl PartialBlock {
     }
 }
 
-/// Whether the API takes a block of a type of its own when it is sent back: it refuses a summary
-/// that is an empty text.
+/// Returns true if the API accepts a block of another type when the reply is sent back: it refuses
+/// a summary that is an empty text.
 fn is_sendable(block: &Block) -> bool {
     let Block::Other(raw) = block else { return true };
     #[derive(Deserialize)]
@@ -385,14 +387,14 @@ fn is_sendable(block: &Block) -> bool {
     })
 }
 
-/// The changes in a report of context management; what cannot be read of it is left out.
+/// Reads the edits in a report of context management; edits that cannot be read are left out.
 fn applied(management: &Value) -> Vec<AppliedEdit> {
     let edits = management["applied_edits"].as_array().into_iter().flatten();
     edits.filter_map(|edit| serde_json::from_value(edit.clone()).ok()).collect()
 }
 
-/// What does not have the expected shape may be of a type that this version does not know, or an
-/// error object in a form of a proxy's own.
+/// Decides about an event that has not the expected form: it may be of a type that this version
+/// does not know, which is skipped, or an error object in a proxy's own form, which is an error.
 fn tolerate(data: &[u8], known: &[&str], error: &serde_json::Error) -> Result<(), ModelError> {
     let unreadable = || malformed(format!("the stream cannot be read: {error}"));
     let value: Value = serde_json::from_slice(data).map_err(|_| unreadable())?;
@@ -405,8 +407,8 @@ fn tolerate(data: &[u8], known: &[&str], error: &serde_json::Error) -> Result<()
     }
 }
 
-/// Merges a delta into a block of unknown type: a text grows, anything else is set; fragments of
-/// JSON are gathered until the block ends.
+/// Merges a delta into a block of unknown type: texts are appended, other values are replaced, and
+/// fragments of JSON are collected until the block ends.
 fn merge(block: &mut Value, input: &mut String, delta: &str) {
     let Ok(Value::Object(delta)) = serde_json::from_str(delta) else { return };
     let Some(block) = block.as_object_mut() else { return };
@@ -422,7 +424,8 @@ fn merge(block: &mut Value, input: &mut String, delta: &str) {
     }
 }
 
-/// The blocks in the order of their indexes; equal indexes keep the order in which they began.
+/// Returns a message of the blocks in the order of their indexes; equal indexes keep the order in
+/// which they began.
 fn message(slots: impl Iterator<Item = Slot>) -> Message {
     let mut slots: Vec<Slot> = slots.collect();
     slots.sort_by_key(|slot| slot.index);
@@ -430,7 +433,7 @@ fn message(slots: impl Iterator<Item = Slot>) -> Message {
     Message { role: Role::Assistant, content }
 }
 
-/// Tokens of a message by the rule of four characters each.
+/// Estimates the tokens of a message as its characters divided by four.
 fn estimate(message: &Message) -> u64 {
     Json::encode(message).as_str().chars().count() as u64 / 4
 }

@@ -1,4 +1,4 @@
-//! How context editing and compaction are written in a request, and how support is read.
+//! Writes context editing and compaction into requests, and reads which of them a model supports.
 //!
 //! Owns the names of the betas and of the edits. Decides nothing: `context::strategy` does.
 
@@ -15,22 +15,23 @@ const EDITING_BETA: &str = "context-management-2025-06-27";
 const THRESHOLD_BETA: &str = "compact-2026-01-12";
 pub(super) const ON_DEMAND_BETA: &str = "compact-2026-09-04";
 
-/// What a request says of its context: fields of the body, and the betas that they need.
+/// The fields of a request about its context, and the betas that they need.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ContextFields {
-    /// What follows `"max_tokens":N` in the body; empty for nothing.
+    /// The text that follows `"max_tokens":N` in the body; empty if there is none.
     pub(super) body: String,
-    /// The values of `anthropic-beta`.
+    /// The values of the header `anthropic-beta`.
     pub(super) betas: Vec<&'static str>,
 }
 
-/// The summary that a conversation begins with, if a provider wrote one.
+/// The beginning of a conversation: a summary by the provider, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opening {
     Conversation,
-    /// Written amid a reply.
+    /// The provider wrote the summary during a reply.
     Summary,
-    /// Written on demand: it is signed, and stands in the place of what it covers.
+    /// The provider wrote the summary on demand. It is signed and replaces the messages that it
+    /// covers.
     SignedSummary,
 }
 
@@ -40,7 +41,8 @@ impl Opening {
         struct First {
             content: Vec<Value>,
         }
-        // Only a summary can make an assistant's message the first; no other is looked into.
+        // Only a summary can make the first message one of the assistant, so no other message is
+        // parsed.
         let first = pieces.first().filter(|p| p.bytes.starts_with(br#"{"role":"assistant""#));
         let first = first.and_then(|piece| serde_json::from_slice::<First>(&piece.bytes).ok());
         match first.as_ref().and_then(|first| first.content.first()) {
@@ -52,7 +54,7 @@ impl Opening {
     }
 }
 
-/// The fields and betas for this work on a conversation of these pieces.
+/// Returns the fields and betas for this work on a conversation of these pieces.
 pub(super) fn fields(work: &ContextWork, pieces: &[Piece]) -> ContextFields {
     let opening = Opening::of(pieces);
     let mut fields = ContextFields::default();
@@ -68,7 +70,8 @@ pub(super) fn fields(work: &ContextWork, pieces: &[Piece]) -> ContextFields {
     };
     match work {
         ContextWork::Nothing => {}
-        // A signed summary and an edit never go together: the edit's own summary could not.
+        // A signed summary and an edit cannot be combined: the API would not accept the edit's own
+        // summary after it.
         ContextWork::Edit(_) if opening == Opening::SignedSummary => {}
         ContextWork::Edit(edits) => {
             edits.iter().for_each(|edit| need(beta(edit)));
@@ -91,7 +94,7 @@ fn beta(edit: &ServerEdit) -> &'static str {
     }
 }
 
-/// One more member of an object that has some.
+/// Renders a further member of an object that already has one.
 fn member<T: Serialize>(key: &str, value: &T) -> String {
     format!(",\"{key}\":{}", crate::message::Json::encode(value).as_str())
 }
@@ -108,14 +111,14 @@ struct SummariseOut<'a> {
     instructions: Option<&'a str>,
 }
 
-/// A count of something.
+/// A count with its unit.
 #[derive(Serialize)]
 struct CountOut {
     r#type: &'static str,
     value: u64,
 }
 
-/// An edit; what is absent is the provider's default.
+/// An edit; an absent field has the provider's default.
 #[derive(Serialize)]
 struct EditOut<'a> {
     r#type: &'static str,
@@ -196,7 +199,7 @@ fn input_tokens(value: u64) -> CountOut {
     CountOut { r#type: "input_tokens", value }
 }
 
-/// The capability without which this work cannot be done.
+/// Returns the capability that this work needs.
 pub(super) fn needed(work: &ContextWork) -> Option<Capability> {
     match work {
         ContextWork::Nothing => None,
@@ -212,8 +215,8 @@ fn is_compaction(edit: &ServerEdit) -> bool {
     matches!(edit, ServerEdit::Compact(_))
 }
 
-/// Whether a refusal of a request with such fields is about them: it names a field, an edit or
-/// the header, and does not say that something in the conversation was changed.
+/// Returns true if the refusal of a request with such fields is about the fields: the message names
+/// a field, an edit or the header, and reports no defect of a block in the conversation.
 pub(super) fn is_about_fields(message: &str) -> bool {
     const NAMES: [&str; 6] = [
         "context_management",
@@ -223,7 +226,7 @@ pub(super) fn is_about_fields(message: &str) -> bool {
         "clear_thinking_20251015",
         "anthropic-beta",
     ];
-    // Error codes of a block that stands in the conversation.
+    // Error codes about a block in the conversation.
     const DEFECTS: [&str; 4] = [
         "compaction_block_misplaced",
         "compaction_signature_invalid",
@@ -234,7 +237,7 @@ pub(super) fn is_about_fields(message: &str) -> bool {
         && !DEFECTS.iter().any(|code| message.contains(code))
 }
 
-/// What the Models API tells of a model.
+/// Reads the facts about a model from the response of the Models API.
 pub(super) fn facts(model: &Value) -> ModelFacts {
     let all = &model["capabilities"];
     let management = &all["context_management"];
@@ -246,7 +249,7 @@ pub(super) fn facts(model: &Value) -> ModelFacts {
     ];
     let found = found.into_iter().filter(|(_, at)| supported(at));
     let capabilities: Capabilities = found.map(|(capability, _)| capability).collect();
-    // Zero stands for unknown in the API's own examples.
+    // Zero means unknown in the API's own examples.
     let max_input_tokens = model["max_input_tokens"].as_u64().filter(|tokens| *tokens > 0);
     ModelFacts { capabilities, max_input_tokens }
 }

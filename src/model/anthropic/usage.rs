@@ -1,21 +1,22 @@
-//! What a reply of the Messages API reports of tokens: what is billed, and what the model read.
+//! Reads the token counts of a Messages API reply: the billed tokens, and the tokens that the model
+//! read.
 //!
-//! Owns the difference between the two, which a summary by the provider makes.
+//! The two differ when the provider wrote a summary during the reply.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::message::Usage;
 
-/// Token counts; each report replaces the one before where it has a number.
+/// Token counts. Each later report replaces the earlier one where it has a number.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct UsageIn {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
-    /// One entry for each time that a model read the context; kept as it came, because what cannot
-    /// be read of it must not break the stream.
+    /// One entry for each time that a model read the context. Kept as raw JSON, because an entry
+    /// that cannot be read must not break the stream.
     iterations: Option<Value>,
 }
 
@@ -30,15 +31,16 @@ impl UsageIn {
         self.iterations = newer.iterations.or(self.iterations.take());
     }
 
-    /// What is billed: the counts of the reply leave out the summaries that were written for it.
+    /// Returns the billed tokens. The counts of the reply itself leave out the summaries that were
+    /// written during it, so these are added.
     pub(super) fn billed(&self) -> Usage {
         let mut billed = self.counts();
         self.entries("compaction").for_each(|entry| billed += entry.counts());
         billed
     }
 
-    /// What the model read last, where the counts of the reply say something else: they add up all
-    /// readings.
+    /// Returns the size of the context that the model read last, if it differs from the counts of
+    /// the reply: those add up all readings.
     pub(super) fn last_read(&self) -> Option<u64> {
         let last = self.entries("message").last()?.counts().context();
         (last != self.billed().context()).then_some(last)

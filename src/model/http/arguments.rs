@@ -1,11 +1,12 @@
-//! The arguments of tool calls on their way in and out, where they need not be an object.
+//! Converts the arguments of tool calls that are not a JSON object, on their way in and out.
 //!
-//! Owns what stands for arguments that are not JSON. Checks no schema: that is the tool's.
+//! Owns the form that replaces arguments that are not JSON. Checks no schema: the tool does.
 
 use crate::message::{Json, ToolCall};
 
-/// The arguments of a call as both wires take them: an object. What the model wrote instead (text
-/// that is not JSON, a list) travels inside one, so that the model can see its mistake.
+/// Returns the arguments of a call as both protocols accept them: an object. If the model wrote
+/// anything else (text that is not JSON, a list), it is put inside an object, so that the model can
+/// see its mistake.
 pub(crate) fn sendable_input(call: &ToolCall) -> Json {
     if call.input.as_str().trim_start().starts_with('{') {
         return call.input.clone();
@@ -14,8 +15,8 @@ pub(crate) fn sendable_input(call: &ToolCall) -> Json {
     Json::encode(&serde_json::json!({ "invalid_json": text }))
 }
 
-/// The arguments of a call as they arrived: nothing means `{}`, and text that is not JSON becomes
-/// a JSON string, which no tool accepts, so that the model is told.
+/// Converts the arguments of a call as they arrived. Empty text means `{}`; text that is not JSON
+/// becomes a JSON string, which no tool accepts, so that the model receives an error.
 pub(crate) fn received_input(text: String) -> Json {
     if text.trim().is_empty() {
         return Json::encode(&serde_json::Map::new());

@@ -1,7 +1,7 @@
-//! The request body: already encoded parts, sent one after the other.
+//! The request body: parts that are already encoded, sent one after the other.
 //!
-//! Owns how the parts are grouped into writes. It never looks into them, and it never copies the
-//! conversation into one piece: only small parts are gathered.
+//! Owns the grouping of parts into writes. It never parses them, and it never copies the whole
+//! conversation: only small parts are copied together.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,13 +10,14 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 
-/// Small parts are gathered up to this many bytes: one write for most requests, and no more
-/// memory than that per request under way.
+/// Small parts are copied together up to this many bytes. That makes one write of most requests,
+/// and limits the memory of each request under way.
 const GATHER: usize = 64 * 1024;
-/// A part of this size goes out as it is: a write of its own costs less than the copy.
+/// A part of at least this many bytes is sent as it is: a write of its own costs less than the
+/// copy.
 const PASS: usize = 32 * 1024;
 
-/// A body of parts whose length is known.
+/// A body made of parts, of which the length is known.
 #[derive(Debug)]
 pub(crate) struct PartsBody {
     parts: std::vec::IntoIter<Bytes>,

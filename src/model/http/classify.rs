@@ -1,7 +1,8 @@
-//! What a provider's refusal means: status first, then type and code, then the message's pattern.
+//! Classifies the errors of providers: by status first, then by type and code, then by patterns of
+//! the message.
 //!
-//! Owns the table of error classes of both wires and the reading of the headers that tell when to
-//! try again. A number in a message is read only where a pattern says what it counts.
+//! Owns the table of error classes of both protocols, and the reading of the headers about retries.
+//! A number in a message is read only where a pattern shows its meaning.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -12,23 +13,23 @@ use serde_json::Value;
 
 use crate::model::{ErrorClass, ModelError};
 
-/// The longest message that is kept, in characters: enough for any provider's sentence, and no
-/// web page ends up in the journal.
+/// The most characters of a message that are kept: enough for any provider's sentence, but a whole
+/// web page does not get into the journal.
 const MESSAGE_CHARS: usize = 1000;
 
-/// A provider's error object, in whatever shape it came.
+/// A provider's error object, in any of the known forms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refusal {
     kind: String,
     code: String,
     message: String,
-    /// llama.cpp tells the numbers apart from the message.
+    /// llama.cpp gives the numbers in fields of their own.
     have: Option<u64>,
     max: Option<u64>,
 }
 
 impl Refusal {
-    /// Reads an error body; text that is not JSON is the message itself.
+    /// Reads the body of an error response; text that is not JSON is the message itself.
     pub(crate) fn read(body: &[u8]) -> Self {
         match serde_json::from_slice::<Value>(body) {
             Ok(value) => Self::find(&value).unwrap_or_else(|| Self::text(&value.to_string())),
@@ -36,8 +37,8 @@ impl Refusal {
         }
     }
 
-    /// The error object in `value`, if it has one: nested under `error`, a plain text there, or
-    /// flat with `"object":"error"`.
+    /// Returns the error object in `value`, if it has one: an object or a text under `error`, or a
+    /// flat object with `"object":"error"`.
     pub(crate) fn find(value: &Value) -> Option<Self> {
         match value.get("error") {
             Some(Value::Object(_)) => Some(Self::from_object(&value["error"])),
@@ -67,7 +68,7 @@ impl Refusal {
         Self { message: shorten(text), ..Self::default() }
     }
 
-    /// The error, given the HTTP status it came with; 200 for an error inside a stream.
+    /// Returns the error for the HTTP status that came with it; 200 for an error inside a stream.
     pub(crate) fn into_error(self, status: u16) -> ModelError {
         let class = self.classify(status);
         let message = match (self.message.is_empty(), self.kind.is_empty()) {
@@ -102,7 +103,7 @@ impl Refusal {
         self.kind == word || self.code == word
     }
 
-    /// The status that a type or code inside a stream stands for.
+    /// Returns the status that a type or code inside a stream stands for.
     fn implied_status(&self) -> u16 {
         let words = [self.kind.as_str(), self.code.as_str()];
         let of_word = words.iter().find_map(|word| {
@@ -121,12 +122,12 @@ impl Refusal {
             })
         });
         let of_code = || self.code.parse().ok().filter(|code| (400..600).contains(code));
-        // A request that was accepted and then failed for a reason unknown to us failed in
-        // passing, unless its text says otherwise.
+        // A request that was accepted and then failed for an unknown reason had a temporary
+        // failure, unless its message says otherwise.
         of_word.or_else(of_code).unwrap_or(500)
     }
 
-    /// The class by the message of a 4xx, or of an error inside a stream.
+    /// Returns the class that follows from the message of a 4xx, or of an error inside a stream.
     fn pattern(&self) -> Option<ErrorClass> {
         if self.is("request_too_large") {
             return Some(ErrorClass::RequestBytes);
@@ -149,7 +150,7 @@ impl Refusal {
             let [limit, input] = numbers(&PATTERNS.output_too_large, &self.message)?;
             (input, limit)
         };
-        // A smaller output limit helps only as long as the input alone fits.
+        // A smaller output limit helps only if the input alone fits.
         Some(match input < limit {
             true => ErrorClass::ContextPlusOutput { input: Some(input), limit: Some(limit) },
             false => ErrorClass::ContextTokens { have: Some(input), max: Some(limit) },
@@ -170,7 +171,7 @@ impl Refusal {
         self.slot_overflow().or_else(|| said.then(bare))
     }
 
-    /// llama.cpp: the prompt does not fit the slot.
+    /// Returns the class if llama.cpp reports that the prompt does not fit the slot.
     fn slot_overflow(&self) -> Option<ErrorClass> {
         let said = self.is("exceed_context_size_error") || PATTERNS.slot.is_match(&self.message);
         let in_text = numbers(&PATTERNS.slot_numbers, &self.message);
@@ -181,14 +182,15 @@ impl Refusal {
         })
     }
 
-    /// A 429 for one request that is larger than the limit of a minute: waiting does not help.
+    /// Returns the class of a 429 about one request that is larger than the limit of a minute.
+    /// Waiting does not help then, so it is not a rate limit.
     fn request_over_limit(&self) -> Option<ErrorClass> {
         let [max, have] = numbers(&PATTERNS.over_minute, &self.message)?;
         (have > max).then_some(ErrorClass::ContextTokens { have: Some(have), max: Some(max) })
     }
 }
 
-/// The wordings, from the tables in the wire reference: each number where its sentence says so.
+/// The patterns of error messages, with groups for the numbers.
 struct Patterns {
     prompt_too_long: Regex,
     sum: Regex,
@@ -236,7 +238,7 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     }
 });
 
-/// The numbers that the groups of `pattern` find in `text`.
+/// Returns the numbers that the groups of `pattern` find in `text`.
 fn numbers<const N: usize>(pattern: &Regex, text: &str) -> Option<[u64; N]> {
     let found = pattern.captures(text)?;
     let mut all = [0; N];
@@ -246,7 +248,7 @@ fn numbers<const N: usize>(pattern: &Regex, text: &str) -> Option<[u64; N]> {
     Some(all)
 }
 
-/// A field that is a text, a number or missing, as text.
+/// Returns a field that is a text, a number or missing as text.
 fn plain(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -263,8 +265,9 @@ fn shorten(text: &str) -> String {
     }
 }
 
-/// How long the provider asks to wait: `retry-after-ms`, else `retry-after` in decimal seconds or
-/// as an HTTP date; only a time above zero counts. `now_ms` is the wall time since the Unix epoch.
+/// Returns the time that the provider asks to wait: `retry-after-ms`, else `retry-after` in decimal
+/// seconds or as an HTTP date. Only a time above zero counts. `now_ms` is the wall time since the
+/// Unix epoch.
 pub(crate) fn retry_after(headers: &HeaderMap, now_ms: i64) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let number = |text: &str, unit: f64| {
@@ -283,7 +286,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now_ms: i64) -> Option<Duration> 
     wait.filter(|wait| !wait.is_zero())
 }
 
-/// What `x-should-retry` says.
+/// Returns the value of the header `x-should-retry`.
 pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     headers.get("x-should-retry")?.to_str().ok()?.trim().parse().ok()
 }

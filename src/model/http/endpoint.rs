@@ -1,6 +1,6 @@
-//! Where a provider is: the settings of a connection, and the client made from them.
+//! The settings of a connection to a provider, and the HTTP client made from them.
 //!
-//! Owns what may be shown of them: keys and header values never are.
+//! Owns the rule of which settings may be printed: keys and header values never are.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
-/// A provider's key; never shown.
+/// A provider's key; never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Arc<str>);
 
 impl Key {
-    /// Keeps a key as it is sent, without the surrounding white space of the file it came from.
+    /// Creates a key from a text, without the white space around it that a file may have.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.trim().into())
     }
 
-    /// The key itself, for a header.
+    /// Returns the key itself, for a header.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -32,36 +32,36 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Where a provider is and how long it may take.
+/// The address of a provider, its headers, its key and its time limits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// The base URL: the origin for Anthropic, with `/v1` for OpenAI-compatible servers.
     pub url: String,
-    /// More headers for every request; they replace ours of the same name.
+    /// Additional headers of every request; they replace ours of the same name.
     pub headers: Vec<(String, String)>,
-    /// The key, if the provider wants one.
+    /// The key, if the provider needs one.
     pub key: Option<Key>,
-    /// The longest a connection may take to be made.
+    /// The longest time that opening a connection may take.
     pub connect_timeout: Duration,
-    /// The longest from the start of a call to the first byte of the answer's body.
+    /// The longest time from the start of a call to the first byte of the response's body.
     pub first_byte_timeout: Duration,
-    /// The longest silence after that.
+    /// The longest time without data after the first byte.
     pub idle_timeout: Duration,
-    /// The longest a call may take in all.
+    /// The longest time of the whole call; absent for no limit.
     pub request_timeout: Option<Duration>,
 }
 
 impl Endpoint {
-    /// An endpoint without a key and with the default time limits.
+    /// Creates an endpoint without a key and with the default time limits.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             headers: Vec::new(),
             key: None,
-            // The documented configuration's number.
+            // The same value as the default in the configuration.
             connect_timeout: Duration::from_secs(10),
-            // Long prompts are read for a minute and more before the first token.
+            // A provider may read a long prompt for more than a minute before the first token.
             first_byte_timeout: Duration::from_secs(120),
             // Providers send a ping every few seconds while a model thinks.
             idle_timeout: Duration::from_secs(60),
@@ -69,7 +69,7 @@ impl Endpoint {
         }
     }
 
-    /// The same endpoint with this key.
+    /// Returns the endpoint with this key.
     #[must_use]
     pub fn with_key(mut self, key: &str) -> Self {
         self.key = Some(Key::new(key));
@@ -79,7 +79,7 @@ impl Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Header values may be credentials.
+        // The values of headers may be credentials.
         let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("Endpoint")
             .field("url", &self.url)
@@ -89,10 +89,10 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// An endpoint that no client can be made for.
+/// The reason why no client can be made for an endpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// The base URL is none, or is not HTTP.
+    /// The base URL is not a URL, or not one of http or https.
     #[error("`{0}` is not an http or https URL")]
     Url(String),
     /// A header's name or value cannot be sent; the value is not shown, as it may be secret.
@@ -103,12 +103,12 @@ pub enum EndpointError {
     Client {
         /// The provider's origin.
         origin: String,
-        /// Why.
+        /// The cause.
         source: reqwest::Error,
     },
 }
 
-/// The headers of every request; later ones replace earlier ones of the same name.
+/// Builds the headers of every request; a later header replaces an earlier one of the same name.
 pub(super) fn headers<'a>(
     all: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Result<HeaderMap, EndpointError> {
@@ -124,13 +124,14 @@ pub(super) fn headers<'a>(
     Ok(headers)
 }
 
-/// A client for the URL's origin that sends these headers with every request.
+/// Builds a client for the URL's origin that sends these headers with every request.
 pub(super) fn client(
     url: &Url,
     headers: HeaderMap,
     connect: Duration,
 ) -> Result<Client, reqwest::Error> {
-    // The first caller in the process wins; a provider that is already there serves as well.
+    // The first call in the process installs the provider; one that is already installed serves as
+    // well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .default_headers(headers)
@@ -143,7 +144,7 @@ pub(super) fn client(
         // A redirect would carry the key to another host, and a streamed body cannot be sent twice.
         .redirect(reqwest::redirect::Policy::none());
     if url.scheme() == "http" {
-        // Without this, certificates are loaded and must exist, although none is needed.
+        // Without this, certificates are loaded and must exist, although http needs none.
         builder = builder.tls_certs_only([]);
     }
     let host = url.host_str().unwrap_or_default();

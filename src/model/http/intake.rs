@@ -1,39 +1,40 @@
-//! From the bytes of a stream to a reply, without a socket.
+//! Turns the bytes of a stream into a reply, without a socket.
 //!
-//! Owns the rule of what is kept when a stream ends early: the whole reply, what completed, or
-//! nothing.
+//! Owns the rule of what is kept when a stream ends early: the whole reply, the blocks that are
+//! complete, or nothing.
 
 use crate::model::{DeltaSink, ErrorClass, ModelError, Reply, sse};
 
-/// What became of the stream after an event.
+/// The state of the stream after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// More is to come.
+    /// More events follow.
     More,
-    /// The reply is whole.
+    /// The reply is complete.
     Done,
 }
 
-/// A reply in the making, in some wire's format.
+/// A reply that is assembled from events in the format of one protocol.
 pub(crate) trait Assembly: Send {
-    /// Takes an event. An error means that the stream is of no more use.
+    /// Takes an event. After an error the stream is of no more use.
     fn take(
         &mut self,
         event: sse::Event<'_>,
         deltas: DeltaSink<'_>,
     ) -> Result<Progress, ModelError>;
 
-    /// Whether the reply is whole, although the stream ended or broke at this point.
+    /// Returns true if the reply is complete, even if the stream ended or broke at this point.
     fn is_whole(&self) -> bool;
 
-    /// The whole reply.
+    /// Returns the complete reply.
     fn finish(self) -> Reply;
 
-    /// What completed before the stream broke, if that is any text or tool call.
+    /// Returns the blocks that were complete before the stream broke, if there is text or a tool
+    /// call among them.
     fn salvage(self, reason: &ModelError) -> Option<Reply>;
 }
 
-/// A stream being taken in.
+/// A stream that is being read into a reply.
 pub(crate) struct Intake<A> {
     parser: sse::Parser,
     assembly: A,
@@ -45,12 +46,12 @@ impl<A: Assembly> Intake<A> {
         Self { parser: sse::Parser::default(), assembly, is_done: false }
     }
 
-    /// Whether the reply is whole and nothing more needs to be read.
+    /// Returns true if the reply is complete and nothing more needs to be read.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Takes the next bytes and gives the number of events that they completed.
+    /// Takes the next bytes and returns the number of events that they completed.
     pub(crate) fn feed(
         &mut self,
         chunk: &[u8],
@@ -68,7 +69,7 @@ impl<A: Assembly> Intake<A> {
         Ok(events)
     }
 
-    /// The stream has ended.
+    /// Takes the end of the stream. Returns an error if the reply is not complete then.
     pub(crate) fn end(&mut self, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
         let Self { parser, assembly, is_done } = self;
         std::mem::take(parser).finish(|event| {
@@ -86,7 +87,8 @@ impl<A: Assembly> Intake<A> {
         }
     }
 
-    /// The reply, given how reading went.
+    /// Returns the reply, or the part of it that is kept; `read` is the result of reading the
+    /// stream.
     pub(crate) fn close(self, read: Result<(), ModelError>) -> Result<Reply, ModelError> {
         match read {
             Err(error) if !self.assembly.is_whole() => self.assembly.salvage(&error).ok_or(error),
@@ -97,7 +99,7 @@ impl<A: Assembly> Intake<A> {
 
 #[cfg(test)]
 impl<A: Assembly> Intake<A> {
-    /// The reply to a stream that arrives in these chunks and then ends.
+    /// Returns the reply to a stream that arrives in these chunks and then ends.
     pub(crate) fn replay<'c>(
         assembly: A,
         chunks: impl IntoIterator<Item = &'c [u8]>,

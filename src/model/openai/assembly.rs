@@ -1,7 +1,7 @@
-//! How a stream of chat completion chunks becomes a reply.
+//! Builds a reply from a stream of chat completion chunks.
 //!
-//! Owns the text and the calls in the making, and the tolerance for what servers do differently.
-//! A call is complete only when the finish reason or the end has come.
+//! Owns the incomplete text and calls, and accepts the differences between servers. A call is
+//! complete only when the finish reason or the end of the stream has arrived.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{Assembly, Progress, Refusal, malformed, received_input};
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 
-/// A chat completion in the making.
+/// A chat completion of which the stream is being read.
 #[derive(Debug, Default)]
 pub(crate) struct ChatAssembly {
     text: String,
@@ -121,7 +121,7 @@ impl Assembly for ChatAssembly {
         self.usage = chunk.usage.or(self.usage);
         let mut spoke = false;
         for choice in chunk.choices.into_iter().flatten() {
-            // Only one choice is asked for.
+            // The request asks for one choice only.
             if choice.index.unwrap_or(0) == 0 {
                 spoke |= self.grow(choice, deltas)?;
             }
@@ -148,7 +148,8 @@ impl Assembly for ChatAssembly {
         Reply { message, stop, usage, context }
     }
 
-    /// The text is complete once a call has begun; a call never is before the end.
+    /// Keeps the text if a call has begun after it, because the text is complete then. A call is
+    /// never complete before the end, so calls are dropped.
     fn salvage(mut self, reason: &ModelError) -> Option<Reply> {
         if self.text.trim().is_empty() || self.calls.is_empty() {
             return None;
@@ -163,7 +164,7 @@ impl Assembly for ChatAssembly {
 }
 
 impl ChatAssembly {
-    /// Takes a choice; says whether it was told to those who watch.
+    /// Takes a choice; returns true if it was passed on to `deltas`.
     fn grow(&mut self, choice: ChoiceIn, deltas: DeltaSink<'_>) -> Result<bool, ModelError> {
         let mut spoke = false;
         if let Some(delta) = choice.delta {
@@ -210,14 +211,14 @@ impl ChatAssembly {
         match arguments {
             None | Some(Value::Null) => {}
             Some(Value::String(fragment)) => part.arguments.push_str(&fragment),
-            // Some servers send the arguments as what they mean.
+            // Some servers send the arguments as JSON and not as text.
             Some(value) => part.arguments.push_str(&value.to_string()),
         }
         Ok(begins)
     }
 
-    /// The call that a fragment belongs to. The id decides, then the index; a fragment with a
-    /// name and the index of a call that has all its arguments begins another one, as some
+    /// Returns the call that a fragment belongs to. The id decides, then the index. A fragment with
+    /// a name and the index of a call that has all its arguments begins another call, because some
     /// servers number every call 0.
     fn find_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         if !id.is_empty()
@@ -240,7 +241,7 @@ impl ChatAssembly {
         match self.finish.as_deref() {
             Some("content_filter") => StopReason::Refusal(None),
             Some("length") => StopReason::MaxTokens,
-            // Several servers say `stop` although there are calls.
+            // Several servers report `stop` although there are calls.
             Some("stop" | "tool_calls" | "function_call") | None => match self.calls.is_empty() {
                 true => StopReason::EndTurn,
                 false => StopReason::ToolUse,
@@ -257,13 +258,13 @@ impl ChatAssembly {
 }
 
 impl PartialCall {
-    /// Whether its arguments are not, or not yet, a JSON document.
+    /// Returns true if the arguments are not, or not yet, a JSON document.
     fn is_cut(&self) -> bool {
         serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_err()
     }
 
     fn into_block(self) -> Block {
-        // Results are joined to calls by the id, so a server that gives none gets one.
+        // Results are joined to calls by the id, so a call without an id gets one here.
         let id = match self.id.is_empty() {
             true => format!("call_{}", Uuid::now_v7().simple()),
             false => self.id,
@@ -272,7 +273,7 @@ impl PartialCall {
     }
 }
 
-/// The content of a delta: a text, or a list of parts of which the texts count.
+/// Returns the content of a delta as text: a text, or the texts in a list of parts.
 fn plain_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -281,8 +282,9 @@ fn plain_text(content: &Value) -> String {
     }
 }
 
-/// The reported tokens, where `prompt_tokens` includes the cached ones. Output that is missing is
-/// estimated by the rule of four characters each; the caller knows better what went in.
+/// Returns the token counts; `prompt_tokens` includes the cached tokens, which are taken off.
+/// Missing output is estimated as characters divided by four. Missing input stays zero, because the
+/// caller has a better estimate.
 fn usage(reported: Option<UsageIn>, message: &Message) -> Usage {
     let prompt = reported.and_then(|usage| usage.prompt_tokens);
     let output = reported.and_then(|usage| usage.completion_tokens);

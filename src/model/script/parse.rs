@@ -1,7 +1,7 @@
-//! Reads a script: TOML in, checked rules out.
+//! Parses a script from TOML into checked rules.
 //!
-//! Refuses whatever it does not know and every template that cannot work, with the place, so that
-//! a mistake is found before the first call.
+//! Refuses unknown keys and every template that cannot work, with the place, so that a mistake is
+//! found before the first call.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{Call, Input, Position, Rule, Script, ScriptError, Text, values};
 use crate::message::StopReason;
 use crate::template::{self, TemplateError};
 
-/// The functions of the template language, which are no values of ours.
+/// Functions of the template language, which are not values of a script.
 const FUNCTIONS: [&str; 5] = ["range", "dict", "namespace", "debug", "loop"];
 
 const RULE_KEYS: [&str; 9] =
@@ -173,7 +173,7 @@ impl Reader<'_> {
             .map_err(|error| self.at(node).error(error.to_string()))
     }
 
-    /// `3`, `"3"`, `"2.."`, `"2..5"` (both ends included).
+    /// Reads a range of turns: `3`, `"3"`, `"2.."`, `"2..5"` (both ends included).
     fn turns(&self, node: &Node<'_>) -> Result<(u32, u32), ScriptError> {
         let text = match node.get_ref() {
             DeValue::Integer(number) => number.to_string(),
@@ -247,7 +247,7 @@ impl Reader<'_> {
         Ok(list.iter().collect())
     }
 
-    /// The entries in the order in which they are written.
+    /// Returns the entries of a table in the order in which they are written.
     fn entries<'n, 'i>(&self, table: &'n DeTable<'i>) -> Vec<(&'n str, &'n Node<'i>)> {
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
@@ -294,7 +294,8 @@ impl Reader<'_> {
         self.place(node.span().start)
     }
 
-    /// Where a text's own first line is: TOML drops a line break right after the opening quotes.
+    /// Returns the position of a text's first line: TOML drops a line break right after the opening
+    /// quotes.
     fn content(&self, node: &Node<'_>) -> Position {
         let start = node.span().start;
         let place = self.place(start);
@@ -318,7 +319,7 @@ impl Reader<'_> {
     }
 }
 
-/// The first parts of dotted names.
+/// Returns the first parts of dotted names.
 fn heads(
     names: Result<BTreeSet<String>, TemplateError>,
 ) -> Result<BTreeSet<String>, TemplateError> {

@@ -1,6 +1,6 @@
-//! What a script's templates see of the conversation.
+//! Builds the values that a script's templates see.
 //!
-//! Owns the names that are documented in `docs/scripts.md`; adds nothing that is not in the scene.
+//! Owns the names that `docs/scripts.md` documents; every value is computed from the scene.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(super) const NAMES: [&str; 10] = [
     "calls",
 ];
 
-/// The values of a scene.
+/// Returns the values of a scene.
 pub(super) fn of(scene: &Scene<'_>) -> Value {
     let mut made: HashMap<&str, Value> = HashMap::new();
     let (mut calls, mut results) = (Vec::new(), Vec::new());
@@ -57,8 +57,8 @@ pub(super) fn of(scene: &Scene<'_>) -> Value {
     })
 }
 
-/// The results in a message, each with the call that it answers; a call that is not in view any
-/// more is named by an empty text.
+/// Returns the results in a message, each with the call that it answers. If the call is no longer
+/// in the view, its tool is an empty text.
 fn results_of(message: &Message, made: &HashMap<&str, Value>) -> Vec<Value> {
     let nobody = json!({ "tool": "", "input": {} });
     let result = |result: &crate::message::ToolResult| {
