@@ -127,6 +127,7 @@ impl<K: Clone + Eq + Hash> Admission<K> {
         if self.waiting.is_empty() && self.paused_until.is_none() {
             return None;
         }
+        // A pause ends with a recorded event, even if no call waits.
         if let Some(until) = self.paused_until {
             return Some(until);
         }

@@ -457,6 +457,7 @@ impl Default for Limits {
 fn state_dir_of(raw: &Settings, root: &Path, sources: &Sources) -> PathBuf {
     let here = |path: &str| std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
     let dir = &raw.state.dir;
+    // A flag is recognised by the name of the text that its value is written in.
     if dir.at().is_some_and(|at| at.value.text.name() == "command line") {
         return here(dir);
     }

@@ -86,6 +86,7 @@ impl fmt::Debug for Json {
 
 impl PartialEq for Json {
     fn eq(&self, other: &Self) -> bool {
+        // Compares the texts: two spellings of one value are different documents.
         self.as_str() == other.as_str()
     }
 }

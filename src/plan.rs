@@ -136,6 +136,7 @@ impl Plan {
                 open.extend(&self.dependencies[place]);
             }
         }
+        // `wanted` is sorted by place, so the tasks keep their order.
         let tasks: Vec<_> = wanted.into_iter().map(|place| self.tasks[place].clone()).collect();
         let places = tasks.iter().enumerate().map(|(at, task)| (task.name.clone(), at)).collect();
         Ok(Self::linked(tasks, places))
@@ -238,6 +239,7 @@ impl Tally {
             Join::AllDone => (false, false),
             Join::AnySuccess => (false, true),
         };
+        // A failed dependency decides at once: the others need not end first.
         if is_bad {
             return Readiness::Skip;
         }

@@ -105,6 +105,7 @@ impl RestartPolicy {
     /// only load the machine.
     #[must_use]
     pub fn pause(restart: u32) -> Duration {
+        // Seven doublings already pass 5 s; an unbounded shift would overflow.
         let doublings = restart.saturating_sub(1).min(7);
         Duration::from_millis(50 << doublings).min(Duration::from_secs(5))
     }
@@ -212,6 +213,7 @@ impl Breaker {
         let was = self.state();
         self.failures = self.failures.saturating_add(1);
         if self.probing || self.failures >= self.threshold {
+            // A call that began before the breaker opened and fails later starts the pause again.
             self.opened_at = Some(now);
             self.probing = false;
         }

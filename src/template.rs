@@ -21,7 +21,9 @@ const FUEL: u64 = 5_000_000;
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // Templates make prompts, paths and variables, which need no HTML escapes.
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    // MiniJinja would otherwise drop the newline at the end of a template.
     let syntax = minijinja::syntax::SyntaxConfig::builder().keep_trailing_newline(true).build();
     environment.set_syntax(syntax.expect("the default delimiters are valid"));
     environment.set_fuel(Some(FUEL));
@@ -69,6 +71,7 @@ pub fn render(template: &str, values: &Value) -> Result<String, TemplateError> {
 pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError> {
     let compiled = ENVIRONMENT.compile_expression(expression)?;
     let value = compiled.eval(Cell::from(Serde(values)))?;
+    // An unknown name alone is no error for MiniJinja: it returns the undefined value.
     if value.is_undefined() {
         let message = format!("undefined value: `{}`", expression.trim());
         return Err(TemplateError { message, line: 1, range: None });
@@ -119,6 +122,7 @@ fn pattern(text: &str) -> Result<Regex, minijinja::Error> {
     if let Some(known) = PATTERNS.lock().get(text) {
         return Ok(known.clone());
     }
+    // Compiled without the lock, so that other templates need not wait.
     let regex = Regex::new(text)
         .map_err(|error| minijinja::Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
     let mut kept = PATTERNS.lock();

@@ -88,6 +88,7 @@ impl<'a> Shelf<'a> {
                 files.keys().map(|key| root.join(key)).filter(|path| fits(path)).collect()
             }
             None => {
+                // Without `**` the pattern fixes the depth, so deeper folders are not walked.
                 let depth = (!rest.contains(&"**")).then_some(rest.len());
                 let walk = WalkBuilder::new(&base).standard_filters(false).max_depth(depth).build();
                 let paths = walk.filter_map(Result::ok).map(ignore::DirEntry::into_path);

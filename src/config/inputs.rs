@@ -186,6 +186,7 @@ impl<'a> Rules<'a> {
         if self.kind.is_none() {
             return true;
         }
+        // Numbers are compared by value, so that `1` in the file allows `1.0`.
         let equal = |a: &Value| match (a.as_f64(), value.as_f64()) {
             (Some(a), Some(b)) => a == b,
             _ => a == value,

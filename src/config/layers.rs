@@ -83,6 +83,7 @@ pub(super) fn environment(
     for (variable, text) in variables {
         let Some(rest) = setting(variable) else { continue };
         let place = Place::outside("environment", &format!("{variable}="), text, variable);
+        // figment reads one character, and an empty text, as types of their own.
         let mut value = match text.parse::<Value>() {
             Ok(Value::Char(_, c)) => Value::from(c.to_string()),
             Ok(Value::Empty(..)) => Value::from(""),

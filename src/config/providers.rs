@@ -245,6 +245,7 @@ fn settle_homeless(
     {
         no_provider(name, place, setting);
     }
+    // Without a key an error was reported above, or keys may be missing: any service will do.
     let (service, key) = found.map_or((PUBLIC[0].0, None), |(service, key)| (service, Some(key)));
     let Ok(name) = Name::new(service) else { return };
     for model in models.models.values_mut().filter(|model| homeless.contains_key(&model.name)) {

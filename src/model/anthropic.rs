@@ -425,7 +425,7 @@ mod tests {
         blocks.iter().map(|count| render_piece(&message("user", &vec![text; *count]))).collect()
     }
 
-    /// How many blocks precede each mark's end, oldest first.
+    /// Returns the number of blocks before the end of each mark, the oldest first.
     fn ordinals(blocks: &[usize]) -> Vec<usize> {
         let pieces = pieces(blocks);
         let ordinal = |(index, at): &(usize, usize)| {

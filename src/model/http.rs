@@ -261,6 +261,7 @@ impl Watch {
         }
         loop {
             tokio::select! {
+                // Data that has arrived counts, even if the limit passes at the same time.
                 biased;
                 output = &mut future => return Some(output),
                 () = &mut self.sleep => {

@@ -216,6 +216,8 @@ impl Rule {
 
     /// Returns the values for the rule's templates, or `None` if its `when` does not hold.
     fn admit(&self, base: &Value) -> Result<Option<Value>, ScriptError> {
+        // A `when` that needs no `let` is decided first: the `let` of a rule that does not match
+        // may fail.
         if let Some(when) = self.when.as_ref().filter(|_| !self.when_uses_lets)
             && !when.is_true(base)?
         {

@@ -55,6 +55,7 @@ impl Model for Scripted {
             if !reply.delay.is_zero() {
                 tokio::time::sleep(reply.delay).await;
             }
+            // Scripted blocks arrive whole, so each is one delta.
             for block in &reply.message.content {
                 match block {
                     Block::Text(text) => deltas(Delta::Text(text)),

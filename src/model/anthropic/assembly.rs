@@ -177,6 +177,7 @@ impl Assembly for MessageAssembly {
     fn finish(self) -> Reply {
         let stop = self.stop_reason();
         let (usage, context) = (self.usage.billed(), self.report());
+        // A call that the output limit cut must not run with half of its arguments.
         let cut = stop == StopReason::MaxTokens;
         let last = self.slots.len().saturating_sub(1);
         let slots = self.slots.into_iter().enumerate();

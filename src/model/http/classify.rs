@@ -87,6 +87,7 @@ impl Refusal {
             401..=403 => ErrorClass::Auth,
             404 => ErrorClass::Fatal,
             413 => ErrorClass::RequestBytes,
+            // An account without credit refuses every request, so waiting does not help.
             429 if self.is("insufficient_quota") => ErrorClass::Auth,
             429 => self.request_over_limit().unwrap_or(ErrorClass::RateLimited),
             529 => ErrorClass::Overloaded,

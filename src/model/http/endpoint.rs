@@ -118,6 +118,7 @@ pub(super) fn headers<'a>(
     for (name, value) in all {
         let bad = || EndpointError::Header(name.to_owned());
         let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+        // Keeps the value out of the debug output of the HTTP client.
         value.set_sensitive(true);
         headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?, value);
     }
@@ -148,6 +149,7 @@ pub(super) fn client(
         builder = builder.tls_certs_only([]);
     }
     let host = url.host_str().unwrap_or_default();
+    // A local server must not be reached through the proxy of the environment.
     if host == "localhost" || host.starts_with("127.") || host == "[::1]" {
         builder = builder.no_proxy();
     }

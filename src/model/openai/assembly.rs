@@ -137,6 +137,7 @@ impl Assembly for ChatAssembly {
     }
 
     fn finish(mut self) -> Reply {
+        // A call that the output limit cut must not run with half of its arguments.
         let cut = self.finish.as_deref() == Some("length");
         if cut && self.calls.last().is_some_and(PartialCall::is_cut) {
             self.calls.pop();
