@@ -131,7 +131,7 @@ impl<K: Clone + Eq + Hash> Admission<K> {
         if let Some(until) = self.paused_until {
             return Some(until);
         }
-        // With no time left to wait the probe is under way: its end decides, not a timer.
+        // While a probe is under way the breaker is half open: its end decides, not a timer.
         let wait = self.breaker.wait(now);
         let is_open = self.breaker.state() == BreakerState::Open;
         (is_open && self.out.len() < self.capacity).then_some(now + wait)
@@ -355,7 +355,7 @@ mod tests {
         alone.end(second, limited(5));
         assert_eq!(alone.within(29 * S), None, "the shorter pause does not end the longer one");
         let third = alone.within(2 * S).expect("the pause is over");
-        // However long a provider asks for, the clock stands it.
+        // A pause of any length must not overflow the clock.
         alone.end(third, limited(u64::MAX));
         assert_eq!(alone.within(3_600 * S), None);
         alone.within(24 * 3_600 * S).expect("a day is the most");

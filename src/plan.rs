@@ -487,7 +487,7 @@ mod tests {
             let mut tally = Tally::default();
             standings.iter().for_each(|standing| tally.add(*standing));
             assert_eq!(tally.readiness(join), readiness, "{join:?} {standings:?}");
-            // The same numbers, come to one dependency after the other.
+            // The same numbers, reached by one dependency after the other.
             let mut tally = Tally::default();
             standings.iter().for_each(|_| tally.add(Open));
             standings.iter().for_each(|standing| tally.change(Open, *standing));

@@ -111,7 +111,7 @@ fn is_declared(text: &str, found: &Diagnostic) {
     assert!(is_declared, "`{}` is not declared at {path:?}", found.code);
 }
 
-/// The keys that lead to what stands at a byte of the text.
+/// Returns the path of keys to the value at a byte of the text.
 fn path_to(table: &Dict, at: usize, places: &Places) -> Vec<String> {
     let step = |(key, value): (&String, &figment::value::Value)| {
         let inner = value.as_dict().map(|inner| path_to(inner, at, places)).unwrap_or_default();
@@ -532,7 +532,7 @@ fn the_type_of_every_field_can_take_what_its_kind_allows() {
     assert!(found.iter().all(|found| found.code == "not_built"), "{found:?}");
 }
 
-/// A task's number and how many there are, to the numbers of those that it depends on.
+/// Maps the number of a task, and the number of all tasks, to the numbers of its dependencies.
 type Graph = fn(usize, usize) -> Vec<usize>;
 
 #[test]
@@ -852,7 +852,7 @@ fn inputs_that_are_declared_wrongly() {
     ]);
 }
 
-/// Everything that can be said, said once.
+/// A file that sets the keys of every section.
 const FULL: &str = r#"version = 1
 name = "survey"
 description = "Reads and reports"

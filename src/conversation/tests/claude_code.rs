@@ -52,7 +52,7 @@ fn lines(entries: &[Value]) -> String {
     entries.iter().map(|entry| format!("{entry}\n")).collect()
 }
 
-/// Two calls side by side, whose results the chain has only one of.
+/// Two parallel calls; only one of their results is on the chain.
 fn parallel() -> Vec<Value> {
     vec![
         json!({"type": "summary", "summary": "S", "leafUuid": "zzz"}),

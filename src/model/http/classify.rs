@@ -337,7 +337,7 @@ mod tests {
             (307, "", ErrorClass::Fatal),
         ];
         for (status, kind, expected) in cases {
-            // Neither the number nor the words of another class may lead astray.
+            // A number or words that look like another class must not change the class.
             let body = anthropic(kind, "214291 tokens, 529 of them, were overloaded");
             assert_eq!(class(status, &body), expected, "{status} {kind}");
             assert_eq!(class(status, "<html>429 prompt</html>"), class(status, ""), "{status}");
