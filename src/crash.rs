@@ -1,9 +1,9 @@
-//! Crash points: the steps of the protocol at which a debug build can be told to die.
+//! Crash points: the steps of the protocol at which a debug build can be made to crash.
 //!
 //! `CALLSHEET_CRASH_AT=point:n` ends the process when it passes that point for the n-th time, so
-//! that tests can see what a resume makes of every half-done step. A release build has none of it.
+//! that tests can resume a run from every half-done step. A release build contains no crash points.
 
-/// Names the points, in one table.
+/// Declares the crash points in one table.
 macro_rules! points {
     ($($(#[$doc:meta])* $point:ident = $name:literal,)*) => {
         /// A step of the protocol.
@@ -13,10 +13,10 @@ macro_rules! points {
         }
 
         impl Point {
-            /// All, in the order in which a call passes them.
+            /// All points, in the order in which a call passes them.
             pub const ALL: &[Self] = &[$(Self::$point,)*];
 
-            /// Its name.
+            /// Returns the point's name, as `CALLSHEET_CRASH_AT` gives it.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -28,39 +28,39 @@ macro_rules! points {
 }
 
 points! {
-    /// A commit batch is about to be written.
+    /// A batch is about to be written.
     BeforeWrite = "before-write",
-    /// Half of its bytes are written.
+    /// Half of the batch's bytes are written.
     HalfWrite = "half-write",
-    /// It is written, and not synced.
+    /// The batch is written but not synced.
     AfterWrite = "after-write",
-    /// It is synced, and nobody was told.
+    /// The batch is synced, but nothing is acknowledged.
     AfterSync = "after-sync",
-    /// A reply is recorded with the calls that it makes, or the command of a task.
+    /// A model's reply is recorded together with its tool calls, or a task's command is recorded.
     AfterIntent = "after-intent",
-    /// A wrapper is started, and not recorded.
+    /// A wrapper is started but not recorded.
     AfterSpawn = "after-spawn",
-    /// The beginning of a call is recorded, and it has not begun.
+    /// The start of a call is recorded, but the call has not begun.
     AfterStart = "after-start",
-    /// The command was let go.
+    /// The wrapper was told to begin its command.
     AfterGo = "after-go",
-    /// The command has ended, and the wrapper dies.
+    /// The command has ended; the wrapper crashes.
     WrapperAfterEffect = "wrapper-after-effect",
-    /// The command has ended, and the wrapper's parent dies.
+    /// The command has ended; the wrapper's parent is killed.
     ParentAfterEffect = "parent-after-effect",
-    /// The result is kept, and the wrapper dies.
+    /// The result is in the spool; the wrapper crashes.
     WrapperAfterSpool = "wrapper-after-spool",
-    /// The result is kept, and the wrapper's parent dies.
+    /// The result is in the spool; the wrapper's parent is killed.
     ParentAfterSpool = "parent-after-spool",
-    /// A call has done its work, and its result is not recorded.
+    /// A call has done its work, but its result is not recorded.
     AfterEffect = "after-effect",
-    /// The result is recorded, and may still be kept.
+    /// The result is recorded, but may still be in the spool.
     AfterResult = "after-result",
-    /// It is known what became of interrupted calls, and not recorded.
+    /// The results of lost calls are known but not recorded.
     BeforeRepair = "before-repair",
 }
 
-/// Dies here, if that was asked for.
+/// Crashes here if `CALLSHEET_CRASH_AT` says so.
 #[inline]
 pub fn pass(point: Point) {
     after(point, || {});
@@ -92,7 +92,7 @@ mod debug {
         wanted == point && PASSED.fetch_add(1, Ordering::SeqCst) + 1 == number
     }
 
-    /// Dies here after this, if that was asked for.
+    /// Runs `work` and crashes here, if `CALLSHEET_CRASH_AT` says so; otherwise does nothing.
     pub fn after(point: Point, work: impl FnOnce()) {
         if is_due(point) {
             work();
@@ -100,18 +100,19 @@ mod debug {
         }
     }
 
-    /// Lets the parent die here, if that was asked for.
+    /// Kills the parent process here if `CALLSHEET_CRASH_AT` says so.
     pub fn pass_parent(point: Point) {
         if is_due(point)
             && let Some(parent) = rustix::process::getppid()
         {
-            // One that is gone by now is what was asked for.
+            // A parent that is already gone is as good as killed.
             let _gone = rustix::process::kill_process(parent, rustix::process::Signal::KILL);
         }
     }
 
-    /// The variable for the next wrapper, with its value if it is that one's turn: a process counts
-    /// only what it passes itself.
+    /// Returns the environment variable for the next wrapper, with its value if that wrapper is the
+    /// one to crash. A process counts only the points that it passes itself, so its parent counts
+    /// for it.
     pub fn for_wrapper() -> Option<(&'static str, Option<String>)> {
         use Point::{ParentAfterEffect, ParentAfterSpool, WrapperAfterEffect, WrapperAfterSpool};
         let points = [WrapperAfterEffect, ParentAfterEffect, WrapperAfterSpool, ParentAfterSpool];
@@ -127,15 +128,15 @@ pub use release::{after, for_wrapper, pass_parent};
 mod release {
     use super::Point;
 
-    /// Nothing in a release build.
+    /// Does nothing in a release build.
     #[inline]
     pub fn after(_: Point, _: impl FnOnce()) {}
 
-    /// Nothing in a release build.
+    /// Does nothing in a release build.
     #[inline]
     pub fn pass_parent(_: Point) {}
 
-    /// Nothing in a release build.
+    /// Sets no variable in a release build.
     #[inline]
     pub fn for_wrapper() -> Option<(&'static str, Option<String>)> {
         None

@@ -1,7 +1,7 @@
 //! The events of a run's journal: one table of types, each with the payload that its module owns.
 //!
-//! Owns the vocabulary and the envelope. How a record is framed on disk is the journal's business;
-//! what an event means is that of the fold in `run_state`.
+//! Owns the names of the events and the fields that every record has. The `journal` module frames a
+//! record on disk; the fold in `run_state` gives an event its meaning.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,27 +26,27 @@ use crate::turn::{
 
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// A past-tense fact of a run.
+        /// A fact about a run, in the past tense.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Event { $($(#[$doc])* $variant($variant),)* }
 
         impl Event {
-            /// Every event type, in the order of the table.
+            /// The names of all event types, in the order of the table.
             pub const TYPES: &[&str] = &[$($name),*];
 
-            /// The type, as it stands in a record.
+            /// Returns the name of the event's type, as a record holds it.
             #[must_use]
             pub fn kind(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name,)* }
             }
 
-            /// The payload, as it stands under `data`.
+            /// Returns the payload, as a record holds it under `data`.
             #[must_use]
             pub fn data(&self) -> Json {
                 match self { $(Self::$variant(payload) => Json::encode(payload),)* }
             }
 
-            /// Appends the payload, as it stands under `data`, without a copy in between.
+            /// Appends the payload, as a record holds it under `data`, without a copy in between.
             pub fn write_data(&self, out: &mut Vec<u8>) {
                 let written = match self {
                     $(Self::$variant(payload) => serde_json::to_writer(out, payload),)*
@@ -54,10 +54,10 @@ macro_rules! events {
                 written.expect("plain data with string keys always encodes into memory");
             }
 
-            /// Reads a payload; `None` for a type that this version does not know.
+            /// Reads a payload. Returns `None` if this version does not know the type.
             ///
             /// # Errors
-            /// When the payload does not have the shape of its type.
+            /// Returns an error if the payload does not have the shape of its type.
             pub fn decode(kind: &str, data: &str) -> Result<Option<Self>, serde_json::Error> {
                 Ok(Some(match kind {
                     $($name => Self::$variant(serde_json::from_str(data)?),)*
@@ -73,31 +73,31 @@ macro_rules! events {
 }
 
 events! {
-    /// The run exists; its configuration is recorded whole.
+    /// The run was created; the event holds its whole configuration.
     RunCreated = "run.created",
-    /// A process took the run up.
+    /// A process opened the run, for the first time or to resume it.
     RunOpened = "run.opened",
-    /// The run stopped before its end and can go on.
+    /// The run stopped before its end and can be resumed.
     RunPaused = "run.paused",
     /// The run ended.
     RunCompleted = "run.completed",
-    /// A task's dependencies are done.
+    /// All dependencies of a task have ended.
     TaskReady = "task.ready",
     /// An attempt of a task began.
     TaskStarted = "task.started",
-    /// An attempt failed and another follows.
+    /// An attempt of a task failed and another one follows.
     TaskRetrying = "task.retrying",
-    /// A task has its output.
+    /// A task completed with its output.
     TaskCompleted = "task.completed",
-    /// A task failed for good.
+    /// A task failed and is not retried.
     TaskFailed = "task.failed",
     /// A task will not run.
     TaskSkipped = "task.skipped",
     /// A task was cancelled.
     TaskCancelled = "task.cancelled",
-    /// A task has the output that was made before from the same content.
+    /// A task took the output that was made earlier from the same content.
     TaskReused = "task.reused",
-    /// An agent exists.
+    /// An agent was created.
     AgentSpawned = "agent.spawned",
     /// An agent crashed and was rebuilt from its records.
     AgentRestarted = "agent.restarted",
@@ -107,7 +107,7 @@ events! {
     TurnStarted = "turn.started",
     /// A model call is about to be made.
     ModelRequested = "model.requested",
-    /// A model call gave a reply.
+    /// A model call returned a reply.
     ModelResponded = "model.responded",
     /// An attempt of a model call failed.
     ModelFailed = "model.failed",
@@ -115,73 +115,74 @@ events! {
     ToolIntended = "tool.intended",
     /// A tool call is running.
     ToolStarted = "tool.started",
-    /// A tool call has its result.
+    /// A tool call ended with its result.
     ToolFinished = "tool.finished",
     /// A layer changed an agent's view.
     ContextEdited = "context.edited",
-    /// A summary was asked for.
+    /// A summary of a range of the view was requested.
     CompactionRequested = "compaction.requested",
-    /// A summary replaces a range of the view.
+    /// A summary replaced a range of the view.
     CompactionFinished = "compaction.finished",
-    /// A summary could not be had; the view stays.
+    /// A summary could not be made; the view is unchanged.
     CompactionFailed = "compaction.failed",
     /// The compactor's breaker changed its state.
     CompactionBreaker = "compaction.breaker",
-    /// A provider asked everybody to wait.
+    /// A provider asked all callers to wait.
     GatewayParked = "gateway.parked",
-    /// The wait is over.
+    /// The wait for a provider ended.
     GatewayResumed = "gateway.resumed",
     /// A provider's breaker changed its state.
     GatewayBreaker = "gateway.breaker",
 }
 
-/// `run.created`.
+/// Payload of `run.created`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunCreated {
     /// The run.
     pub run: RunId,
     /// The workflow's name.
     pub workflow: String,
-    /// The version of the program.
+    /// The version of the program that created the run.
     pub program: String,
     /// The path of the configuration file.
     #[serde(default)]
     pub file: std::path::PathBuf,
     /// The configuration file's text.
     pub config: String,
-    /// The texts of the files that the configuration names, by their path.
+    /// The texts of the files that the configuration names, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
-    /// blake3 of `config` in hexadecimal.
+    /// blake3 hash of `config`, in hexadecimal.
     pub config_hash: String,
-    /// The profile in force, if one was named.
+    /// The profile in force, if one was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// The inputs, checked and with their defaults.
+    /// The inputs, checked, with defaults filled in.
     pub inputs: Json,
-    /// The `CALLSHEET_*` variables that set keys of the configuration. Those of providers, secrets
-    /// and processes are left out: they may hold keys.
+    /// The `CALLSHEET_*` variables that set configuration keys. Those of providers, secrets and
+    /// processes are left out, because they may hold API keys.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// Keys of the configuration that were set over it, with their values.
+    /// Configuration keys that were overridden for this run, with their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub overrides: BTreeMap<String, String>,
-    /// The run that this one began as, if it is a fork.
+    /// The place at which this run was forked from another, if it is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked: Option<Forked>,
-    /// Whether a failure leaves tasks that do not need it alone, whatever the configuration says.
+    /// True if a failed task leaves the tasks that do not depend on it running, whatever the
+    /// configuration says.
     #[serde(default)]
     pub keep_going: bool,
-    /// The tasks of the plan with what each waits for, in the order of the configuration.
+    /// The tasks of the plan with their dependencies, in the order of the configuration.
     pub tasks: Vec<PlannedTask>,
 }
 
-/// Where a run was forked.
+/// The place at which a run was forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forked {
-    /// The run.
+    /// The run that was forked.
     pub run: RunId,
-    /// The last record that both share.
+    /// Number of the last record that both runs share.
     pub seq: u64,
 }
 
@@ -190,67 +191,68 @@ pub struct Forked {
 pub struct PlannedTask {
     /// The task.
     pub name: Name,
-    /// The agent definition that does it; absent for a command.
+    /// The agent definition that does the task; absent for a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Name>,
-    /// The tasks that must end before it starts.
+    /// Dependencies: the tasks that must end before it starts.
     #[serde(default)]
     pub depends_on: Vec<Name>,
 }
 
-/// `run.opened`.
+/// Payload of `run.opened`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunOpened {
-    /// How often the run was opened, from 1.
+    /// Number of times the run has been opened, this one included.
     pub epoch: u64,
-    /// The process that did.
+    /// Id of the process that opened it.
     pub pid: u32,
-    /// Why, if it is the same process that goes on after a pause.
+    /// The reason, if the same process continues after a pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The configuration that the run goes on with, if it is another from here on.
+    /// The new configuration, if the run resumes with a changed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Box<Accepted>>,
 }
 
-/// A configuration that takes the place of the recorded one.
+/// A configuration that replaces the recorded one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accepted {
     /// The configuration file's text.
     pub config: String,
-    /// The texts of the files that it names, by their path.
+    /// The texts of the files that the configuration names, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
-    /// blake3 of `config` in hexadecimal.
+    /// blake3 hash of `config`, in hexadecimal.
     pub config_hash: String,
-    /// The inputs, checked and with their defaults.
+    /// The inputs, checked, with defaults filled in.
     pub inputs: Json,
-    /// The `CALLSHEET_*` variables that set keys, as in `run.created`.
+    /// The `CALLSHEET_*` variables that set configuration keys, as in `run.created`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// The tasks of the plan. None has begun: when it is a task's turn, it takes the result that was
-    /// made before from the same content, or goes on with an attempt that was under way, or begins.
+    /// The tasks of the plan, all back in their first state. Each one, when its turn comes, takes
+    /// the result that was made earlier from the same content, resumes an attempt that was under
+    /// way, or starts anew.
     pub tasks: Vec<PlannedTask>,
 }
 
-/// `run.paused`.
+/// Payload of `run.paused`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunPaused {
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
-    /// What has to change before the run goes on.
+    /// The cause: it tells what must change before the run can resume.
     #[serde(default)]
     pub cause: PauseCause,
 }
 
-/// Why a run stopped before its end.
+/// The cause of a stop before the end of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PauseCause {
-    /// It was told to stop: a later process takes it up.
+    /// The run was asked to stop: a later process resumes it.
     #[default]
     Interrupted,
-    /// The disk has no room: the process that has the run waits, and goes on by itself.
+    /// The disk is full: the process that holds the run waits and resumes it by itself.
     DiskFull,
 }
 
@@ -262,58 +264,58 @@ pub enum RunStatus {
     Completed,
     /// Some tasks completed and some did not.
     Partial,
-    /// No task completed, or one failed and `--keep-going` was not given.
+    /// No task completed, or one failed under `limits.fail_fast` without `--keep-going`.
     Failed,
-    /// It was cancelled.
+    /// The run was cancelled.
     Cancelled,
 }
 
-/// `run.completed`: the whole result.
+/// Payload of `run.completed`: the whole result of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunCompleted {
     /// The result.
     pub status: RunStatus,
-    /// Every task's end, by name, in the order of the plan.
+    /// The end of every task, by name, in the order of the plan.
     pub tasks: serde_json::Map<String, serde_json::Value>,
-    /// Tokens of all agents and of compaction.
+    /// Tokens used by all agents and by compaction.
     pub usage: Usage,
-    /// What they cost; absent when a model has no price.
+    /// The cost in US dollars; absent if a model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
-/// A task's end, as `run.completed` lists it.
+/// The end of a task, as `run.completed` lists it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskEnd {
-    /// Its state.
+    /// The task's state.
     pub state: TaskState,
-    /// Its output, if it completed.
+    /// The task's output, if it completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// Why it failed, if it did.
+    /// The failure, if the task failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
 }
 
-/// `gateway.parked`.
+/// Payload of `gateway.parked`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayParked {
     /// The provider.
     pub provider: Name,
-    /// How long, in milliseconds.
+    /// Length of the wait, in milliseconds.
     pub for_ms: u64,
-    /// What the provider said.
+    /// The reason that the provider gave.
     pub reason: String,
 }
 
-/// `gateway.resumed`.
+/// Payload of `gateway.resumed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayResumed {
     /// The provider.
     pub provider: Name,
 }
 
-/// `gateway.breaker`.
+/// Payload of `gateway.breaker`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayBreaker {
     /// The provider.
@@ -322,7 +324,7 @@ pub struct GatewayBreaker {
     pub state: BreakerState,
 }
 
-/// An event that is to be recorded.
+/// An event that is not recorded yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
     /// The task it belongs to, if any.
@@ -334,19 +336,19 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// An event of the run as a whole.
+    /// Makes an event of the run as a whole.
     #[must_use]
     pub fn run(event: impl Into<Event>) -> Self {
         Self { task: None, agent: None, event: event.into() }
     }
 
-    /// An event of a task.
+    /// Makes an event of a task.
     #[must_use]
     pub fn task(task: &Name, event: impl Into<Event>) -> Self {
         Self { task: Some(task.clone()), agent: None, event: event.into() }
     }
 
-    /// An event of an agent.
+    /// Makes an event of an agent.
     #[must_use]
     pub fn agent(task: &Name, agent: &AgentId, event: impl Into<Event>) -> Self {
         Self { task: Some(task.clone()), agent: Some(agent.clone()), event: event.into() }
@@ -356,9 +358,9 @@ impl Draft {
 /// An event that is recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// Its gapless number within the run, from 1.
+    /// Number of the record within the run: from 1, without gaps.
     pub seq: u64,
-    /// The opening of the run that wrote it, from 1.
+    /// Number of the opening of the run that wrote it, from 1.
     pub epoch: u64,
     /// Wall time in milliseconds since the Unix epoch; for people, never for order.
     pub ts_ms: i64,
@@ -370,5 +372,5 @@ pub struct Record {
     pub event: Event,
 }
 
-/// A record, shared by all that look at it.
+/// A record, shared by everyone who reads it.
 pub type SharedRecord = Arc<Record>;

@@ -1,34 +1,34 @@
-//! The one table of exit codes.
+//! The exit codes of the program, in one table.
 
 use crate::event::{RunCompleted, RunStatus};
 use crate::failure::FailureKind;
 use crate::run_state::failure_kinds;
 
-/// How the program ends. The numbers are a contract with scripts.
+/// An exit code. The numbers are a contract with scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// All done.
+    /// The run, or the command, succeeded.
     Done = 0,
     /// A task failed, or the named run, task or agent does not exist.
     Failed = 1,
-    /// Wrong usage or configuration.
+    /// The usage or the configuration was wrong.
     Usage = 2,
-    /// The provider could not be reached or refused the key.
+    /// The provider could not be reached, or refused the key or the request.
     Provider = 3,
-    /// A limit ended it.
+    /// A limit ended the run, such as the number of turns.
     Limit = 4,
-    /// Timed out.
+    /// A task timed out.
     TimedOut = 5,
-    /// A person is waited for.
+    /// The run waits for a person. Nothing returns this code yet.
     Waiting = 6,
-    /// Denied.
+    /// A permission was denied.
     Denied = 7,
     /// Some tasks completed and some failed.
     Partial = 8,
-    /// A bug.
+    /// The program has a bug: an internal failure.
     Bug = 70,
-    /// The disk failed.
+    /// The disk or the journal failed.
     Disk = 74,
     /// Another process holds the run.
     Held = 75,
@@ -38,7 +38,7 @@ pub enum Exit {
     Terminated = 143,
 }
 
-/// Which code wins where several apply, the strongest first.
+/// The exit codes by precedence: where several apply, the first one in this list wins.
 const PRECEDENCE: [Exit; 12] = [
     Exit::Interrupted,
     Exit::Terminated,
@@ -55,7 +55,7 @@ const PRECEDENCE: [Exit; 12] = [
 ];
 
 impl Exit {
-    /// The code of a run that came to its end, from its recorded result alone.
+    /// Returns the exit code of a run that ended, computed from its recorded result alone.
     #[must_use]
     pub fn of(completed: &RunCompleted) -> Self {
         let status = match completed.status {

@@ -1,8 +1,8 @@
-//! The port to the journal: the ordered, durable events of a run, and how an append can fail.
+//! The port to the journal: the ordered, durable events of a run, and the errors of an append.
 //!
-//! Owns the handle that callers hold and the errors. Decides nothing about what is recorded: an
-//! append is written whole, numbered and acknowledged once it is durable, or it fails for good. It
-//! waits while the disk is full.
+//! Owns the handle that callers hold and the errors. It does not decide which events are recorded.
+//! An append is numbered, written whole and acknowledged once it is durable; if that fails, the
+//! journal accepts no more appends. On a full disk an append waits for disk space.
 
 pub mod agent_records;
 pub mod copy;
@@ -40,25 +40,27 @@ use crate::journal::line::Position;
 use crate::journal::refusal::Refusal;
 use crate::store::StoreError;
 
-/// Why the journal could not be written, read or taken.
+/// An error of writing, reading or locking the journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// There is no room; what was being written has been taken back.
+    /// The disk is full. Nothing of the unfinished write is left in the journal.
     #[error("the disk is full")]
     Full,
-    /// The operating system refused something.
+    /// An operation of the operating system failed.
     #[error("{0}")]
     Io(String),
-    /// A record that had been acknowledged, or that somebody wrote whole, stands in the way.
+    /// The journal holds a record that was acknowledged, or written whole, and that cannot be read
+    /// past.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It holds no record, and nothing tells that it ever did.
+    /// The journal holds no record, and no folder of the run shows that it ever held one.
     #[error("the run never began: its first record was not written, so nothing was done")]
     NeverBegan,
-    /// It holds no record any more.
+    /// The journal holds no record any more: a folder that is filled only after the first record
+    /// has content.
     #[error("the journal holds no record, though {} is filled: it was lost", .folder.display())]
     Lost {
-        /// A folder that is filled only behind a record.
+        /// The folder that has content.
         folder: PathBuf,
     },
     /// A stored result is not what was recorded.
@@ -67,25 +69,25 @@ pub enum JournalError {
     /// Another process has the run.
     #[error("run is open in {}", holder(*.pid))]
     Locked {
-        /// That process, if it could be told.
+        /// Id of that process, if its lock file names it.
         pid: Option<u32>,
     },
-    /// A run of that id is already there.
+    /// A run with that id exists already.
     #[error("{} already exists", .0.display())]
     Exists(PathBuf),
-    /// It would lie where locks and syncs cannot be relied on.
+    /// The run would lie on a file system whose locks and syncs cannot be relied on.
     #[error(
         "{} is on {kind}, where locks and syncs cannot be relied on; name a folder on a local \
          disk with --state-dir",
         .path.display()
     )]
     NotLocal {
-        /// Where it would lie.
+        /// The path at which the run would lie.
         path: PathBuf,
-        /// The file system.
+        /// The name of the file system.
         kind: &'static str,
     },
-    /// It was closed, or its writer is gone.
+    /// The journal was closed, or its writer has ended.
     #[error("the journal is closed")]
     Closed,
 }
@@ -98,95 +100,96 @@ fn holder(pid: Option<u32>) -> String {
 }
 
 impl JournalError {
-    /// An operating system's refusal, with what was being done to what.
+    /// Wraps an error of the operating system; `what` names the operation and its object.
     pub(crate) fn io(what: impl std::fmt::Display, error: &std::io::Error) -> Self {
         Self::Io(format!("{what}: {error}"))
     }
 }
 
-/// Hears of records once they are durable, in order, on the writer's thread: it must be quick.
+/// Receives records once they are durable, in order. It runs on the writer's thread, so it must be
+/// quick.
 pub trait Observer: Send {
-    /// A commit batch is durable that stands between these places; its records follow.
+    /// A batch between these two positions is durable. Calls of `committed` for its records follow.
     fn batch(&mut self, _from: Position, _to: Position) {}
 
     /// A record is durable.
     fn committed(&mut self, record: &SharedRecord);
 
-    /// The last record of a commit batch has been given. What others rely on is done now; what
-    /// only has to be done soon may wait for [`Observer::settle`].
+    /// The last record of the batch has been given. Work that others rely on is done here; work
+    /// that may wait a moment can wait for [`Observer::settle`].
     fn batch_end(&mut self);
 
-    /// Some batches have ended, the first of them [`writer::SETTLE`] ago, or nothing follows: what
-    /// was put off is done now.
+    /// Does the work that was put off. Called [`writer::SETTLE`] after the first batch that has not
+    /// been settled, and once more before the writer ends.
     fn settle(&mut self) {}
 }
 
-/// A future that a [`Journal`] gives.
+/// A future that a [`Journal`] returns.
 pub type JournalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The ordered, durable events of one run: the port that actors append through.
+/// The ordered, durable events of one run: the port through which actors append.
 ///
 /// An implementation numbers the drafts, makes them durable and acknowledges them. It may keep them
-/// in a file, or send them to another machine: those that append hold no path and no lock.
+/// in a file or send them to another machine: callers that append hold no path and no lock.
 pub trait Journal: Send + Sync + fmt::Debug {
-    /// Records the drafts, in order, under numbers that follow each other and within one commit
-    /// batch: after a crash either all of them are there or none. Returns once they are durable.
-    /// Dropping the future does not take the drafts back. A full disk is waited for until the
-    /// journal is closed.
+    /// Records the drafts in order, with consecutive numbers, in one batch: after a crash either
+    /// all of them are there or none. Returns once they are durable. Dropping the future does not
+    /// withdraw the drafts. On a full disk it waits for disk space until the journal is closed.
     ///
     /// # Errors
-    /// When they could not be made durable; every later append fails too.
+    /// Returns an error if the drafts could not be made durable; every later append fails too.
     fn append(
         &self,
         drafts: Vec<Draft>,
     ) -> JournalFuture<'_, Result<Vec<SharedRecord>, JournalError>>;
 
-    /// Returns once all drafts are durable that were given to the journal before.
+    /// Returns once all drafts are durable that were given to the journal before this call.
     ///
     /// # Errors
-    /// When they could not be made durable.
+    /// Returns an error if they could not be made durable.
     fn flush(&self) -> JournalFuture<'_, Result<(), JournalError>>;
 
-    /// Reads every durable record of one agent back, oldest first.
+    /// Reads all durable records of one agent from the journal, oldest first.
     ///
     /// # Errors
-    /// When the journal cannot be read back.
+    /// Returns an error if the journal cannot be read.
     fn agent_records<'a>(
         &'a self,
         agent: &'a AgentId,
     ) -> JournalFuture<'a, Result<Vec<SharedRecord>, JournalError>>;
 
-    /// The number of the last durable record, as it grows; 0 before the first.
+    /// Returns a watch on the number of the last durable record; 0 before the first one.
     fn committed(&self) -> watch::Receiver<u64>;
 
-    /// Whether the disk has room for new work, as it changes.
+    /// Returns a watch that tells if the disk has space for new work.
     fn room(&self) -> watch::Receiver<DiskSpace>;
 
-    /// Tells that the run's disk refused something because it is full. The journal gives up the room
-    /// that it kept aside, and [`room`](Self::room) says so. Returns false when it is closed.
+    /// Reports that a write to the run's disk failed because the disk is full. The journal then
+    /// releases the space that it keeps in reserve, and [`room`](Self::room) changes to scarce.
+    /// Returns false if the journal is closed.
     fn report_full(&self) -> bool;
 
-    /// Writes what has been queued, lets the observers finish, and refuses every later append.
+    /// Writes the queued drafts, lets the observers finish, and refuses every later append.
     fn close(&self) -> JournalFuture<'_, ()>;
 }
 
-/// A handle of a run's journal. Clones share it.
+/// A handle of a run's journal. All clones share one journal.
 #[derive(Clone, Debug)]
 pub struct JournalHandle(Arc<dyn Journal>);
 
 impl JournalHandle {
-    /// A handle of this journal.
+    /// Makes a handle of this journal.
     #[must_use]
     pub fn new(journal: impl Journal + 'static) -> Self {
         Self(Arc::new(journal))
     }
 
-    /// As [`Journal::append`], for callers that cannot wait for room: a disk that stays full for
-    /// [`disk_space::PATIENCE`] is an error.
+    /// Appends as [`Journal::append`] does, but does not wait for disk space without end: a disk
+    /// that stays full for [`disk_space::PATIENCE`] is an error.
     ///
     /// # Errors
-    /// When the drafts could not be made durable, or not in time: then they may be all the same,
-    /// until the journal is closed.
+    /// Returns an error if the drafts could not be made durable, or not in time. After a timeout
+    /// they may still be written later, until the journal is closed.
     pub async fn append_at_once(
         &self,
         drafts: Vec<Draft>,

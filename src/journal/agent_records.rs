@@ -1,5 +1,7 @@
-//! The records of one agent where they are needed: at hand, or read from the journal one batch at a
-//! time, so that an agent with a long past needs no more memory than what its past folds to.
+//! The records of one agent: held in memory, or read from the journal batch by batch.
+//!
+//! Reading batch by batch keeps memory small: an agent with a long past needs only the memory of
+//! the state that its records fold to.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -12,24 +14,24 @@ use crate::journal::line::{self, Fault, Position};
 use crate::journal::reader::batch_of;
 use crate::journal::refusal::Refusal;
 
-/// How much is read of the journal at once: some batches of one agent side by side.
+/// Bytes read from the journal at once: enough for several neighbouring batches of one agent.
 const CHUNK: usize = 64 * 1024;
 
-/// Where a batch stands in a journal: its offset in bytes, and the number of its first record.
+/// The place of a batch in a journal: its offset in bytes, and the number of its first record.
 pub type BatchPlace = (u64, u64);
 
 /// All records of one agent.
 #[derive(Clone, Debug)]
 pub enum AgentRecords {
-    /// They are at hand.
+    /// The records are in memory.
     Held(Vec<SharedRecord>),
-    /// They are in these batches of this journal.
+    /// The records are in these batches of this journal.
     Stored {
-        /// The journal.
+        /// The path of the journal.
         path: PathBuf,
         /// The agent.
         agent: AgentId,
-        /// The batches that hold some of them, in order.
+        /// The batches that hold records of the agent, in order.
         batches: Vec<BatchPlace>,
     },
 }
@@ -41,10 +43,11 @@ impl From<Vec<SharedRecord>> for AgentRecords {
 }
 
 impl AgentRecords {
-    /// Gives the records to `each`, oldest first. Blocks where they are stored.
+    /// Gives the records to `each`, oldest first. Stored records are read from disk, which blocks
+    /// the thread.
     ///
     /// # Errors
-    /// The first error of `each`, or when the journal cannot be read.
+    /// Returns the first error of `each`, or an error if the journal cannot be read.
     pub fn for_each<E: From<JournalError>>(
         &self,
         mut each: impl FnMut(&SharedRecord) -> Result<(), E>,
@@ -67,7 +70,8 @@ impl AgentRecords {
     }
 }
 
-/// The agent's records of one batch, verified, and where the input stands then.
+/// Reads and verifies the agent's records of one batch. `at` is the current offset of `input`; the
+/// number returned is its offset after the read.
 fn read(
     input: &mut BufReader<File>,
     at: u64,
@@ -76,7 +80,8 @@ fn read(
 ) -> Result<(Vec<SharedRecord>, u64), JournalError> {
     let io = |error: io::Error| JournalError::io("journal: read", &error);
     let before = offset.saturating_sub(line::TAIL as u64);
-    // Within what is read ahead this moves no more than a number.
+    // Within the read buffer `seek_relative` only moves an index, while `seek` would drop the
+    // buffer.
     match i64::try_from(before).ok().zip(i64::try_from(at).ok()) {
         Some((to, from)) => input.seek_relative(to - from).map_err(io)?,
         None => drop(input.seek(SeekFrom::Start(before)).map_err(io)?),

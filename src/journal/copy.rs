@@ -1,7 +1,7 @@
-//! A journal that begins as another one does: the same batches under another first record.
+//! Copies the beginning of a journal into a new run: the same batches under another first record.
 //!
-//! Owns the chain of the copy. What stands in a record is not read here, only carried over: also
-//! types that this program does not know.
+//! Owns the checksum chain of the copy. Records are copied as bytes and not decoded, so record
+//! types that this program does not know are copied too.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -13,11 +13,11 @@ use crate::journal::file::RunDir;
 use crate::journal::line::{self, Batch, Framer, Position};
 use crate::journal::walk;
 
-/// Where the whole batches up to record `upto` end; with no smaller number than the first batch
-/// ends with. `None` when there is no such record.
+/// Returns the end of the last whole batch whose records all have numbers up to `upto`, but never
+/// less than the end of the first batch. Returns `None` if the journal has no record `upto`.
 ///
 /// # Errors
-/// When the journal cannot be read, or not up to there.
+/// Returns an error if the journal cannot be read up to there.
 pub fn end_of(from: &RunDir, upto: u64) -> Result<Option<Position>, JournalError> {
     let mut reader = walk::open(from, Position::START)?;
     let mut end = Position::START;
@@ -34,11 +34,12 @@ pub fn end_of(from: &RunDir, upto: u64) -> Result<Option<Position>, JournalError
     Ok(Some(end))
 }
 
-/// Copies the batches before the place `end` into the journal of a new run, with `first` in place
-/// of the first record. When this returns, the copy is durable; before, there is none.
+/// Copies the batches before the position `end` into the journal of a new run, with `first` in
+/// place of the first record. The copy is durable when this returns; until then the new run has no
+/// journal.
 ///
 /// # Errors
-/// When a journal cannot be read or written.
+/// Returns an error if a journal cannot be read or written.
 pub fn copy(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(), JournalError> {
     let mut reader = walk::open(from, Position::START)?;
     let created = reader.next_batch()?.and_then(|records| Some(records.first()?.ts_ms));

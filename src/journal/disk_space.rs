@@ -1,7 +1,7 @@
-//! DiskSpace on the run's disk: how much is kept free, and what happens when it runs out.
+//! Disk space of a run: how much is kept free, and what happens when the disk is full.
 //!
-//! Owns the sizes and the keeper of one journal's reserve. The keeper only finds out and makes
-//! room; that nothing new is begun meanwhile is the business of whoever watches.
+//! Owns the sizes and the keeper of one journal's reserve. The keeper only watches the free space
+//! and releases the reserve; whoever watches the keeper must see to it that no new work begins.
 
 use std::time::{Duration, Instant};
 
@@ -10,69 +10,70 @@ use tokio::sync::watch;
 use crate::disk::{FIRST_LOOK, LONGEST_LOOK, longer};
 use crate::journal::storage::Storage;
 
-/// The reserve on a disk that has room for it: enough for the results of a thousand calls that are
-/// in flight.
+/// Bytes kept in reserve on a disk that has enough space: 64 MiB, enough for the results of a
+/// thousand calls in flight.
 const RESERVE: u64 = 64 << 20;
 
-/// The free space below which nothing new is begun on a disk that has more.
+/// Free bytes below which no new work begins, on a large disk: 1 GiB.
 const WATERMARK: u64 = 1 << 30;
 
-/// The same on the smallest disk: room for the records of some calls.
+/// The same limit for the smallest disk: 256 KiB, space for the records of a few calls.
 const LEAST_WATERMARK: u64 = 256 << 10;
 
 /// How long a record may take on a full disk that nobody could wait for room with. The reserve
 /// makes room for it, so that it takes this long only when that is used up too.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether the disk has room for new work.
+/// The state of the disk: enough space for new work, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskSpace {
-    /// It has.
+    /// There is space for new work.
     Enough,
-    /// Only for what is in flight.
+    /// There is space only for calls in flight.
     Scarce,
 }
 
-/// What is kept free, in bytes.
+/// Sizes of the space that is kept free, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sizes {
-    /// Kept aside, to be given up when the disk is full.
+    /// Bytes kept in reserve, released when the disk is full.
     reserve: u64,
-    /// Nothing new is begun with less free space than this.
+    /// Free bytes below which no new work begins.
     watermark: u64,
 }
 
 impl Sizes {
-    /// The sizes for a disk with this much free space. A small disk is no reason to refuse a run:
-    /// half of it can be used up before the run pauses. One without any room is waited for.
+    /// Returns the sizes for a disk with this many free bytes. A small disk is no reason to refuse
+    /// a run: the run pauses only when half of the free space is used up. On a disk with no free
+    /// space at all, the run waits.
     fn of(free: u64) -> Self {
         let watermark = WATERMARK.min(free / 2).max(LEAST_WATERMARK);
         Self { reserve: RESERVE.min(free / 16), watermark }
     }
 
-    /// The free space from which work goes on: a little over what stopped it, so that the run does
-    /// not stop and go for every file that comes and goes.
+    /// Returns the free bytes at which work resumes: an eighth above the watermark, so that a small
+    /// file that comes and goes does not pause and resume the run again and again.
     fn go_on(&self, held: bool) -> u64 {
         let reserve = if held { 0 } else { self.reserve };
         self.watermark + self.watermark / 8 + reserve
     }
 }
 
-/// Keeps the reserve of one journal and tells how much room there is.
+/// Keeps the reserve of one journal and reports the state of the disk.
 #[derive(Debug)]
 pub(super) struct Keeper {
     sizes: Sizes,
-    /// Whether the reserve stands.
+    /// True while the reserve is in place.
     held: bool,
     room: watch::Sender<DiskSpace>,
-    /// When to look next while nothing is written.
+    /// The time of the next check while nothing is written.
     next_look: Instant,
-    /// While room is scarce: the pause before the look after that.
+    /// While space is scarce: the pause that follows the next check.
     pause: Option<Duration>,
 }
 
 impl Keeper {
-    /// Sets the reserve aside.
+    /// Measures the disk and sets the reserve aside.
     pub(super) fn new(storage: &mut impl Storage) -> Self {
         let mut sizes = Sizes::of(storage.free().unwrap_or_else(|error| {
             tracing::warn!(%error, "the free space of the run's disk is not known");
@@ -88,18 +89,19 @@ impl Keeper {
         Self { sizes, held: kept.is_ok(), room, next_look, pause: None }
     }
 
-    /// How much room there is, as it changes.
+    /// Returns a watch on the state of the disk.
     pub(super) fn watch(&self) -> watch::Receiver<DiskSpace> {
         self.room.subscribe()
     }
 
-    /// When to look again.
+    /// Returns the time of the next check.
     pub(super) fn next_look(&self) -> Instant {
         self.next_look
     }
 
-    /// Notices a disk that is nearly full, before it is. One that is full is so for others too,
-    /// whose results are in flight.
+    /// Checks the free space, to notice a nearly full disk before a write fails. Below a quarter of
+    /// the reserve's size it releases the reserve, because other writers need the space for their
+    /// results in flight.
     pub(super) fn check(&mut self, storage: &mut impl Storage) {
         let Ok(free) = storage.free() else { return };
         if free < self.sizes.watermark {
@@ -110,7 +112,8 @@ impl Keeper {
         }
     }
 
-    /// Somebody met a full disk: gives up the reserve. False when there is none any more.
+    /// Releases the reserve after a write found the disk full. Returns false if there is no reserve
+    /// to release.
     pub(super) fn give_up_reserve(&mut self, storage: &mut impl Storage) -> bool {
         self.scarce();
         if self.sizes.reserve == 0 || !std::mem::take(&mut self.held) {
@@ -123,7 +126,8 @@ impl Keeper {
         given.is_ok()
     }
 
-    /// Looks whether work has to stop or can go on: there is room, and the reserve stands again.
+    /// Checks if work must stop or can resume. It can resume once there is free space and the
+    /// reserve is in place again.
     pub(super) fn look(&mut self, storage: &mut impl Storage) {
         self.check(storage);
         let Some(pause) = self.pause else {
@@ -153,7 +157,7 @@ impl Keeper {
 /// Ends when room has been scarce for too long. A slow disk is another matter.
 pub(super) async fn out_of_patience(room: &mut watch::Receiver<DiskSpace>) {
     if room.wait_for(|room| *room == DiskSpace::Scarce).await.is_err() {
-        // The journal is closed: whoever waits for it hears that from it.
+        // The journal is closed: the waiting append reports that itself.
         return std::future::pending().await;
     }
     tokio::time::sleep(PATIENCE).await;

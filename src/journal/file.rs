@@ -1,7 +1,7 @@
 //! The run directory: its paths, its creation, its lock, and the journal file as storage.
 //!
-//! Owns what lies where and who may write. Knows nothing of what a record means. The lock frees
-//! itself when its holder dies, so a dead process never stands in the way of a resume.
+//! Owns the layout of the directory and the right to write to it. Does not know the meaning of a
+//! record. The lock frees itself when its holder dies, so a dead process never prevents a resume.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,94 +20,95 @@ use crate::journal::storage::{Presence, Storage};
 use crate::journal::writer;
 use crate::journal::{JournalError, JournalHandle, Observer, filesystem};
 
-/// How often the lock is tried, and the pause between: a reader that looks whether the run is live
-/// holds it for microseconds, and must not make a resume believe that the run is open.
+/// Number of tries to take the lock, and the pause between two of them. A reader that checks if the
+/// run is live holds the lock for microseconds; without the retries a resume would then report that
+/// the run is open.
 const LOCK_TRIES: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
-/// The directory of one run. Only paths: making one touches nothing.
+/// The directory of one run. It holds only paths: making one does not touch the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDir {
     path: PathBuf,
 }
 
 impl RunDir {
-    /// The run directory at `path`.
+    /// Returns the run directory at `path`.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// The directory itself.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The journal.
+    /// Returns the path of the journal.
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.path.join("journal.jsonl")
     }
 
-    /// The folder of the agents' transcripts and logs.
+    /// Returns the folder of the agents' transcripts and logs.
     #[must_use]
     pub fn agents(&self) -> PathBuf {
         self.path.join("agents")
     }
 
-    /// The transcript of one agent.
+    /// Returns the path of one agent's transcript.
     #[must_use]
     pub fn transcript(&self, agent: &AgentId) -> PathBuf {
         self.agents().join(format!("{}.jsonl", agent.file_stem()))
     }
 
-    /// The log of one agent.
+    /// Returns the path of one agent's log.
     #[must_use]
     pub fn log(&self, agent: &AgentId) -> PathBuf {
         self.agents().join(format!("{}.log", agent.file_stem()))
     }
 
-    /// The folder of stored outputs, named by content.
+    /// Returns the folder of the stored results, whose names are their hashes.
     #[must_use]
     pub fn results(&self) -> PathBuf {
         self.path.join("results")
     }
 
-    /// Makes the folder of stored outputs again.
+    /// Creates the folder of the stored results again.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Returns an error if the folder cannot be created.
     pub fn make_results(&self) -> Result<(), JournalError> {
         let made = DirBuilder::new().mode(0o700).create(self.results());
         made.map_err(|error| JournalError::io(self.results().display(), &error))
     }
 
-    /// The folder of tool results that are not recorded yet.
+    /// Returns the folder of tool results that are not recorded yet.
     #[must_use]
     pub fn spool(&self) -> PathBuf {
         self.path.join("spool")
     }
 
-    /// The folder of folded states.
+    /// Returns the folder of the snapshots.
     #[must_use]
     pub fn snapshots(&self) -> PathBuf {
         self.path.join("snapshots")
     }
 
-    /// The space that is kept aside for a full disk, while the run is written.
+    /// Returns the path of the reserve: disk space kept for a full disk while the run is written.
     #[must_use]
     pub fn reserve(&self) -> PathBuf {
         self.path.join("reserve")
     }
 
-    /// The lock.
+    /// Returns the path of the lock file.
     #[must_use]
     pub fn lock_file(&self) -> PathBuf {
         self.path.join("LOCK")
     }
 
-    /// Whether a process holds the run.
+    /// Returns true if a process holds the run.
     #[must_use]
     pub fn is_live(&self) -> bool {
         // A shared lock, so that any number of readers can look at the same time.
@@ -120,7 +121,8 @@ impl RunDir {
     /// returns, the directory survives a power cut; so the first acknowledged record does too.
     ///
     /// # Errors
-    /// When the directory exists, cannot be made, or would lie on a network file system.
+    /// Returns an error if the directory exists, cannot be made, or would lie on a network file
+    /// system.
     pub fn create(&self) -> Result<OwnedRun, JournalError> {
         filesystem::check(&self.path)?;
         self.make().map_err(|error| match error.kind() {
@@ -145,23 +147,24 @@ impl RunDir {
         options.append(true).create_new(true).mode(0o600).open(self.journal())?.sync_all()
     }
 
-    /// Syncs the new entries: those of the run, the run's own, and that of the folder above.
+    /// Syncs the new directory entries: those in the run directory, the run directory's own, and
+    /// that of the folder above it.
     fn make_durable(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()?;
         let path = fs::canonicalize(&self.path)?;
         path.ancestors().skip(1).take(2).try_for_each(|above| match File::open(above) {
             Ok(folder) => folder.sync_all(),
-            // A folder that we may not read is one that we did not make.
+            // We cannot have made an entry in a folder that we may not read, so it needs no sync.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             Err(error) => Err(error),
         })
     }
 
-    /// Takes the lock of the run, or says who has it.
+    /// Takes the lock of the run.
     ///
     /// # Errors
-    /// [`JournalError::Locked`] when another process has it, [`JournalError::NotLocal`] where that
-    /// could not be told.
+    /// Returns [`JournalError::Locked`] if another process holds the lock, and
+    /// [`JournalError::NotLocal`] if the file system makes the lock unreliable.
     pub fn own(&self) -> Result<OwnedRun, JournalError> {
         filesystem::check(&self.path)?;
         self.lock()
@@ -194,7 +197,8 @@ impl RunDir {
     }
 }
 
-/// Who holds a run; for people only, the lock itself is what counts.
+/// The process that holds a run, as written into the lock file. It is for people only: the lock
+/// itself decides.
 #[derive(Serialize, Deserialize)]
 struct Holder {
     pid: u32,
@@ -216,8 +220,8 @@ impl Holder {
     }
 }
 
-/// The right to write to a run: its lock is held until the last clone is dropped, and a writer
-/// keeps one of its own.
+/// The right to write to a run. Its lock is held until the last clone is dropped; a writer holds a
+/// clone of its own.
 #[derive(Clone, Debug)]
 pub struct OwnedRun {
     dir: RunDir,
@@ -225,16 +229,16 @@ pub struct OwnedRun {
 }
 
 impl OwnedRun {
-    /// The run directory.
+    /// Returns the run directory.
     #[must_use]
     pub fn dir(&self) -> &RunDir {
         &self.dir
     }
 
-    /// Starts the writer of the journal, which goes on at `at`.
+    /// Starts the writer of the journal, which appends from the position `at`.
     ///
     /// # Errors
-    /// When the journal cannot be opened or does not end at `at`.
+    /// Returns an error if the journal cannot be opened or does not end at `at`.
     pub fn start_writer(
         &self,
         at: Position,
@@ -262,9 +266,9 @@ struct JournalFile {
     path: PathBuf,
     /// The device and the inode of the file.
     id: (u64, u64),
-    /// The file that is given up when the disk is full.
+    /// The path of the reserve file, which is removed when the disk is full.
     reserve: PathBuf,
-    /// No writer without the lock, however long it takes to end.
+    /// Keeps the run locked until the writer has ended, however long that takes.
     _lock: Arc<File>,
 }
 
@@ -312,6 +316,7 @@ impl Storage for JournalFile {
         if bytes > 0 && made.is_ok() {
             return Ok(());
         }
+        // On a failure too the reserve is removed: a file of part of the size would be no reserve.
         match fs::remove_file(&self.reserve) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => made,
@@ -321,8 +326,8 @@ impl Storage for JournalFile {
 
 impl Drop for JournalFile {
     fn drop(&mut self) {
-        // A run that nobody writes needs no reserve. One that cannot be removed is taken over by
-        // the next writer.
+        // A run that nobody writes needs no reserve. A file that cannot be removed is reused by the
+        // next writer.
         let _ = self.reserve(0);
     }
 }

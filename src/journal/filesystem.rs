@@ -1,17 +1,18 @@
-//! Which file systems a run's records may lie on.
+//! The check of the file system that a run's records lie on.
 //!
-//! A run relies on a lock that one process holds, on syncs that mean what they say, and on renames
-//! that are whole. Where another machine or another program stands in between, none of that can be
-//! relied on, and a run that breaks there breaks silently; so it is refused before it is created.
+//! A run relies on a lock that only one process can hold, on syncs that make data durable, and on
+//! atomic renames. A network file system, or one that another program serves, guarantees none of
+//! these, and a run would break there without a sign. So such a file system is refused before a run
+//! is created there.
 
 use std::io;
 use std::path::Path;
 
 use crate::journal::JournalError;
 
-/// The types that are refused: the `f_type` of statfs(2) and what people call it. Programs behind
-/// FUSE and 9P may serve local files, but the type does not tell. File systems of shared disks that
-/// coordinate locks themselves (GFS2, OCFS2) are not among them.
+/// The file system types that are refused: the `f_type` of statfs(2) and the common name. Programs
+/// behind FUSE and 9P may serve local files, but the type does not tell. File systems of shared
+/// disks that coordinate locks themselves (GFS2, OCFS2) are not refused.
 const REFUSED: [(u32, &str); 17] = [
     (0x0000_6969, "NFS"),
     (0x0000_517b, "SMB"),
@@ -32,16 +33,16 @@ const REFUSED: [(u32, &str); 17] = [
     (0x7c7c_6673, "a Parallels shared folder"),
 ];
 
-/// What a file system of this type is called, if a run may not lie on it.
+/// Returns the name of a file system of this type if a run may not lie on it.
 #[must_use]
 pub fn refused(f_type: u32) -> Option<&'static str> {
     REFUSED.iter().find(|(refused, _)| *refused == f_type).map(|(_, name)| *name)
 }
 
-/// Looks where `path` lies or, while it does not exist, where it would.
+/// Checks the file system of `path` or, if that does not exist, of its nearest existing ancestor.
 ///
 /// # Errors
-/// When that is no place for a run, or cannot be told.
+/// Returns an error if a run may not lie on that file system, or if its type cannot be read.
 pub fn check(path: &Path) -> Result<(), JournalError> {
     let absolute = std::path::absolute(path);
     let absolute = absolute.map_err(|error| JournalError::io(path.display(), &error))?;

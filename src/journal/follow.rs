@@ -1,6 +1,7 @@
-//! Following a journal that is still growing, from any process.
+//! Follows a journal that is still growing, from any process.
 //!
-//! Looks at the file's own size and nothing else; whether the run goes on is asked of its lock.
+//! New records are noticed by the file's size and modification time. The lock of the run tells if a
+//! process still writes it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -15,29 +16,30 @@ use crate::journal::refusal::{Refusal, Why};
 /// The first pause at the end of the file: short enough to feel immediate.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The pause after a while without news: five looks a second cost nothing that can be measured.
+/// The longest pause, reached after some time without new records: five checks a second cost
+/// nothing that can be measured.
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// When a follower stops.
+/// The condition that ends a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// When the run has completed, or no process holds it any more.
+    /// It ends when the run has completed or no process holds it any more.
     RunEnds,
-    /// Never: a run that stopped may be resumed.
+    /// It never ends: a run that stopped may be resumed.
     Dropped,
 }
 
-/// Reads a run's records to the end of the journal, and then as they come.
+/// Reads a run's records to the end of the journal, and then new ones as they are written.
 #[derive(Debug)]
 pub struct Follower {
     dir: RunDir,
     reader: Reader,
     until: Until,
     ready: VecDeque<SharedRecord>,
-    /// What the last record read says about the run.
+    /// The state of the run according to the last record read.
     phase: Phase,
     pause: Duration,
-    /// The file as it was when nothing more could be read of it.
+    /// Size and modification time of the file when the last read found no whole batch.
     looked_at: Option<(u64, SystemTime)>,
 }
 
@@ -52,15 +54,15 @@ impl Follower {
     /// Follows a run from its first record.
     ///
     /// # Errors
-    /// When the journal cannot be opened.
+    /// Returns an error if the journal cannot be opened.
     pub fn new(dir: RunDir, until: Until) -> Result<Self, JournalError> {
         Self::open_at(dir, Position::START, until)
     }
 
-    /// Follows a run from the end of a batch on.
+    /// Follows a run from the end of a batch.
     ///
     /// # Errors
-    /// When the journal cannot be opened.
+    /// Returns an error if the journal cannot be opened.
     pub fn open_at(dir: RunDir, at: Position, until: Until) -> Result<Self, JournalError> {
         let reader = Reader::open_at(&dir.journal(), at)?;
         Ok(Self {
@@ -74,11 +76,11 @@ impl Follower {
         })
     }
 
-    /// The next record, as soon as there is one; `None` when the run has ended and was to be
-    /// followed no further. Dropping the future loses nothing.
+    /// Returns the next record as soon as there is one, or `None` once the run has ended if the
+    /// follower stops there. Dropping the future loses no record.
     ///
     /// # Errors
-    /// When the journal cannot be read or is damaged.
+    /// Returns an error if the journal cannot be read or is damaged.
     pub async fn next(&mut self) -> Result<Option<SharedRecord>, JournalError> {
         loop {
             if let Some(record) = self.next_ready()? {
@@ -92,10 +94,11 @@ impl Follower {
         }
     }
 
-    /// The next record that can be had without waiting; `None` at the end of what is there.
+    /// Returns the next record that can be read without waiting, or `None` at the end of the
+    /// journal.
     ///
     /// # Errors
-    /// When the journal cannot be read or is damaged.
+    /// Returns an error if the journal cannot be read or is damaged.
     pub fn next_ready(&mut self) -> Result<Option<SharedRecord>, JournalError> {
         while self.ready.is_empty() {
             if !self.read()? {
@@ -105,7 +108,8 @@ impl Follower {
         Ok(self.ready.pop_front())
     }
 
-    /// Reads a batch if the file has changed since there was none.
+    /// Reads the next batch into `ready`. Skips the read if the file is unchanged since the last
+    /// read found none. Returns false if there is no new batch.
     fn read(&mut self) -> Result<bool, JournalError> {
         let io = |error: std::io::Error| JournalError::io("journal: read", &error);
         let file = self.reader.file().metadata().map_err(io)?;
@@ -134,12 +138,13 @@ impl Follower {
         Ok(true)
     }
 
-    /// Whether nothing more will come. Reads once more after the lock was found free, for what the
-    /// last holder wrote in between.
+    /// Returns true if no more records will come. After it found the lock free it reads once more,
+    /// because the last holder may have written in between.
     fn has_ended(&mut self) -> Result<bool, JournalError> {
         match self.phase {
             Phase::Completed => return Ok(true),
-            // A live run is asked for its lock only after a while without news.
+            // Opening the lock file at each check is wasteful while records come: a live run's lock
+            // is checked only after some time without new ones.
             Phase::Running if self.pause < LONGEST => return Ok(false),
             Phase::Running | Phase::Paused => {}
         }

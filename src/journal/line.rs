@@ -1,8 +1,8 @@
-//! One record as one line of the journal: framing, checksum chain, and nothing of files.
+//! One record as one line of the journal: its format and its checksum chain.
 //!
 //! A line is `{"v","seq","bt","be","ep","ts","task","agent","type","data","crc"}`. The checksum is
-//! crc32c over all bytes before `,"crc"`, seeded with the previous line's, so that a line proves
-//! everything before it. Pure: bytes in, bytes out.
+//! crc32c over all bytes before `,"crc"`, seeded with the checksum of the line before, so a right
+//! checksum also proves all earlier lines. Pure: it turns bytes into bytes and opens no file.
 
 use std::borrow::Cow;
 
@@ -13,24 +13,25 @@ use crate::event::{Draft, Event, Record};
 use crate::id::{AgentId, Name};
 use crate::journal::stamp;
 
-/// The format that is written; a higher one is refused.
+/// The format version that is written. A line with a higher version is refused.
 pub const FORMAT: u64 = 1;
 
-/// The length of `,"crc":"xxxxxxxx"}` and the newline: always the last bytes of a line.
+/// Length in bytes of `,"crc":"xxxxxxxx"}` and the newline, which always end a line.
 pub const TAIL: usize = 19;
 
 const CRC_KEY: &[u8] = b",\"crc\":\"";
 
-/// A place between two lines, and all that is needed to go on writing or reading there.
+/// A place between two lines, with everything needed to read or write from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// The number of the next record.
+    /// Number of the next record.
     pub seq: u64,
-    /// The checksum of the line before.
+    /// Checksum of the line before.
     pub crc: u32,
-    /// For a writer the epoch of what it writes; for a reader that of the line before.
+    /// For a writer the epoch of the lines that it writes; for a reader the epoch of the line
+    /// before.
     pub epoch: u64,
-    /// Where the next line begins, in bytes.
+    /// Offset of the next line, in bytes.
     pub offset: u64,
 }
 
@@ -39,14 +40,14 @@ impl Position {
     pub const START: Self = Self { seq: 1, crc: 0, epoch: 1, offset: 0 };
 }
 
-/// What the lines of one commit batch have in common.
+/// The fields that all lines of one batch share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The number of its first record.
+    /// Number of its first record.
     pub first: u64,
-    /// The number of its last record.
+    /// Number of its last record.
     pub last: u64,
-    /// The epoch that writes it.
+    /// The epoch that writes the batch.
     pub epoch: u64,
     /// Wall time in milliseconds since the Unix epoch.
     pub ts_ms: i64,
@@ -54,8 +55,9 @@ pub struct Batch {
 
 /// Appends the part of a line that does not depend on its place: task, agent, type and data.
 ///
-/// JSON that is kept verbatim may hold a raw newline between two tokens, and a line must not: it
-/// becomes a space, in the draft too, so that what is kept in memory is what a reader would read.
+/// JSON that is kept verbatim may hold a raw newline between two tokens, which would end the line.
+/// Each such newline becomes a space, in the draft too, so that the record in memory equals the
+/// record that a reader gets.
 pub fn write_body(draft: &mut Draft, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"task\":");
     write_text(draft.task.as_ref().map(Name::as_str), out);
@@ -85,7 +87,7 @@ fn write_text(text: Option<&str>, out: &mut Vec<u8>) {
     serde_json::to_writer(out, &text).expect("a text always encodes into memory");
 }
 
-/// Writes the lines of one commit batch, one after the other.
+/// Writes the lines of one batch, one after the other.
 #[derive(Debug)]
 pub struct Framer {
     batch: Batch,
@@ -95,7 +97,7 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// Begins a batch whose first line follows one with the checksum `crc`.
+    /// Starts a batch whose first line follows a line with the checksum `crc`.
     #[must_use]
     pub fn new(batch: Batch, crc: u32) -> Self {
         let mut stamp = Vec::with_capacity(stamp::LEN);
@@ -103,7 +105,8 @@ impl Framer {
         Self { batch, seq: batch.first, crc, stamp }
     }
 
-    /// Appends the next line around a body made by [`write_body`]; returns its number.
+    /// Appends the next line around a body made by [`write_body`]. Returns the number of its
+    /// record.
     pub fn write(&mut self, body: &[u8], out: &mut Vec<u8>) -> u64 {
         let seq = self.seq;
         let start = out.len();
@@ -126,7 +129,7 @@ impl Framer {
         seq
     }
 
-    /// The checksum of the last line written.
+    /// Returns the checksum of the last line written.
     #[must_use]
     pub fn crc(&self) -> u32 {
         self.crc
@@ -148,29 +151,29 @@ fn write_number(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// What is wrong with a line.
+/// A fault that makes a line unreadable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It is cut off.
+    /// The line is cut off: it has no newline.
     #[error("it has no end")]
     Unended,
-    /// It does not end as every line does.
+    /// The line does not end with a checksum.
     #[error("it carries no checksum")]
     Unsealed,
-    /// Its bytes are not those that were written, or not after that line.
+    /// The checksum does not match: the bytes were changed, or followed another line when written.
     #[error("its checksum does not match")]
     Checksum,
-    /// Its checksum is right, and it is no record that this program knows.
+    /// The checksum is right, but the line is not a record that this program knows.
     #[error("{0}")]
     Shape(String),
-    /// Its checksum is right, and a later format wrote it.
+    /// The checksum is right, but a later format wrote the line.
     #[error("it has format {0}")]
     Newer(u64),
 }
 
 impl Fault {
-    /// Whether these are the bytes that somebody wrote after that line: no crash amid a write
-    /// leaves them.
+    /// Returns true if the checksum is right: the line was written whole, so an interrupted write
+    /// cannot have left it.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         match self {
@@ -180,16 +183,16 @@ impl Fault {
     }
 }
 
-/// A line that was read: the envelope, with the payload still as text.
+/// A line that was read: its fields are parsed, its payload is still text.
 #[derive(Debug)]
 pub struct Line<'a> {
-    /// The record's number.
+    /// Number of the record.
     pub seq: u64,
-    /// The number of the first record of its commit batch.
+    /// Number of the first record of its batch.
     pub batch: u64,
-    /// Whether it is the last of its commit batch.
+    /// True if it is the last line of its batch.
     pub ends_batch: bool,
-    /// The epoch that wrote it.
+    /// The epoch that wrote the line.
     pub epoch: u64,
     /// Wall time in milliseconds since the Unix epoch.
     pub ts_ms: i64,
@@ -197,13 +200,13 @@ pub struct Line<'a> {
     pub task: Option<Cow<'a, str>>,
     /// The agent, if any.
     pub agent: Option<Cow<'a, str>>,
-    /// The type of the event.
+    /// The name of the event's type.
     pub kind: Cow<'a, str>,
-    /// The payload.
+    /// The payload, as JSON text.
     pub data: &'a str,
-    /// Whether a program that does not know the type must not go on with the run.
+    /// True if a program that does not know the type must not continue the run.
     pub critical: bool,
-    /// Its checksum, which seeds the next line's.
+    /// The checksum of the line, which seeds the checksum of the next one.
     pub crc: u32,
 }
 
@@ -228,10 +231,10 @@ struct Envelope<'a> {
     crit: bool,
 }
 
-/// Reads a line, newline included, that follows one with the checksum `crc`.
+/// Reads a line, its newline included. `crc` is the checksum of the line before.
 ///
 /// # Errors
-/// When the line is cut, altered, not a record, or of a later format.
+/// Returns an error if the line is cut, altered, not a record, or of a later format.
 pub fn decode(line: &[u8], crc: u32) -> Result<Line<'_>, Fault> {
     let (front, recorded) = split_tail(line)?;
     let crc = crc32c::crc32c_append(crc, front);
@@ -265,7 +268,7 @@ pub fn decode(line: &[u8], crc: u32) -> Result<Line<'_>, Fault> {
     })
 }
 
-/// What the checksum covers, and the checksum that the line carries.
+/// Splits a line into the bytes that its checksum covers and the checksum.
 fn split_tail(line: &[u8]) -> Result<(&[u8], u32), Fault> {
     if line.last() != Some(&b'\n') {
         return Err(Fault::Unended);
@@ -281,14 +284,14 @@ fn split_tail(line: &[u8]) -> Result<(&[u8], u32), Fault> {
     crc.map(|crc| (front, crc)).ok_or(Fault::Checksum)
 }
 
-/// The checksum that a line, or its last [`TAIL`] bytes, carries.
+/// Returns the checksum in a line, or in its last [`TAIL`] bytes.
 #[must_use]
 pub fn recorded_crc(line: &[u8]) -> Option<u32> {
     split_tail(line).ok().map(|(_, crc)| crc)
 }
 
-/// Appends a line as it would stand after one with the checksum `crc`; gives its own checksum, or
-/// nothing when it carries none.
+/// Appends a copy of a line with the checksum that it has after a line with the checksum `crc`.
+/// Returns the new checksum, or `None` if the line carries none.
 pub fn chain(line: &[u8], crc: u32, out: &mut Vec<u8>) -> Option<u32> {
     let (front, _) = split_tail(line).ok()?;
     let crc = crc32c::crc32c_append(crc, front);
@@ -305,7 +308,7 @@ fn write_tail(crc: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\"}\n");
 }
 
-/// The format of a line that says it is newer than [`FORMAT`].
+/// Returns the format version of a line if it is higher than [`FORMAT`].
 #[must_use]
 pub fn newer(line: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
@@ -316,8 +319,9 @@ pub fn newer(line: &[u8]) -> Option<u64> {
     (version.v > FORMAT).then_some(version.v)
 }
 
-/// The `bt` of a line that has the shape of a record, without a look at its checksum: what the
-/// torn-tail rule asks of the lines after a bad one.
+/// Returns the number of the first record of the line's batch, its `bt`, if the line has the shape
+/// of a record. Does not verify the checksum: the torn-end rule needs the number of the lines after
+/// a bad one.
 #[must_use]
 pub fn batch_of(line: &[u8]) -> Option<u64> {
     split_tail(line).ok()?;
@@ -326,10 +330,10 @@ pub fn batch_of(line: &[u8]) -> Option<u64> {
 }
 
 impl Line<'_> {
-    /// The record; `None` when this program does not know its type.
+    /// Decodes the record. Returns `None` if this program does not know its type.
     ///
     /// # Errors
-    /// When the payload does not fit the type or the task is not a name.
+    /// Returns an error if the payload does not fit the type, or if the task is not a valid name.
     pub fn record(&self) -> Result<Option<Record>, Fault> {
         let bad = |error: String| Fault::Shape(format!("{}: {error}", self.kind));
         let event = Event::decode(&self.kind, self.data).map_err(|error| bad(error.to_string()))?;

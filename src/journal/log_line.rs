@@ -1,6 +1,6 @@
-//! One line of plain words per record, for people: the agents' logs and `tail`.
+//! One line of plain words per record, for people: in the agents' logs and in `tail`.
 //!
-//! Pure. Owns the wording. What models and tools wrote is shortened and its control characters are
+//! Pure. Owns the wording. Text of models and tools is shortened and its control characters are
 //! escaped, so that it can neither forge a line nor steer a terminal.
 
 mod peek;
@@ -20,14 +20,15 @@ use crate::message::{Json, StopReason};
 use crate::output::Output;
 use crate::turn::{AgentEnded, ModelResponded, Outcome, Program, ToolFinished, ToolStatus};
 
-/// The most characters of foreign text in a line: with the rest it fits two rows of a terminal.
+/// The most characters of text from models and tools in a line: with the rest of the line it fits
+/// two rows of a terminal.
 const QUOTED: usize = 160;
 
-/// The line of a record, without a newline: `HH:MM:SS.mmm` in UTC and what happened.
+/// Returns the line of a record, without a newline: `HH:MM:SS.mmm` in UTC and the event in words.
 #[must_use]
 pub fn line_for(record: &Record) -> String {
     let stamp = stamp::text(record.ts_ms);
-    // Past the date and its `T`, without the `Z`.
+    // Skips the date and its `T`, and the final `Z`.
     let mut line = format!("{} ", &stamp[11..stamp::LEN - 1]);
     // Writing to a string cannot fail.
     let _ = describe(&record.event, &mut line);
@@ -191,7 +192,7 @@ fn after_colon(output: &Output) -> String {
     if line.is_empty() { String::new() } else { format!(": {line}") }
 }
 
-/// What the log says of a block; everything else is skipped without being built.
+/// The fields of a content block that the log shows; serde skips all others without building them.
 #[derive(Deserialize)]
 struct BlockPeek<'a> {
     #[serde(borrow)]
@@ -239,11 +240,11 @@ fn describe_reply(responded: &ModelResponded, out: &mut String) -> std::fmt::Res
     }
 }
 
-/// The arguments by which a call is best known, the most telling first.
+/// Names of the arguments that identify a call best, the most telling first.
 const TELLING: [&str; 8] =
     ["command", "path", "pattern", "agent", "name", "query", "url", "prompt"];
 
-/// A call's most telling argument, or all of them as JSON.
+/// Returns a call's most telling argument, or all its arguments as JSON.
 fn argument(input: &Json) -> String {
     let fields = serde_json::from_str::<BTreeMap<Cow<'_, str>, &RawValue>>(input.as_str());
     let fields = fields.unwrap_or_default();
@@ -287,7 +288,7 @@ fn describe_result(finished: &ToolFinished, out: &mut String) -> std::fmt::Resul
     if line.is_empty() { Ok(()) } else { write!(out, ": {line}") }
 }
 
-/// The first text of a list of blocks.
+/// Returns the first text in a list of blocks.
 fn first_text(raw: &str) -> Cow<'_, str> {
     let blocks = serde_json::from_str::<Vec<BlockPeek<'_>>>(raw).unwrap_or_default();
     let text = blocks.iter().find_map(|block| block.text);

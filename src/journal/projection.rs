@@ -1,10 +1,11 @@
-//! The agents' transcripts and logs: files made from records as these become durable.
+//! The agents' transcripts and logs: files that are derived from the records as these become
+//! durable.
 //!
-//! Owns the files under `agents/` and nothing of their content. They can be made again from the
-//! journal at any time, so there is no sync here, and a file that cannot be written never stops a
-//! run: it is reported once and left as it is, unless the disk is full, which passes. What an agent
-//! does is written a moment later,
-//! together with what it did around then; its files are there from its first record on.
+//! Owns the files under `agents/`, but not their content. They can be made again from the journal
+//! at any time, so they are not synced, and a write error never stops a run: it is reported once
+//! and the file stays as it is. A full disk is the exception: the write is tried again later. New
+//! lines of an agent are written a moment later, several at once; its files exist from its first
+//! record on.
 
 mod resumed;
 
@@ -24,8 +25,8 @@ use crate::journal::file::RunDir;
 use crate::journal::log_line::line_for;
 use crate::journal::transcript::Transcript;
 
-/// Agents whose two files stay open. They are 400 files, so that connections and tools have more
-/// than half of the usual limit of a process, which is 1024.
+/// Number of agents whose two files stay open. These 400 files leave more than half of the usual
+/// limit of 1024 open files per process for connections and tools.
 const OPEN_AGENTS: usize = 200;
 
 /// Writes `agents/<agent>.jsonl` and `agents/<agent>.log`.
@@ -33,46 +34,46 @@ const OPEN_AGENTS: usize = 200;
 pub struct Projection {
     dir: RunDir,
     agents: HashMap<AgentId, View>,
-    /// The agents with something to write, in the order in which they were met.
+    /// The agents with something to write, in the order of their records.
     touched: Vec<AgentId>,
-    /// The agents whose files may not be there yet.
+    /// The agents whose files may not exist yet.
     fresh: Vec<AgentId>,
-    /// How many agents' files are open.
+    /// Number of agents whose files are open.
     open: usize,
-    /// The files of agents that have ended since somebody asked.
+    /// The files of the agents that have ended since the last call of [`files`](Self::files).
     ended: BTreeMap<AgentId, Option<Lengths>>,
-    /// The first agent whose files could not be written, and why.
+    /// The first agent whose files could not be written, with the error.
     failed: Option<(AgentId, io::Error)>,
 }
 
 /// The lengths of an agent's transcript and log, in bytes.
 pub type Lengths = [u64; 2];
 
-/// The agents' files as they stood at a place of the journal.
+/// The state of the agents' files at a place of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Files {
-    /// Those of agents that had not ended.
+    /// The files of agents that had not ended.
     pub open: BTreeMap<AgentId, OpenFiles>,
-    /// Those of agents that had.
+    /// The files of agents that had ended.
     pub ended: BTreeMap<AgentId, Option<Lengths>>,
 }
 
-/// The files of an agent that has not ended, and how they go on.
+/// The files of an agent that has not ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenFiles {
-    /// How the transcript goes on.
+    /// The state from which the transcript continues.
     transcript: Transcript,
-    /// How long they are; absent where they are not what the journal gives.
+    /// Their lengths; absent if the files do not match the journal.
     lengths: Option<Lengths>,
 }
 
-/// One agent's files as they are to be.
+/// One agent's files, with the lines that still have to be written.
 #[derive(Debug, Default)]
 struct View {
     transcript: Transcript,
     messages: Vec<u8>,
     log: Vec<u8>,
-    /// The files, if they stay open.
+    /// The open files, if they stay open.
     files: Option<Pair>,
     touched: bool,
     stale: bool,
@@ -86,7 +87,7 @@ struct Pair {
 }
 
 impl Projection {
-    /// The projection of a run that starts with no records.
+    /// Makes the projection of a new run, which has no records.
     #[must_use]
     pub fn new(dir: RunDir) -> Self {
         Self {
@@ -100,8 +101,8 @@ impl Projection {
         }
     }
 
-    /// The agents' files as they are after [`Observer::settle`]: of those that have ended the ones
-    /// that did since this was last asked.
+    /// Returns the agents' files as they are after [`Observer::settle`]. Agents that have ended are
+    /// listed only if they ended since the last call.
     pub fn files(&mut self) -> Files {
         let open = self.agents.iter().map(|(id, view)| {
             let transcript = view.transcript.clone();
@@ -110,7 +111,7 @@ impl Projection {
         Files { open: open.collect(), ended: std::mem::take(&mut self.ended) }
     }
 
-    /// Has an agent's files written when it is time.
+    /// Marks an agent's files to be written at the next [`Observer::settle`].
     fn touch(&mut self, agent: &AgentId) {
         let Some(view) = self.agents.get_mut(agent) else { return };
         if !view.touched {
@@ -119,7 +120,7 @@ impl Projection {
         }
     }
 
-    /// Writes what has come for one agent.
+    /// Writes the new lines of one agent.
     fn flush(&mut self, agent: &AgentId) {
         let Some(view) = self.agents.get_mut(agent) else { return };
         if !view.stale
@@ -158,7 +159,8 @@ impl Observer for Projection {
         view.ended = matches!(record.event, Event::AgentEnded(_));
     }
 
-    /// Whoever hears of an agent after this finds its files.
+    /// Creates the files of new agents now, so that an observer that hears of an agent later finds
+    /// them.
     fn batch_end(&mut self) {
         for agent in std::mem::take(&mut self.fresh) {
             self.flush(&agent);
@@ -176,7 +178,7 @@ impl Observer for Projection {
 }
 
 impl View {
-    /// How long the files are, if they hold all that the journal gives.
+    /// Returns the lengths of the files if they hold everything that the journal gives.
     fn lengths(&self, dir: &RunDir, agent: &AgentId) -> Option<Lengths> {
         if self.stale || !self.log.is_empty() || !self.messages.is_empty() {
             return None;
@@ -189,9 +191,9 @@ impl View {
         }
     }
 
-    /// Appends what has come. Who comes when all places are taken opens its files each time: to
-    /// close another's for it would, with a few too many busy agents, only make all of them open
-    /// theirs each time.
+    /// Appends the new lines. When [`OPEN_AGENTS`] agents have open files, another agent opens and
+    /// closes its files at each write. Closing another agent's files instead would be worse: with a
+    /// few too many busy agents, every agent would open its files at each write.
     fn write(&mut self, dir: &RunDir, agent: &AgentId, open: &mut usize) -> io::Result<()> {
         if self.log.is_empty() && self.messages.is_empty() {
             return Ok(());
@@ -216,7 +218,7 @@ impl View {
     }
 }
 
-/// How long an agent's files are.
+/// Reads the lengths of an agent's files from the disk.
 fn lengths_of(dir: &RunDir, agent: &AgentId) -> Option<Lengths> {
     let length = |path| fs::metadata(path).ok().map(|found| found.len());
     Some([length(dir.transcript(agent))?, length(dir.log(agent))?])
@@ -226,7 +228,7 @@ fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// Writes the bytes and drops those that were written.
+/// Writes the bytes, and removes those that were written from the buffer.
 fn write_some(file: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {

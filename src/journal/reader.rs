@@ -1,7 +1,7 @@
-//! Reading a journal: whole batches only, verified line by line, with memory for one batch.
+//! Reads a journal: whole batches only, verified line by line, with memory for one batch.
 //!
-//! Owns the torn-tail rule. Never writes, and needs no lock: a batch without its end mark is not
-//! shown yet, whether it is still being written or was cut by a crash.
+//! Owns the rule that tells a torn end from damage. Never writes, and needs no lock: a batch
+//! without its end mark is not shown yet, whether it is still being written or was cut by a crash.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
@@ -14,31 +14,32 @@ use crate::journal::JournalError;
 use crate::journal::line::{self, Fault, Line, Position};
 use crate::journal::refusal::{Objection, Refusal, Why};
 
-/// How much is read from a file at once: a few hundred records.
+/// Bytes read from a file at once: a few hundred records.
 const CHUNK: usize = 256 * 1024;
 
-/// What follows the last whole batch.
+/// The bytes after the last whole batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// Nothing.
+    /// There are none.
     Clean,
-    /// Part of a batch that was never acknowledged; to be cut before anything is appended.
+    /// A part of a batch that was never acknowledged. It must be cut before anything is appended.
     Torn {
-        /// Where it begins, in bytes.
+        /// The offset at which it begins, in bytes.
         offset: u64,
     },
-    /// A line that had been acknowledged, or that somebody wrote whole, and that cannot be read.
+    /// A line that cannot be read although it was acknowledged or written whole.
     Refused(Refusal),
 }
 
-/// Verifies a journal from `from` to its end: where its last whole batch ends, and what follows.
+/// Verifies a journal from `from` to its end. Returns the end of its last whole batch, and what
+/// follows.
 ///
-/// A bad line is a torn tail unless a later line says that it belongs to a later batch: only one
-/// batch is ever in flight, so that later batch proves that the bad line had been acknowledged. A
-/// line whose checksum is right is never torn: somebody wrote it whole.
+/// A bad line is a torn end unless a later line says that it belongs to a later batch. Only one
+/// batch is ever in flight, so a later batch proves that the bad line had been acknowledged. A line
+/// whose checksum is right is never a torn end: it was written whole.
 ///
 /// # Errors
-/// When the input cannot be read.
+/// Returns an error if the input cannot be read.
 pub fn judge(input: impl BufRead, from: Position) -> io::Result<(Position, Tail)> {
     let mut scan = Scan { input, at: from, line: Vec::new() };
     loop {
@@ -48,7 +49,7 @@ pub fn judge(input: impl BufRead, from: Position) -> io::Result<(Position, Tail)
     }
 }
 
-/// Walks over batches, and verifies.
+/// Steps over batches and verifies their lines.
 struct Scan<R> {
     input: R,
     /// The end of the last whole batch.
@@ -57,8 +58,8 @@ struct Scan<R> {
 }
 
 impl<R: BufRead> Scan<R> {
-    /// Goes over the next batch and gives its lines to `each`; only when this returns `None` was
-    /// the batch whole.
+    /// Verifies the next batch and gives its lines to `each`. Returns `None` if the batch was
+    /// whole; otherwise the lines given must be discarded.
     fn batch(
         &mut self,
         mut each: impl FnMut(&Line<'_>) -> Result<(), Why>,
@@ -73,8 +74,8 @@ impl<R: BufRead> Scan<R> {
             }
             let line = match line::decode(&self.line, next.crc) {
                 Ok(line) => line,
-                // What is wrong with bytes that were written so was not done by a crash, and they
-                // are not to be cut.
+                // The checksum is right, so no crash caused the fault, and the line must not be
+                // cut.
                 Err(fault) if fault.is_sound() => return Ok(Some(refused(next, fault))),
                 Err(fault) => return self.verdict(next, fault).map(Some),
             };
@@ -97,9 +98,10 @@ impl<R: BufRead> Scan<R> {
         }
     }
 
-    /// What a bad line, the one just read, makes of the journal's end.
+    /// Decides if a bad line, the one just read, is a torn end or damage.
     fn verdict(&mut self, bad: Position, fault: Fault) -> io::Result<Tail> {
-        // A first line of a later format may even compute its checksum in another way.
+        // A later format may even compute its checksum in another way, so the first line is checked
+        // for one.
         let newer = if bad.seq == 1 { line::newer(&self.line) } else { None };
         if let Some(format) = newer {
             return Ok(refused(bad, Why::Newer(format)));
@@ -117,12 +119,12 @@ impl<R: BufRead> Scan<R> {
 }
 
 impl<R: BufRead + Seek> Scan<R> {
-    /// The wanted records of the next whole batch, if there is one (yet).
+    /// Returns the wanted records of the next whole batch, or `None` if there is none yet.
     ///
-    /// In a live run a batch may be finished while it is read, or cut and another written in its
-    /// place: then what was read first and what was read last do not belong together. What is
-    /// refused then stands before a later batch, so the batch here is whole by now, and a second
-    /// look reads it. Only what is refused twice is believed.
+    /// In a live run a batch may be completed while it is read, or cut and replaced by another, and
+    /// then the parts that were read do not belong together. A refusal means that a later batch
+    /// follows, so by then this batch is whole and a second try can read it. Only a line that is
+    /// refused twice is reported.
     fn next(
         &mut self,
         wanted: impl Fn(&Line<'_>) -> bool,
@@ -147,7 +149,8 @@ impl<R: BufRead + Seek> Scan<R> {
         let io = |error: io::Error| JournalError::io("journal: read", &error);
         let tail = self.batch(each).map_err(io)?;
         let Some(tail) = tail else { return Ok(Some(records)) };
-        // What was read beyond the last whole batch may look different the next time.
+        // Bytes beyond the last whole batch may change before the next read, so they are read
+        // again.
         self.input.seek(SeekFrom::Start(self.at.offset)).map_err(io)?;
         match tail {
             Tail::Clean | Tail::Torn { .. } => Ok(None),
@@ -169,7 +172,7 @@ impl Reader {
     /// Opens a journal at its beginning.
     ///
     /// # Errors
-    /// When the file cannot be opened.
+    /// Returns an error if the file cannot be opened.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         Self::open_at(path, Position::START)
     }
@@ -177,7 +180,7 @@ impl Reader {
     /// Opens a journal at the end of a batch that was read before.
     ///
     /// # Errors
-    /// When the file cannot be opened.
+    /// Returns an error if the file cannot be opened.
     pub fn open_at(path: &Path, at: Position) -> Result<Self, JournalError> {
         let open = || {
             let mut file = File::open(path)?;
@@ -189,19 +192,19 @@ impl Reader {
         Ok(Self { scan: Scan { input, at, line: Vec::new() } })
     }
 
-    /// The records of the next whole batch; none of them if this program knows none of their
-    /// types. `None` when there is no other whole batch (yet).
+    /// Returns the records of the next whole batch, or `None` if there is none yet. Records of
+    /// unknown types are left out, so the list may be empty.
     ///
     /// # Errors
-    /// When the file cannot be read, or a record stands in the way.
+    /// Returns an error if the file cannot be read, or holds a record that cannot be read past.
     pub fn next_batch(&mut self) -> Result<Option<Vec<SharedRecord>>, JournalError> {
         self.next_batch_of(|_| true)
     }
 
-    /// As [`next_batch`](Self::next_batch), with the payloads of `wanted` lines only.
+    /// Does the same as [`next_batch`](Self::next_batch), but decodes only the `wanted` lines.
     ///
     /// # Errors
-    /// When the file cannot be read, or a record stands in the way.
+    /// Returns an error if the file cannot be read, or holds a record that cannot be read past.
     pub fn next_batch_of(
         &mut self,
         wanted: impl Fn(&Line<'_>) -> bool,
@@ -209,12 +212,12 @@ impl Reader {
         self.scan.next(wanted)
     }
 
-    /// Gives the records of the next whole batch to a fold, with the place where it begins; false
-    /// when there is no other whole batch (yet).
+    /// Gives the records of the next whole batch to `fold`, with the position at which it begins.
+    /// Returns false if there is no other whole batch yet.
     ///
     /// # Errors
-    /// When the file cannot be read, or a record stands in the way: also one to which the fold has
-    /// an objection.
+    /// Returns an error if the file cannot be read, if it holds a record that cannot be read past,
+    /// or if `fold` objects to a record.
     pub fn fold_batch(
         &mut self,
         fold: impl FnOnce(Position, &[SharedRecord]) -> Result<(), Objection>,
@@ -231,7 +234,7 @@ impl Reader {
         }
     }
 
-    /// Where the line of a record begins that stands in the batch at `batch`.
+    /// Returns the offset of a record's line, in bytes, within the batch that begins at `batch`.
     fn offset_of(&mut self, batch: Position, seq: u64) -> io::Result<u64> {
         let input = &mut self.scan.input;
         input.seek(SeekFrom::Start(batch.offset))?;
@@ -244,7 +247,7 @@ impl Reader {
         Ok(offset)
     }
 
-    /// The end of the last whole batch.
+    /// Returns the end of the last whole batch.
     #[must_use]
     pub fn position(&self) -> Position {
         self.scan.at
@@ -255,7 +258,7 @@ impl Reader {
     }
 }
 
-/// The record of a line; `None` for one of an unknown type that may be passed over.
+/// Decodes the record of a line. Returns `None` if its type is unknown and it may be skipped.
 fn known(line: &Line<'_>) -> Result<Option<Record>, Why> {
     match line.record()? {
         None if line.critical => Err(Why::Critical(line.kind.clone().into_owned())),
@@ -269,10 +272,10 @@ impl std::fmt::Debug for Reader {
     }
 }
 
-/// Every record of one agent, oldest first.
+/// Returns all records of one agent, oldest first.
 ///
 /// # Errors
-/// When the file cannot be read, or a record stands in the way.
+/// Returns an error if the file cannot be read, or holds a record that cannot be read past.
 pub fn agent_records(path: &Path, agent: &AgentId) -> Result<Vec<SharedRecord>, JournalError> {
     let mut reader = Reader::open(path)?;
     let mut all = Vec::new();
@@ -283,10 +286,10 @@ pub fn agent_records(path: &Path, agent: &AgentId) -> Result<Vec<SharedRecord>, 
     Ok(all)
 }
 
-/// One agent's records of the batch at `from`, and the end of that batch.
+/// Returns one agent's records of the batch at `from`, and the end of that batch.
 ///
 /// # Errors
-/// When no whole batch can be read there.
+/// Returns an error if no whole batch can be read there.
 pub fn batch_of(
     input: impl BufRead,
     from: Position,
@@ -304,7 +307,7 @@ pub fn batch_of(
     match tail {
         None => Ok((records, scan.at)),
         Some(Tail::Refused(refusal)) => Err(refusal.into()),
-        // It was whole when its place was noted.
+        // The batch was whole when its place was noted, so the journal has been changed since.
         Some(Tail::Clean | Tail::Torn { .. }) => Err(Refusal::at(from, Why::Gone).into()),
     }
 }

@@ -1,7 +1,6 @@
-//! A record that a journal cannot be read past: where it stands, and why.
+//! A record that a journal cannot be read past: its place, and the reason.
 //!
-//! Owns the words for it, the same for everyone who reads. What to do about it is said by whoever
-//! asked.
+//! Owns the wording of the reasons, the same for all readers. The caller adds advice on what to do.
 
 use crate::journal::line::{Fault, Position};
 use crate::run_state::IllegalRecord;
@@ -10,11 +9,11 @@ use crate::run_state::IllegalRecord;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the journal, at byte {offset}, {why}")]
 pub struct Refusal {
-    /// Where its line begins, in bytes.
+    /// Offset of its line, in bytes.
     pub offset: u64,
-    /// Its line, from 1: the number of the record.
+    /// Number of its line, from 1; also the number of the record.
     pub line: u64,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
@@ -26,41 +25,42 @@ impl Refusal {
     }
 }
 
-/// Why a record cannot be read past.
+/// The reason why a record cannot be read past.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// Its bytes are not those that were written.
+    /// The bytes are not those that were written.
     #[error("is damaged: {0}")]
     Damaged(Fault),
-    /// It was there when its place was noted.
+    /// The record is gone, although it was there when its place was noted.
     #[error("is gone")]
     Gone,
-    /// It is not the next record.
+    /// The record's number does not follow the one before.
     #[error("is damaged: number {0} stands out of order")]
     Order(u64),
-    /// It begins a batch amid another.
+    /// A new batch begins before the previous one has ended.
     #[error("is damaged: the batch before it has no end")]
     Amid,
-    /// Somebody wrote it as it is, and it is no record that this program knows.
+    /// The record was written whole, but it is not one that this program knows.
     #[error("was written whole, but cannot be read: {0}")]
     Unreadable(String),
-    /// A later format wrote it.
+    /// A later format wrote the record.
     #[error("has format {0}, which is newer than this program")]
     Newer(u64),
-    /// Its type is not known, and it says that nobody may go on without knowing it.
+    /// The record's type is unknown, and the record says that a program that does not know the type
+    /// must not continue.
     #[error("tells of `{0}`, which this program does not know and must not pass over")]
     Critical(String),
-    /// It can be read, and cannot have happened.
+    /// The record can be read, but cannot follow the earlier ones.
     #[error("cannot follow what stands before it: {0}")]
     Illegal(String),
 }
 
-/// What a fold has against a record.
+/// The objection of a fold to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Objection {
-    /// The record's number.
+    /// Number of the record.
     pub seq: u64,
-    /// Why it cannot be read past.
+    /// The reason why it cannot be read past.
     pub why: Why,
 }
 

@@ -1,8 +1,8 @@
-//! A disk in memory that refuses, fails and loses power, and what the writer makes of it.
+//! A simulated disk in memory that refuses, fails and loses power, and tests of the writer on it.
 //!
 //! Unsynced bytes are kept apart. A power cut leaves a random part of them, in pieces and in any
-//! order, as a disk with a cache does. A sync that fails loses what it could not write for good,
-//! though the process still reads it, as Linux does. Everything follows from a seed.
+//! order, as a disk with a cache does. A failed sync loses for good the bytes that it could not
+//! write, although the process can still read them, as on Linux. Everything follows from a seed.
 
 use std::io;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use crate::journal::{JournalError, JournalHandle};
 /// several.
 const PIECE: usize = 64;
 
-/// What befalls a disk, by the number of the operation.
+/// The faults of a disk, each with the number of the operation at which it happens.
 #[derive(Clone, Debug, Default)]
 struct Fate {
     power_cut: Option<u64>,
     write_fails: Option<u64>,
     sync_fails: Option<u64>,
     short_write: Option<u64>,
-    /// How many bytes there are for the journal and the reserve.
+    /// Bytes of disk space for the journal and the reserve.
     capacity: Option<usize>,
-    /// After so many refusals there is room again; or else the power goes.
+    /// Number of refused writes after which there is space again, or after which the power is cut.
     patience: u64,
     room_again: bool,
-    /// Whether syncs only say that they have happened.
+    /// True if a sync returns success without making anything durable.
     lies: bool,
 }
 
@@ -45,15 +45,15 @@ struct Disk(Arc<Mutex<State>>);
 struct State {
     rng: fastrand::Rng,
     fate: Fate,
-    /// What survives for sure.
+    /// The bytes that survive a power cut.
     synced: Vec<u8>,
-    /// What a reader sees.
+    /// The bytes that a reader sees.
     seen: Vec<u8>,
     unsynced: Vec<DiskOp>,
     reserve: usize,
     operations: u64,
     refusals: u64,
-    /// What is left after the power cut.
+    /// The bytes left after the power cut.
     remains: Option<Vec<u8>>,
 }
 
@@ -77,7 +77,7 @@ impl DiskOp {
 }
 
 impl State {
-    /// Counts an operation; an error when there is no power for it.
+    /// Counts an operation. Returns an error if the power is off.
     fn operation(&mut self) -> io::Result<u64> {
         self.operations += 1;
         match self.remains {
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    /// The operation is over, unless the power went during it.
+    /// Ends an operation. Returns an error if the power was cut during it.
     fn done<T>(&mut self, at: u64, result: io::Result<T>) -> io::Result<T> {
         if self.fate.power_cut.is_some_and(|cut| cut <= at) {
             self.cut_power();
@@ -95,7 +95,7 @@ impl State {
         result
     }
 
-    /// A random part of what is not synced, in random order, over what is.
+    /// Writes a random part of the unsynced bytes, in random order, over the synced ones.
     fn torn(&mut self) -> Vec<u8> {
         let keep = [0.0, 0.1, 0.5, 0.9, 1.0][self.rng.usize(..5)];
         let mut pieces = Vec::new();
@@ -171,11 +171,11 @@ impl Storage for Disk {
         let mut state = self.0.lock();
         let at = state.operation()?;
         if state.fate.sync_fails == Some(at) {
-            // The pages count as clean from now on: nothing will write them again.
+            // The pages count as clean from now on: they are never written again.
             state.synced = state.torn();
             return state.done(at, Err(io::Error::other("bad disk")));
         }
-        // The power may go amid the sync.
+        // The power may be cut during the sync.
         if state.done(at, Ok(())).is_ok() && !state.fate.lies {
             let state = &mut *state;
             state.unsynced.drain(..).for_each(|change| change.apply(&mut state.synced));
@@ -233,7 +233,7 @@ impl Disk {
         })))
     }
 
-    /// What is found when the machine is back.
+    /// Returns the bytes that are found when the machine is on again.
     fn after_power_cut(&self) -> Vec<u8> {
         let mut state = self.0.lock();
         state.cut_power();
@@ -241,7 +241,7 @@ impl Disk {
     }
 }
 
-/// The records of whole batches, and where they end.
+/// Returns the records of whole batches, and the position at which they end.
 fn recover(bytes: &[u8]) -> (Vec<Record>, Position, Tail) {
     let (end, tail) = judge(bytes, Position::START).expect("memory can be read");
     let (mut records, mut crc) = (Vec::new(), 0);
@@ -253,7 +253,8 @@ fn recover(bytes: &[u8]) -> (Vec<Record>, Position, Tail) {
     (records, end, tail)
 }
 
-/// Gives the journal work until it is done or the disk gives up; returns what was acknowledged.
+/// Appends to the journal until the work is done or the disk fails. Returns the acknowledged
+/// records.
 async fn work(journal: &JournalHandle, rng: &mut fastrand::Rng) -> Vec<Arc<Record>> {
     let mut acknowledged = Vec::new();
     for _ in 0..rng.u32(1..8) {
@@ -282,7 +283,7 @@ fn fate(rng: &mut fastrand::Rng) -> Fate {
     Fate { power_cut, write_fails, sync_fails, short_write, capacity, patience, room_again, lies }
 }
 
-/// Lives through some power cuts; an error when something acknowledged was lost.
+/// Survives some power cuts. Returns an error if an acknowledged record was lost.
 async fn live(seed: u64, adapt: fn(&mut Fate)) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (mut acknowledged, mut remains): (Vec<Arc<Record>>, _) = (Vec::new(), Vec::new());
@@ -301,7 +302,7 @@ async fn live(seed: u64, adapt: fn(&mut Fate)) -> Result<(), String> {
         fate.capacity = fate.capacity.map(|capacity| capacity + end.offset as usize);
         adapt(&mut fate);
         let mut disk = Disk::new(remains, fate, rng.u64(..));
-        // As a resume does it; the power may go here too.
+        // Cut the torn end as a resume does; the power may be cut here too.
         let cut = disk.truncate(end.offset).and_then(|()| disk.sync());
         if cut.is_ok() {
             let at = Position { epoch, ..end };

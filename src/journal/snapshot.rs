@@ -1,10 +1,11 @@
-//! Snapshots: what a journal folds to, kept now and then, so that who wants to
-//! know how a run stands reads only what follows.
+//! Snapshots: the folded state of a journal, saved now and then, so that a reader of a run's state
+//! needs to read only the records after it.
 //!
-//! Only an accelerator: a snapshot counts when its hash is right, the same version of the program
-//! wrote it, and the journal has at its offset the very checksum that it names. Without any, a
-//! resume reads the journal whole and comes to the same state. They are folded and written by a
-//! thread of their own, which the journal's writer only hands its records to.
+//! A snapshot only saves time. It is used only if its hash is right, the same version of the
+//! program wrote it, and the journal has the checksum that it names at its offset. Without a
+//! snapshot, a resume reads the whole journal and gets the same state. A thread of its own folds
+//! the records and writes the snapshots; the journal's writer only passes its records to that
+//! thread.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -27,42 +28,42 @@ use crate::journal::track::Tracker;
 use crate::journal::{JournalError, Observer, walk};
 use crate::run_state::RunState;
 
-/// The least growth of a journal between two snapshots, in bytes: read again within a moment.
+/// The least growth of a journal between two snapshots: 8 MiB, which are read in a moment.
 const LEAST_GROWTH: u64 = 8 << 20;
 
-/// How much the journal grows for each byte of a snapshot: so snapshots of a run with many agents
-/// add an eighth to what is written.
+/// Bytes by which the journal grows for each byte of a snapshot: snapshots add at most an eighth to
+/// the bytes written, also in a run with many agents.
 const GROWTH: u64 = 8;
 
-/// Batches on their way to the thread: more than come while it writes a snapshot.
+/// Batches that may wait for the thread: more than arrive while it writes a snapshot.
 const QUEUE: usize = 1_024;
 
-/// How many are kept: the newest may be torn by a power cut.
+/// Number of snapshots that are kept: a power cut may damage the newest one.
 const KEPT: usize = 2;
 
-/// What a journal folds to at some place.
+/// The folded state of a journal at some place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The version of the program that wrote it: another one may fold otherwise.
+    /// Version of the program that wrote it: another version may fold records differently.
     program: String,
-    /// The end of the last batch that it holds.
+    /// The end of the last batch that it includes.
     pub at: Position,
-    /// The fold.
+    /// The folded state.
     pub tracker: Tracker,
-    /// The agents' files.
+    /// The state of the agents' files.
     pub files: Files,
 }
 
-/// A snapshot as it stands in its file.
+/// A snapshot with its hash, as stored in its file.
 #[derive(Serialize, Deserialize)]
 struct Sealed<'a> {
-    /// blake3 of the text of `snapshot`, in hexadecimal.
+    /// blake3 hash of the text of `snapshot`, in hexadecimal.
     hash: String,
     #[serde(borrow)]
     snapshot: &'a RawValue,
 }
 
-/// The newest snapshot of a run that counts.
+/// Returns the newest snapshot of a run that can be used.
 #[must_use]
 pub fn newest(dir: &RunDir) -> Option<Snapshot> {
     let found = numbered(dir).into_iter().rev().find_map(|(_, path)| {
@@ -75,8 +76,8 @@ pub fn newest(dir: &RunDir) -> Option<Snapshot> {
     found
 }
 
-/// What the journal of a run tells, read from the newest snapshot on, and what stands in the way of
-/// more. `each` sees the records behind that.
+/// Returns the state of a run, read from the newest snapshot on, and the error that stopped the
+/// read, if any. `each` receives the records after the snapshot.
 pub fn fold(
     dir: &RunDir,
     mut each: impl FnMut(&SharedRecord),
@@ -86,19 +87,19 @@ pub fn fold(
     {
         return (state, Ok(()));
     }
-    // Whose fault it is only the whole journal can tell.
+    // The fault may be in the snapshot or in the journal: reading the whole journal decides.
     walk::fold(dir, None, each)
 }
 
-/// Removes all snapshots: the journal was cut before them.
+/// Removes all snapshots, because the journal was cut before them.
 pub fn forget(dir: &RunDir) {
     for (_, path) in numbered(dir) {
-        // One that stays names a checksum that the journal no longer has.
+        // A snapshot that stays is harmless: the journal no longer has the checksum that it names.
         let _ = fs::remove_file(path);
     }
 }
 
-/// The snapshots by number, smallest first.
+/// Lists the snapshots by number, smallest first.
 fn numbered(dir: &RunDir) -> BTreeMap<u64, PathBuf> {
     let entries = fs::read_dir(dir.snapshots()).into_iter().flatten().filter_map(Result::ok);
     let numbered = entries.filter_map(|entry| {
@@ -125,7 +126,7 @@ fn seal(snapshot: &Snapshot) -> io::Result<String> {
     Ok(serde_json::to_string(&Sealed { hash, snapshot: &body })?)
 }
 
-/// Whether the journal has a line with this checksum before this place.
+/// Returns true if the journal has a line with this checksum just before this place.
 fn fits(dir: &RunDir, at: &Position) -> io::Result<bool> {
     let Some(before) = at.offset.checked_sub(line::TAIL as u64) else { return Ok(false) };
     let mut journal = File::open(dir.journal())?;
@@ -135,7 +136,7 @@ fn fits(dir: &RunDir, at: &Position) -> io::Result<bool> {
     Ok(line::recorded_crc(&tail) == Some(at.crc))
 }
 
-/// Writes a snapshot and removes those that are not needed any more; gives its size in bytes.
+/// Writes a snapshot and removes those beyond [`KEPT`]. Returns its size in bytes.
 fn write(dir: &RunDir, snapshot: &Snapshot) -> io::Result<u64> {
     let text = seal(snapshot)?;
     let folder = dir.snapshots();
@@ -144,7 +145,7 @@ fn write(dir: &RunDir, snapshot: &Snapshot) -> io::Result<u64> {
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&scratch)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&scratch, path));
     if written.is_err() {
-        // It only takes room; the next one takes its place.
+        // A scratch file that stays only takes space, until the next snapshot overwrites it.
         let _ = fs::remove_file(&scratch);
     }
     written?;
@@ -160,29 +161,29 @@ enum News {
     Keep { at: Position, files: Files },
 }
 
-/// Has snapshots made of what becomes durable. Holds the agents' files, whose lengths belong into a
-/// snapshot.
+/// An observer that makes snapshots of the durable records. It holds the projection of the agents'
+/// files, because a snapshot needs the lengths of these files.
 #[derive(Debug)]
 pub struct Snapshots {
     projection: Projection,
     batch: Vec<SharedRecord>,
-    /// Where the batch that is being told begins and ends.
+    /// The beginning and the end of the batch that is being observed.
     span: (Position, Position),
-    /// The offset from which the next snapshot is due.
+    /// The offset in the journal at which the next snapshot is due.
     due: Arc<AtomicU64>,
     news: Option<SyncSender<News>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Snapshots {
-    /// Goes on from what the journal told so far, with the agents' files up to date.
+    /// Starts from the folded journal so far; the agents' files must be up to date.
     #[must_use]
     pub fn new(dir: RunDir, at: Position, tracker: Tracker, projection: Projection) -> Self {
         Self::every(LEAST_GROWTH, dir, at, tracker, projection)
     }
 
-    /// As [`new`](Self::new), with a snapshot whenever the journal has grown by this many bytes, but
-    /// not so often that snapshots are much of what is written.
+    /// Does the same as [`new`](Self::new), with a snapshot whenever the journal has grown by this
+    /// many bytes, but at most one byte of snapshots for eight bytes of journal.
     #[must_use]
     pub fn every(
         growth: u64,
@@ -203,7 +204,7 @@ impl Snapshots {
         Self { projection, batch, span: (at, at), due, news: Some(news), thread }
     }
 
-    /// A thread that is gone wants no more.
+    /// Sends news to the thread. Once the thread is gone, nothing more is sent.
     fn tell(&mut self, news: News) {
         if self.news.as_ref().is_some_and(|thread| thread.send(news).is_err()) {
             self.news = None;
@@ -230,7 +231,7 @@ impl Observer for Snapshots {
         }
         self.tell(News::Batch { at: from, records });
         if to.offset >= self.due.load(Ordering::Relaxed) {
-            // Until it is written, no other is due.
+            // No other snapshot is due until this one is written.
             self.due.store(u64::MAX, Ordering::Relaxed);
             self.projection.settle();
             let files = self.projection.files();
@@ -246,21 +247,21 @@ impl Observer for Snapshots {
 impl Drop for Snapshots {
     fn drop(&mut self) {
         self.news = None;
-        // What it has under way is of use to the next resume.
+        // A snapshot that is being written speeds up the next resume, so wait for it.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// Folds what comes, and writes a snapshot whenever one is wanted.
+/// Folds the records that it receives, and writes a snapshot for each [`News::Keep`].
 fn keep(dir: &RunDir, mut tracker: Tracker, growth: u64, news: &Receiver<News>, due: &AtomicU64) {
     let mut ended = BTreeMap::new();
     while let Ok(news) = news.recv() {
         match news {
             News::Batch { at, records } => {
                 if let Err(error) = tracker.apply(at, &records) {
-                    // The run ends by it: that is told elsewhere.
+                    // Such a record also ends the run, which reports it.
                     tracing::debug!(%error, "no more snapshots");
                     return;
                 }

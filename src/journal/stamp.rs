@@ -1,26 +1,27 @@
-//! Time stamps of records: milliseconds since the Unix epoch and their RFC 3339 text in UTC.
+//! Time stamps of records: milliseconds since the Unix epoch, and their RFC 3339 text in UTC.
 //!
-//! Written once per commit batch and read once per record, so both are plain arithmetic. Reads the
-//! clock in one place only.
+//! A stamp is written once per batch and read once per record, so both directions are plain
+//! arithmetic. Only [`now_ms`] reads the clock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The length of `2026-11-18T02:14:05.123Z`.
+/// Length in bytes of a stamp, such as `2026-11-18T02:14:05.123Z`.
 pub const LEN: usize = 24;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// The last millisecond of the year 9999: four digits are all that the text has room for.
+/// The last millisecond of the year 9999: the text has only four digits for the year.
 const MAX_MS: i64 = 253_402_300_799_999;
 
-/// The time now, in milliseconds since the Unix epoch.
+/// Returns the current time in milliseconds since the Unix epoch.
 #[must_use]
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(MAX_MS)
 }
 
-/// Appends the text of a time; a time outside the years 1970 to 9999 is brought to their edge.
+/// Appends the text of a time. A time outside the years 1970 to 9999 becomes the nearest time
+/// inside.
 pub fn write(ms: i64, out: &mut Vec<u8>) {
     let ms = ms.clamp(0, MAX_MS);
     let (year, month, day) = civil(ms / DAY_MS);
@@ -40,7 +41,7 @@ pub fn write(ms: i64, out: &mut Vec<u8>) {
     out.push(b'Z');
 }
 
-/// The text of a time.
+/// Returns the text of a time.
 #[must_use]
 pub fn text(ms: i64) -> String {
     let mut out = Vec::with_capacity(LEN);
@@ -48,7 +49,7 @@ pub fn text(ms: i64) -> String {
     String::from_utf8(out).expect("digits and marks are ASCII")
 }
 
-/// Reads what [`write()`] writes; `None` for anything else.
+/// Reads a time that [`write()`] wrote. Returns `None` for any other text.
 #[must_use]
 pub fn parse(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
@@ -87,7 +88,7 @@ fn digits(out: &mut Vec<u8>, value: i64, width: u32) {
 // Both directions count years from March and eras of 400 years, so that the leap day is the last
 // of its year: Hinnant, "chrono-compatible low-level date algorithms".
 
-/// The date of a day counted from 1970-01-01.
+/// Returns the date (year, month, day) of a day counted from 1970-01-01.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
@@ -99,7 +100,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year + i64::from(month <= 2), month, day)
 }
 
-/// The day of a date, counted from 1970-01-01.
+/// Returns the day of a date, counted from 1970-01-01.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));

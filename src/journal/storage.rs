@@ -1,68 +1,68 @@
-//! What a journal is kept on: the few things that a disk must be able to do.
+//! The storage of a journal: the few operations that a disk must offer.
 
 use std::io;
 
-/// What a journal is kept on. A simulated disk implements it too.
+/// The storage of a journal. A simulated disk in the tests implements it too.
 pub trait Storage: Send {
-    /// Writes at the end, with one write, and says how much was taken.
+    /// Writes at the end, with one write. Returns the number of bytes written.
     ///
     /// # Errors
-    /// When nothing could be written.
+    /// Returns an error if nothing could be written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Makes all that was written durable.
+    /// Makes all written bytes durable.
     ///
     /// # Errors
-    /// When it may not be durable; it is not called again after that.
+    /// Returns an error if they may not be durable; the storage is not synced again after that.
     fn sync(&mut self) -> io::Result<()>;
 
     /// Cuts everything from `len` bytes on.
     ///
     /// # Errors
-    /// When the end could not be cut.
+    /// Returns an error if the end could not be cut.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
 
-    /// How many bytes there are.
+    /// Returns the length in bytes.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// Returns an error if the length cannot be read.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether there is nothing yet.
+    /// Returns true if nothing has been written yet.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// Returns an error if the length cannot be read.
     fn is_empty(&self) -> io::Result<bool> {
         self.len().map(|len| len == 0)
     }
 
-    /// Whether what is written can still be found: a file that has lost its name would take it and
-    /// lose it.
+    /// Tells if the written bytes can still be found by name: a file that was removed accepts
+    /// writes, but they are lost.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// Returns an error if that cannot be found out.
     fn presence(&self) -> io::Result<Presence>;
 
-    /// How many more bytes the disk would take.
+    /// Returns the number of bytes that the disk can still take.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// Returns an error if that number cannot be read.
     fn free(&self) -> io::Result<u64>;
 
-    /// Keeps this much of the disk aside, in bytes; 0 gives back what was.
+    /// Keeps this many bytes of the disk in reserve; 0 releases the reserve.
     ///
     /// # Errors
-    /// When there is not that much; nothing is kept then.
+    /// Returns an error if there is not that much space; then nothing is kept.
     fn reserve(&mut self, bytes: u64) -> io::Result<()>;
 }
 
-/// What stands where the journal is looked for.
+/// The file that is found under the journal's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// The journal that is written.
+    /// The journal that is being written.
     Kept,
-    /// Nothing.
+    /// There is no file.
     Removed,
-    /// Something else.
+    /// There is another file.
     Replaced,
 }

@@ -1,8 +1,9 @@
-//! Taking a journal up again: reads it to its end, cuts what is torn and keeps what was cut.
+//! Prepares a journal for a resume: reads it to its end, cuts a torn end, and keeps the cut bytes.
 //!
-//! Owns what may be cut. A batch that was never acknowledged may; what had been acknowledged is cut
-//! only where somebody asked for it by number, and only from where the journal cannot be gone on
-//! with. What is cut is durable under a name of its own before the journal is made shorter.
+//! Owns the decision which bytes may be cut. A batch that was never acknowledged may be cut.
+//! Acknowledged records are cut only if the user named the number, and only from the record on at
+//! which the journal cannot be continued. The cut bytes are durable in a file of their own before
+//! the journal is made shorter.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{File, OpenOptions};
@@ -20,33 +21,33 @@ use crate::journal::{JournalError, results, stamp};
 use crate::run_state::RunState;
 use crate::store;
 
-/// What may be cut from a journal.
+/// The part of a journal that may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// What was never acknowledged.
+    /// Only a torn end.
     Torn,
-    /// That, and everything from this record on, with which the journal cannot be gone on with.
+    /// A torn end, and everything from this record on, which must be one that prevents a resume.
     From(u64),
 }
 
-/// Why a journal cannot be taken up.
+/// The reason why a journal cannot be continued or cut.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CutError {
-    /// It cannot be read, or a record stands in the way.
+    /// The journal cannot be read, or a record cannot be read past.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// It was to be cut though nothing in it stands in the way.
+    /// A cut was requested, but no record prevents a resume.
     #[error("the journal is sound: nothing of it is cut")]
     Sound,
-    /// It was to be cut elsewhere than where it has to be.
+    /// A cut was requested at another place than the one at which the journal has to be cut.
     #[error("the journal is cut only where it has to be: {error}")]
     Elsewhere {
-        /// The record from which on it may be cut.
+        /// Number of the record from which on the journal may be cut.
         seq: u64,
-        /// What stands in the way there.
+        /// The error at that record.
         error: JournalError,
     },
-    /// It was to be cut so that nothing would be left.
+    /// The requested cut would leave nothing of the journal.
     #[error("nothing would be left of the journal: {0}")]
     Beginning(Refusal),
 }
@@ -57,50 +58,50 @@ impl CutError {
     }
 }
 
-/// A journal that can be written again.
+/// A journal that is ready for a writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutBack {
-    /// Where it goes on: the epoch is the next one.
+    /// The position at which the writer continues, with the next epoch.
     pub at: Position,
-    /// What was cut, if anything.
+    /// The bytes that were cut, if any.
     pub kept: Option<Kept>,
-    /// What went with it, if it was cut where somebody asked for it.
+    /// The loss, if acknowledged records were cut on request.
     pub loss: Option<Loss>,
 }
 
 /// Bytes that were cut from a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The file that has them now.
+    /// Path of the file that holds them now.
     pub path: PathBuf,
-    /// How many they are.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Where they began.
+    /// Offset in the journal at which they began.
     pub offset: u64,
 }
 
-/// What a journal loses behind a place.
+/// The content of a journal behind a place, which is lost when the journal is cut there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// The place, in bytes.
+    /// Offset of the place, in bytes.
     pub offset: u64,
-    /// The records whose checksum is right.
+    /// Number of records whose checksum is right.
     pub records: u64,
-    /// The bytes of all other lines.
+    /// Number of bytes in all other lines.
     pub damaged: u64,
-    /// The tasks whose ends these records are.
+    /// The tasks whose end these records hold.
     pub ended: BTreeSet<Name>,
-    /// The tool calls that they begin or finish.
+    /// The tool calls whose start or result these records hold.
     pub calls: BTreeSet<CallKey>,
-    /// The replies of models that they hold.
+    /// Number of model replies in these records.
     pub replies: u64,
 }
 
-/// Gives every batch of a run's journal from `from` on to `each`, with the place where it begins,
-/// and makes the journal end behind the last one.
+/// Gives every batch of a run's journal from `from` on to `each`, with the position at which it
+/// begins, and then cuts the journal behind the last one.
 ///
 /// # Errors
-/// When the journal cannot be taken up; nothing was cut then.
+/// Returns an error if the journal cannot be continued; then nothing was cut.
 pub fn cut_back(
     owned: &OwnedRun,
     from: Position,
@@ -116,17 +117,17 @@ pub fn cut_back(
     let loss = end.map(|end| loss(dir, end)).transpose()?;
     let kept = set_rest_aside(dir, at.offset)
         .map_err(|error| JournalError::io("journal: torn end", &error))?;
-    // More openings than numbers: whoever wrote the last line did not count.
+    // An epoch beyond the largest number can only come from a foreign writer: saturating is enough.
     Ok(CutBack { at: Position { epoch: at.epoch.saturating_add(1), ..at }, kept, loss })
 }
 
-/// Where a journal ends once it was cut at record `seq`: before the batch of that record, for a
-/// batch is whole or absent. That is where it cannot be read further, or where a record is the
-/// first to name a stored result that is not what was recorded; to go back from anywhere else,
-/// there are forks. Reads only.
+/// Returns the end of the journal once it is cut at record `seq`: the place before the batch of
+/// that record, since a batch is whole or absent. A cut is allowed only at a record that cannot be
+/// read past, or at the first record that names a stored result that is lost or damaged. To go back
+/// from any other record, the user forks the run. Writes nothing.
 ///
 /// # Errors
-/// When it cannot be read, or has not to be cut there.
+/// Returns an error if the journal cannot be read, or must not be cut there.
 pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, CutError> {
     let mut reader = walk::open(dir, Position::START)?;
     let (mut state, mut named, mut known) = (RunState::default(), Vec::new(), HashSet::new());
@@ -162,16 +163,16 @@ pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, CutError> {
     }
 }
 
-/// A stored result, and the first record that names it.
+/// A stored result, with the first record that names it.
 struct Named {
-    /// The record.
+    /// Number of the record.
     by: u64,
     /// Where the batch of the record begins.
     before: Position,
     hash: String,
 }
 
-/// Where a journal has to be cut in which every record can be read.
+/// Returns the place of the first lost result in a journal whose records can all be read.
 fn first_lost(dir: &RunDir, named: &[Named]) -> CutError {
     let lost = named.iter().find_map(|named| {
         let error = store::check(&dir.results(), &named.hash).err()?;
@@ -180,17 +181,18 @@ fn first_lost(dir: &RunDir, named: &[Named]) -> CutError {
     lost.unwrap_or(CutError::Sound)
 }
 
-/// What a journal loses when it is made to end at this place. Reads only.
+/// Returns the loss if a journal is cut at this place. Writes nothing.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Returns an error if the journal cannot be read.
 pub fn loss(dir: &RunDir, end: Position) -> Result<Loss, JournalError> {
     let mut loss = Loss { offset: end.offset, ..Loss::default() };
     let mut read = || -> io::Result<()> {
         let mut journal = File::open(dir.journal())?;
         journal.seek(SeekFrom::Start(end.offset))?;
         let (mut input, mut text) = (BufReader::new(journal), Vec::new());
-        // A line is held against the checksum that the one before it carries, sound or not.
+        // Each line is verified against the checksum in the line before, whether that line is sound
+        // or not.
         let mut before = Some(end.crc);
         while input.read_until(b'\n', &mut text)? > 0 {
             match before.map(|crc| line::decode(&text, crc)) {
@@ -225,14 +227,14 @@ impl Loss {
     }
 }
 
-/// Moves what stands from `offset` on into a file of its own.
+/// Moves the bytes from `offset` on into a file of their own.
 fn set_rest_aside(dir: &RunDir, offset: u64) -> io::Result<Option<Kept>> {
     let mut journal = OpenOptions::new().read(true).write(true).open(dir.journal())?;
     let bytes = journal.metadata()?.len().saturating_sub(offset);
     if bytes == 0 {
         return Ok(None);
     }
-    // A colon cannot stand in a name everywhere.
+    // Some file systems do not allow a colon in a name.
     let stamp = stamp::text(stamp::now_ms()).replace(':', "-");
     let path = dir.path().join(format!("torn-{stamp}"));
     let mut options = OpenOptions::new();

@@ -1,7 +1,7 @@
-//! The fold of a journal with the places of what is needed again: the records of agents that have
-//! not ended.
+//! The fold of a journal, with the places of the records that are needed again: those of the agents
+//! that have not ended.
 //!
-//! Pure. The same fold whether it begins with the journal or with a snapshot.
+//! Pure. The fold gives the same state whether it starts with the journal or with a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::journal::line::Position;
 use crate::run_machine;
 use crate::run_state::{IllegalRecord, RunState};
 
-/// What a journal tells so far.
+/// The folded state of a journal so far, and its open agents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tracker {
     state: RunState,
@@ -25,25 +25,25 @@ pub struct Tracker {
 /// An agent that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Track {
-    /// The batches with records of it.
+    /// The batches that hold records of the agent.
     batches: Vec<BatchPlace>,
-    /// The calls without a result that give a job to a child.
+    /// The calls without a result that delegate a task to a child agent.
     delegations: BTreeSet<CallKey>,
 }
 
-/// What is needed to bring an agent back.
+/// The data needed to resume an agent.
 #[derive(Clone, Debug)]
 pub struct Left {
-    /// The number of the first record of its first batch.
+    /// Number of the first record of the first batch that holds a record of it.
     pub first: u64,
-    /// Whether it waits for children.
+    /// True if it waits for child agents.
     pub waits: bool,
     /// Its records.
     pub records: AgentRecords,
 }
 
 impl Left {
-    /// What the run's decisions need to know of it.
+    /// Returns the part that the run's decisions need.
     #[must_use]
     pub fn mark(&self) -> run_machine::Left {
         run_machine::Left { first: self.first, waits: self.waits }
@@ -51,23 +51,23 @@ impl Left {
 }
 
 impl Tracker {
-    /// The run so far.
+    /// Returns the state of the run so far.
     #[must_use]
     pub fn state(&self) -> &RunState {
         &self.state
     }
 
-    /// The run so far, and nothing else.
+    /// Returns the state of the run so far, and drops the rest.
     #[must_use]
     pub fn into_state(self) -> RunState {
         self.state
     }
 
-    /// Takes in the records of the batch that begins at `at`: also where its first line is none that
-    /// this program knows.
+    /// Folds the records of the batch that begins at `at`. The position is needed because the first
+    /// line of a batch may be one that this program does not know.
     ///
     /// # Errors
-    /// When one cannot follow what was recorded before it.
+    /// Returns an error if a record cannot follow the earlier ones.
     pub fn apply(&mut self, at: Position, records: &[SharedRecord]) -> Result<(), IllegalRecord> {
         let place = (at.offset, at.seq);
         for record in records {
@@ -97,7 +97,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// What is needed to bring the agents back that have not ended.
+    /// Returns the data needed to resume the agents that have not ended.
     #[must_use]
     pub fn left(&self, journal: &Path) -> BTreeMap<AgentId, Left> {
         let left = self.open.iter().map(|(id, track)| {

@@ -1,7 +1,7 @@
-//! From records to the lines of one agent's transcript.
+//! Turns the records of one agent into the lines of its transcript.
 //!
-//! Pure: owns which records make a message and how its line looks. A transcript is complete and
-//! never compacted; messages keep the bytes that the journal has.
+//! Pure. Owns which records make a message and the form of its line. A transcript is complete and
+//! never compacted; its messages have the same bytes as in the journal.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,19 @@ use crate::journal::stamp;
 use crate::message::{Json, Message};
 use crate::turn::{AgentSpawned, Program, ToolFinished, ToolIntended};
 
-/// What is needed to go on with one agent's transcript.
+/// The state from which one agent's transcript continues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Transcript {
-    /// Whether the agent runs a command: nobody speaks then, so it has a log but no messages.
+    /// True if the agent runs a command: it has a log, but no messages.
     is_command: bool,
     turn: u32,
-    /// The calls of the turn, by their place, each with its result once there is one.
+    /// The calls of the turn by their place, each with its result once there is one.
     calls: BTreeMap<u32, Option<Json>>,
 }
 
 impl Transcript {
-    /// Takes the agent's next record, and appends the line of the message that it completes.
+    /// Folds the agent's next record, and appends the line of the message that it completes, if
+    /// any.
     pub fn fold(&mut self, record: &Record, out: &mut Vec<u8>) {
         if let Event::AgentSpawned(AgentSpawned { program, .. }) = &record.event {
             match program {
@@ -38,7 +39,8 @@ impl Transcript {
                 write_line(record, &[message.as_str()], out);
             }
         } else if let Event::ModelResponded(responded) = &record.event {
-            // A reply without a complete block is no message of the conversation.
+            // A reply that was cut before its first whole block is not a message of the
+            // conversation.
             if !responded.message.as_str().ends_with(r#""content":[]}"#) {
                 write_line(record, &[responded.message.as_str()], out);
             }
@@ -62,7 +64,8 @@ impl Transcript {
         self.calls.insert(finished.index, Some(finished.block.clone()));
     }
 
-    /// Calls of an earlier turn that never finished are forgotten: their message does not exist.
+    /// Starts a new turn. Calls of an earlier turn that never finished are dropped: no message
+    /// holds them.
     fn enter(&mut self, turn: u32) {
         if self.turn != turn {
             self.turn = turn;
@@ -70,7 +73,7 @@ impl Transcript {
         }
     }
 
-    /// The results of one turn are one user message, in the order of the calls.
+    /// Writes the results of one turn as one user message, in the order of the calls.
     fn write_results(&mut self, record: &Record, out: &mut Vec<u8>) {
         let mut parts = vec![r#"{"role":"user","content":["#];
         for (place, block) in self.calls.values().flatten().enumerate() {
@@ -85,14 +88,15 @@ impl Transcript {
     }
 }
 
-/// Appends `{"seq","ts","message"}` with the message given in parts.
+/// Appends the line `{"seq","ts","message"}`; the message is given in parts.
 fn write_line(record: &Record, parts: &[&str], out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{{\"seq\":{},\"ts\":\"", record.seq).as_bytes());
     stamp::write(record.ts_ms, out);
     out.extend_from_slice(b"\",\"message\":");
     let message = out.len();
     parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
-    // Records of a memory journal have not been through a line: see `line::write_body`.
+    // Records of a journal in memory were never framed as lines, so they may hold newlines: see
+    // `line::write_body`.
     out[message..].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
     out.extend_from_slice(b"}\n");
 }

@@ -1,6 +1,6 @@
-//! A run's journal from a place to where it ends: the one way in which everyone folds it.
+//! Walks over a run's journal from a place to its end: the one way in which all readers fold it.
 //!
-//! Owns what a journal without a record says of its run. Never writes, and needs no lock.
+//! Owns the error for a journal without a record. Never writes, and needs no lock.
 
 use std::fs;
 use std::io;
@@ -17,11 +17,11 @@ use crate::run_state::RunState;
 /// Opens the journal of a run at the end of a batch that was read before.
 ///
 /// # Errors
-/// When it cannot be opened, or is not there.
+/// Returns an error if the journal cannot be opened or does not exist.
 pub fn open(dir: &RunDir, at: Position) -> Result<Reader, JournalError> {
     if is_missing(dir) {
         let told = without_record(dir);
-        // A run that is just beginning may have made it since.
+        // A run that is just being created may have made its journal in the meantime.
         if is_missing(dir) {
             return Err(told);
         }
@@ -33,10 +33,12 @@ fn is_missing(dir: &RunDir) -> bool {
     fs::metadata(dir.journal()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Gives the next whole batch to `fold`, with the place where it begins; false behind the last one.
+/// Gives the next whole batch to `fold`, with the position at which it begins. Returns false behind
+/// the last one.
 ///
 /// # Errors
-/// When the journal cannot be read, has no record, or one stands in the way.
+/// Returns an error if the journal cannot be read, has no record, or holds one that cannot be read
+/// past.
 pub fn fold_next(
     dir: &RunDir,
     reader: &mut Reader,
@@ -48,25 +50,26 @@ pub fn fold_next(
     }
 }
 
-/// Looks once more for the first batch, where there was none.
+/// Looks once more for the first batch, after none was found.
 fn fold_first(
     dir: &RunDir,
     reader: &mut Reader,
     fold: impl FnOnce(Position, &[SharedRecord]) -> Result<(), Objection>,
 ) -> Result<bool, JournalError> {
     let told = without_record(dir);
-    // A run that is just beginning fills its folders behind its first record, which may have come
-    // since: only a journal that has none after they were looked at has lost it.
+    // A run that is just being created fills its folders after its first record, which may have
+    // come in the meantime. So the journal is read again after the folders: only if it is still
+    // empty then, was it lost.
     match reader.fold_batch(fold)? {
         true => Ok(true),
         false => Err(told),
     }
 }
 
-/// The first batch of a run, which says how it was created.
+/// Returns the first batch of a run, which holds its creation.
 ///
 /// # Errors
-/// When there is none, or it cannot be read.
+/// Returns an error if there is no first batch, or if it cannot be read.
 pub fn first(dir: &RunDir) -> Result<Vec<SharedRecord>, JournalError> {
     let mut first = Vec::new();
     fold_next(dir, &mut open(dir, Position::START)?, |_, records| {
@@ -76,17 +79,18 @@ pub fn first(dir: &RunDir) -> Result<Vec<SharedRecord>, JournalError> {
     Ok(first)
 }
 
-/// Whether a run has a first batch, or had one.
+/// Returns true if a run has a first batch, or had one that was lost.
 #[must_use]
 pub fn has_begun(dir: &RunDir) -> bool {
     !matches!(first(dir), Err(JournalError::NeverBegan))
 }
 
-/// Gives every whole batch from `from` on to `fold`, each with the place where it begins: those
-/// before the place `end`, or all there are. Gives the place behind the last one.
+/// Gives every whole batch from `from` on to `fold`, each with the position at which it begins: the
+/// batches before `end`, or all of them. Returns the position behind the last one.
 ///
 /// # Errors
-/// When the journal cannot be read, has no record, or one stands in the way.
+/// Returns an error if the journal cannot be read, has no record, or holds one that cannot be read
+/// past.
 pub fn walk(
     dir: &RunDir,
     from: Position,
@@ -102,8 +106,8 @@ pub fn walk(
     }
 }
 
-/// What the journal of a run tells, up to the place `end` or as far as it can be read, and what
-/// stands in the way of more. `each` sees every record.
+/// Returns the state of a run, folded up to the position `end` or as far as the journal can be
+/// read, and the error that stopped the fold, if any. `each` receives every record.
 pub fn fold(
     dir: &RunDir,
     end: Option<Position>,
@@ -112,7 +116,7 @@ pub fn fold(
     fold_on(dir, Position::START, RunState::default(), end, each)
 }
 
-/// As [`fold`], from a place on at which the journal told `state`.
+/// Does the same as [`fold`] from the position `from`, at which the folded state was `state`.
 pub fn fold_on(
     dir: &RunDir,
     from: Position,
@@ -131,21 +135,22 @@ pub fn fold_on(
     (state, read)
 }
 
-/// How a run was created whose journal gave this.
+/// Returns the creation of the run with this folded state.
 ///
 /// # Errors
-/// When its first record does not tell.
+/// Returns an error if the first record does not create a run.
 pub fn created(state: &RunState) -> Result<&RunCreated, JournalError> {
     let unreadable = || Why::Unreadable("it does not create a run".to_owned());
     state.created().ok_or_else(|| Refusal::at(Position::START, unreadable()).into())
 }
 
-/// What a journal without a record says of its run.
+/// Decides if a journal without a record was lost or never began.
 fn without_record(dir: &RunDir) -> JournalError {
-    // They are made empty, and filled only behind a record.
+    // These folders are created empty, and filled only after the first record.
     let mut folders = vec![dir.agents(), dir.spool(), dir.snapshots()];
     if !dir.journal().exists() {
-        // A fork has the results of its origin before it has a record: then the journal is empty.
+        // A fork has the results of its origin before it has a record, but then its journal file
+        // exists.
         folders.push(dir.results());
     }
     let is_filled =

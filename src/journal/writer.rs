@@ -1,10 +1,10 @@
-//! The writer: one thread that turns queued appends into commit batches.
+//! The writer: one thread that turns queued appends into batches.
 //!
-//! A dedicated thread, neither an actor nor a job of the blocking pool, because a sync may take
-//! long and nothing else may wait behind it. It takes what is queued, writes it as one batch with
-//! one write and one sync, and acknowledges. While the disk is full it keeps what it was given and
-//! tries again. It stops for good at any other failure: a sync that failed must not be tried
-//! again, because the system may then call lost pages clean.
+//! It is a thread of its own, neither an actor nor a job of the blocking pool, because a sync may
+//! take long and nothing else may wait behind it. It takes the queued appends, writes them as one
+//! batch with one write and one sync, and acknowledges them. While the disk is full it keeps the
+//! batch and retries. Any other failure stops it: a failed sync must not be repeated, because the
+//! system may then report lost pages as clean.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,47 +27,48 @@ use crate::journal::reader;
 use crate::journal::storage::{Presence, Storage};
 use crate::journal::{Journal, JournalError, JournalFuture, JournalHandle, Observer, stamp};
 
-/// Appends that may wait in the queue; the next one waits outside, which slows callers down to
+/// Appends that may wait in the queue. The next caller waits outside, which slows callers down to
 /// the disk's pace. A thousand busy agents have about one append each under way.
 const QUEUE: usize = 1024;
 
-/// The most appends in one commit batch.
+/// The most appends in one batch.
 const BATCH_ITEMS: usize = 256;
 
-/// The bytes from which a commit batch takes no more appends.
+/// Bytes from which a batch takes no more appends: 1 MiB.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// From how many appends on a batch tells that many are at work, and that the next ones are worth
-/// a moment's wait.
+/// Number of appends in a batch from which the writer expects many more, and waits a moment for
+/// them before the next batch.
 const CROWD: usize = 8;
 
-/// How long the writer then lets appends gather, at most; on a quick disk half of what a sync takes,
-/// so that an append waits hardly longer, and a part of the syncs does for all. Without the pause
-/// those that one batch wakes up would miss the next and share only every second one.
+/// The longest time for which the writer then lets appends gather. On a quick disk it is half the
+/// time of a sync, so that an append waits hardly longer, and fewer syncs are needed. Without this
+/// pause the callers woken by one batch would miss the next one and share only every second one.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// How often the writer looks meanwhile whether as many have come as the last batch had: about as
-/// short as a sleep of a thread can be.
+/// The pause between two checks, during that time, if as many appends have come as in the last
+/// batch. A thread can hardly sleep for a shorter time.
 const GLANCE: Duration = Duration::from_micros(50);
 
-/// How long observers may put off what only has to be done soon: too short to be noticed by who
-/// follows a log, and long enough that busy agents' files are written once for several batches.
+/// The longest time for which observers may put off work that is not urgent: too short to be
+/// noticed by the reader of a log, and long enough that several batches share one write of a busy
+/// agent's files.
 pub const SETTLE: Duration = Duration::from_millis(50);
 
 type Reply = Result<Vec<SharedRecord>, JournalError>;
 
 struct Append {
     drafts: Vec<Draft>,
-    /// The drafts' bodies, one after the other.
+    /// The drafts' bodies, joined without a separator.
     bodies: Vec<u8>,
-    /// Where each body ends.
+    /// The offset in `bodies` at which each body ends.
     ends: Vec<usize>,
     reply: oneshot::Sender<Reply>,
 }
 
 enum Item {
     Append(Append),
-    /// Somebody met a full disk.
+    /// A caller reports that the disk is full.
     Full,
     Close,
 }
@@ -85,9 +86,10 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Queues drafts and waits until they are durable; without any, until all before them are.
+    /// Queues drafts and waits until they are durable. Without drafts, waits until all earlier ones
+    /// are.
     async fn queue(&self, mut drafts: Vec<Draft>) -> Reply {
-        // Encoding is done here, on the caller's thread: the writer has one, the callers many.
+        // Encode on the caller's thread: the writer has only one thread, the callers have many.
         let (mut bodies, mut ends) = (Vec::new(), Vec::with_capacity(drafts.len()));
         for draft in &mut drafts {
             line::write_body(draft, &mut bodies);
@@ -139,7 +141,7 @@ impl Journal for Mailbox {
     }
 
     fn report_full(&self) -> bool {
-        // A queue without a place means that the writer is at work, and finds out by itself.
+        // If the queue has no place, the writer is busy writing and finds out by itself.
         !matches!(self.queue.try_send(Item::Full), Err(TrySendError::Closed(_)))
     }
 
@@ -153,10 +155,11 @@ impl Journal for Mailbox {
     }
 }
 
-/// Starts a writer that goes on at `at`. `path` is where the storage can be read back, if it can.
+/// Starts a writer that appends from the position `at`. `path` is the file from which the records
+/// can be read back, if there is one.
 ///
 /// # Errors
-/// When the storage does not end at `at`, or no thread can be had.
+/// Returns an error if the storage does not end at `at`, or if the thread cannot be started.
 pub fn start<S: Storage + 'static>(
     mut storage: S,
     at: Position,
@@ -201,9 +204,9 @@ pub fn start<S: Storage + 'static>(
 struct Writer<S> {
     storage: S,
     keeper: Keeper,
-    /// Fires when nobody waits for room any more.
+    /// Cancelled when the journal is being closed: then no caller waits for disk space any more.
     closing: CancellationToken,
-    /// Where the next batch goes: everything before it is durable.
+    /// The position of the next batch: everything before it is durable.
     at: Position,
     items: mpsc::Receiver<Item>,
     observers: Vec<Box<dyn Observer>>,
@@ -213,13 +216,13 @@ struct Writer<S> {
     bytes: Vec<u8>,
     waiting: Vec<(oneshot::Sender<Reply>, Vec<SharedRecord>)>,
     observed: Vec<SharedRecord>,
-    /// How many appends the last batch held.
+    /// Number of appends in the last batch.
     last_batch: usize,
-    /// How long the last sync took.
+    /// Duration of the last sync.
     last_sync: Duration,
-    /// When the observers are to do what they may have put off.
+    /// The time at which the observers must do the work that they put off.
     settle_at: Option<Instant>,
-    /// Tells those that wait in `close`; a field, so that it fires however the thread ends.
+    /// Wakes the callers of `close`. It is a guard, so that it fires however the thread ends.
     _ended: DropGuard,
 }
 
@@ -237,7 +240,7 @@ impl<S: Storage> Writer<S> {
         self.settle();
     }
 
-    /// Waits for an append and takes what else is queued; false when no more can come.
+    /// Waits for an append and takes what else is queued. Returns false when no more can come.
     fn collect(&mut self) -> bool {
         loop {
             match self.next_item() {
@@ -269,8 +272,8 @@ impl<S: Storage> Writer<S> {
         true
     }
 
-    /// Lets appends gather: as long as half a sync takes, or until as many have come as the last
-    /// batch had.
+    /// Lets appends gather: for half the time of a sync, at most [`GATHER`], or until as many have
+    /// come as the last batch had.
     fn gather(&mut self) {
         let until = Instant::now() + GATHER.min(self.last_sync / 2);
         while self.items.len() + self.batch.len() < self.last_batch {
@@ -278,13 +281,13 @@ impl<S: Storage> Writer<S> {
             if left.is_zero() {
                 return;
             }
-            // A wait for the queue would wake this thread up for every append.
+            // Sleep, because a wait on the queue would wake this thread for every append.
             std::thread::sleep(left.min(GLANCE));
         }
     }
 
-    /// Waits for an item, and does meanwhile what is to be done at its time; nothing when no item
-    /// can come any more.
+    /// Waits for an item, and meanwhile does the work whose time has come. Returns `None` when no
+    /// more items can come.
     fn next_item(&mut self) -> Option<Item> {
         loop {
             let (settle_at, look_at) = (self.settle_at, self.keeper.next_look());
@@ -301,7 +304,8 @@ impl<S: Storage> Writer<S> {
         }
     }
 
-    /// Somebody else met a full disk: what it wants to store may take the reserve's place.
+    /// Releases the reserve after another writer found the disk full, so that it can use that
+    /// space.
     fn met_full(&mut self) {
         self.keeper.give_up_reserve(&mut self.storage);
     }
@@ -312,13 +316,13 @@ impl<S: Storage> Writer<S> {
         }
     }
 
-    /// Makes the collected appends durable, as one batch; returns the position after it. A disk
-    /// without room is waited for: what was given to the writer is not lost, and nobody is told
-    /// that it was written.
+    /// Makes the collected appends durable as one batch. Returns the position after it. On a full
+    /// disk it waits for disk space: no append is lost, and none is acknowledged before it is
+    /// written.
     fn commit(&mut self) -> Result<Position, JournalError> {
         let next = self.frame();
         if next.seq == self.at.seq {
-            // Somebody only wanted to know that all before is durable.
+            // The batch is a flush only: everything before it is durable already.
             return Ok(next);
         }
         self.keeper.check(&mut self.storage);
@@ -340,7 +344,7 @@ impl<S: Storage> Writer<S> {
         Ok(next)
     }
 
-    /// Writes the batch, or leaves nothing of it.
+    /// Writes the whole batch, or leaves nothing of it in the journal.
     fn write(&mut self) -> Result<(), JournalError> {
         let lost = |how: &str| Err(JournalError::Io(format!("journal: the file was {how}")));
         match self.storage.presence() {
@@ -349,7 +353,7 @@ impl<S: Storage> Writer<S> {
             Ok(Presence::Replaced) => return lost("replaced by another"),
             Err(error) => return Err(JournalError::io("journal: look at the file", &error)),
         }
-        // What is appended would follow what nobody acknowledged, or a gap.
+        // If the length changed, the batch would follow foreign bytes or a gap.
         match self.storage.len() {
             Ok(len) if len == self.at.offset => {}
             Ok(_) => return lost("changed by somebody else"),
@@ -370,12 +374,12 @@ impl<S: Storage> Writer<S> {
         match (self.storage.truncate(self.at.offset), error) {
             (Ok(()), error) => Err(error),
             (Err(cut), JournalError::Full) => Err(JournalError::io("journal: cut", &cut)),
-            // The torn-tail rule copes with what is left.
+            // A resume cuts the torn end that is left.
             (Err(_), error) => Err(error),
         }
     }
 
-    /// Turns the collected appends into bytes and records.
+    /// Turns the collected appends into bytes and records. Returns the position after them.
     fn frame(&mut self) -> Position {
         let lines = self.batch.iter().map(|append| append.drafts.len() as u64).sum::<u64>();
         let (first, epoch, ts_ms) = (self.at.seq, self.at.epoch, stamp::now_ms());
@@ -404,7 +408,7 @@ impl<S: Storage> Writer<S> {
         let before = std::mem::replace(&mut self.at, next);
         self.committed.send_replace(next.seq - 1);
         for (reply, records) in self.waiting.drain(..) {
-            // Whoever asked may be gone; the record stands.
+            // The caller may be gone; the record is durable all the same.
             let _ = reply.send(Ok(records));
         }
         if self.observed.is_empty() {
@@ -424,9 +428,10 @@ impl<S: Storage> Writer<S> {
         self.bytes.shrink_to(4 * BATCH_BYTES);
     }
 
-    /// Fails everybody that waits now or comes later.
+    /// Fails all appends that wait now or come later.
     fn fail(mut self, error: JournalError) {
-        // Before the queue closes, so that whoever finds it closed also finds the reason.
+        // Set the reason before the queue closes: a caller that finds the queue closed looks for
+        // the reason.
         let error = self.failure.get_or_init(|| error).clone();
         self.items.close();
         for (reply, _) in self.waiting.drain(..) {
@@ -434,7 +439,7 @@ impl<S: Storage> Writer<S> {
         }
         while let Some(item) = self.items.blocking_recv() {
             match item {
-                // Whoever asked may be gone.
+                // The caller may be gone.
                 Item::Append(append) => drop(append.reply.send(Err(error.clone()))),
                 Item::Full | Item::Close => {}
             }
@@ -442,7 +447,8 @@ impl<S: Storage> Writer<S> {
     }
 }
 
-/// The queue's next item, or that none can come, unless the time is up first.
+/// Waits for the queue's next item until `limit`. Returns `None` when the time is up, and
+/// `Some(None)` when no more items can come.
 fn receive_until(items: &mut mpsc::Receiver<Item>, limit: Instant) -> Option<Option<Item>> {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,19 +1,21 @@
-//! Reads of a JSON text no more than a log line needs: results can be long, and lines are short.
+//! Reads only as much of a JSON text as a log line needs: results can be long, and lines are short.
 //!
-//! Pure. Takes texts with their quotes, as they stand in a document that was parsed before.
+//! Pure. It takes texts with their quotes, as they are in a document that was parsed before.
 
 use std::borrow::Cow;
 
 use super::words::first_line;
 
-/// The bytes that are read first, escapes included: most lines and the one after them fit.
+/// Bytes that are read first, escapes included: enough for most first lines and the start of the
+/// second.
 const PEEK: usize = 1_000;
 
-/// What [`first_line`] gives for the decoded text; nothing when this is no JSON text.
+/// Returns [`first_line`] of the decoded text, or `None` if this is not a JSON text.
 pub(super) fn first_line_of(raw: &str, max: usize) -> Option<String> {
     if let Some(begin) = beginning(raw) {
         let said = begin.trim();
-        // Only if it is known what the line is and that something follows it.
+        // The part read is enough only if it holds the whole line, or as much of it as is shown,
+        // and if more follows: otherwise the sign for an omission would be wrong.
         if said.contains(['\n', '\r']) || said.chars().nth(max).is_some() {
             return Some(first_line(said, max));
         }
@@ -22,7 +24,8 @@ pub(super) fn first_line_of(raw: &str, max: usize) -> Option<String> {
     Some(first_line(&text, max))
 }
 
-/// The decoded beginning of a text that is much longer than that.
+/// Decodes the beginning of a text that is longer than twice [`PEEK`]; returns `None` for a shorter
+/// one.
 fn beginning(raw: &str) -> Option<String> {
     let inner = raw.strip_prefix('"')?;
     if inner.len() <= 2 * PEEK {
@@ -36,7 +39,7 @@ fn beginning(raw: &str) -> Option<String> {
     serde_json::from_str(&format!("\"{begin}\"")).ok()
 }
 
-/// The length of the decoded text in bytes.
+/// Returns the length of the decoded text, in bytes.
 pub(super) fn decoded_len(raw: &str) -> Option<usize> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     let (mut length, mut at) = (0, 0);
@@ -48,8 +51,8 @@ pub(super) fn decoded_len(raw: &str) -> Option<usize> {
     Some(length)
 }
 
-/// The lengths of what an escape stands for and of the escape itself, both halves of a character
-/// outside the basic plane included.
+/// Returns two lengths in bytes: of the character that an escape stands for, and of the escape
+/// itself. A character outside the basic plane counts with both halves of its escape.
 fn escape(text: &str) -> Option<(usize, usize)> {
     if text.as_bytes().get(1) != Some(&b'u') {
         return Some((1, 2));

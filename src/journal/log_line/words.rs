@@ -1,11 +1,11 @@
-//! How numbers and foreign texts are written in a log line.
+//! Formats numbers and foreign texts for a log line.
 //!
 //! Pure. Owns rounding, shortening and escaping; knows no events.
 
 use crate::policy::BreakerState;
 
-/// The first line that says something, at most `max` characters of it, escaped; a sign follows
-/// when that is not everything.
+/// Returns the first line that is not empty, at most `max` characters of it, escaped, with `…` if
+/// more text follows.
 pub(super) fn first_line(text: &str, max: usize) -> String {
     let text = text.trim();
     match text.split_once(['\n', '\r']) {
@@ -15,7 +15,7 @@ pub(super) fn first_line(text: &str, max: usize) -> String {
     }
 }
 
-/// At most `max` characters of a text, escaped.
+/// Returns at most `max` characters of a text, escaped, with `…` if it is longer.
 pub(super) fn cut(text: &str, max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(max + 4));
     for (place, c) in text.chars().enumerate() {
@@ -32,18 +32,18 @@ pub(super) fn cut(text: &str, max: usize) -> String {
     out
 }
 
-/// Whether a character changes how its neighbours are shown: line and paragraph separators, marks
-/// that turn the reading direction, and the byte order mark.
+/// Returns true if a character changes the display of its neighbours: line and paragraph
+/// separators, marks of the reading direction, and the byte order mark.
 fn steers(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// `1 task`, `2 tasks`.
+/// Formats a count with its noun: `1 task`, `2 tasks`.
 pub(super) fn plural(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// `210`, `1.2k`, `51k`, `1.3M`.
+/// Formats a number of tokens: `210`, `1.2k`, `51k`, `1.3M`.
 pub(super) fn tokens(count: u64) -> String {
     match count {
         0..1000 => count.to_string(),
@@ -53,7 +53,7 @@ pub(super) fn tokens(count: u64) -> String {
     }
 }
 
-/// `2 B`, `2.1 kB`, `3.4 MB`.
+/// Formats a number of bytes: `2 B`, `2.1 kB`, `3.4 MB`.
 pub(super) fn bytes(count: u64) -> String {
     match count {
         0..1000 => format!("{count} B"),
@@ -62,7 +62,7 @@ pub(super) fn bytes(count: u64) -> String {
     }
 }
 
-/// `12 ms`, `2.0 s`, `3 min 20 s`.
+/// Formats a duration given in milliseconds: `12 ms`, `2.0 s`, `3 min 20 s`.
 pub(super) fn duration(ms: u64) -> String {
     match ms {
         0..1000 => format!("{ms} ms"),
@@ -71,7 +71,7 @@ pub(super) fn duration(ms: u64) -> String {
     }
 }
 
-/// A breaker's state in words.
+/// Returns a breaker's state in words.
 pub(super) fn breaker(state: BreakerState) -> &'static str {
     match state {
         BreakerState::Closed => "closed",

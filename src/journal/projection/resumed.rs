@@ -1,7 +1,7 @@
-//! The agents' files of a run that is taken up, and files that are made again.
+//! The agents' files of a resumed run, and files that are made again.
 //!
-//! Owns how far a file may be believed: its whole lines, if the last of them is one that the
-//! journal gives too. What is missing is appended; a file that does not fit is made again.
+//! Owns how far a file can be trusted: its whole lines, if the journal gives the last of them too.
+//! Missing lines are appended; a file that does not match the journal is made again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -21,20 +21,20 @@ use crate::journal::reader::Reader;
 use crate::journal::walk::walk;
 use crate::journal::{JournalError, Observer};
 
-/// How many records are gathered before the files are written: a few megabytes.
+/// Records that are gathered before the files are written: a few megabytes.
 const GATHERED: u64 = 4_096;
 
-/// How much of a file is read at once.
+/// Bytes read from a file at once.
 const CHUNK: usize = 64 * 1024;
 
-/// What an agent's files hold that the journal has not given yet.
+/// The content of an agent's files that the journal has not given yet.
 #[derive(Debug, Default)]
 struct There {
-    /// The number of the transcript's last line; 0 without one.
+    /// Number of the record of the transcript's last line; 0 if it has no line.
     last: u64,
-    /// Whether the journal has given that line.
+    /// True once the journal has given that line.
     met: bool,
-    /// The lines of the log that are to come.
+    /// Lines of the log that the journal has not given yet.
     lines: u64,
 }
 
@@ -45,11 +45,11 @@ impl There {
 }
 
 impl Projection {
-    /// The projection of a run that is taken up. When this returns, every file holds what the
-    /// journal gives and nothing else, as far as files can be written.
+    /// Makes the projection of a resumed run. When this returns, every file that can be written
+    /// holds exactly what the journal gives.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// Returns an error if the journal cannot be read.
     pub fn take_up(dir: RunDir) -> Result<Self, JournalError> {
         let mut projection = Self::new(dir.clone());
         let mut known: HashMap<AgentId, There> = HashMap::new();
@@ -69,11 +69,12 @@ impl Projection {
         Ok(projection)
     }
 
-    /// As [`take_up`](Self::take_up), where it is known how the files stood at a place of the
-    /// journal: only what follows is read, if they still stand so.
+    /// Makes the same projection as [`take_up`](Self::take_up) from the known state of the files at
+    /// a place of the journal: if the files still match that state, only the records after that
+    /// place are read.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// Returns an error if the journal cannot be read.
     pub fn go_on(dir: RunDir, from: Position, files: Files) -> Result<Self, JournalError> {
         if !files.stand_in(&dir) {
             return Self::take_up(dir);
@@ -91,7 +92,8 @@ impl Projection {
             |_| true,
             |record, id| {
                 if stems.insert(stem(id)) {
-                    // What it has was written by a process that recorded more than is left.
+                    // The agent's files come from a process whose records were partly cut from the
+                    // journal.
                     for path in [dir.transcript(id), dir.log(id)] {
                         let _ = fs::remove_file(path);
                     }
@@ -104,12 +106,14 @@ impl Projection {
         Ok(projection)
     }
 
-    /// Makes all files again from the journal, as many as can be.
+    /// Makes all files again from the journal, as many as possible.
     ///
     /// # Errors
-    /// When the journal cannot be read, or a file not removed or written.
+    /// Returns an error if the journal cannot be read, or if a file could not be removed or
+    /// written.
     pub fn rebuild(dir: &RunDir) -> Result<(), JournalError> {
-        // A journal that cannot be read is known before a file is touched.
+        // Read the whole journal before a file is touched: if it cannot be read, the old files
+        // stay.
         walk(dir, Position::START, None, |_, _| Ok(()))?;
         let stayed = remove(dir, |_| true);
         let folder = dir.agents();
@@ -119,7 +123,8 @@ impl Projection {
         let wanted = |id: &AgentId| !stayed.contains_key(&id.file_stem());
         each_of_agents(dir, Position::START, wanted, |record, _| projection.gather(record))?;
         projection.settle();
-        // What a full disk does not take waits for room, and here nobody waits.
+        // On a full disk the projection would wait for disk space, but nobody waits for it here:
+        // that is an error.
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let waiting = projection.touched.first().map(|id| (id.file_stem(), full()));
         let failed = projection.failed.take().map(|(id, error)| (id.file_stem(), error));
@@ -132,7 +137,7 @@ impl Projection {
         }
     }
 
-    /// Takes a record in and writes of its lines what is not there.
+    /// Folds a record, and queues only those of its lines that the files do not hold yet.
     fn take_over(&mut self, record: &SharedRecord, id: &AgentId, there: &mut There) {
         self.agents.entry(id.clone()).or_default();
         self.touch(id);
@@ -158,7 +163,7 @@ impl Projection {
         }
         for id in wrong {
             tracing::warn!(agent = %id, "its transcript or log did not fit the journal: made again");
-            // What is written from now on belongs into the new files.
+            // The open files are about to be removed; later lines must go into the new ones.
             let files = self.agents.get_mut(id).and_then(|view| view.files.take());
             self.open -= usize::from(files.is_some());
         }
@@ -172,7 +177,7 @@ impl Projection {
         Ok(())
     }
 
-    /// As live, with the files written now and then.
+    /// Takes a record in as in a live run, and writes the files every [`GATHERED`] records.
     fn gather(&mut self, record: &SharedRecord) {
         self.committed(record);
         self.batch_end();
@@ -183,8 +188,8 @@ impl Projection {
 }
 
 impl Files {
-    /// Whether the files are as they were, as far as lengths and ends of lines tell; those of agents
-    /// that had not ended may be longer, and are cut.
+    /// Returns true if the files match these lengths and end with a whole line there. Files of
+    /// agents that had not ended may be longer: they are cut to their length.
     fn stand_in(&self, dir: &RunDir) -> bool {
         let ended = |(id, lengths): (&AgentId, &Option<Lengths>)| {
             lengths.is_some() && lengths_of(dir, id) == *lengths
@@ -197,7 +202,7 @@ impl Files {
     }
 }
 
-/// Cuts a file to this length, if that is where a line ends.
+/// Cuts a file to this length. Returns true if a line ends there.
 fn ends_line(path: &Path, length: u64) -> bool {
     let look = || {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -212,7 +217,7 @@ fn ends_line(path: &Path, length: u64) -> bool {
     look().unwrap_or(false)
 }
 
-/// Gives the records of the wanted agents from `from` on, in order.
+/// Gives the records of the wanted agents from the position `from` on, in order.
 fn each_of_agents(
     dir: &RunDir,
     from: Position,
@@ -232,15 +237,15 @@ fn each_of_agents(
     Ok(())
 }
 
-/// What an agent's files hold, after each was cut to whole lines. A file that cannot be read is
-/// reported when it cannot be written.
+/// Cuts an agent's files to whole lines and reads how far they go. A file that cannot be read is
+/// reported later, when it cannot be written.
 fn look_at(dir: &RunDir, id: &AgentId) -> There {
     let (transcript, log) = (dir.transcript(id), dir.log(id));
-    // They exist even while there is nothing to write.
+    // The files must exist even while there is nothing to write.
     let made = [&transcript, &log].map(|path| append_to(path));
     drop(made);
     let last = last_line(&transcript).ok().flatten();
-    // A line that tells no number fits no journal.
+    // A line without a number matches no journal, so the files are made again.
     let last = last.map_or(0, |line| number_of(&line).unwrap_or(u64::MAX));
     let lines = lines_of(&log).unwrap_or(0);
     There { last, met: false, lines }
@@ -254,7 +259,7 @@ fn number_of(line: &[u8]) -> Option<u64> {
     serde_json::from_slice::<Numbered>(line).ok().map(|line| line.seq)
 }
 
-/// Cuts what follows the last newline, and gives the line before it.
+/// Cuts the bytes after the last newline, and returns the last whole line.
 fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut file = OpenOptions::new().read(true).write(true).open(path)?;
     let mut start = file.metadata()?.len();
@@ -284,7 +289,7 @@ fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Cuts what follows the last newline, and counts the lines before it.
+/// Cuts the bytes after the last newline, and returns the number of lines.
 fn lines_of(path: &Path) -> io::Result<u64> {
     let mut file = OpenOptions::new().read(true).write(true).open(path)?;
     let (mut chunk, mut lines, mut read, mut whole) = (vec![0; CHUNK], 0, 0, 0);
@@ -307,7 +312,8 @@ fn cut(file: &File, len: u64) -> io::Result<()> {
     if file.metadata()?.len() > len { file.set_len(len) } else { Ok(()) }
 }
 
-/// Removes the files of agents whose file name fits; gives those that stay.
+/// Removes the files whose stem `fits`. Returns the stems of the files that could not be removed,
+/// with the error.
 fn remove(dir: &RunDir, fits: impl Fn(&str) -> bool) -> BTreeMap<String, io::Error> {
     let mut stayed = BTreeMap::new();
     let entries = fs::read_dir(dir.agents()).into_iter().flatten().flatten();
@@ -315,7 +321,7 @@ fn remove(dir: &RunDir, fits: impl Fn(&str) -> bool) -> BTreeMap<String, io::Err
         let is_ours = path.extension().is_some_and(|end| end == "jsonl" || end == "log");
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         if is_ours && fits(&stem) {
-            // One that stays is appended to, and then does not fit the next time either.
+            // A file that stays is appended to, and does not match the next time either.
             if let Err(error) = fs::remove_file(&path) {
                 tracing::warn!(file = %path.display(), %error, "a file stays that is stale");
                 stayed.insert(stem, error);
