@@ -1,20 +1,21 @@
-//! Decides what follows for a run: from its state, its plan and what is open now, a list of actions.
+//! Decides the next actions of a run, from its state, its plan and the data that is open now.
 //!
-//! Pure: no clock, no mailbox, no disk. The Supervisor tells it what happened and performs the
-//! actions; a forecast (`resume --explain`) asks the same machine and performs them in thought. So
-//! a rule of the plan stands here once, as a function that a table test can call.
+//! Pure: no clock, no mailbox, no disk. The Supervisor reports events to it and performs the
+//! actions; a forecast (`resume --explain`) uses the same machine and only simulates the actions.
+//! So each rule of the plan exists once, as a function that a table test can call.
 //!
-//! - [`forecast`]: the same decisions, performed in thought;
+//! - [`forecast`]: the same decisions, with simulated actions;
 //! - [`scope`]: values and templates of tasks;
-//! - `tasks`: which task becomes ready, starts, is skipped, retried, settled;
+//! - `tasks`: decides which task becomes ready, starts, is skipped, retried or settled;
 //! - `agents`: delegation, crashes, ends;
-//! - `limits`: time limits, and the deadlines of agents that were told to end;
+//! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run;
-//! - `restart`: a run that goes on where its records end;
-//! - `agenda`, `slots`, `timers`, `open`: the data that these decide by.
+//! - `restart`: resumes a run from the end of its records;
+//! - `agenda`, `slots`, `timers`, `open`: the data for these decisions.
 //!
-//! The work per input is what the input touches: a task that ends looks at its dependents, an agent
-//! that ends at its parent and children. Only what stops the whole run looks at every task.
+//! The work per input depends only on what the input touches: the end of a task leads to its
+//! dependants, the end of an agent to its parent and children. Only an event that stops the whole
+//! run leads to every task.
 
 mod action;
 mod agenda;
@@ -58,45 +59,46 @@ pub struct Settings {
     pub run: RunId,
     /// The workflow's name.
     pub workflow: String,
-    /// The inputs, checked and with their defaults.
+    /// The inputs, checked, with defaults filled in.
     pub inputs: Map<String, Value>,
-    /// The tasks.
+    /// The tasks with their dependencies.
     pub plan: Plan,
-    /// The ceilings.
+    /// The limits of the run.
     pub limits: Limits,
     /// The agent definitions.
     pub agents: BTreeMap<Name, Arc<AgentSpec>>,
-    /// The models.
+    /// The model definitions.
     pub models: BTreeMap<Name, ModelSpec>,
-    /// Environment variables of commands: a part of what results are made from.
+    /// Environment variables of commands: a part of the content that results are made from.
     pub env: BTreeMap<String, String>,
-    /// The number of the process, for the records.
+    /// Id of the process, for the records.
     pub pid: u32,
 }
 
-/// The run as it is when a process begins to drive it.
+/// The state of a run at the moment at which a process begins to drive it.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
-    /// The fold of its journal: at least `run.created`.
+    /// The fold of the run's journal: at least `run.created`.
     pub state: RunState,
     /// The agents that have not ended.
     pub left: BTreeMap<AgentId, Left>,
-    /// The outputs that templates of tasks to come may name, by task.
+    /// The outputs that templates of later tasks may name, by task.
     pub outputs: Map<String, Value>,
-    /// The seed for the jitter of pauses.
+    /// The seed for the jitter of retry pauses.
     pub seed: u64,
 }
 
-/// A moment, as the driver of a machine tells it.
+/// A moment, as reported by the driver of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// The time since the machine was made; it never goes back.
+    /// Time since the machine was made; it never goes back.
     pub since: Duration,
-    /// Wall time in milliseconds since the Unix epoch: only for pauses that records name so.
+    /// Wall time in milliseconds since the Unix epoch. Used only for pauses whose end is recorded
+    /// in wall time.
     pub wall_ms: i64,
 }
 
-/// The decisions of one run.
+/// The state machine that makes the decisions of one run.
 #[derive(Clone, Debug)]
 pub struct RunMachine {
     settings: Settings,
@@ -106,12 +108,12 @@ pub struct RunMachine {
     actions: VecDeque<Action>,
     chance: fastrand::Rng,
     now: Now,
-    /// The moment of the latest record: the run's clock goes on from there.
+    /// The moment of the latest record, from which the run's clock continues.
     recorded_at: Duration,
 }
 
 impl RunMachine {
-    /// The machine of a run that is about to be driven; [`begin`](Self::begin) comes next.
+    /// Makes the machine of a run. [`begin`](Self::begin) must be its first input.
     #[must_use]
     pub fn new(settings: Settings, start: Start) -> Self {
         let Start { state, left, outputs, seed } = start;
@@ -129,31 +131,31 @@ impl RunMachine {
         }
     }
 
-    /// The fold of the run's records so far.
+    /// Returns the fold of the run's records so far.
     #[must_use]
     pub fn state(&self) -> &RunState {
         &self.state
     }
 
-    /// The tasks.
+    /// Returns the tasks with their dependencies.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.settings.plan
     }
 
-    /// The action that is to be performed next; `None` when there is nothing to do before the next
+    /// Takes the next action to perform. Returns `None` if there is nothing to do before the next
     /// input.
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// The moment for which [`wake`](Self::wake) is due, if any.
+    /// Returns the moment at which [`wake`](Self::wake) must be called, if a timer is set.
     #[must_use]
     pub fn next_wake(&self) -> Option<Duration> {
         self.open.timers.next()
     }
 
-    /// Begins, or goes on where the records end. The first input.
+    /// Starts a new run, or resumes one from the end of its records. This is the first input.
     pub fn begin(&mut self, now: Now) {
         self.now = now;
         self.recorded_at = now.since;
@@ -161,7 +163,7 @@ impl RunMachine {
         self.decide();
     }
 
-    /// Takes in records that are durable, in order. Those that were taken in before are passed over.
+    /// Takes in durable records, in order. Skips records that it has taken in before.
     pub fn committed(&mut self, now: Now, records: &[SharedRecord]) {
         self.now = now;
         for record in records {
@@ -175,22 +177,23 @@ impl RunMachine {
         self.decide();
     }
 
-    /// An agent gives a job to a child, or asks again for the child of an earlier call.
+    /// Takes in that an agent delegates to a child agent, or asks again for the child of an earlier
+    /// call.
     pub fn delegate(&mut self, now: Now, delegation: Delegation) {
         self.now = now;
         self.delegated(delegation);
         self.decide();
     }
 
-    /// An agent whose children have ended wants its slot back.
+    /// Takes in that an agent whose children have ended wants its slot back.
     pub fn slot_wanted(&mut self, now: Now, agent: AgentId) {
         self.now = now;
         self.wants_slot(agent);
         self.decide();
     }
 
-    /// The output of a task was checked: its value for templates, or why it is not what the task
-    /// asks for.
+    /// Takes in the result of a check of a task's output: its value for templates, or the failure
+    /// if it is not what the task requires.
     pub fn output_checked(
         &mut self,
         now: Now,
@@ -202,22 +205,23 @@ impl RunMachine {
         self.decide();
     }
 
-    /// The records of an agent were folded: its actor can be started.
+    /// Takes in that the records of an agent were folded, so its actor can be started.
     pub fn agent_folded(&mut self, now: Now, agent: &AgentId) {
         self.now = now;
         self.folded(agent);
         self.decide();
     }
 
-    /// The actor of an agent is gone; with an error it crashed, or could not be started.
+    /// Takes in that the actor of an agent has ended. An error means that it crashed or could not
+    /// be started.
     pub fn agent_gone(&mut self, now: Now, agent: &AgentId, error: Option<String>) {
         self.now = now;
         self.gone(agent, error);
         self.decide();
     }
 
-    /// Cancels the run, a task or an agent with all agents that work for it. Returns whether there is
-    /// such a target; one that has ended stays as it is.
+    /// Cancels the run, a task, or an agent with all agents that work for it. Returns false if
+    /// there is no such target; a target that has ended stays as it is.
     pub fn cancel(&mut self, now: Now, target: &CancelTarget, reason: &str) -> bool {
         self.now = now;
         let found = self.cancelled(target, reason);
@@ -232,21 +236,21 @@ impl RunMachine {
         self.decide();
     }
 
-    /// The disk has no room for new work.
+    /// Takes in that the disk has no space for new work.
     pub fn disk_full(&mut self, now: Now) {
         self.now = now;
         self.no_room();
         self.decide();
     }
 
-    /// The disk has room again.
+    /// Takes in that the disk has space again.
     pub fn disk_has_room(&mut self, now: Now) {
         self.now = now;
         self.room_again();
         self.decide();
     }
 
-    /// Lets the timers fire whose moment has come.
+    /// Fires the timers whose moment has come.
     pub fn wake(&mut self, now: Now) {
         self.now = now;
         while let Some(timer) = self.open.timers.pop_due(now.since) {
@@ -255,7 +259,7 @@ impl RunMachine {
         self.decide();
     }
 
-    /// Applies a record and what follows from it at once.
+    /// Applies a record and performs its immediate consequences.
     fn take_in(&mut self, record: &SharedRecord) -> Result<(), String> {
         let place = record.task.as_ref().filter(|_| record.agent.is_none());
         let place = place.and_then(|task| self.settings.plan.place(task));
@@ -286,7 +290,7 @@ impl RunMachine {
         Ok(())
     }
 
-    /// Decides all that follows from the inputs so far.
+    /// Makes all decisions that follow from the inputs so far.
     fn decide(&mut self) {
         if self.open.is_finishing {
             return;
@@ -303,7 +307,7 @@ impl RunMachine {
         self.complete_when_done();
     }
 
-    /// Gives out free slots.
+    /// Gives free slots to waiting agents and tasks.
     fn fill_slots(&mut self) {
         while let Some(next) = self.next_for_slot() {
             match next {
@@ -316,26 +320,27 @@ impl RunMachine {
 
     fn next_for_slot(&mut self) -> Option<Next<open::Child>> {
         let next = self.open.slots.next_return();
+        // On a full disk begun agents still get their slots back, but nothing new starts.
         if next.is_some() || self.open.is_disk_full {
             return next;
         }
         self.open.slots.next_start()
     }
 
-    /// Has events recorded, in the order of the decisions.
+    /// Asks for events to be recorded, in the order of the decisions.
     fn record(&mut self, drafts: Vec<Draft>) {
         self.actions.push_back(Action::Record(drafts));
     }
 
-    /// Has a change of a task recorded. Nothing more is decided about the task before that is
-    /// durable.
+    /// Asks for a change of a task to be recorded. No further decision is made about the task until
+    /// the record is durable.
     fn record_task(&mut self, place: usize, event: Event) {
         self.open.proposed.insert(place);
         let draft = Draft::task(&self.settings.plan.tasks()[place].name, event);
         self.record(vec![draft]);
     }
 
-    /// Ends the run for this process. What is still at work is ended by the performer.
+    /// Ends the run for this process. The performer ends the agents that are still at work.
     fn finish(&mut self, finish: Finish) {
         if !self.open.is_finished {
             self.open.is_finished = true;
@@ -344,7 +349,8 @@ impl RunMachine {
         }
     }
 
-    /// The run's clock at this moment: it also goes on between records.
+    /// Returns the run's open time at this moment. Unlike the state's reading, it also advances
+    /// between records.
     fn open_time(&self) -> Duration {
         let since = match self.state.phase() {
             RunPhase::Open => self.now.since.saturating_sub(self.recorded_at),

@@ -1,7 +1,8 @@
-//! The tasks that have to be decided: how their dependencies stand, and which were touched.
+//! The tasks that need a decision: the state of their dependencies, and the tasks that were
+//! touched.
 //!
-//! Pure. Derived from the plan and the state, and kept up to date one change at a time, so that no
-//! decision has to look for its tasks.
+//! Pure. It is derived from the plan and the state and updated one change at a time, so no decision
+//! has to search for its tasks.
 
 use std::collections::VecDeque;
 
@@ -9,21 +10,21 @@ use crate::plan::{Plan, Readiness, Standing, Tally};
 use crate::run_state::RunState;
 use crate::spec::Join;
 
-/// The dependencies of all tasks, and the tasks that were touched since they were last decided.
+/// The dependencies of all tasks, and the tasks touched since the last decision about them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agenda {
     tallies: Vec<Tally>,
-    /// For each task, the number of its dependents that have not ended.
+    /// For each task, the number of its dependants that have not ended.
     waiting: Vec<usize>,
     touched: VecDeque<usize>,
     is_touched: Vec<bool>,
-    /// The number of touches so far: the work that events have caused.
+    /// Number of touches so far: a measure of the work that events have caused.
     #[cfg(test)]
     touches: usize,
 }
 
 impl Agenda {
-    /// The agenda of a run, with every task touched that has not ended.
+    /// Makes the agenda of a run, with every task touched that has not ended.
     pub(super) fn new(plan: &Plan, state: &RunState) -> Self {
         let count = plan.tasks().len();
         let standings: Vec<_> =
@@ -48,7 +49,7 @@ impl Agenda {
         agenda
     }
 
-    /// Has a task decided.
+    /// Marks a task for a decision.
     pub(super) fn touch(&mut self, place: usize) {
         #[cfg(test)]
         {
@@ -59,7 +60,7 @@ impl Agenda {
         }
     }
 
-    /// Has every task decided: something happened that concerns the run as a whole.
+    /// Marks every task for a decision, after an event that concerns the run as a whole.
     pub(super) fn touch_all(&mut self) {
         (0..self.tallies.len()).for_each(|place| self.touch(place));
     }
@@ -69,14 +70,14 @@ impl Agenda {
         self.touches
     }
 
-    /// The next task to decide.
+    /// Takes the next task that needs a decision.
     pub(super) fn next_touched(&mut self) -> Option<usize> {
         let place = self.touched.pop_front()?;
         self.is_touched[place] = false;
         Some(place)
     }
 
-    /// Takes in that a task has another standing, and touches it with the tasks that depend on it.
+    /// Notes the new standing of a task, and touches the task and its dependants.
     pub(super) fn changed(&mut self, plan: &Plan, place: usize, before: Standing, now: Standing) {
         self.touch(place);
         if before == now {
@@ -92,12 +93,12 @@ impl Agenda {
         }
     }
 
-    /// Whether a task may start, as far as its dependencies decide.
+    /// Returns the readiness of a task, as far as its dependencies decide it.
     pub(super) fn readiness(&self, place: usize, join: Join) -> Readiness {
         self.tallies[place].readiness(join)
     }
 
-    /// Whether a task that depends on this one has not ended.
+    /// Returns true if a dependant of this task has not ended.
     pub(super) fn is_awaited(&self, place: usize) -> bool {
         self.waiting[place] > 0
     }

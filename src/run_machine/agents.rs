@@ -1,7 +1,8 @@
-//! Decides about agents: which children start, what follows a crash, and how agents end.
+//! Decides about agents: when children start, what follows a crash, and how agents end.
 //!
-//! A task, and likewise a child for its parent, has ended only when every agent below it has. An
-//! agent that is told to end is asked first and killed when its grace is over.
+//! A task has ended only when all its agents have, and a child counts as ended for its parent only
+//! when all agents below it have. An agent that must end is asked first, and killed when its grace
+//! is over.
 
 use super::open::{Child, OpenAgent, Stage};
 use super::slots::Rank;
@@ -14,22 +15,22 @@ use crate::policy::{RestartPolicy, RestartWindow};
 use crate::run_state::Reading;
 use crate::turn::{AgentRestarted, AgentSpawned, Outcome, Program};
 
-/// Why the children of an agent are cancelled that was told to end.
+/// Reason for cancelling the children of an agent that was asked to end.
 const PARENT_STOPPED: &str = "its parent was stopped";
 
-/// Why agents are cancelled whose parent has ended.
+/// Reason for cancelling agents whose parent has ended.
 pub(super) const PARENT_ENDED: &str = "its parent has ended";
 
-/// The error of an agent whose actor was killed.
+/// Error of an agent whose actor was killed.
 const KILLED: &str = "it did not end in time and was killed";
 
 impl RunMachine {
-    /// A parent asks for a child, or for the child that the same call asked for before.
+    /// Handles a parent's request for a child, or again for the child of an earlier call.
     pub(super) fn delegated(&mut self, delegation: Delegation) {
-        // While it waits for its children it needs no slot.
+        // A parent that waits for its children needs no slot.
         self.open.slots.release(&delegation.parent);
         if let Some(child) = self.child_of(&delegation.call) {
-            // One that is still at work answers when it ends.
+            // A child that is still at work answers when it ends.
             if let Some(result) = self.child_result(&child) {
                 self.answer(&delegation.parent, &delegation.call, Ok(result));
             }
@@ -38,8 +39,8 @@ impl RunMachine {
         let is_ending = self.open.interrupted.is_some() || self.open.stopped.is_some();
         let place = self.settings.plan.place(&delegation.task);
         let (Some(place), false) = (place, is_ending || self.is_over(&delegation.parent)) else {
-            // The parent is told to end: until then it waits. An answer would be recorded as the
-            // call's result, and a resumed run could not make the call again.
+            // The parent was asked to end, and waits until then. An answer would be recorded as the
+            // call's result, so a resumed run could not make the call again.
             return;
         };
         if let Some(reason) = self.refusal(&delegation) {
@@ -50,7 +51,8 @@ impl RunMachine {
         self.open.slots.want_child(place, Child { agent, delegation });
     }
 
-    /// Why the limits leave no room for a child, in words for the model that asks.
+    /// Returns the reason why the limits allow no further child, in words for the model; `None` if
+    /// they do.
     fn refusal(&self, delegation: &Delegation) -> Option<String> {
         let limits = &self.settings.limits;
         if delegation.depth > limits.max_depth {
@@ -63,8 +65,8 @@ impl RunMachine {
         })
     }
 
-    /// The id of a new child: they are numbered by definition, in the order in which they were asked
-    /// for.
+    /// Returns the id of a new child. The children of a parent are numbered by agent definition, in
+    /// the order of the requests.
     fn next_child(&mut self, delegation: &Delegation) -> AgentId {
         let Delegation { parent, agent, .. } = delegation;
         let started = || {
@@ -80,17 +82,17 @@ impl RunMachine {
         parent.child(agent, *ordinal)
     }
 
-    /// The child that a call asked for.
+    /// Returns the child that a call asked for.
     fn child_of(&self, call: &CallKey) -> Option<AgentId> {
         self.state.child_of_call(call).or(self.open.coming.get(call)).cloned()
     }
 
-    /// Whether an agent has ended or was told to.
+    /// Returns true if an agent has ended or was asked to end.
     fn is_over(&self, id: &AgentId) -> bool {
         self.open.agents.get(id).is_none_or(|agent| agent.told.is_some())
     }
 
-    /// How a child ended, once every agent that worked for it has ended too.
+    /// Returns the result of a child once every agent that worked for it has ended too.
     fn child_result(&self, child: &AgentId) -> Option<ChildResult> {
         let status = self.state.agents().get(child)?;
         let outcome = status.outcome.clone().filter(|_| self.is_subtree_over(child))?;
@@ -98,22 +100,22 @@ impl RunMachine {
         Some(ChildResult { agent: child.clone(), outcome, turns: status.turn, usage })
     }
 
-    /// Whether an agent and all that work for it have ended, those included whose first record is
-    /// on its way.
+    /// Returns true if an agent and all agents that work for it have ended. Agents whose first
+    /// record is on its way to the journal count as not ended.
     fn is_subtree_over(&self, id: &AgentId) -> bool {
         let ended = self.state.agents().get(id).is_some_and(|agent| agent.has_subtree_ended());
         ended && !self.open.spawning.contains_key(id)
     }
 
     fn answer(&mut self, parent: &AgentId, call: &CallKey, answer: Result<ChildResult, Refused>) {
-        // A parent without an actor asks again when it is back.
+        // A parent without an actor asks again after it has resumed.
         if self.open.stage(parent) == Some(Stage::Live) {
             let (parent, call) = (parent.clone(), call.clone());
             self.actions.push_back(Action::AnswerDelegation { parent, call, answer });
         }
     }
 
-    /// Announces a child that has got a slot.
+    /// Records a new child that has got a slot.
     pub(super) fn start_child(&mut self, child: Child) {
         let Child { agent: id, delegation } = child;
         let Delegation { parent, task, depth, call, agent, prompt } = delegation;
@@ -134,16 +136,16 @@ impl RunMachine {
         self.record(vec![Draft::agent(&task, &id, spawned)]);
     }
 
-    /// An agent, its parent, and so on up to the task's own agent.
+    /// Returns an agent, its parent, and so on up to the task's own agent.
     fn line_of(&self, id: &AgentId) -> Vec<AgentId> {
         let parent = |id: &AgentId| self.state.agents().get(id)?.parent.clone();
         std::iter::successors(Some(id.clone()), parent).collect()
     }
 
-    /// An agent wants to go on whose children have ended.
+    /// Handles the wish of an agent to continue after its children have ended.
     pub(super) fn wants_slot(&mut self, agent: AgentId) {
         if self.open.slots.holds(&agent) {
-            // None of its delegations was accepted, so it never gave the slot back.
+            // All its delegations were refused, so it never gave its slot back.
             return self.actions.push_back(Action::GrantSlot(agent));
         }
         let rank = self.rank(&agent);
@@ -157,17 +159,17 @@ impl RunMachine {
         }
     }
 
-    /// An agent has its slot back.
+    /// Continues an agent that got its slot back.
     pub(super) fn slot_granted(&mut self, agent: AgentId) {
         match self.open.stage(&agent) {
             Some(Stage::Live) => self.actions.push_back(Action::GrantSlot(agent)),
             Some(Stage::Idle) => self.fold(&agent),
-            // It goes on by itself, or ends.
+            // These agents continue by themselves, or end.
             Some(Stage::Folding | Stage::Restarting | Stage::Killed | Stage::Ending) | None => {}
         }
     }
 
-    /// The first record of an agent is durable.
+    /// Starts an agent after its first record became durable.
     pub(super) fn spawned(&mut self, id: &AgentId, record: &SharedRecord) {
         let status = self.state.agents().get(id);
         let (call, parent) = status.map_or((None, None), |s| (s.call.clone(), s.parent.clone()));
@@ -193,8 +195,8 @@ impl RunMachine {
         self.actions.push_back(Action::Spawn { agent: id.clone(), born: record.clone() });
     }
 
-    /// How an agent must end that is about to get its actor: it works for something that was stopped
-    /// while its announcement was on its way to the journal.
+    /// Returns the outcome with which an agent must end before it starts, if its run, task or
+    /// parent was stopped while its first record was on its way to the journal.
     fn sentence(&self, id: &AgentId) -> Option<Outcome> {
         let status = self.state.agents().get(id)?;
         let cancelled = |reason: &str| Outcome::Cancelled { reason: reason.to_owned() };
@@ -206,25 +208,25 @@ impl RunMachine {
         self.open.stopped.as_ref().map(super::open::Stop::outcome).or_else(of_task)
     }
 
-    /// The actor of an agent is gone.
+    /// Handles the end of an agent's actor.
     pub(super) fn gone(&mut self, id: &AgentId, error: Option<String>) {
         let killed = match self.open.stage(id) {
             Some(Stage::Killed) => Some(KILLED.to_owned()),
             Some(Stage::Live | Stage::Folding) => None,
-            // Its end is recorded, or it has no actor that could be gone.
+            // The end of such an agent is recorded, or it has no actor.
             Some(Stage::Idle | Stage::Restarting | Stage::Ending) | None => return,
         };
         self.open.timers.cancel(&Timer::EndOverdue(id.clone()));
         self.open.timers.cancel(&Timer::KillOverdue(id.clone()));
         self.open.set_stage(id, Stage::Idle);
-        // Without an error it stopped because it was interrupted.
+        // An actor that ended without an error was interrupted.
         let Some(error) = error.or(killed) else { return };
         if self.open.interrupted.is_none() {
             self.crashed(id, &error);
         }
     }
 
-    /// An agent crashed: its restart policy decides.
+    /// Restarts a crashed agent or ends it, as its restart policy says.
     fn crashed(&mut self, id: &AgentId, error: &str) {
         if self.open.told(id).is_some() {
             return self.end_idle(vec![id.clone()]);
@@ -247,7 +249,7 @@ impl RunMachine {
         self.end_agent(id, Outcome::Failed { failure, partial: None });
     }
 
-    /// The restart of an agent is on record: it gets its actor after a pause.
+    /// Schedules the restart of an agent, after a pause, once the restart is recorded.
     pub(super) fn restarted(&mut self, id: &AgentId, restart: u32) {
         if self.open.stage(id) != Some(Stage::Restarting) {
             return;
@@ -263,7 +265,7 @@ impl RunMachine {
         self.open.timers.set(at, Timer::Restart(id.clone()));
     }
 
-    /// Has the records of an agent folded that has no actor.
+    /// Asks for the records of an agent to be folded, if it has no actor.
     pub(super) fn fold(&mut self, id: &AgentId) {
         if self.open.stage(id) == Some(Stage::Idle) && self.open.interrupted.is_none() {
             self.open.set_stage(id, Stage::Folding);
@@ -271,7 +273,7 @@ impl RunMachine {
         }
     }
 
-    /// The records of an agent were folded.
+    /// Starts the actor of an agent whose records were folded.
     pub(super) fn folded(&mut self, id: &AgentId) {
         if self.open.stage(id) != Some(Stage::Folding) {
             return;
@@ -288,7 +290,7 @@ impl RunMachine {
         self.actions.push_back(Action::Start(id.clone()));
     }
 
-    /// Tells an agent to end, and its children.
+    /// Asks an agent and its children to end.
     pub(super) fn end_agent(&mut self, id: &AgentId, outcome: Outcome) {
         let Some(agent) = self.open.agents.get_mut(id) else { return };
         if agent.told.is_some() || agent.stage == Stage::Ending {
@@ -302,13 +304,13 @@ impl RunMachine {
                 self.open.timers.set(at, Timer::EndOverdue(id.clone()));
             }
             Stage::Idle => self.end_idle(vec![id.clone()]),
-            // It ends as soon as the journal or the actor lets go of it.
+            // It ends as soon as its record is durable, its fold is done, or its actor is gone.
             Stage::Folding | Stage::Restarting | Stage::Killed | Stage::Ending => {}
         }
         self.end_children(id, PARENT_STOPPED);
     }
 
-    /// Ends the children of an agent, and drops those that have not begun.
+    /// Ends the children of an agent, and drops those that wait for a slot.
     fn end_children(&mut self, parent: &AgentId, reason: &str) {
         let Some(status) = self.state.agents().get(parent) else { return };
         let (place, children) = (self.settings.plan.place(&status.task), status.children.clone());
@@ -323,13 +325,14 @@ impl RunMachine {
         }
     }
 
-    /// Has the ends of agents recorded that have no actor, as they were told to end.
+    /// Asks for the ends of agents without an actor to be recorded, with the outcomes that they
+    /// were given.
     pub(super) fn end_idle(&mut self, agents: Vec<AgentId>) {
         let mut ends = Vec::with_capacity(agents.len());
         for id in agents {
             self.open.timers.cancel(&Timer::Restart(id.clone()));
             self.open.left.remove(&id);
-            // A slot that it holds comes back when its subtree has ended.
+            // A slot that the agent holds is released when its subtree has ended.
             self.open.slots.withdraw(&id);
             self.open.set_stage(&id, Stage::Ending);
             if let Some(outcome) = self.open.told(&id).cloned() {
@@ -341,7 +344,7 @@ impl RunMachine {
         }
     }
 
-    /// The end of an agent is on record.
+    /// Handles the recorded end of an agent.
     pub(super) fn ended(&mut self, id: &AgentId) {
         self.open.timers.cancel(&Timer::EndOverdue(id.clone()));
         self.open.timers.cancel(&Timer::KillOverdue(id.clone()));
@@ -361,13 +364,14 @@ impl RunMachine {
         }
     }
 
-    /// An agent and all that worked for it have ended: its slot is free, its parent has the result.
+    /// Releases the slot of an agent whose whole subtree has ended, and gives the result to its
+    /// parent.
     fn subtree_ended(&mut self, id: &AgentId) {
         let Some(status) = self.state.agents().get(id) else { return };
         let (parent, call, task) = (status.parent.clone(), status.call.clone(), &status.task);
         let current = self.state.task(task).and_then(|task| task.agent.as_ref());
         if current != Some(id) {
-            // The slot of a task's agent comes back with the end of the attempt.
+            // The slot of a task's current agent is released at the end of the attempt.
             self.open.slots.release(id);
         }
         if let (Some(parent), Some(call)) = (parent, call)

@@ -1,8 +1,8 @@
-//! A forecast: the actions of a run machine performed in thought, until only agents could go on.
+//! A forecast: simulates the actions of a run machine until only agents could continue.
 //!
-//! Pure. The same decisions as in a live run, so a forecast cannot differ from what a resume does.
-//! Records are applied as if they were durable; agents that begin or go on do nothing more, but for
-//! those whose end is known already. Slots and time are no obstacle.
+//! Pure. It uses the same decisions as a live run, so a forecast cannot differ from a resume.
+//! Records are applied as if they were durable. Agents that start or resume do nothing more, except
+//! those whose end is already certain. Slots and time limit nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,40 +19,41 @@ use crate::run_state::RunState;
 use crate::spec::TaskSpec;
 use crate::turn::{AgentEnded, Outcome, Program};
 
-/// What a forecast has to look up outside the records.
+/// Looks up the data that a forecast needs and the records do not hold.
 pub trait Lookup {
-    /// Why a look can fail.
+    /// The error of a failed lookup.
     type Error;
 
-    /// Reads the value of an output for templates, or why it is not what the task asks for.
+    /// Reads the value of an output for templates, or returns the failure if it is not what the
+    /// task requires.
     ///
     /// # Errors
-    /// When the output is stored and cannot be read.
+    /// Returns an error if the output is stored and cannot be read.
     fn value(
         &mut self,
         task: &TaskSpec,
         output: &Output,
     ) -> Result<Result<Value, Failure>, Self::Error>;
 
-    /// The outcome of an agent that has not ended, where it is certain by now.
+    /// Returns the outcome of an agent that has not ended, if it is already certain.
     fn outcome(&mut self, agent: &AgentId) -> Option<Outcome>;
 }
 
 /// The end of a forecast.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// The machine: its state is that of the run by then.
+    /// The machine; its state is that of the run at the end of the forecast.
     pub machine: RunMachine,
-    /// The programs of the attempts that begin, by the task's place in the plan.
+    /// The programs of the attempts that would start, by the task's place in the plan.
     pub begins: HashMap<usize, Program>,
-    /// The agents that go on.
+    /// The agents that would resume and whose end is not certain.
     pub goes_on: Vec<AgentId>,
 }
 
-/// Plays a run on from its start in thought.
+/// Simulates a run from its start.
 ///
 /// # Errors
-/// The first error of `lookup`.
+/// Returns the first error of `lookup`.
 pub fn forecast<L: Lookup>(
     mut settings: Settings,
     start: Start,
@@ -74,7 +75,7 @@ pub fn forecast<L: Lookup>(
 }
 
 impl Forecast {
-    /// The state of the run by then.
+    /// Returns the state of the run at the end of the forecast.
     #[must_use]
     pub fn state(&self) -> &RunState {
         self.machine.state()
@@ -111,7 +112,7 @@ impl Forecast {
                     self.machine.output_checked(now, &task, checked);
                 }
             }
-            // Nobody works in thought, so nobody is told anything.
+            // No agent works in a forecast, so these actions have no receiver.
             Action::Spawn { .. }
             | Action::Kill(_)
             | Action::Interrupt(_)

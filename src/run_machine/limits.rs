@@ -1,8 +1,7 @@
-//! Decides by time: limits of the run and of attempts, and the deadlines of agents that were told to
-//! end.
+//! Decides by time: limits of the run and of attempts, and the deadlines of agents that must end.
 //!
-//! A limit counts the time for which the run is open. What is left of it is what the state says, in
-//! a live run and in one that was resumed; while the run is paused no limit has a timer.
+//! A limit counts the time for which the run is open. The state tells how much of it is left, in a
+//! live run and in a resumed one. While the run is paused, no limit has a timer.
 
 use std::time::Duration;
 
@@ -15,16 +14,16 @@ use crate::plan::TaskState;
 use crate::run_state::RunPhase;
 use crate::turn::Outcome;
 
-/// The time that an agent has to give up its step, beyond the grace of its tools, and to record its
-/// end on a slow disk.
+/// Time that an agent has to stop its step and to record its end on a slow disk, in addition to the
+/// grace of its tools.
 const END_MARGIN: Duration = Duration::from_secs(5);
 
-/// The time after which an actor that was killed counts as gone: a kill takes effect at the next
-/// await, which only code that blocks its thread never reaches.
+/// Time after which a killed actor counts as gone. A kill takes effect at the next await, which
+/// code that blocks its thread never reaches.
 const KILL_MARGIN: Duration = Duration::from_secs(5);
 
 impl RunMachine {
-    /// Sets a timer for what is left of every limit, in place of those that were set before.
+    /// Sets a timer for the rest of every limit. Replaces the timers set before.
     pub(super) fn start_limits(&mut self) {
         if let Some(limit) = self.settings.limits.timeout {
             match limit.saturating_sub(self.state.spent()) {
@@ -37,7 +36,7 @@ impl RunMachine {
         }
     }
 
-    /// Sets a timer for what is left to the attempt of a task that is under way.
+    /// Sets a timer for the rest of the time limit of a task's running attempt.
     pub(super) fn start_task_limit(&mut self, place: usize) {
         let Some(limit) = self.spec(place).timeout else { return };
         let status = self.status(place).filter(|status| status.state == TaskState::Running);
@@ -48,7 +47,7 @@ impl RunMachine {
         }
     }
 
-    /// The run pauses, and with it what its limits count.
+    /// Cancels the timers of the limits when the run pauses.
     pub(super) fn stop_limits(&mut self) {
         self.open.timers.cancel(&Timer::RunLimit);
         for place in 0..self.settings.plan.tasks().len() {
@@ -56,7 +55,7 @@ impl RunMachine {
         }
     }
 
-    /// Decides what follows from a timer.
+    /// Handles a timer that fired.
     pub(super) fn fired(&mut self, timer: Timer) {
         match timer {
             Timer::Retry(place) => self.agenda.touch(place),
@@ -93,12 +92,12 @@ impl RunMachine {
         self.stop_everything(Stop::TimedOut(failure));
     }
 
-    /// Whether some task tells that time was used up: one must, or nobody could see what the run's
-    /// end is due to.
+    /// Returns true if some task shows that the time was used up. One task must show it; otherwise
+    /// nobody could see why the run ended.
     fn is_timeout_told(&self) -> bool {
         (0..self.settings.plan.tasks().len()).any(|place| match self.task_state(place) {
             TaskState::Running => true,
-            // It begins this moment, or its end is on its way.
+            // The task begins at this moment, or its end is on its way to the journal.
             TaskState::Ready | TaskState::Waiting => self.open.proposed.contains(&place),
             TaskState::Failed => {
                 let failure = self.status(place).and_then(|status| status.failure.as_ref());
@@ -112,16 +111,16 @@ impl RunMachine {
         })
     }
 
-    /// The time that an agent has to end by itself once it was told to.
+    /// Returns the time that an agent has to end by itself once it was asked to.
     pub(super) fn end_grace(&self) -> Duration {
         self.settings.limits.grace_period + END_MARGIN
     }
 
-    /// An agent that was told to end has had its grace: it is killed, and its end recorded without
+    /// Kills an agent that was asked to end and has used up its grace. Its end is recorded without
     /// it.
     fn end_overdue(&mut self, agent: &AgentId) {
         if self.open.is_disk_full {
-            // Its end waits for room, as everything does that is to be recorded.
+            // The agent's end waits for disk space, as every record does.
             let at = self.now.since + self.end_grace();
             return self.open.timers.set(at, Timer::EndOverdue(agent.clone()));
         }

@@ -1,6 +1,6 @@
-//! What is open now: the part of a run's decisions that no record holds.
+//! The data that is open now: the part of a run's decisions that no record holds.
 //!
-//! Plain data. It is lost with the process, and a resume makes it again from the records.
+//! Plain data. It is lost with the process, and a resume derives it from the records again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,19 +15,19 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
 use crate::turn::Outcome;
 
-/// An agent that had not ended when the run was last left.
+/// An agent that had not ended when the last process stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// The number of its first record.
+    /// Number of its first record.
     pub first: u64,
-    /// Whether it waits for children.
+    /// True if it waits for child agents.
     pub waits: bool,
 }
 
 /// The stage of an agent that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It has no actor: it was left so, or waits for its slot or its restart.
+    /// It has no actor: the last process left it, or it waits for its slot or its restart.
     Idle,
     /// It crashed, and the record of its restart is on its way to the journal.
     Restarting,
@@ -45,7 +45,7 @@ pub(super) enum Stage {
 #[derive(Clone, Debug)]
 pub(super) struct OpenAgent {
     pub(super) stage: Stage,
-    /// How it was told to end, also when it has no actor that knows of it.
+    /// The outcome with which it must end. It is set also for an agent without an actor.
     pub(super) told: Option<Outcome>,
 }
 
@@ -66,21 +66,21 @@ pub(super) struct Child {
 #[derive(Clone, Debug)]
 pub(super) struct Checking {
     pub(super) output: Output,
-    /// The key of the earlier result that the output is, if it is one.
+    /// The key of the earlier result, if the output is one.
     pub(super) reused: Option<String>,
 }
 
 /// The reason why the run as a whole was stopped before its end.
 #[derive(Clone, Debug)]
 pub(super) enum Stop {
-    /// A person cancelled it, or a failure did.
+    /// The run was cancelled, by a person or because of a failure.
     Cancelled(String),
-    /// It used up its time.
+    /// The run used up its time.
     TimedOut(Failure),
 }
 
 impl Stop {
-    /// The outcome of agents that are at work.
+    /// Returns the outcome of agents that are at work.
     pub(super) fn outcome(&self) -> Outcome {
         match self.clone() {
             Self::Cancelled(reason) => Outcome::Cancelled { reason },
@@ -88,7 +88,7 @@ impl Stop {
         }
     }
 
-    /// The reason why tasks that are not at work do not begin.
+    /// Returns the reason why the other tasks do not start.
     pub(super) fn reason(&self) -> &str {
         match self {
             Self::Cancelled(reason) => reason,
@@ -97,42 +97,43 @@ impl Stop {
     }
 }
 
-/// What is open now.
+/// The data of a run that is open now.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) slots: Slots<Child>,
     pub(super) timers: Timers,
     /// The agents that have not ended.
     pub(super) agents: HashMap<AgentId, OpenAgent>,
-    /// The number of those that have an actor.
+    /// Number of agents that have an actor.
     pub(super) live: usize,
-    /// The number of those whose end is being recorded without one.
+    /// Number of agents without an actor whose end is being recorded.
     pub(super) ending: usize,
-    /// The agents that had not ended when the run was last left, by task, until they have an actor
-    /// or end.
+    /// The agents that had not ended when the last process stopped, until they have an actor or
+    /// end.
     pub(super) left: BTreeMap<AgentId, Left>,
     pub(super) left_of_task: HashMap<Name, Vec<AgentId>>,
-    /// The children that calls asked for and that are not on record yet.
+    /// The children that calls asked for, until their first record is durable.
     pub(super) coming: HashMap<CallKey, AgentId>,
-    /// The latest number given to a child of an agent from a definition.
+    /// The latest number given to a child, by parent and agent definition.
     pub(super) ordinals: HashMap<AgentId, HashMap<Name, u32>>,
-    /// The number of spawns on their way to the journal within each agent's subtree.
+    /// Number of spawns on their way to the journal within each agent's subtree.
     pub(super) spawning: HashMap<AgentId, u32>,
-    /// The tasks with a change on its way to the journal, by place.
+    /// The tasks with a change on its way to the journal, by place in the plan.
     pub(super) proposed: HashSet<usize>,
-    /// The tasks whose output is being checked, by place.
+    /// The tasks whose output is being checked, by place in the plan.
     pub(super) checking: HashMap<usize, Checking>,
-    /// The tasks that were cancelled one by one, by place, and why.
+    /// The tasks that were cancelled one by one, by place in the plan, with the reason.
     pub(super) cancelled: HashMap<usize, String>,
-    /// The values by which templates know tasks that have ended, as long as a task to come may name
-    /// them.
+    /// The values of ended tasks for templates. A value is kept as long as a later task may name
+    /// it.
     pub(super) values: Map<String, Value>,
     pub(super) stopped: Option<Stop>,
-    /// The failure that some task still has to tell: the run used up its time when none was at work.
+    /// The failure that some task must still record: the run used up its time when no task was at
+    /// work.
     pub(super) untold: Option<Failure>,
     pub(super) interrupted: Option<String>,
     pub(super) is_disk_full: bool,
-    /// The last record of this process is on its way, or was made.
+    /// True if the last record of this process is on its way to the journal or was made.
     pub(super) is_finishing: bool,
     pub(super) is_finished: bool,
 }
@@ -191,12 +192,12 @@ impl Open {
         self.ending += usize::from(now == Stage::Ending);
     }
 
-    /// The stage of an agent; `None` when it has ended.
+    /// Returns the stage of an agent, or `None` if it has ended.
     pub(super) fn stage(&self, id: &AgentId) -> Option<Stage> {
         self.agents.get(id).map(|agent| agent.stage)
     }
 
-    /// How an agent was told to end, if it was.
+    /// Returns the outcome with which an agent was asked to end, if it was.
     pub(super) fn told(&self, id: &AgentId) -> Option<&Outcome> {
         self.agents.get(id).and_then(|agent| agent.told.as_ref())
     }

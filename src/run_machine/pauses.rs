@@ -1,4 +1,4 @@
-//! Decides when the run pauses and when it is over: interruption, a full disk, nothing left to do.
+//! Decides when the run pauses and when it ends: interruption, a full disk, no work left.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use super::{Action, Finish, RunMachine};
 use crate::event::{Draft, PauseCause, RunOpened, RunPaused, RunStatus};
 use crate::run_state::RunPhase;
 
-/// Why the run pauses on a full disk, for people.
+/// The reason for a pause on a full disk, for people.
 const DISK_FULL: &str = "disk full: waiting for room, the run goes on by itself";
 
-/// The longest time that the record of a pause may take on a full disk. The journal keeps room for
-/// it, so it takes this long only when that is used up too.
+/// The longest time that the record of a pause may take on a full disk. The journal keeps space in
+/// reserve for it, so it takes this long only when the reserve is used up too.
 const PAUSE_PATIENCE: Duration = Duration::from_secs(5);
 
 impl RunMachine {
-    /// Stops the run so that it can be resumed: no new work, and a grace for what is at work.
+    /// Stops the run so that it can be resumed: no new work, and a grace for the agents at work.
     pub(super) fn interrupted(&mut self, reason: String) {
         if self.open.interrupted.is_some() {
             return;
         }
         self.open.interrupted = Some(reason);
         if self.open.is_disk_full {
-            // On a full disk nothing that is asked for now may ever be recorded.
+            // On a full disk, no record requested from now on may ever be written.
             let patience = self.settings.limits.grace_period + PAUSE_PATIENCE;
             self.open.timers.set(self.now.since + patience, Timer::PauseOverdue);
         }
@@ -34,7 +34,7 @@ impl RunMachine {
         self.open.timers.set(at, Timer::InterruptOverdue);
     }
 
-    /// The agents that have an actor, in the order of their ids.
+    /// Returns the agents that have an actor and were not killed, sorted by id.
     fn live(&self) -> Vec<crate::id::AgentId> {
         let live = self.open.agents.iter().filter(|(_, agent)| agent.stage == Stage::Live);
         let mut live: Vec<_> = live.map(|(id, _)| id.clone()).collect();
@@ -42,17 +42,17 @@ impl RunMachine {
         live
     }
 
-    /// The agents that were interrupted have had their grace.
+    /// Kills the interrupted agents that have used up their grace.
     pub(super) fn interrupt_overdue(&mut self) {
         for agent in self.live() {
             self.kill(&agent);
         }
     }
 
-    /// Has the pause recorded once no agent is at work any more.
+    /// Records the pause once no agent is at work any more.
     pub(super) fn pause_when_quiet(&mut self) {
-        // The consequences of an agent's end are recorded first: a resumed run need not draw them
-        // again.
+        // The consequences of an agent's end are recorded first, so that a resumed run need not
+        // decide them again.
         let is_quiet =
             self.open.live == 0 && self.open.ending == 0 && self.open.proposed.is_empty();
         if is_quiet {
@@ -63,7 +63,7 @@ impl RunMachine {
         }
     }
 
-    /// Has the run's result recorded once every task and every agent has ended.
+    /// Records the run's result once every task and every agent has ended.
     pub(super) fn complete_when_done(&mut self) {
         let is_done = self.state.open_tasks() == 0
             && self.state.open_agents() == 0
@@ -81,7 +81,7 @@ impl RunMachine {
         self.record(vec![Draft::run(result)]);
     }
 
-    /// The disk is full: nothing new begins until there is room.
+    /// Pauses the run because the disk is full: nothing new begins until there is disk space.
     pub(super) fn no_room(&mut self) {
         self.open.is_disk_full = true;
         if self.open.is_finishing {
@@ -93,7 +93,8 @@ impl RunMachine {
         self.open.timers.set(self.now.since + PAUSE_PATIENCE, Timer::PauseOverdue);
     }
 
-    /// The disk has room again: that the run goes on is recorded before it does.
+    /// Records that the run continues, after the disk has space again. Work begins once this is
+    /// durable.
     pub(super) fn room_again(&mut self) {
         self.open.is_disk_full = false;
         if self.open.is_finishing {
@@ -108,7 +109,8 @@ impl RunMachine {
         self.record(vec![Draft::run(opened)]);
     }
 
-    /// The run was opened again: what waited goes on, unless the disk filled up meanwhile.
+    /// Continues the waiting work after the run was opened again, unless the disk filled up
+    /// meanwhile.
     pub(super) fn opened(&mut self) {
         self.start_limits();
         self.actions.push_back(match self.open.is_disk_full {
@@ -117,13 +119,14 @@ impl RunMachine {
         });
     }
 
-    /// Ends the run for this process when not even its pause could be recorded.
+    /// Ends the run for this process if not even its pause could be recorded.
     pub(super) fn pause_overdue(&mut self) {
         if !self.open.is_disk_full {
             return;
         }
         match (&self.open.interrupted, self.state.phase()) {
-            // The journal says that the run is paused; who told it to stop need not wait for more.
+            // The pause is recorded, so the sender of the interrupt need not wait for anything
+            // else.
             (Some(reason), RunPhase::Paused) => self.finish(Finish::Paused(reason.clone())),
             (None, RunPhase::Paused) | (_, RunPhase::Completed(_)) => {}
             (_, RunPhase::Open) => self.finish(Finish::DiskFull),

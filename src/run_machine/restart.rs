@@ -1,7 +1,7 @@
-//! Decides how a run goes on where its records end. For a new run only its limits begin.
+//! Decides how a run resumes from the end of its records. For a new run it only starts the limits.
 //!
-//! What is open now is made again from the state: pauses between attempts end when they were to,
-//! agents that have a use get their slots and actors back, and the others end.
+//! The open data is derived from the state: pauses between attempts end at their recorded time,
+//! agents that are still needed get their slots and actors back, and the other agents end.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::plan::TaskState;
 use crate::run_state::AgentUse;
 use crate::turn::Outcome;
 
-/// Why an agent ends whose task another configuration does not have.
+/// Reason for ending an agent whose task is gone from the configuration.
 const TASK_REMOVED: &str = "the configuration has its task no more";
 
 impl RunMachine {
-    /// Makes again what is open now.
+    /// Derives the open data from the state.
     pub(super) fn restart(&mut self) {
         for id in self.open.left.keys().cloned().collect::<Vec<_>>() {
             if let Some(agent) = self.state.agents().get(&id) {
@@ -53,7 +53,7 @@ impl RunMachine {
         self.dismiss_unused();
     }
 
-    /// A failure that was to cancel what is at work does so again.
+    /// Cancels the work at hand again, if a recorded failure had cancelled it.
     fn fail_as_before(&mut self) {
         let limits = &self.settings.limits;
         let failed =
@@ -64,8 +64,8 @@ impl RunMachine {
         }
     }
 
-    /// An attempt is under way: its agents that had not ended go on, those first that were spawned
-    /// first.
+    /// Resumes the agents of a running attempt that had not ended, in the order in which they were
+    /// spawned.
     pub(super) fn go_on_with(&mut self, place: usize) {
         let task = self.name(place).clone();
         let mut left = self.left_of(&task);
@@ -78,7 +78,7 @@ impl RunMachine {
             if orphaned {
                 self.end_agent(&id, Outcome::Cancelled { reason: PARENT_ENDED.to_owned() });
             } else if waits {
-                // It takes a slot when its children have ended.
+                // The agent takes a slot when its children have ended.
                 self.open.slots.release(&id);
                 self.fold(&id);
             } else if self.open.slots.holds(&id) {
@@ -90,7 +90,8 @@ impl RunMachine {
         }
     }
 
-    /// The agents of a task that were left and have neither got an actor nor been told to end.
+    /// Returns the agents of a task that the last process left and that have neither an actor nor
+    /// an outcome.
     fn left_of(&self, task: &Name) -> Vec<AgentId> {
         let left = self.open.left_of_task.get(task).into_iter().flatten();
         let is_idle = |id: &&AgentId| {
@@ -100,13 +101,13 @@ impl RunMachine {
         left.filter(is_idle).cloned().collect()
     }
 
-    /// Ends the agents of a task that wait to be brought back, for this reason.
+    /// Ends the agents of a task that wait to be resumed, with this reason.
     pub(super) fn dismiss_left_of(&mut self, task: &Name, reason: &str) {
         let left = self.left_of(task);
         self.dismiss(left, reason);
     }
 
-    /// Ends the agents for which the run has no use any more.
+    /// Ends the agents that the run no longer needs.
     fn dismiss_unused(&mut self) {
         for (unused, reason) in
             [(AgentUse::TaskRemoved, TASK_REMOVED), (AgentUse::Superseded, SUPERSEDED)]

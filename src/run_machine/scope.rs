@@ -1,6 +1,6 @@
-//! Templates of tasks: the values that they may name, and the program that they render to.
+//! Templates of tasks: the values that they may name, and the programs that they render to.
 //!
-//! Pure: a live run and a forecast render the same.
+//! Pure: a live run and a forecast render the same programs.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Scope<'a> {
     pub workflow: &'a str,
     /// The inputs.
     pub inputs: &'a Map<String, Value>,
-    /// The tasks that have ended, by name, as [`ended`] makes them.
+    /// The values of the tasks that have ended, by name, made by [`ended`].
     pub ended: &'a Map<String, Value>,
 }
 
@@ -29,8 +29,8 @@ impl Scope<'_> {
     /// Returns the values for the templates of one task.
     #[must_use]
     pub fn values(&self, task: &TaskSpec) -> Value {
-        // A template may name no other task. Copies of all outputs for each task would make a run
-        // quadratic in its tasks.
+        // A template may name only the task's dependencies. To copy all outputs for each task would
+        // take time quadratic in the number of tasks.
         let named = task.depends_on.iter().map(Name::as_str);
         let tasks: BTreeMap<_, _> =
             named.filter_map(|name| Some((name, self.ended.get(name)?))).collect();
@@ -44,14 +44,14 @@ impl Scope<'_> {
     /// Renders the program of a task's agent.
     ///
     /// # Errors
-    /// The key whose template cannot be rendered, and why.
+    /// Returns the key whose template cannot be rendered, with the error.
     pub fn program(&self, task: &TaskSpec) -> Result<Program, (&'static str, TemplateError)> {
         let values = self.values(task);
         match &task.work {
             Work::Agent { agent, prompt } => {
                 let prompt = template::render(prompt, &values).map_err(|e| ("prompt", e))?;
                 if prompt.trim().is_empty() {
-                    // No provider takes a message without text.
+                    // Providers refuse a message without text.
                     let message = "the rendered text is blank".to_owned();
                     return Err(("prompt", TemplateError { message, line: 1, range: None }));
                 }
@@ -68,7 +68,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The inputs as `INPUT_NAME` variables: texts as they are, anything else as JSON.
+    /// Returns the inputs as `INPUT_NAME` variables: texts as they are, other values as JSON.
     fn input_variables(&self) -> BTreeMap<String, String> {
         let variables = self.inputs.iter().map(|(name, value)| {
             let name = format!("INPUT_{}", name.to_uppercase().replace('-', "_"));
@@ -79,7 +79,7 @@ impl Scope<'_> {
     }
 }
 
-/// Returns the value by which templates know a task that has ended with this output.
+/// Returns the value of an ended task for templates, with this output.
 #[must_use]
 pub fn ended(status: &TaskStatus, output: Value) -> Value {
     let error = status.failure.as_ref().map(ToString::to_string);

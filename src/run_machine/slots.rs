@@ -1,31 +1,31 @@
-//! The slots of a run: which of those that want to work may do so now.
+//! The slots of a run: they limit how many agents work at the same time.
 //!
-//! Pure. `limits.max_concurrency` counts tasks and children alike; `limits.max_children` the
-//! children among them. An agent that waits for its children holds no slot, so a tree of any depth
-//! can always go on.
+//! Pure. `limits.max_concurrency` counts tasks and children alike; `limits.max_children` counts
+//! only the children. An agent that waits for its children holds no slot, so a tree of any depth
+//! can always continue.
 //!
-//! Agents that want their slot back come first, oldest first: what has begun is finished before
-//! something new begins. All other work is served round robin over the tasks, one start or one
-//! child a round, so that a parent with many children does not keep other tasks waiting. Nothing
-//! here looks at everybody that waits: what is withdrawn stays in its line and is passed over.
+//! Agents that want their slot back come first, in the order of their requests: begun work is
+//! finished before new work begins. All other work is served round robin over the tasks, one start
+//! or one child per round, so that a parent with many children does not delay other tasks. No
+//! operation searches a queue: a withdrawn entry stays in its queue and is skipped later.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::id::AgentId;
 
-/// An agent's rank, by which limits count it.
+/// An agent's rank, which decides the limits that count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rank {
-    /// A task's own agent.
+    /// The agent of a task.
     Main,
-    /// A child.
+    /// A child agent.
     Child,
 }
 
-/// Work that has got a slot.
+/// Work that gets a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next<C> {
-    /// This agent goes on. It holds its slot already.
+    /// This agent continues. It holds its slot already.
     Return(AgentId),
     /// A child of the task at this place starts. The caller takes its slot.
     Child(usize, C),
@@ -33,31 +33,32 @@ pub(super) enum Next<C> {
     Task(usize),
 }
 
-/// The work of one rank that waits, as the number of its ticket and what it is.
+/// Waiting work of one rank: pairs of a ticket number and the work.
 type Queue<T> = VecDeque<(u64, T)>;
 
-/// The slots; `C` is a child that waits for one.
+/// The slots of a run. `C` is the type of a child that waits for a slot.
 #[derive(Clone, Debug)]
 pub(super) struct Slots<C> {
     capacity: usize,
     children_capacity: usize,
     working: HashMap<AgentId, Rank>,
     children_working: usize,
-    /// Agents that want their slot back, with the ticket that counts.
+    /// Agents that want their slot back, each with its valid ticket.
     returning: HashMap<AgentId, u64>,
     returning_mains: Queue<AgentId>,
     returning_children: Queue<AgentId>,
-    /// Tasks that want to start, with the ticket that counts.
+    /// Tasks that want to start, each with its valid ticket.
     tasks: HashMap<usize, u64>,
     task_line: Queue<usize>,
-    /// Children that want to start, by task, with the ticket of the task's place in the line.
+    /// Children that want to start, by task, with the valid ticket of the task in `child_line`.
     children: HashMap<usize, (u64, VecDeque<C>)>,
     child_line: Queue<usize>,
     tickets: u64,
 }
 
 impl<C> Slots<C> {
-    /// So many agents at work at once, and so many children among them; both at least one.
+    /// Makes the slots: at most `capacity` agents at work, and at most `children_capacity` children
+    /// among them. Both are at least one.
     pub(super) fn new(capacity: usize, children_capacity: usize) -> Self {
         Self {
             capacity: capacity.max(1),
@@ -87,7 +88,7 @@ impl<C> Slots<C> {
         }
     }
 
-    /// Takes back an agent's slot, or its wish to have it back.
+    /// Takes an agent's slot away, and withdraws its wish to have it back.
     pub(super) fn release(&mut self, agent: &AgentId) {
         if self.working.remove(agent) == Some(Rank::Child) {
             self.children_working -= 1;
@@ -95,17 +96,17 @@ impl<C> Slots<C> {
         self.returning.remove(agent);
     }
 
-    /// Takes back an agent's wish to have its slot back.
+    /// Withdraws an agent's wish to have its slot back.
     pub(super) fn withdraw(&mut self, agent: &AgentId) {
         self.returning.remove(agent);
     }
 
-    /// Whether an agent holds a slot.
+    /// Returns true if an agent holds a slot.
     pub(super) fn holds(&self, agent: &AgentId) -> bool {
         self.working.contains_key(agent)
     }
 
-    /// Notes that an agent that has begun wants to go on.
+    /// Notes that a begun agent wants to continue.
     pub(super) fn return_to(&mut self, agent: AgentId, rank: Rank) {
         let ticket = self.ticket();
         self.returning.insert(agent.clone(), ticket);
@@ -139,7 +140,7 @@ impl<C> Slots<C> {
         self.child_line.push_back((ticket, task));
     }
 
-    /// Removes the waiting children of a task for which `goes` holds.
+    /// Removes the waiting children of a task for which `goes` returns true, and returns them.
     pub(super) fn forget_children(&mut self, task: usize, goes: impl Fn(&C) -> bool) -> Vec<C> {
         let Some((ticket, waiting)) = self.children.remove(&task) else { return Vec::new() };
         let (gone, left): (Vec<C>, VecDeque<C>) = {
@@ -155,7 +156,7 @@ impl<C> Slots<C> {
         gone
     }
 
-    /// The next agent that gets its slot back.
+    /// Gives a slot to the next agent that wants its slot back.
     pub(super) fn next_return(&mut self) -> Option<Next<C>> {
         let counts = |entry: &(u64, AgentId)| self.returning.get(&entry.1) == Some(&entry.0);
         drop_stale(&mut self.returning_mains, counts);
@@ -170,7 +171,7 @@ impl<C> Slots<C> {
         Some(Next::Return(agent))
     }
 
-    /// The next work that may begin, after all agents that want their slot back have it.
+    /// Takes the next work that may begin, once all agents that want their slot back have it.
     pub(super) fn next_start(&mut self) -> Option<Next<C>> {
         if !self.returning.is_empty() {
             return None;
@@ -199,7 +200,8 @@ impl<C> Slots<C> {
         }
     }
 
-    /// The rank whose line has the older ticket in front, among those that fit.
+    /// Returns the rank whose queue has the older ticket in front, among the ranks within their
+    /// limits.
     fn first_of<A, B>(&self, mains: &Queue<A>, children: &Queue<B>) -> Option<Rank> {
         if self.working.len() >= self.capacity {
             return None;
@@ -211,7 +213,7 @@ impl<C> Slots<C> {
     }
 }
 
-/// Removes what was withdrawn from the front of a line.
+/// Removes withdrawn entries from the front of a queue.
 fn drop_stale<T>(line: &mut Queue<T>, counts: impl Fn(&(u64, T)) -> bool) {
     while line.front().is_some_and(|entry| !counts(entry)) {
         line.pop_front();

@@ -1,4 +1,4 @@
-//! Decides about tasks: which becomes ready, starts, is skipped or cancelled, and how it ends.
+//! Decides about tasks: when they become ready, start, are skipped or cancelled, and how they end.
 
 use std::time::Duration;
 
@@ -23,29 +23,29 @@ use crate::template::{self, TemplateError};
 use crate::turn::content::Content;
 use crate::turn::{AgentSpawned, Outcome, Program};
 
-/// Why an agent ends whose task turns out to be made from something else.
+/// Reason for ending an agent whose task is now made from other content.
 const CHANGED: &str = "what its task is made from has changed";
 
-/// Why an agent ends whose task took an earlier result.
+/// Reason for ending an agent whose task took an earlier result.
 const REUSED: &str = "its task takes a result that was made before";
 
-/// Why an agent ends that a later attempt has left behind.
+/// Reason for ending an agent of an earlier attempt.
 pub(super) const SUPERSEDED: &str = "its task goes on without it";
 
 /// The way in which an attempt of a task begins.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Beginning {
-    /// It does not: a template cannot be rendered.
+    /// The attempt fails at once: a template cannot be rendered.
     Fails(Failure),
-    /// The task takes the result that was made before from the same content.
+    /// The task takes the result that was made earlier from the same content.
     Reuses {
         /// The key of the content.
         key: String,
         /// The result.
         output: Output,
     },
-    /// The attempt that was under way when a configuration was accepted goes on: it would be made
-    /// from the same content now.
+    /// The attempt that was under way when a new configuration was accepted resumes: it would be
+    /// made from the same content now.
     GoesOn(TaskStarted),
     /// A new attempt starts.
     Starts {
@@ -58,11 +58,11 @@ pub enum Beginning {
 
 /// The decision about a task that has not begun an attempt.
 enum Unstarted {
-    /// It waits for other tasks, or for its pause to be over.
+    /// The task waits for other tasks, or for the end of its pause.
     Waits,
-    /// It wants a slot.
+    /// The task wants a slot.
     Starts,
-    /// This change is recorded, which does not begin an attempt.
+    /// This change, which does not begin an attempt, is recorded.
     Becomes(Box<Event>),
 }
 
@@ -113,8 +113,8 @@ impl RunMachine {
         }
     }
 
-    /// The change of a task that waits for its dependencies, if there is one. A task whose dependency
-    /// failed is skipped unless its `join` allows it.
+    /// Returns the change of a task that waits for its dependencies, if there is one. A task whose
+    /// dependency failed is skipped unless its `join` allows it.
     fn pending(&self, place: usize) -> Option<Event> {
         let task = self.spec(place);
         match self.agenda.readiness(place, task.join) {
@@ -137,8 +137,8 @@ impl RunMachine {
         }
     }
 
-    /// The end of a task that its dependencies keep from starting; the first of them that did not
-    /// succeed is named.
+    /// Returns the end of a task whose dependencies keep it from starting. It names the first of
+    /// them that did not succeed.
     fn skipped(&self, place: usize) -> Event {
         let join = self.spec(place).join;
         let dependencies = self.settings.plan.dependencies(place).iter();
@@ -155,8 +155,9 @@ impl RunMachine {
         TaskSkipped { reason, because }.into()
     }
 
-    /// The end of a task that nothing else keeps from starting, if the run as a whole does. A task
-    /// that waits for the mere end of others is meant for this very case, and starts.
+    /// Returns the end of a task that must not start because the whole run is stopped or has a
+    /// failure. A task with `join = all_done` still starts after a failure, because it is meant for
+    /// that case.
     fn not_to_start(&self, place: usize) -> Option<Event> {
         if let Some(stop) = &self.open.stopped {
             let reason = stop.reason().to_owned();
@@ -170,8 +171,8 @@ impl RunMachine {
         Some(TaskSkipped { reason, because: Some(failed.clone()) }.into())
     }
 
-    /// Has the end of a task recorded that has no attempt under way. Agents of an attempt that was
-    /// held end first.
+    /// Records the end of a task that has no attempt under way. Agents of a held attempt are ended
+    /// first.
     fn end_unstarted(&mut self, place: usize, event: Event) {
         let reason = match &event {
             Event::TaskCancelled(cancelled) => cancelled.reason.clone(),
@@ -184,8 +185,8 @@ impl RunMachine {
         }
     }
 
-    /// Whether a task still has agents; those that nobody needs are ended for this reason. The task
-    /// is decided again when they have ended.
+    /// Returns true if a task still has agents, and ends those that wait to be resumed, with this
+    /// reason. The task is decided again when its agents have ended.
     fn wait_for_agents(&mut self, place: usize, reason: &str) -> bool {
         let has_agents = self.status(place).is_some_and(|status| status.open_agents > 0);
         if has_agents {
@@ -219,7 +220,7 @@ impl RunMachine {
         }
     }
 
-    /// Announces an attempt together with its agent.
+    /// Records a new attempt together with its agent.
     fn start_attempt(&mut self, place: usize, key: String, program: Program) {
         let attempt = self.status(place).map_or(0, |status| status.attempt) + 1;
         let task = self.name(place).clone();
@@ -231,7 +232,7 @@ impl RunMachine {
         self.record(vec![Draft::task(&task, started), Draft::agent(&task, &agent, spawned)]);
     }
 
-    /// The way in which the next attempt of a task begins.
+    /// Decides in which way the next attempt of a task begins.
     #[must_use]
     pub fn beginning(&self, place: usize) -> Beginning {
         let task = self.spec(place);
@@ -246,7 +247,8 @@ impl RunMachine {
         let status = self.status(place).filter(|status| status.is_held());
         let same = status.filter(|status| status.key.as_ref() == Some(&key));
         match same.and_then(|status| Some((status.agent.clone()?, status.attempt))) {
-            // Once it was told to end it is of no more use. One that has ended is settled.
+            // An agent that was asked to end is of no more use; one that has ended settles its
+            // attempt.
             Some((agent, attempt)) if self.open.told(&agent).is_none() => {
                 Beginning::GoesOn(TaskStarted { attempt, agent, key: Some(key) })
             }
@@ -254,21 +256,21 @@ impl RunMachine {
         }
     }
 
-    /// The content that a task's result is made from.
+    /// Returns the content that a task's result is made from.
     pub(super) fn content<'a>(&'a self, task: &TaskSpec, program: &'a Program) -> Content<'a> {
         let agent = |name: &Name| self.settings.agents.get(name).map(|spec| &**spec);
         let model = |name: &Name| self.settings.models.get(name);
         Content::of(program, task.output, &self.settings.env, agent, model)
     }
 
-    /// The values that templates of tasks may name by now.
+    /// Returns the values that templates of tasks may name at this moment.
     #[must_use]
     pub fn scope(&self) -> Scope<'_> {
         let super::Settings { run, workflow, inputs, .. } = &self.settings;
         Scope { run: *run, workflow, inputs, ended: &self.open.values }
     }
 
-    /// Settles an attempt when its agent has ended, and every agent that worked for it.
+    /// Settles an attempt once its agent and every agent that worked for it have ended.
     fn settle_when_quiet(&mut self, place: usize) {
         let Some(status) = self.status(place).filter(|status| status.open_agents == 0) else {
             return;
@@ -295,7 +297,7 @@ impl RunMachine {
         self.actions.push_back(Action::CheckOutput { task, output, values });
     }
 
-    /// The output of a task was checked.
+    /// Handles the result of an output check.
     pub(super) fn checked(&mut self, task: &Name, checked: Result<Value, Failure>) {
         let place = self.settings.plan.place(task);
         let Some((place, checking)) =
@@ -318,7 +320,7 @@ impl RunMachine {
         self.record_task(place, event);
     }
 
-    /// An attempt failed: the task's retry policy decides whether another follows.
+    /// Handles the failure of an attempt: the task's retry policy decides if another one follows.
     fn attempt_failed(&mut self, place: usize, failure: Failure) {
         let (attempt, earlier) =
             self.status(place).map_or((1, 0), |status| (status.attempt, status.earlier));
@@ -338,7 +340,7 @@ impl RunMachine {
         self.record_task(place, event);
     }
 
-    /// A task has a new state.
+    /// Handles a recorded change of a task.
     pub(super) fn task_changed(&mut self, place: usize, event: &Event) {
         match event {
             Event::TaskStarted(_) => {
@@ -356,7 +358,8 @@ impl RunMachine {
         let (state, agent) = (status.state, status.agent.clone());
         if state.is_end() || state == TaskState::Waiting {
             self.open.timers.cancel(&Timer::TaskLimit(place));
-            // Not before: what takes the place must know that this one failed.
+            // Released only now: the work that gets the slot must already see that this task
+            // failed.
             agent.iter().for_each(|agent| self.open.slots.release(agent));
         }
         if state.is_end() {
@@ -383,10 +386,10 @@ impl RunMachine {
         }
     }
 
-    /// Notes the value by which templates know a task that has ended.
+    /// Stores the value of an ended task for templates.
     pub(super) fn note_value(&mut self, place: usize) {
         let name = self.name(place).clone();
-        // The output of a completed task was noted when it was checked.
+        // The output of a completed task was stored when it was checked.
         let output = self.open.values.get_mut(name.as_str()).map(|known| known["output"].take());
         if let Some(status) = self.state.task(&name) {
             let value = scope::ended(status, output.unwrap_or_default());
@@ -395,7 +398,7 @@ impl RunMachine {
         self.drop_unused_value(place);
     }
 
-    /// Drops the value of a task that no task to come may name: outputs can be large.
+    /// Drops the value of a task that no later task may name: outputs can be large.
     fn drop_unused_value(&mut self, place: usize) {
         if !self.agenda.is_awaited(place) {
             let name = self.name(place).clone();
@@ -403,7 +406,7 @@ impl RunMachine {
         }
     }
 
-    /// Cancels a part of the run. Returns whether there is such a part.
+    /// Cancels a part of the run. Returns false if there is no such part.
     pub(super) fn cancelled(&mut self, target: &CancelTarget, reason: &str) -> bool {
         let outcome = Outcome::Cancelled { reason: reason.to_owned() };
         match target {
@@ -413,8 +416,8 @@ impl RunMachine {
             }
             CancelTarget::Task(task) => {
                 let Some(place) = self.settings.plan.place(task) else { return false };
-                // A task that has not begun is cancelled by its next decision, and an agent whose
-                // announcement is on its way when that arrives.
+                // A task that has not begun is cancelled by its next decision. An agent whose first
+                // record is on its way to the journal is ended when that record is durable.
                 self.open.cancelled.entry(place).or_insert_with(|| reason.to_owned());
                 self.agenda.touch(place);
                 let agent = self.status(place).and_then(|status| status.agent.clone());

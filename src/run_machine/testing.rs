@@ -1,8 +1,8 @@
-//! A world for the run machine: agents with scripts, a journal, a clock, and a seed that decides
-//! what happens next.
+//! A simulated world for the run machine: agents with scripts, a journal, a clock, and a seed that
+//! decides what happens next.
 //!
-//! No runtime and no disk, so that thousands of runs with failures, crashes of agents and of the
-//! process, cancels and limits are played in seconds. Every record is checked as it is made.
+//! It has no runtime and no disk, so that thousands of runs with failures, crashes of agents and of
+//! the process, cancels and limits take only seconds. Every record is checked when it is made.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }
 
-/// A task that runs a command after these.
+/// Makes a task that runs a command after these dependencies.
 pub(super) fn task(task: &str, depends_on: &[&str]) -> TaskSpec {
     TaskSpec {
         name: name(task),
@@ -45,24 +45,24 @@ pub(super) fn task(task: &str, depends_on: &[&str]) -> TaskSpec {
     }
 }
 
-/// What an agent does, step by step; the last step ends it.
+/// A step of an agent's script; the last step ends the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It gives jobs to so many children at once and waits for them.
+    /// It delegates to this many children at once and waits for them.
     Delegate(u32),
     /// It ends with an output.
     Answer,
     /// It ends with a failure of a kind that is retried.
     Fail,
-    /// It crashes, the first time it comes here.
+    /// It crashes the first time it reaches this step.
     Crash,
-    /// It does nothing until it is told to end.
+    /// It does nothing until it is asked to end.
     Hang,
-    /// It does nothing, also when it is told to end: it must be killed.
+    /// It does nothing, even when it is asked to end: it must be killed.
     Stuck,
 }
 
-/// The scripts of agents, by id.
+/// Returns the script of an agent, by its id.
 pub(super) type Script = fn(&World, &AgentId) -> Vec<Step>;
 
 /// An actor of the world.
@@ -72,15 +72,15 @@ struct Actor {
     steps: VecDeque<Step>,
     /// The calls whose children have not answered.
     waits: Vec<CallKey>,
-    /// Whether it has made the calls of its step.
+    /// True if it has made the calls of its step.
     asked: bool,
     has_slot: bool,
     told: Option<Outcome>,
-    /// Its end is on its way to the journal.
+    /// True if its end is on its way to the journal.
     ending: bool,
 }
 
-/// Something that will happen, in an order that the seed decides.
+/// An event that will happen, in an order that the seed decides.
 #[derive(Clone, Debug)]
 enum Pending {
     /// An actor does its next step.
@@ -92,23 +92,24 @@ enum Pending {
     End(AgentId, Outcome),
 }
 
-/// A run in a world.
+/// A run in a simulated world.
 pub(super) struct World {
     pub(super) settings: Settings,
     pub(super) machine: RunMachine,
     pub(super) records: Vec<SharedRecord>,
     pub(super) state: RunState,
-    /// Appends under way: those of the supervisor in order, and one line for each agent.
+    /// Appends under way: one queue for the supervisor, under the empty name, and one for each
+    /// agent.
     appends: BTreeMap<String, VecDeque<Vec<Draft>>>,
     pending: Vec<Pending>,
     actors: BTreeMap<AgentId, Actor>,
-    /// What agents have done that is not done again: crashes, and the steps behind them.
+    /// Number of script steps of each agent that are not repeated after a restart.
     done: HashMap<AgentId, usize>,
     pub(super) rng: fastrand::Rng,
     pub(super) now: Duration,
     script: Script,
     pub(super) finish: Option<Finish>,
-    /// The most agents with a slot at any time, and the most children among them.
+    /// The most agents with a slot at any one time, and the most children.
     pub(super) most: (usize, usize),
     /// The order in which agents were spawned.
     pub(super) spawned: Vec<AgentId>,
@@ -172,7 +173,7 @@ impl World {
         world
     }
 
-    /// The start of a machine from the records alone.
+    /// Returns the start of a machine, from the records alone.
     pub(super) fn start_of(&self) -> Start {
         let first = |id: &AgentId| {
             let of_agent = |record: &&SharedRecord| record.agent.as_ref() == Some(id);
@@ -192,7 +193,7 @@ impl World {
         Start { state, left, outputs, seed: self.records.len() as u64 }
     }
 
-    /// A process takes the run up: a machine of its own, from the records alone.
+    /// Opens the run with a new process: it makes a new machine from the records alone.
     pub(super) fn open(&mut self) {
         let opened = RunOpened { epoch: self.epoch, pid: 1, reason: None, accepted: None };
         self.commit(vec![Draft::run(opened)]);
@@ -207,7 +208,7 @@ impl World {
         self.perform();
     }
 
-    /// The process is killed: what is not in the journal is lost.
+    /// Kills the process: everything that is not in the journal is lost.
     pub(super) fn kill_process(&mut self) {
         self.epoch += 1;
         self.now += Duration::from_secs(1);
@@ -219,7 +220,7 @@ impl World {
         Now { since: self.now, wall_ms }
     }
 
-    /// Lets one thing happen. False when nothing can any more.
+    /// Lets one event happen. Returns false if none can happen any more.
     pub(super) fn step(&mut self) -> bool {
         if self.finish.is_some() {
             return false;
@@ -229,7 +230,8 @@ impl World {
         if choices == 0 {
             return self.advance();
         }
-        // Now and then time passes although something could happen; a kill takes effect at once.
+        // Now and then time passes although an event could happen. A kill takes effect without such
+        // a wait.
         let is_kill = |pending: &Pending| matches!(pending, Pending::Gone(..));
         let may_wait = !self.pending.iter().any(is_kill) && self.machine.next_wake().is_some();
         if self.rng.u32(..20) == 0 && may_wait {
@@ -247,7 +249,7 @@ impl World {
         true
     }
 
-    /// Lets time pass to the next timer.
+    /// Lets time pass until the next timer.
     fn advance(&mut self) -> bool {
         let Some(at) = self.machine.next_wake() else { return false };
         self.now = self.now.max(at);
@@ -285,7 +287,7 @@ impl World {
         self.perform();
     }
 
-    /// The records, one a line.
+    /// Returns the records as text, one per line.
     pub(super) fn story(&self) -> String {
         let line = |record: &SharedRecord| {
             let place = record.agent.as_ref().map(ToString::to_string);
@@ -319,7 +321,7 @@ impl World {
         self.appends.entry(line.to_owned()).or_default().push_back(drafts);
     }
 
-    /// Makes records durable, and checks them.
+    /// Makes records durable and checks them.
     fn commit(&mut self, drafts: Vec<Draft>) -> Vec<SharedRecord> {
         let mut records = Vec::new();
         for Draft { task, agent, event } in drafts {
@@ -336,7 +338,7 @@ impl World {
         records
     }
 
-    /// The rules that every record keeps, told apart from how the machine keeps them.
+    /// Checks the rules that every record must keep, independently of the machine's code.
     fn check(&self, task: Option<&Name>, agent: Option<&AgentId>, event: &Event) {
         let (Some(name), None) = (task, agent) else { return };
         let Some(status) = self.state.task(name) else { return };
@@ -469,12 +471,12 @@ impl World {
                 self.machine.output_checked(now, &task, Ok(Value::from(output.text)));
             }
             Pending::Gone(agent, error) => {
-                // What it gave to the journal before is recorded all the same.
+                // Appends that the agent made before are recorded all the same.
                 self.actors.remove(&agent);
                 self.machine.agent_gone(now, &agent, error);
             }
             Pending::End(agent, outcome) => {
-                // First all that the agent itself gave to the journal, which may be its end.
+                // The agent's own appends are recorded first: its end may be among them.
                 if self.appends.contains_key(agent.as_str()) {
                     return self.pending.push(Pending::End(agent, outcome));
                 }
@@ -487,7 +489,7 @@ impl World {
         }
     }
 
-    /// An actor does its next step.
+    /// Performs an actor's next step.
     fn act(&mut self, agent: &AgentId) {
         let Some(actor) = self.actors.get_mut(agent).filter(|actor| !actor.ending) else { return };
         if let Some(outcome) = actor.told.clone() {
@@ -504,7 +506,7 @@ impl World {
         let step = actor.steps.front().copied();
         match step {
             Some(Step::Delegate(count)) => {
-                // It is done again when the agent comes back before its children have ended.
+                // The step is repeated if the agent resumes before its children have ended.
                 let (task, depth) = (actor.task.clone(), self.state.agents()[agent].depth + 1);
                 let done = self.done.get(agent).copied().unwrap_or(0);
                 if actor.asked {
@@ -576,7 +578,7 @@ fn end(task: &Name, agent: &AgentId, outcome: Outcome) -> Draft {
     Draft::agent(task, agent, AgentEnded { outcome, turns: 1, usage: Usage::default() })
 }
 
-/// The key of a delegation: the same for the same step of the same agent.
+/// Returns the key of a delegation: the same one for the same step of the same agent.
 fn call_of(agent: &AgentId, step: usize, index: u32) -> CallKey {
     let run = RunId::parse("00000000-0000-7000-8000-000000000000").expect("an id");
     let turn = u32::try_from(step).expect("few steps");

@@ -18,7 +18,7 @@ use crate::policy::RetryPolicy;
 use crate::spec::{Join, Limits, TaskSpec};
 use crate::turn::Outcome;
 
-/// Limits under which a failure leaves tasks alone that do not need it.
+/// Limits under which a failed task leaves independent tasks alone.
 fn keep_going() -> Limits {
     Limits { fail_fast: false, max_concurrency: 3, ..Limits::default() }
 }
@@ -27,8 +27,8 @@ fn retrying(attempts: u32) -> RetryPolicy {
     RetryPolicy { max_attempts: attempts, ..RetryPolicy::default() }
 }
 
-/// Every agent answers at once, but for those that a name tells of: `fail`, `crash`, `hang`,
-/// `stuck`, `kids`.
+/// A script in which every agent answers at once, except those of the tasks `fail`, `crash`,
+/// `hang`, `stuck` and `kids`.
 fn by_name(_: &World, id: &AgentId) -> Vec<Step> {
     let task = id.as_str().split(['/', '~']).next().unwrap_or_default();
     match task {
@@ -142,7 +142,7 @@ fn time_that_is_used_up_is_told_of_whenever_it_comes() {
     for seed in 0..200 {
         let tasks = vec![task("hang", &[]), task("later", &["hang"])];
         let mut world = World::new(tasks, limits, by_name, seed);
-        // From before the first task is ready to when it is at work.
+        // From the moment before the first task is ready to the moment at which it is at work.
         for _ in 0..seed % 8 {
             world.step();
         }
@@ -277,7 +277,7 @@ fn random_limits(rng: &mut fastrand::Rng) -> Limits {
     }
 }
 
-/// Scripts from nothing but the id: the same agent does the same in every life.
+/// A script from the id alone, so that the same agent does the same after each restart.
 fn by_hash(world: &World, id: &AgentId) -> Vec<Step> {
     let hash = id
         .as_str()
@@ -382,7 +382,7 @@ fn a_run_that_is_killed_anywhere_ends_as_one_that_is_not() {
     }
 }
 
-/// Eyes for a forecast in which outputs are texts and no agent's end is known.
+/// A lookup for forecasts in which outputs are texts and no agent's end is certain.
 struct Texts;
 
 impl Lookup for Texts {
@@ -437,7 +437,7 @@ fn what_is_foretold_happens() {
 
 #[test]
 fn nothing_is_looked_at_twice_for_each_event() {
-    // Twice the tasks take twice the decisions, whatever their shape.
+    // Twice the tasks take at most about twice the decisions, whatever the shape of the plan.
     let chain = |count: usize| -> Vec<TaskSpec> {
         let depends = |at: usize| at.checked_sub(1).map(|before| format!("t{before}"));
         let of = |at: usize| {

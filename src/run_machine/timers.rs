@@ -1,34 +1,37 @@
-//! The timers of a run, as data: whoever drives the machine asks for the next one and wakes it.
+//! The timers of a run, as data: the driver of the machine asks for the next one and wakes the
+//! machine.
 //!
-//! Pure: time is the time that has passed since the machine was made.
+//! Pure: a moment is the time since the machine was made.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use crate::id::AgentId;
 
-/// Something that happens at its time.
+/// An event that happens at a set time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// The pause before the next attempt of the task at this place is over.
+    /// The pause before the next attempt of a task is over. The number is the task's place in the
+    /// plan.
     Retry(usize),
-    /// The attempt of the task at this place has used up its time.
+    /// The attempt of a task has used up its time. The number is the task's place in the plan.
     TaskLimit(usize),
     /// The run has used up its time.
     RunLimit,
     /// The pause before an agent's restart is over.
     Restart(AgentId),
-    /// An agent that was told to end has had its grace.
+    /// An agent that was asked to end has used up its grace.
     EndOverdue(AgentId),
-    /// An agent that was killed should be gone.
+    /// A killed actor counts as gone.
     KillOverdue(AgentId),
-    /// The agents that were interrupted have had their grace.
+    /// The interrupted agents have used up their grace.
     InterruptOverdue,
-    /// The record of a pause has had its time on a full disk.
+    /// The record of a pause has taken too long on a full disk.
     PauseOverdue,
 }
 
-/// The timers that are set. Each is set once at most: a later time takes the place of an earlier.
+/// The timers that are set. Each timer has at most one moment: setting it again replaces the
+/// earlier one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timers {
     due: BTreeSet<(Duration, Timer)>,
@@ -43,24 +46,24 @@ impl Timers {
         self.due.insert((at, timer));
     }
 
-    /// Takes a timer back, if it is set.
+    /// Cancels a timer, if it is set.
     pub(super) fn cancel(&mut self, timer: &Timer) {
         if let Some(at) = self.times.remove(timer) {
             self.due.remove(&(at, timer.clone()));
         }
     }
 
-    /// Whether a timer is set.
+    /// Returns true if a timer is set.
     pub(super) fn is_set(&self, timer: &Timer) -> bool {
         self.times.contains_key(timer)
     }
 
-    /// The moment of the next timer.
+    /// Returns the moment of the next timer.
     pub(super) fn next(&self) -> Option<Duration> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Takes the next timer whose moment has come.
+    /// Removes and returns the next timer whose moment has come.
     pub(super) fn pop_due(&mut self, now: Duration) -> Option<Timer> {
         if self.next()? > now {
             return None;
