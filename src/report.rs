@@ -1,4 +1,5 @@
-//! A run's result and rows, as text and as JSON, from its folded state alone.
+//! Formats a run's result and its rows of `ps` and `cost`, as text and as JSON, from its folded
+//! state alone.
 
 pub mod next_request;
 
@@ -16,7 +17,8 @@ use crate::plan::TaskState;
 use crate::run_state::{AgentStatus, AgentUse, RunPhase, RunState, TaskStatus};
 use crate::spending::Spending;
 
-/// A record as `run --json` and `tail --json` print it: the envelope without its checksums.
+/// Returns a record as `run --json` and `tail --json` print it: without its checksum and batch
+/// fields.
 #[must_use]
 pub fn event_json(record: &Record) -> String {
     let data = record.event.data();
@@ -40,26 +42,27 @@ pub struct Row {
     pub kind: &'static str,
     /// The run's id.
     pub run: String,
-    /// The workflow, the task or the agent.
+    /// The name of the workflow, the task or the agent.
     pub name: String,
-    /// What it belongs to: a task to nothing, an agent to its task or its parent.
+    /// The parent of the row: for an agent its parent agent or its task; `None` for a run or a
+    /// task.
     pub parent: Option<String>,
     /// Its state in one word.
     pub state: String,
     /// The current turn of an agent.
     pub turn: Option<u32>,
-    /// The spending: a run's and a task's with all that belongs to them, an agent's own.
+    /// The spending: for a run and a task with all their agents, for an agent only its own.
     pub spending: Spending,
-    /// Seconds since the last activity; absent once it has ended.
+    /// Seconds since the last activity; absent if nothing is active.
     pub age_s: Option<f64>,
-    /// What it waits for.
+    /// The thing that it waits for.
     pub waiting_for: Option<String>,
-    /// How deep it stands in the tree.
+    /// Depth of the row in the tree, from 0 for the run.
     pub depth: usize,
 }
 
 impl Row {
-    /// The row as `ps --json` prints it.
+    /// Returns the row as `ps --json` prints it.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({
@@ -77,7 +80,7 @@ impl Row {
     }
 }
 
-/// The state of a run in one word. `live` says whether a process holds it.
+/// Returns the state of a run in one word. `live` tells if a process holds it.
 #[must_use]
 pub fn run_word(state: &RunState, live: bool) -> &'static str {
     match (state.phase(), live) {
@@ -88,13 +91,13 @@ pub fn run_word(state: &RunState, live: bool) -> &'static str {
     }
 }
 
-/// Whether a run was stopped before its end: nobody drives it, and it can go on.
+/// Returns true if a run was stopped before its end: no process drives it, and it can be resumed.
 #[must_use]
 pub fn is_resumable(state: &RunState, live: bool) -> bool {
     !live && state.completed().is_none()
 }
 
-/// A run's status as it is written.
+/// Returns a run's status as it is written in output.
 #[must_use]
 pub fn status_word(status: RunStatus) -> &'static str {
     match status {
@@ -105,8 +108,8 @@ pub fn status_word(status: RunStatus) -> &'static str {
     }
 }
 
-/// The agents of a run as people read them: by task in the order of the plan, each followed by its
-/// children, `reader-2` before `reader-10`.
+/// Returns the agents of a run in reading order: by task in the order of the plan, each followed by
+/// its children, with `reader-2` before `reader-10`.
 #[must_use]
 pub fn agents_in_order(state: &RunState) -> Vec<(&AgentId, &AgentStatus)> {
     let mut below: HashMap<Option<&AgentId>, Vec<(&AgentId, &AgentStatus)>> = HashMap::new();
@@ -122,7 +125,7 @@ pub fn agents_in_order(state: &RunState) -> Vec<(&AgentId, &AgentStatus)> {
         });
     }
     let mut ordered = Vec::with_capacity(state.agents().len());
-    // The next to come stands last. No recursion, so that a tree of any depth fits.
+    // The next agent is the last one in the list. No recursion, so that a tree of any depth fits.
     let mut open = below.remove(&None).unwrap_or_default();
     open.reverse();
     while let Some((id, agent)) = open.pop() {
@@ -157,7 +160,7 @@ fn without_zeros(digits: &[u8]) -> &[u8] {
     &digits[digits.iter().take_while(|byte| **byte == b'0').count()..]
 }
 
-/// The rows of one run: the run, its tasks, and under each its agents as a tree.
+/// Returns the rows of one run: the run, its tasks, and under each task its agents as a tree.
 #[must_use]
 pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
     let run = state.created().map(|created| created.run.to_string()).unwrap_or_default();
@@ -175,7 +178,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         depth: 0,
     }];
     let mut agents = agents_in_order(state);
-    // Those of a task that a changed configuration no longer has belong to none of the rows.
+    // Agents of a task that the changed configuration no longer has belong to no row.
     agents.retain(|(_, agent)| state.task(&agent.task).is_some());
     let mut left = agents.as_slice();
     for (name, task) in state.tasks() {
@@ -188,7 +191,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
     rows
 }
 
-/// The row of a run whose journal cannot be read, with as much of it as could be.
+/// Returns the row of a run whose journal cannot be read to its end, from the part that was read.
 #[must_use]
 pub fn unread_row(run: String, state: &RunState, word: &str, why: String) -> Row {
     Row {
@@ -205,7 +208,7 @@ pub fn unread_row(run: String, state: &RunState, word: &str, why: String) -> Row
     }
 }
 
-/// Seconds since then.
+/// Returns the seconds since `then_ms`.
 fn age(now_ms: i64, then_ms: i64) -> f64 {
     (now_ms - then_ms).max(0) as f64 / 1e3
 }
@@ -234,7 +237,7 @@ fn task_row(
     }
 }
 
-/// What a task that has not begun waits for.
+/// Returns the thing that a task waits for, if it has no attempt under way.
 fn waiting_task(state: &RunState, name: &Name, task: &TaskStatus) -> Option<String> {
     match task.state {
         TaskState::Pending => {
@@ -291,16 +294,16 @@ fn agent_row(
 pub struct CostRow {
     /// `agent`, `task` or `model`.
     pub by: &'static str,
-    /// The agent, the task or the model.
+    /// The name of the agent, the task or the model.
     pub name: String,
     /// The spending of its own calls.
     pub own: Spending,
-    /// The spending of all that belongs to it, its own included.
+    /// The spending of all agents below it, its own calls included.
     pub inclusive: Spending,
 }
 
 impl CostRow {
-    /// The row as `cost --json` prints it.
+    /// Returns the row as `cost --json` prints it.
     #[must_use]
     pub fn json(&self) -> Value {
         let part = |spending: &Spending| {
@@ -317,7 +320,7 @@ impl CostRow {
     }
 }
 
-/// The cost of each agent that calls a model.
+/// Returns the cost of each agent that calls a model.
 #[must_use]
 pub fn cost_by_agent(state: &RunState) -> Vec<CostRow> {
     let agents = agents_in_order(state);
@@ -331,7 +334,7 @@ pub fn cost_by_agent(state: &RunState) -> Vec<CostRow> {
     rows.collect()
 }
 
-/// The cost of each task; its own calls are those of its main agents.
+/// Returns the cost of each task. Its own calls are those of its main agents.
 #[must_use]
 pub fn cost_by_task(state: &RunState) -> Vec<CostRow> {
     let mut sums: HashMap<&Name, (Spending, Spending)> = HashMap::new();
@@ -347,7 +350,7 @@ pub fn cost_by_task(state: &RunState) -> Vec<CostRow> {
     rows.collect()
 }
 
-/// The cost of each model.
+/// Returns the cost of each model.
 #[must_use]
 pub fn cost_by_model(state: &RunState) -> Vec<CostRow> {
     let mut sums: BTreeMap<&Name, Spending> = BTreeMap::new();
@@ -363,7 +366,7 @@ pub fn cost_by_model(state: &RunState) -> Vec<CostRow> {
     sums.into_iter().map(row).collect()
 }
 
-/// A number of tokens for people: `812`, `12.3k`, `4.1M`.
+/// Formats a number of tokens for people: `812`, `12.3k`, `4.1M`.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 pub fn short(tokens: u64) -> String {
@@ -374,10 +377,12 @@ pub fn short(tokens: u64) -> String {
     }
 }
 
-/// The most characters of a task's result or failure in a summary: the rest of a wide terminal.
+/// The most characters of a task's result or failure in a summary: the rest of a line in a wide
+/// terminal.
 const NOTE: usize = 100;
 
-/// The end of a run for people: every task with its state, and what it gave.
+/// Returns the summary of a run that has ended, for people: every task with its state and its
+/// result.
 #[must_use]
 pub fn summary(state: &RunState) -> String {
     let mut text = String::new();
@@ -418,7 +423,8 @@ fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// What a task gave, in one line: the end of its output, where results stand, or why there is none.
+/// Returns a task's result in one line: the last line of its output, or the reason why there is
+/// none.
 fn note(task: &TaskStatus) -> Option<String> {
     let note = match task.state {
         TaskState::Completed | TaskState::Reused => {

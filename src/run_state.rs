@@ -1,7 +1,7 @@
 //! The state of a run: the fold of its journal.
 //!
-//! Pure, and the same code while the run lives and when its directory is read. The supervisor
-//! decides by it; `ps`, `show`, `graph` and `cost` print it.
+//! Pure. The same code folds the records of a live run and those of a run directory. The supervisor
+//! makes its decisions from this state; `ps`, `show`, `graph` and `cost` print it.
 
 mod agent;
 mod clock;
@@ -26,13 +26,13 @@ use crate::plan::{Standing, TaskState};
 use crate::spending::Spending;
 use crate::turn::Program;
 
-/// How the run as a whole stands.
+/// The phase of a run as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunPhase {
-    /// It can go on.
+    /// Work can continue.
     #[default]
     Open,
-    /// It stopped before its end.
+    /// It stopped before its end and can be resumed.
     Paused,
     /// It ended.
     Completed(RunStatus),
@@ -41,40 +41,41 @@ pub enum RunPhase {
 /// The use that a run still has for an agent that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentUse {
-    /// It works at its task's latest attempt.
+    /// It works on its task's latest attempt.
     Current,
-    /// It worked at an attempt that goes on only if the accepted configuration makes the task from
+    /// It worked on an attempt that resumes only if the accepted configuration makes the task from
     /// the same content.
     Held,
-    /// None: its task has another attempt, or begins anew.
+    /// It has no use: its task has another attempt, or starts anew.
     Superseded,
-    /// None: the configuration does not have its task any more.
+    /// It has no use: the configuration no longer has its task.
     TaskRemoved,
 }
 
-/// A run as its journal tells it.
+/// The state of a run, according to its journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     created: Option<RunCreated>,
     clock: Clock,
-    /// When what the run's time limit counts began.
+    /// The reading of the clock from which the run's time limit counts.
     began: Reading,
     phase: RunPhase,
     order: Vec<Name>,
     tasks: HashMap<Name, TaskStatus>,
-    /// The number of tasks that have not ended.
+    /// Number of tasks that have not ended.
     open_tasks: usize,
     /// The task that failed first under the configuration in force.
     first_failed: Option<Name>,
     agents: BTreeMap<AgentId, AgentStatus>,
-    /// The number of agents that have not ended.
+    /// Number of agents that have not ended.
     open_agents: usize,
-    /// The number of agents that were started by agents.
+    /// Number of agents that were started by agents.
     descendants: usize,
     /// The spending of all agents.
     spending: Spending,
     by_call: HashMap<CallKey, AgentId>,
-    /// The results under earlier configurations, by the key of what they were made from.
+    /// The results made under earlier configurations, by the key of the content that they were made
+    /// from.
     earlier: HashMap<String, Output>,
     paused_reason: Option<String>,
     completed: Option<RunCompleted>,
@@ -83,140 +84,143 @@ pub struct RunState {
     epoch: u64,
 }
 
-/// An event that cannot follow what was recorded before it.
+/// An event that cannot follow the earlier records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {seq} ({kind}) cannot follow what stands before it: {reason}")]
 pub struct IllegalRecord {
-    /// The record's number.
+    /// Number of the record.
     pub seq: u64,
-    /// Its type.
+    /// Name of its event type.
     pub kind: &'static str,
-    /// Why it cannot follow.
+    /// The reason why it cannot follow.
     pub reason: String,
 }
 
 impl RunState {
-    /// How the run was created, once it is known.
+    /// Returns the creation of the run, once it is known.
     #[must_use]
     pub fn created(&self) -> Option<&RunCreated> {
         self.created.as_ref()
     }
 
-    /// What the run's clock shows: it stands while nobody drives the run, and while it is paused.
+    /// Returns the reading of the run's clock. The clock stands still while no process drives the
+    /// run, and while it is paused.
     #[must_use]
     pub fn reading(&self) -> Reading {
         self.clock.reading()
     }
 
-    /// How much of its time limit the run has used: the time for which it was open, since another
-    /// configuration was last accepted if one was.
+    /// Returns the part of its time limit that the run has used: the time for which it was open
+    /// since it began, or since a new configuration was last accepted.
     #[must_use]
     pub fn spent(&self) -> Duration {
         self.reading().since(self.began)
     }
 
-    /// How the run stands.
+    /// Returns the phase of the run.
     #[must_use]
     pub fn phase(&self) -> RunPhase {
         self.phase
     }
 
-    /// The result, once there is one.
+    /// Returns the result, once the run has ended.
     #[must_use]
     pub fn completed(&self) -> Option<&RunCompleted> {
         self.completed.as_ref()
     }
 
-    /// Why the run is paused, if it is.
+    /// Returns the reason for the pause, if the run is paused.
     #[must_use]
     pub fn paused_reason(&self) -> Option<&str> {
         self.paused_reason.as_deref()
     }
 
-    /// The tasks in the order of the plan.
+    /// Returns the tasks in the order of the plan.
     pub fn tasks(&self) -> impl Iterator<Item = (&Name, &TaskStatus)> {
         self.order.iter().filter_map(|name| self.tasks.get_key_value(name))
     }
 
-    /// The task of that name.
+    /// Returns the task with this name.
     #[must_use]
     pub fn task(&self, name: &Name) -> Option<&TaskStatus> {
         self.tasks.get(name)
     }
 
-    /// The agents by id.
+    /// Returns the agents by id.
     #[must_use]
     pub fn agents(&self) -> &BTreeMap<AgentId, AgentStatus> {
         &self.agents
     }
 
-    /// The child that a call asked for.
+    /// Returns the child that a call asked for.
     #[must_use]
     pub fn child_of_call(&self, call: &CallKey) -> Option<&AgentId> {
         self.by_call.get(call)
     }
 
-    /// The result that was made from this under an earlier configuration.
+    /// Returns the result that was made under an earlier configuration from the content with this
+    /// key.
     #[must_use]
     pub fn earlier_result(&self, key: &str) -> Option<&Output> {
         self.earlier.get(key)
     }
 
-    /// The latest record taken in.
+    /// Returns the number of the latest record.
     #[must_use]
     pub fn last_seq(&self) -> u64 {
         self.last_seq
     }
 
-    /// The opening of the run that made the latest record, from 1.
+    /// Returns the number of the opening that made the latest record, from 1.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// When the latest record was made, in milliseconds since the Unix epoch.
+    /// Returns the time of the latest record, in milliseconds since the Unix epoch.
     #[must_use]
     pub fn last_ms(&self) -> i64 {
         self.last_ms
     }
 
-    /// The state of a task as a dependency of others; a task that is not in the plan is open.
+    /// Returns the standing of a task as a dependency of others. A task that is not in the plan is
+    /// open.
     #[must_use]
     pub fn standing(&self, name: &Name) -> Standing {
         self.tasks.get(name).map_or(Standing::Open, TaskStatus::standing)
     }
 
-    /// The number of tasks that have not ended.
+    /// Returns the number of tasks that have not ended.
     #[must_use]
     pub fn open_tasks(&self) -> usize {
         self.open_tasks
     }
 
-    /// The number of agents that have not ended.
+    /// Returns the number of agents that have not ended.
     #[must_use]
     pub fn open_agents(&self) -> usize {
         self.open_agents
     }
 
-    /// The number of agents that were started by agents, over the whole run.
+    /// Returns the number of agents that were started by agents, over the whole run.
     #[must_use]
     pub fn descendants(&self) -> usize {
         self.descendants
     }
 
-    /// The task that failed first under the configuration in force, if one failed.
+    /// Returns the task that failed first under the configuration in force, if one failed.
     #[must_use]
     pub fn first_failed(&self) -> Option<&Name> {
         self.first_failed.as_ref()
     }
 
-    /// The spending of all agents.
+    /// Returns the spending of all agents.
     #[must_use]
     pub fn spending(&self) -> Spending {
         self.spending
     }
 
-    /// The spending of an agent and of all agents that work for it.
+    /// Returns the spending of an agent and of all agents that work for it.
     #[must_use]
     pub fn inclusive(&self, agent: &AgentId) -> Spending {
         self.agents.get(agent).map(|agent| agent.inclusive).unwrap_or_default()
@@ -235,14 +239,14 @@ impl RunState {
         }
     }
 
-    /// Whether any task stands in this state.
+    /// Returns true if any task has this state.
     #[must_use]
     pub fn any(&self, state: TaskState) -> bool {
         self.tasks.values().any(|task| task.state == state)
     }
 
-    /// The result that `run.completed` records, from the tasks' states; `mixed` is the status of a
-    /// run in which some tasks completed and some did not.
+    /// Returns the result for `run.completed`, computed from the tasks' states. `mixed` is the
+    /// status of a run in which some tasks completed and some did not.
     #[must_use]
     pub fn result(&self, mixed: RunStatus) -> RunCompleted {
         let count = |wanted: &[Standing]| {
@@ -274,12 +278,13 @@ impl RunState {
         }
     }
 
-    /// Takes a record in.
+    /// Applies a record.
     ///
     /// # Errors
-    /// When it cannot follow what was recorded before it.
+    /// Returns an error if the record cannot follow the earlier ones.
     pub fn apply(&mut self, record: &Record) -> Result<(), IllegalRecord> {
-        // What belongs to another opening does not follow in time: nobody was at work in between.
+        // Records of different openings say nothing about open time: no process drove the run in
+        // between.
         if self.phase == RunPhase::Open && record.epoch == self.epoch {
             self.clock.passed(record.ts_ms - self.last_ms);
         }
@@ -331,8 +336,9 @@ impl RunState {
         Ok(())
     }
 
-    /// Goes on with another configuration. Results are kept by the key of what they were made from;
-    /// attempts that are under way are held until it is known what they would be made from now.
+    /// Switches to another configuration. Results are kept by the key of the content that they were
+    /// made from. Attempts under way are held until the content that they would be made from now is
+    /// known.
     fn begin_anew(&mut self, accepted: &Accepted) {
         let results = self.tasks.values().filter_map(TaskStatus::result);
         self.earlier.extend(results.map(|(key, output)| (key.to_owned(), output.clone())));
@@ -341,7 +347,8 @@ impl RunState {
         for PlannedTask { name, .. } in &accepted.tasks {
             let (made, open_agents) = attempts.remove(name).unwrap_or_default();
             let held = before.remove(name).and_then(|status| status.held(self.clock.reading()));
-            // The ids of agents are not given twice.
+            // Attempt numbers continue, because they are part of agent ids and an id is never given
+            // twice.
             let fresh =
                 || TaskStatus { attempt: made, earlier: made, open_agents, ..Default::default() };
             self.tasks.insert(name.clone(), held.unwrap_or_else(fresh));
@@ -362,8 +369,8 @@ impl RunState {
         }
     }
 
-    /// For each task that has agents: the number of its attempts so far, and of its agents that have
-    /// not ended.
+    /// Returns, for each task that has agents, the number of its attempts so far and the number of
+    /// its agents that have not ended.
     fn attempts(&self) -> HashMap<Name, (u32, u32)> {
         let mut attempts: HashMap<Name, (u32, u32)> = HashMap::new();
         for agent in self.agents.values() {
@@ -443,7 +450,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Changes an agent, its parent, and so on up to the task's own agent.
+    /// Applies a change to an agent, its parent, and so on up to the task's own agent.
     fn for_each_ancestor(&mut self, id: &AgentId, change: impl Fn(&mut AgentStatus)) {
         let mut next = Some(id.clone());
         while let Some(status) = next.and_then(|id| self.agents.get_mut(&id)) {
@@ -453,7 +460,7 @@ impl RunState {
     }
 }
 
-/// The failures of a run's tasks by kind: what the exit code is made from.
+/// Returns the kinds of failure of a run's tasks, from which the exit code is computed.
 #[must_use]
 pub fn failure_kinds(completed: &RunCompleted) -> Vec<FailureKind> {
     let ends = completed.tasks.values().filter_map(|end| {

@@ -1,6 +1,7 @@
-//! What an agent's next request would hold, as its records make it: the fold that a live agent is.
+//! The next request of an agent, computed from its records by the same fold as in a live agent.
 //!
-//! Layers that are due run right before a request, so what they will change is not in it yet.
+//! Layers that are due run only just before a request, so the view does not yet include their
+//! edits.
 
 use serde_json::{Value, json};
 
@@ -14,30 +15,31 @@ use crate::turn_machine::{IllegalEvent, Machine, Step};
 /// The next request of an agent.
 #[derive(Clone, Debug)]
 pub struct NextRequest {
-    /// What the agent was started for.
+    /// The start of the agent, with its program.
     pub spawned: AgentSpawned,
-    /// The agent's latest turn, or the one that would begin with the request.
+    /// The agent's latest turn, or the turn that would begin with the request.
     pub turn: u32,
-    /// What it would be sent.
+    /// The view that would be sent.
     pub view: View,
     /// The edits that made the view.
     pub history: History,
-    /// How many tool calls are open: their results join the view first.
+    /// Number of open tool calls: their results join the view first.
     pub open_calls: usize,
-    /// The latest request that the provider counted: its turn, and its tokens with system prompt
-    /// and tools.
+    /// The latest request whose tokens the provider counted: its turn, and its tokens, system
+    /// prompt and tools included.
     pub counted: Option<(u32, u64)>,
 }
 
-/// Folds an agent's records; `None` for an agent that runs a command, and without records.
+/// Folds an agent's records. Returns `None` if there are no records, or if the agent runs a
+/// command.
 ///
 /// # Errors
-/// When a record cannot follow those before it.
+/// Returns an error if a record cannot follow the earlier ones.
 pub fn next_request(records: &[SharedRecord]) -> Result<Option<NextRequest>, IllegalEvent> {
     let first = records.first().map(|record| &record.event);
     let Some(Event::AgentSpawned(spawned)) = first else { return Ok(None) };
     let Program::Model { .. } = spawned.program else { return Ok(None) };
-    // Whether the agent may go on is not the question, only with what it would.
+    // No limit of turns: the question is which request would follow, not if the agent may make it.
     let mut machine = Machine::new(spawned.clone(), u32::MAX);
     let (mut history, mut counted) = (History::default(), None);
     for record in &records[1..] {
@@ -50,7 +52,7 @@ pub fn next_request(records: &[SharedRecord]) -> Result<Option<NextRequest>, Ill
     }
     let mut open_calls = 0;
     match machine.next() {
-        // A prompt to go on joins the conversation with the turn.
+        // A message that begins the next turn joins the conversation together with that turn.
         Step::CallModel { turn, message } if turn > machine.turn() => {
             machine.apply(&TurnStarted { turn, message }.into())?;
         }
@@ -71,7 +73,7 @@ pub fn next_request(records: &[SharedRecord]) -> Result<Option<NextRequest>, Ill
     }))
 }
 
-/// The edit that a record tells of, if it does.
+/// Returns the edit that a record holds, if it holds one.
 fn recorded_edit(record: &SharedRecord) -> Option<RecordedEdit> {
     let (layer, edit, before_tokens, after_tokens) = match &record.event {
         Event::ContextEdited(e) => (&e.layer, &e.edit, e.before_tokens, e.after_tokens),
@@ -83,7 +85,7 @@ fn recorded_edit(record: &SharedRecord) -> Option<RecordedEdit> {
     Some(RecordedEdit { seq, ts_ms, layer, edit, before_tokens, after_tokens })
 }
 
-/// An edit as `show --view --json` and `context explain --json` print it.
+/// Formats an edit as `show --view --json` and `context explain --json` print it.
 #[must_use]
 pub fn edit_json(edit: &RecordedEdit) -> Value {
     json!({

@@ -1,4 +1,4 @@
-//! One agent as the journal tells it: what it is doing, what it used, how it ended.
+//! The state of one agent according to the journal: its activity, its spending, its outcome.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::message::Usage;
 use crate::spending::Spending;
 use crate::turn::{AgentSpawned, Outcome};
 
-/// What an agent is doing.
+/// The activity of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doing {
@@ -29,20 +29,20 @@ pub enum Doing {
     Nothing,
 }
 
-/// An agent as the journal tells it.
+/// The state of an agent according to the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentStatus {
     /// The task it works for.
     pub task: Name,
     /// The agent definition; absent for a command.
     pub definition: Option<Name>,
-    /// The agent that delegated to it.
+    /// The agent that delegated to it; absent for a task's own agent.
     pub parent: Option<AgentId>,
-    /// The call that asked for it.
+    /// The call that asked for it; absent for a task's own agent.
     pub call: Option<CallKey>,
-    /// Its delegation depth.
+    /// Its delegation depth; 0 for a task's own agent.
     pub depth: u32,
-    /// What it is doing.
+    /// Its activity.
     pub doing: Doing,
     /// Its current turn.
     pub turn: u32,
@@ -50,19 +50,19 @@ pub struct AgentStatus {
     pub own: Spending,
     /// The spending of its own calls by model.
     pub by_model: BTreeMap<Name, Spending>,
-    /// How often it was restarted.
+    /// Number of its restarts.
     pub restarts: u32,
-    /// When it was, by the run's clock.
+    /// The times of its restarts, by the run's clock.
     pub restarted: Vec<Reading>,
     /// The children that it started, in the order of their start.
     pub children: Vec<AgentId>,
-    /// The number of agents of its subtree that have not ended, itself included.
+    /// Number of agents of its subtree that have not ended, itself included.
     pub open: u32,
     /// The spending of its subtree, its own included.
     pub inclusive: Spending,
-    /// How it ended.
+    /// Its outcome, once it has ended.
     pub outcome: Option<Outcome>,
-    /// When its latest event was, in milliseconds since the Unix epoch.
+    /// Time of its latest event, in milliseconds since the Unix epoch.
     pub last_ms: i64,
 }
 
@@ -93,15 +93,15 @@ impl AgentStatus {
         }
     }
 
-    /// Whether the agent and all agents that work for it have ended.
+    /// Returns true if the agent and all agents that work for it have ended.
     #[must_use]
     pub fn has_subtree_ended(&self) -> bool {
         self.open == 0
     }
 
-    /// Applies an event that was recorded at the wall time `ts_ms`, when the run's clock showed
-    /// `now`. Returns what the event adds to the agent's spending. The caller makes sure that the
-    /// agent has not ended.
+    /// Applies an event that was recorded at the wall time `ts_ms`, when the reading of the run's
+    /// clock was `now`. Returns the spending that the event adds. The caller must make sure that
+    /// the agent has not ended.
     pub(super) fn apply(&mut self, event: &Event, ts_ms: i64, now: Reading) -> Option<Spending> {
         self.last_ms = ts_ms;
         let mut spending = None;
@@ -168,7 +168,7 @@ impl AgentStatus {
         }
     }
 
-    /// What it waits for, for a person; nothing once it has ended.
+    /// Returns the thing that it waits for, in words for a person; `None` if it waits for nothing.
     #[must_use]
     pub fn waiting_for(&self) -> Option<String> {
         match &self.doing {
@@ -183,7 +183,7 @@ impl AgentStatus {
         }
     }
 
-    /// Its state in one word.
+    /// Returns its state in one word.
     #[must_use]
     pub fn state(&self) -> &'static str {
         match &self.outcome {

@@ -1,18 +1,18 @@
-//! The clock of a run: it goes while the run is open, and only then.
+//! The clock of a run, which runs only while the run is open.
 //!
-//! Pure: time is what passed between the records of one opening. So a limit means the same while
-//! the run lives, when it is taken up a day later, and in a fork.
+//! Pure. The clock adds up the wall time between the records of one opening. So a limit means the
+//! same in a live run, in a run that is resumed a day later, and in a fork.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a run's clock shows: the time for which the run had been open, in milliseconds.
+/// A reading of a run's clock: the time for which the run had been open, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Reading(u64);
 
 impl Reading {
-    /// The open time from `then` to here.
+    /// Returns the open time from `then` to this reading.
     #[must_use]
     pub fn since(self, then: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(then.0))
@@ -28,40 +28,40 @@ impl Clock {
         self.0
     }
 
-    /// So many milliseconds of wall time passed while the run was open. Wall time that was set back
-    /// takes nothing away.
+    /// Adds the milliseconds of wall time that passed while the run was open. Negative time, from a
+    /// wall clock that was set back, is ignored.
     pub(super) fn passed(&mut self, ms: i64) {
         self.0.0 = self.0.0.saturating_add(u64::try_from(ms).unwrap_or(0));
     }
 }
 
-/// How much open time something has taken so far, with breaks in which it does not count.
+/// Measures open time, with breaks that do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopwatch {
-    /// What it had taken by the last break.
+    /// The time taken up to the last break.
     before: Duration,
-    /// Since when it counts again; `None` in a break.
+    /// The reading at the end of the last break; `None` during a break.
     since: Option<Reading>,
 }
 
 impl Stopwatch {
-    /// One that counts from now on.
+    /// Starts a stopwatch now.
     #[must_use]
     pub fn started(now: Reading) -> Self {
         Self { before: Duration::ZERO, since: Some(now) }
     }
 
-    /// Goes on, if it does not.
+    /// Ends a break. Does nothing if there is none.
     pub fn go_on(&mut self, now: Reading) {
         self.since.get_or_insert(now);
     }
 
-    /// Takes a break.
+    /// Begins a break.
     pub fn stop(&mut self, now: Reading) {
         *self = Self { before: self.taken(now), since: None };
     }
 
-    /// What it has taken.
+    /// Returns the time taken so far, without breaks.
     #[must_use]
     pub fn taken(&self, now: Reading) -> Duration {
         self.before + self.since.map_or(Duration::ZERO, |since| now.since(since))

@@ -1,4 +1,4 @@
-//! One task as the journal tells it: its state, what it gave, how long it took.
+//! The state of one task according to the journal: its attempts, its result, its times.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,57 +9,58 @@ use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::plan::{Standing, TaskState};
 
-/// A task as the journal tells it.
+/// The state of a task according to the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskStatus {
     /// Its state.
     pub state: TaskState,
-    /// Its attempts so far.
+    /// Number of attempts made so far.
     pub attempt: u32,
-    /// How many of them were made under an earlier configuration.
+    /// Number of those attempts that were made under an earlier configuration.
     pub earlier: u32,
     /// The agent of the latest attempt.
     pub agent: Option<AgentId>,
-    /// The number of agents that have not ended and work for the task, in whatever attempt.
+    /// Number of agents of the task, over all attempts, that have not ended.
     pub open_agents: u32,
-    /// The key of what its latest attempt is made from, or its result was.
+    /// The key of the content that its result, or its latest attempt, is made from.
     pub key: Option<String>,
     /// Its output, once it completed.
     pub output: Option<Output>,
-    /// Why it failed, or why its latest attempt did.
+    /// The failure of the task or of its latest attempt.
     pub failure: Option<Failure>,
-    /// Why it was skipped or cancelled.
+    /// The reason why it was skipped or cancelled.
     pub reason: Option<String>,
-    /// The task whose failure skipped it.
+    /// The task because of which it was skipped, if it was skipped for a failure.
     pub because: Option<Name>,
-    /// When its first attempt began, in milliseconds since the Unix epoch.
+    /// Time at which its first attempt began, in milliseconds since the Unix epoch.
     pub started_ms: Option<i64>,
-    /// When it ended.
+    /// Time at which it ended, in milliseconds since the Unix epoch.
     pub ended_ms: Option<i64>,
-    /// When the pause before its next attempt is over, if it is in one.
+    /// Time at which the pause before its next attempt ends, in milliseconds since the Unix epoch.
     pub retry_ms: Option<i64>,
-    /// The time that it has taken from its first attempt on, pauses between attempts included.
+    /// The time taken since its first attempt began, with the pauses between attempts.
     pub whole: Stopwatch,
-    /// The time that its latest attempt has taken.
+    /// The time taken by its latest attempt.
     pub latest: Stopwatch,
 }
 
 impl TaskStatus {
-    /// Its result and the key of what that was made from, if it has both.
+    /// Returns its result with the key of the content that it was made from, if it has ended with
+    /// both.
     #[must_use]
     pub fn result(&self) -> Option<(&str, &Output)> {
         let has_ended = self.state.is_end();
         self.key.as_deref().zip(self.output.as_ref()).filter(|_| has_ended)
     }
 
-    /// Whether its latest attempt was under way when another configuration was accepted, and it is
-    /// not known yet whether it would be made from the same now.
+    /// Returns true if its latest attempt is held: it was under way when another configuration was
+    /// accepted, and it is not known yet if the content is still the same.
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self.state, TaskState::Pending | TaskState::Ready) && self.agent.is_some()
     }
 
-    /// The task with its attempt held, if it has one under way.
+    /// Returns the task with its attempt held, or `None` if no attempt is under way.
     pub(super) fn held(mut self, now: Reading) -> Option<Self> {
         if self.state != TaskState::Running && !self.is_held() {
             return None;
@@ -70,7 +71,7 @@ impl TaskStatus {
         Some(self)
     }
 
-    /// The state of the task as a dependency of others.
+    /// Returns the standing of the task as a dependency of others.
     #[must_use]
     pub fn standing(&self) -> Standing {
         match self.state {
@@ -84,8 +85,8 @@ impl TaskStatus {
         }
     }
 
-    /// Applies an event that was recorded at the wall time `ts_ms`, when the run's clock showed
-    /// `now`.
+    /// Applies an event that was recorded at the wall time `ts_ms`, when the reading of the run's
+    /// clock was `now`.
     pub(super) fn apply(&mut self, event: &Event, ts_ms: i64, now: Reading) -> Result<(), String> {
         let next = match event {
             Event::TaskReady(_) => TaskState::Ready,
@@ -150,7 +151,8 @@ impl TaskStatus {
     }
 }
 
-/// The one table of which task state may follow which.
+/// Returns true if a task may change from the state `now` to the state `next`. This is the only
+/// table of these transitions.
 fn may_follow(now: TaskState, next: TaskState) -> bool {
     use TaskState::{
         Cancelled, Completed, Failed, Pending, Ready, Reused, Running, Skipped, Waiting,
