@@ -331,7 +331,7 @@ pub struct Draft {
     pub task: Option<Name>,
     /// The agent it belongs to, if any.
     pub agent: Option<AgentId>,
-    /// What happened.
+    /// The fact itself, with its payload.
     pub event: Event,
 }
 
@@ -368,7 +368,7 @@ pub struct Record {
     pub task: Option<Name>,
     /// The agent it belongs to, if any.
     pub agent: Option<AgentId>,
-    /// What happened.
+    /// The fact itself, with its payload.
     pub event: Event,
 }
 

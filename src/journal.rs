@@ -109,18 +109,19 @@ impl JournalError {
 /// Receives records once they are durable, in order. It runs on the writer's thread, so it must be
 /// quick.
 pub trait Observer: Send {
-    /// A batch between these two positions is durable. Calls of `committed` for its records follow.
+    /// Called when a batch is durable, with its first and its last position. Calls of `committed`
+    /// for its records follow.
     fn batch(&mut self, _from: Position, _to: Position) {}
 
-    /// A record is durable.
+    /// Called for each durable record.
     fn committed(&mut self, record: &SharedRecord);
 
-    /// The last record of the batch has been given. Work that others rely on is done here; work
-    /// that may wait a moment can wait for [`Observer::settle`].
+    /// Called after the last record of a batch. Work that others rely on is done here; work that
+    /// may wait a moment can wait for [`Observer::settle`].
     fn batch_end(&mut self);
 
-    /// Does the work that was put off. Called [`writer::SETTLE`] after the first batch that has not
-    /// been settled, and once more before the writer ends.
+    /// Called to do the work that was put off: [`writer::SETTLE`] after the first batch that has
+    /// not been settled, and once more before the writer ends.
     fn settle(&mut self) {}
 }
 

@@ -1,7 +1,9 @@
 //! The state of a run: the fold of its journal.
 //!
 //! Pure. The same code folds the records of a live run and those of a run directory. The supervisor
-//! makes its decisions from this state; `ps`, `show`, `graph` and `cost` print it.
+//! makes its decisions from this state; `ps`, `show`, `graph` and `cost` print it. The supervisor
+//! folds only the records that it decides by, so its agents show less of their activity than a fold
+//! of the whole journal.
 
 mod agent;
 mod clock;
@@ -255,6 +257,7 @@ impl RunState {
         let has_output =
             |task: &&TaskStatus| matches!(task.state, TaskState::Completed | TaskState::Reused);
         let done = self.tasks.values().filter(has_output).count();
+        // A cancelled run stays cancelled, even if no task completed.
         let status = if count(&[Standing::Done]) == self.order.len() {
             RunStatus::Completed
         } else if mixed == RunStatus::Cancelled || done > 0 {

@@ -69,6 +69,7 @@ fn write(from: &RunDir, to: &RunDir, end: u64, batch: Batch, mut first: Draft) -
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a line has no checksum"))?;
         out.write_all(&bytes)?;
     }
+    // Rename only after the sync, so that a journal under its own name is always whole.
     out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     std::fs::rename(&path, to.journal())?;
     File::open(to.path())?.sync_all()
@@ -129,7 +130,7 @@ mod tests {
             assert_eq!(copied[0].ts_ms, whole[0].ts_ms);
             assert_eq!(copied[1..], whole[1..last], "up to {upto}");
         }
-        // What stands behind the last shared record does not matter.
+        // Damage behind the last shared record must not matter.
         let mut bytes = std::fs::read(old.journal()).unwrap();
         let lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len).collect();
         bytes[lines[..4].iter().sum::<usize>() + 20] ^= 1;

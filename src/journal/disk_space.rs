@@ -135,6 +135,8 @@ impl Keeper {
             return;
         };
         if storage.free().is_ok_and(|free| free >= self.sizes.go_on(self.held)) {
+            // The reserve is made before work resumes: without it the next full disk could not be
+            // recorded.
             self.held = self.held || storage.reserve(self.sizes.reserve).is_ok();
             if self.held {
                 self.pause = None;

@@ -241,6 +241,8 @@ pub fn decode(line: &[u8], crc: u32) -> Result<Line<'_>, Fault> {
     if recorded != crc {
         return Err(Fault::Checksum);
     }
+    // A later format may have another shape, so look at the version before calling the line
+    // unreadable.
     let shape = |reason: String| match newer(line) {
         Some(format) => Fault::Newer(format),
         None => Fault::Shape(reason),

@@ -422,7 +422,7 @@ mod tests {
         }
     }
 
-    /// A file that somebody writes: whenever it was read to its end, it has its next content.
+    /// A file that is being written: each time a reader reaches its end, it gets its next content.
     struct Written {
         contents: VecDeque<Vec<u8>>,
         at: u64,
@@ -449,13 +449,14 @@ mod tests {
         }
     }
 
-    /// The numbers of the records that are read of a journal with these contents.
+    /// Returns the numbers of the records that a reader gets from a journal with these contents.
     fn read_while_written(contents: [&[u8]; 2]) -> Vec<u64> {
         let contents = contents.map(<[u8]>::to_vec).into();
         let input = BufReader::with_capacity(100, Written { contents, at: 0 });
         let mut scan = Scan { input, at: Position::START, line: Vec::new() };
         let (mut seen, mut nothing) = (Vec::new(), 0);
-        // The end of the first content is one at which there is nothing more, or none.
+        // The end of the first content counts at most once as nothing, so two such results end the
+        // loop.
         while nothing < 2 {
             match scan.next(|_| true).unwrap() {
                 Some(records) => seen.extend(records.iter().map(|record| record.seq)),

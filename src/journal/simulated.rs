@@ -210,7 +210,7 @@ impl Storage for Disk {
         if bytes as usize > state.left() {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        // It is given back for as long as there is no room.
+        // A reserve is never replaced by another size: it is released first.
         assert!(before == 0 || bytes == 0);
         state.reserve = bytes as usize;
         Ok(())

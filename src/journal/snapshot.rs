@@ -233,6 +233,7 @@ impl Observer for Snapshots {
         if to.offset >= self.due.load(Ordering::Relaxed) {
             // No other snapshot is due until this one is written.
             self.due.store(u64::MAX, Ordering::Relaxed);
+            // The snapshot records the lengths of the files, so their lines must be written first.
             self.projection.settle();
             let files = self.projection.files();
             self.tell(News::Keep { at: to, files });
@@ -347,8 +348,7 @@ mod tests {
         owned.start_writer(at, vec![Box::new(snapshots)]).unwrap()
     }
 
-    /// A run with agents that have ended and agents that have not, in a journal that several
-    /// snapshots were made of.
+    /// Makes a run with ended and open agents, in a journal of which several snapshots were made.
     async fn run() -> (tempfile::TempDir, OwnedRun) {
         let root = tempfile::tempdir().unwrap();
         let owned = RunDir::at(root.path().join("run")).create().unwrap();
@@ -417,7 +417,8 @@ mod tests {
         let dir = owned.dir().clone();
         let written = contents(&dir);
         let open = AgentId::from_text("work~0");
-        // As a crash leaves it: more in one file than counted, none of another, one of nobody.
+        // The files as a crash leaves them: one is longer than recorded, one is missing, one has no
+        // agent.
         fs::write(dir.log(&open), [&written[&dir.log(&open)][..], b"torn"].concat()).unwrap();
         let last = AgentId::from_text("work~29");
         fs::remove_file(dir.log(&last)).unwrap();
@@ -437,7 +438,7 @@ mod tests {
         let whole = fold(&owned, Position::START, Tracker::default());
         assert_eq!(fold(&owned, later.at, later.tracker), whole);
         let written = contents(&dir);
-        // A file that is not as it was is made again, whatever the snapshot says.
+        // A file that differs from its recorded length is made again.
         let old = AgentId::from_text("work~1");
         fs::write(dir.log(&old), "shorter").unwrap();
         drop(Projection::go_on(dir.clone(), later.at, later.files).unwrap());

@@ -167,7 +167,7 @@ pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, CutError> {
 struct Named {
     /// Number of the record.
     by: u64,
-    /// Where the batch of the record begins.
+    /// The position at which the batch of the record begins.
     before: Position,
     hash: String,
 }
@@ -241,6 +241,8 @@ fn set_rest_aside(dir: &RunDir, offset: u64) -> io::Result<Option<Kept>> {
     let mut kept = options.write(true).create_new(true).mode(0o600).open(&path)?;
     journal.seek(SeekFrom::Start(offset))?;
     io::copy(&mut journal.by_ref().take(bytes), &mut kept)?;
+    // Both syncs come before the cut: a crash in between leaves the bytes in both files, never in
+    // none.
     kept.sync_all()?;
     File::open(dir.path())?.sync_all()?;
     journal.set_len(offset)?;
@@ -263,7 +265,7 @@ mod tests {
     };
     use crate::turn::ToolStatus;
 
-    /// A run of so many batches, each of two records.
+    /// Makes a run with this many batches, each of two records.
     async fn run(batches: u32) -> (tempfile::TempDir, RunDir) {
         let root = tempfile::tempdir().unwrap();
         let dir = RunDir::at(root.path().join("run"));
@@ -322,7 +324,7 @@ mod tests {
         bytes
     }
 
-    /// Where the lines of a journal begin.
+    /// Returns the offsets at which the lines of a journal begin.
     fn begins(dir: &RunDir) -> Vec<usize> {
         let bytes = std::fs::read(dir.journal()).unwrap();
         let lines = bytes.split_inclusive(|byte| *byte == b'\n');
@@ -330,7 +332,7 @@ mod tests {
         lines.scan(0, begin).collect()
     }
 
-    /// A run of so many batches of two records that can follow each other.
+    /// Makes a run with this many batches of two records that can follow each other.
     async fn paused(batches: u32) -> (tempfile::TempDir, RunDir) {
         let root = tempfile::tempdir().unwrap();
         let dir = RunDir::at(root.path().join("run"));
@@ -384,7 +386,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_record_that_cannot_follow_can_be_cut() {
-        // The second batch tells of an agent that nobody spawned.
+        // The second batch names an agent that was never spawned.
         let (_root, dir) = paused(1).await;
         let at = take_up(&dir, Cut::Torn).unwrap().0.at;
         let journal = dir.own().unwrap().start_writer(at, Vec::new()).unwrap();

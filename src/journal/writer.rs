@@ -486,7 +486,7 @@ mod tests {
     use crate::journal::reader::{Tail, judge};
     use crate::journal::testing::turn;
 
-    /// A disk in memory that counts, can fail, and can hold a sync until it is told to go on.
+    /// A disk in memory that counts, can fail, and can hold a sync until the test releases it.
     #[derive(Clone, Default)]
     struct Disk(Arc<DiskState>);
 
@@ -585,7 +585,8 @@ mod tests {
             let numbers = records.iter().map(|record| record.seq).collect::<Vec<_>>();
             assert_eq!(numbers, [2 * number as u64 + 1, 2 * number as u64 + 2]);
         }
-        // The first batch is what the thread found when it woke up, the second is the rest.
+        // The first batch holds the appends found when the thread woke up, the second one all
+        // others.
         assert!(disk.syncs() <= 2, "{}", disk.syncs());
     }
 

@@ -43,6 +43,7 @@ impl RunMachine {
                 _ => {}
             }
         }
+        // Stops come before resumed attempts: an agent that must end must not get an actor first.
         self.fail_as_before();
         self.start_limits();
         for place in 0..self.settings.plan.tasks().len() {

@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(starts(&mut slots), ["y"]);
         slots.release(&id("y"));
         assert_eq!(slots.forget_children(2, |_| true), Vec::<&str>::new());
-        // One that wants to start again after it was withdrawn starts once.
+        // A task that wants to start again after it was withdrawn starts only once.
         slots.want_task(1);
         assert_eq!(starts(&mut slots), ["t1"]);
         slots.release(&id("t1"));

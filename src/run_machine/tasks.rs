@@ -100,6 +100,8 @@ impl RunMachine {
             let change = self.pending(place).map(Box::new);
             return change.map_or(Unstarted::Waits, Unstarted::Becomes);
         }
+        // One task is enough to record the timeout: the failure is taken, so the others are
+        // cancelled.
         if let Some(failure) = self.open.untold.take() {
             let attempt = self.status(place).map_or(0, |status| status.attempt);
             return Unstarted::Becomes(Box::new(TaskFailed { attempt, failure }.into()));

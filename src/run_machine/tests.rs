@@ -241,7 +241,8 @@ fn the_limits_of_delegation_are_told_and_kept() {
     }
 }
 
-/// A random graph: tasks that fail, crash, hang under a limit, retry and delegate, with any join.
+/// Makes a random graph: tasks that fail, crash, hang under a limit, retry and delegate, with any
+/// join.
 fn random_tasks(rng: &mut fastrand::Rng) -> Vec<TaskSpec> {
     let count = rng.usize(1..9);
     let mut tasks: Vec<TaskSpec> = Vec::new();
@@ -429,7 +430,7 @@ fn what_is_foretold_happens() {
             let name = &world.settings.plan.tasks()[*at].name;
             world.state.task(name).is_some_and(|task| task.agent.is_some())
         };
-        // A first failure may keep what was about to begin from it.
+        // Under `fail_fast`, a first failure may keep a foretold attempt from starting.
         let all_began = foretold.begins.keys().all(began);
         assert!(all_began || limits.fail_fast, "seed {seed}\n{}", world.story());
     }

@@ -118,7 +118,8 @@ impl AgentStatus {
             Event::TurnStarted(started) => self.turn = started.turn,
             Event::ModelRequested(_) => self.doing = Doing::Model,
             Event::ModelResponded(reply) => {
-                // The supervisor is not told of the turn's beginning.
+                // The supervisor does not receive `turn.started`, so the reply must set the turn
+                // too.
                 self.turn = reply.turn;
                 self.doing = Doing::Starting;
                 spending = Some(self.spend(&reply.model, reply.usage, reply.cost_usd));

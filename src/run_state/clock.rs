@@ -74,7 +74,7 @@ mod tests {
     use crate::event::{Draft, Event, PauseCause, Record, RunOpened, RunPaused};
     use crate::run_state::RunState;
 
-    /// An event of a run, by its mark.
+    /// Makes an event of a run from its mark.
     fn event(mark: char, epoch: u64) -> Event {
         match mark {
             'o' => RunOpened { epoch, pid: 1, reason: None, accepted: None }.into(),

@@ -180,8 +180,9 @@ mod tests {
         let started = |attempt| -> Event {
             TaskStarted { attempt, agent: agent(attempt), key: Some("k".to_owned()) }.into()
         };
-        // The attempt that begins after it was held; then how many are of an earlier configuration,
-        // and what the latest has taken of the 5 ms before it was held and the 3 ms after.
+        // Each row: the attempt that starts after the hold, the number of attempts of an earlier
+        // configuration, and the time of the latest one from the 5 ms before the hold and the 3 ms
+        // after.
         for (attempt, earlier, taken) in [(2, 0, 8), (3, 2, 3)] {
             let mut clock = Clock::default();
             let mut task = TaskStatus::default();

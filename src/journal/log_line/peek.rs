@@ -77,7 +77,8 @@ mod tests {
         }
     }
 
-    /// Every character that is not ASCII as an escape, as some encoders write it.
+    /// Returns the JSON text with every character that is not ASCII as an escape, as some encoders
+    /// write it.
     fn escaped(text: &str) -> String {
         let unit = |unit: u16| match unit {
             0x5c => "\\\\".to_owned(),

@@ -353,7 +353,7 @@ mod tests {
         drafts
     }
 
-    /// A run with its files as they are written live.
+    /// Makes a run whose files were written live.
     async fn live(drafts: Vec<Draft>) -> (tempfile::TempDir, RunDir) {
         let root = tempfile::tempdir().unwrap();
         let dir = RunDir::at(root.path().join("run"));
