@@ -202,7 +202,7 @@ pub struct PlannedTask {
 /// Payload of `run.opened`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunOpened {
-    /// Number of times the run has been opened, this one included.
+    /// Number of the opening, from 1. The same process keeps it after a pause on a full disk.
     pub epoch: u64,
     /// Id of the process that opened it.
     pub pid: u32,

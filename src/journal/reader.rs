@@ -20,7 +20,7 @@ const CHUNK: usize = 256 * 1024;
 /// The bytes after the last whole batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// There are none.
+    /// No bytes.
     Clean,
     /// A part of a batch that was never acknowledged. It must be cut before anything is appended.
     Torn {

@@ -40,7 +40,8 @@ pub struct TaskStatus {
     pub retry_ms: Option<i64>,
     /// The time taken since its first attempt began, with the pauses between attempts.
     pub whole: Stopwatch,
-    /// The time taken by its latest attempt.
+    /// The time taken by its latest attempt. It is not stopped when the task ends, so it is right
+    /// only while the attempt runs or is held.
     pub latest: Stopwatch,
 }
 
