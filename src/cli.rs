@@ -30,12 +30,13 @@ use clap::{CommandFactory, Parser};
 use crate::exit::Exit;
 use args::{Arguments, Verb};
 
-/// Runs the program.
+/// Parses the arguments, runs the verb that they name, and returns the program's exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are data and success; anything else is talk and wrong usage.
+            // `--help` and `--version` arrive as errors too: clap prints them to stdout, and they
+            // succeed.
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
             let _ = error.print();
             return exit;
@@ -66,7 +67,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-/// Sends tracing output to stderr: warnings, more with `-v`, or what CALLSHEET_LOG asks for.
+/// Sends tracing output to stderr: warnings, or more with `-v`. A filter in CALLSHEET_LOG overrides
+/// `-v`.
 fn listen_to_tracing(verbose: u8) {
     let level = match verbose {
         0 => "callsheet=warn",
@@ -81,7 +83,7 @@ fn listen_to_tracing(verbose: u8) {
     let _ = subscriber.with_ansi(paint::is_on(&io::stderr())).try_init();
 }
 
-/// Prints data. A reader that has gone away is success.
+/// Prints data to stdout. A closed pipe counts as success: its reader has read enough.
 fn say(text: &str) -> Exit {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -91,12 +93,12 @@ fn say(text: &str) -> Exit {
     }
 }
 
-/// Prints talk: errors and notices. Nobody may be listening.
+/// Prints errors and notes to stderr. A stderr that is closed is no error.
 fn complain(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// The runtime that a verb works on.
+/// Starts the tokio runtime of a verb, or prints why it could not be started.
 fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     built.map_err(|error| {

@@ -15,10 +15,11 @@ use crate::run::control::{self, Request};
 use crate::run_machine::CancelTarget;
 use crate::run_state::{RunPhase, RunState};
 
-/// How long to wait for the end beyond the grace that the run gives its tools.
+/// Maximum time to wait for the end of the target. It includes the grace period that the run gives
+/// its tools.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// How often to look.
+/// Pause between two reads of the run's state while waiting for the end.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
@@ -47,7 +48,7 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
             complain(&format!("error: there is no `{}`", verb.what));
             Exit::Failed
         }
-        // The owner may have ended in between.
+        // The owner may have ended between the two checks.
         Err(error) => match stopped(project, &dir, &part) {
             Ok(Some(true)) => Exit::Done,
             _ if !dir.is_live() => without_owner(project, &dir, &part),
@@ -59,7 +60,7 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
     }
 }
 
-/// Records the end in the place of an owner.
+/// Cancels in this process, because no other process drives the run.
 fn without_owner(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
     let stopped = match open(project, dir, Cut::Torn) {
         Ok(stopped) if stopped.completed().is_some() => return Exit::Done,
@@ -87,7 +88,7 @@ fn request(part: &Selector) -> Request {
 fn target(part: &Selector) -> CancelTarget {
     match part {
         Selector::Run => CancelTarget::Run,
-        // `stopped` found the task, so its name is one.
+        // `stopped` has found this task, so its name is valid.
         Selector::Task(task) => {
             CancelTarget::Task(Name::new(task).expect("a task that exists has a valid name"))
         }
@@ -95,12 +96,13 @@ fn target(part: &Selector) -> CancelTarget {
     }
 }
 
+/// Waits until the end of the target is recorded, for at most [`WAIT`].
 fn wait(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
     let deadline = Instant::now() + WAIT;
     while Instant::now() < deadline {
         match stopped(project, dir, part) {
             Ok(Some(true)) => return Exit::Done,
-            // The owner died over it.
+            // The owner died before it recorded the end.
             Ok(_) if !dir.is_live() => return without_owner(project, dir, part),
             Ok(_) => std::thread::sleep(LOOK),
             Err(exit) => return exit,
@@ -110,7 +112,7 @@ fn wait(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
     Exit::TimedOut
 }
 
-/// Whether the end of the target is recorded; `None` when there is no such target.
+/// Returns true if the end of the target is recorded, and `None` if there is no such target.
 fn stopped(project: &Project, dir: &RunDir, part: &Selector) -> Result<Option<bool>, Exit> {
     let state: RunState = project.state(dir)?;
     let over = matches!(state.phase(), RunPhase::Completed(_));

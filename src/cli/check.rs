@@ -56,12 +56,12 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
     }
 }
 
-/// Loads the configuration for a verb that works on it, and shows what is wrong with it.
+/// Loads the configuration for another verb, and prints its diagnostics.
 pub(super) fn load(sources: &Sources) -> Result<Config, Exit> {
     shown(config::load(sources), sources)
 }
 
-/// Shows what is wrong with a configuration that was loaded.
+/// Prints the diagnostics of a loaded configuration. Returns the configuration if it has no errors.
 pub(super) fn shown(
     loaded: Result<Config, Diagnostics>,
     sources: &Sources,
@@ -83,7 +83,7 @@ fn show(found: &Diagnostic) {
     complain(&mistakes::text(found, paint::is_on(&io::stderr())));
 }
 
-/// How many errors there are, for people.
+/// Prints the number of errors, for people.
 fn tally(found: &[Diagnostic], sources: &Sources) {
     let errors = found.iter().filter(|found| found.severity == Severity::Error).count();
     let mistakes = if errors == 1 { "mistake" } else { "mistakes" };

@@ -1,4 +1,5 @@
-//! `context`: the compaction pipeline as a tool of its own, and what an agent is sent.
+//! `context`: runs the compaction pipeline on recorded conversations, and explains the next request
+//! of an agent.
 
 mod apply;
 mod compare;

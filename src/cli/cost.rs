@@ -1,4 +1,4 @@
-//! `cost`: tokens and money by agent, task or model.
+//! `cost`: prints tokens and money by agent, task or model.
 
 use super::args::{self, CostBy};
 use super::locate::Project;
@@ -24,7 +24,8 @@ pub(super) fn run(project: &Project, verb: &args::Cost) -> Exit {
     say(&table(&rows, &state))
 }
 
-/// Tokens and money of each row's own calls, and then with those of its children.
+/// Formats a line for each row: tokens and money of its own calls, then with its children's calls
+/// included.
 fn table(rows: &[CostRow], state: &RunState) -> String {
     let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(5);
     let mut text = format!(

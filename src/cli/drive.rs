@@ -1,4 +1,5 @@
-//! A run at work under the command line: what it says, the signals it hears, how it ends.
+//! Drives a run for the command line: prints its events, stops it on signals, and turns its end
+//! into an exit code.
 
 use std::io;
 use std::sync::Arc;
@@ -23,17 +24,17 @@ use crate::report;
 use crate::run::{Remote, Run, StartError};
 use crate::run_state::RunState;
 
-/// How much of a run is shown, and how.
+/// Settings for the output of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
-    /// Events as JSON.
+    /// True if events are printed as JSON.
     pub(super) json: bool,
-    /// How much more than milestones.
+    /// Number of `-v` flags. With none, people see only milestones.
     pub(super) verbose: u8,
 }
 
-/// Drives a run that is about to start to its end for this process. `dir` is there already when it
-/// goes on.
+/// Drives a run until it ends or pauses in this process, and returns the exit code. `dir` is given
+/// if an existing run is resumed.
 pub(super) fn drive(
     project: &Project,
     shown: Shown,
@@ -43,7 +44,7 @@ pub(super) fn drive(
     match runtime() {
         Ok(runtime) => {
             let exit = runtime.block_on(to_the_end(project, shown, dir, starting));
-            // A blocking call that hangs must not hold the program up.
+            // A blocking call that hangs must not keep the program from ending.
             runtime.shutdown_timeout(std::time::Duration::from_secs(1));
             exit
         }
@@ -51,7 +52,7 @@ pub(super) fn drive(
     }
 }
 
-/// Says which answers come from a script.
+/// Prints a note for each scripted provider that a model of the configuration uses.
 pub(super) fn note_scripts(config: &Config) {
     for (provider, spec) in &config.providers {
         let is_used = config.models.values().any(|model| model.provider == *provider);
@@ -71,7 +72,7 @@ async fn to_the_end(
     dir: Option<&RunDir>,
     starting: impl Future<Output = Result<Run, StartError>>,
 ) -> Exit {
-    // From here on a signal stops the run and does not kill the program.
+    // From here on a signal stops the run instead of killing the program.
     let signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => {
@@ -92,7 +93,8 @@ async fn to_the_end(
     let listening = tokio::spawn(listen(signals, run.remote(), heard.clone()));
     let end = run.wait().await;
     let printed = match printing {
-        // It ends by itself once everything is printed, as soon as whoever reads it has taken it.
+        // The printing ends by itself after the last event. A slow reader of the output can delay
+        // it.
         Ok(printing) => printing.await.unwrap_or(Exit::Done),
         Err(_) => Exit::Done,
     };
@@ -118,7 +120,7 @@ async fn to_the_end(
     }
 }
 
-/// Shows the result of a run that came to its end.
+/// Prints the summary of a run that has ended.
 pub(super) fn ended(project: &Project, dir: &RunDir, completed: &RunCompleted) -> Exit {
     let state = match project.state(dir) {
         Ok(state) => state,
@@ -131,7 +133,7 @@ pub(super) fn ended(project: &Project, dir: &RunDir, completed: &RunCompleted) -
     }
 }
 
-/// Says why a run could not be started.
+/// Prints why a run could not be started, and returns the exit code.
 pub(super) fn refused(project: &Project, dir: Option<&RunDir>, error: &StartError) -> Exit {
     let exit = match error {
         StartError::Journal(error) => return refusal::refused(&project.flags(), dir, error),
@@ -143,7 +145,7 @@ pub(super) fn refused(project: &Project, dir: Option<&RunDir>, error: &StartErro
     exit
 }
 
-/// The result for people, and where to look next.
+/// Formats the result for people, with the commands that show more.
 fn summary(project: &Project, state: &RunState, id: RunId) -> String {
     let mut text = report::summary(state);
     let flags = project.flags();
@@ -160,8 +162,8 @@ fn summary(project: &Project, state: &RunState, id: RunId) -> String {
     text
 }
 
-/// Prints events as they become durable, as JSON on stdout or as lines for people on stderr, on a
-/// thread of its own: whoever reads them may be slow, and the run must not wait for that.
+/// Prints events as they become durable: as JSON on stdout, or as lines for people on stderr. Uses
+/// a thread of its own, because a slow reader must not delay the run.
 fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<Exit> {
     let (ended, shown) = oneshot::channel();
     std::thread::spawn(move || {
@@ -181,7 +183,7 @@ fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<Exit>
                 }
             }
         });
-        // Whoever waited for it may have gone.
+        // The receiver may be gone already.
         let _ = ended.send(printer.end());
     });
     shown
@@ -191,7 +193,8 @@ fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<Exit>
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// The terminal was closed. Absent under `nohup`, which wants the run to outlive it.
+    /// SIGHUP: the terminal was closed. `None` under `nohup`, so that the run outlives the
+    /// terminal.
     hangup: Option<Signal>,
 }
 
@@ -205,7 +208,8 @@ impl Signals {
         Ok(Self { interrupt: signal(interrupt)?, terminate: signal(terminate)?, hangup })
     }
 
-    /// The next signal: its name in the records, and the code the program then ends with.
+    /// Waits for the next signal. Returns its name for the journal, and the exit code that it leads
+    /// to.
     async fn next(&mut self) -> (&'static str, Exit) {
         let hangup = async {
             match &mut self.hangup {
@@ -221,8 +225,8 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with SIGHUP ignored. Where the system does not say, it is
-/// taken to be heard.
+/// Returns true if this process was started with SIGHUP ignored, and false where `/proc` does not
+/// tell.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -231,7 +235,7 @@ fn ignores_hangup() -> bool {
     mask.is_some_and(|mask| mask & 1 == 1)
 }
 
-/// The last signal heard.
+/// The last signal received: true after SIGTERM or SIGHUP, false after Ctrl-C or before any signal.
 #[derive(Clone, Debug, Default)]
 struct Heard(Arc<AtomicBool>);
 
@@ -241,8 +245,8 @@ impl Heard {
     }
 }
 
-/// The first signal stops the run gracefully, the second ends the program at once, its tools
-/// included.
+/// Stops the run gracefully at the first signal; at the second, ends the program and its tools at
+/// once.
 async fn listen(mut signals: Signals, remote: Remote, heard: Heard) {
     let mut again = false;
     loop {

@@ -1,4 +1,5 @@
-//! `fork`: a new run that begins as another one did and goes on with something changed.
+//! `fork`: starts a new run that shares the journal of another run up to an event, with changed
+//! configuration keys.
 
 use super::args;
 use super::ask::asker;

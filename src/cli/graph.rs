@@ -1,4 +1,4 @@
-//! `graph`: the task graph in several forms, with states when a run is named.
+//! `graph`: draws the task graph in several formats, with task states if a run is named.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::id::Name;
 use crate::spec::Work;
 
-/// A task as it is drawn: with its state, when a run is named.
+/// A task as it is drawn. `state` is set if a run is named.
 struct Node {
     task: PlannedTask,
     state: Option<&'static str>,
@@ -65,7 +65,8 @@ fn of_file(project: &Project) -> Result<Vec<Node>, Exit> {
     Ok(config.tasks.iter().map(node).collect())
 }
 
-/// One line a task, after all that it waits for: its name, who does it, its state, what it needs.
+/// Draws one line for each task, after all its dependencies: its name, its agent or `command`, its
+/// state, its dependencies.
 fn ascii(nodes: &[Node], paint: Paint) -> String {
     let who = |node: &Node| {
         node.task.agent.as_ref().map_or("command".to_owned(), |agent| format!("agent {agent}"))
@@ -89,7 +90,7 @@ fn ascii(nodes: &[Node], paint: Paint) -> String {
     text
 }
 
-/// The colour of a state where pictures are drawn: fill, as both formats write it.
+/// Returns the fill colour of a state, in the notation of both Mermaid and DOT.
 fn fill(state: &str) -> &'static str {
     match state {
         "completed" | "reused" => "#b7e1b0",
@@ -99,6 +100,7 @@ fn fill(state: &str) -> &'static str {
     }
 }
 
+/// Returns the nodes so that each stands after its dependencies.
 fn in_order(nodes: &[Node]) -> Vec<&Node> {
     let mut done: Vec<&Node> = Vec::new();
     // A checked plan has no cycle, so each round places at least one task.
@@ -116,7 +118,7 @@ fn in_order(nodes: &[Node]) -> Vec<&Node> {
 }
 
 fn mermaid(nodes: &[Node]) -> String {
-    // A task may be called `end`, which is a word of the format: nodes go by number.
+    // A task may be called `end`, which is a keyword of Mermaid: so nodes are named by number.
     let place = |name: &Name| nodes.iter().position(|node| node.task.name == *name);
     let mut text = String::from("flowchart TD\n");
     for (at, node) in nodes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Where runs are, and which one is meant.
+//! Finds the run, task or agent that the command line names, and reads its state from the journal.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use crate::run_state::{AgentStatus, RunState};
 #[derive(Clone, Debug)]
 pub(super) struct Project {
     pub file: PathBuf,
-    /// As given by `--state-dir` or CALLSHEET_STATE_DIR.
+    /// The folder of the run directories that `--state-dir` gives, as typed.
     pub state_dir: Option<PathBuf>,
 }
 
@@ -36,11 +36,12 @@ impl Project {
         Self { file, state_dir }
     }
 
-    /// Where the configuration comes from: the file, the environment and the flags.
+    /// Returns the sources of the configuration: the file, the environment and the flags.
     pub(super) fn sources(&self) -> Sources {
         let mut sources = Sources::new(&self.file).with_process_environment();
         let folder = self.state_dir.as_ref().map(|folder| {
-            // A flag is relative to where the user stands, a key to the configuration.
+            // The flag is relative to the working directory, but the key `state.dir` to the
+            // configuration file: so the path becomes absolute here.
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
             folder.to_string_lossy().into_owned()
         });
@@ -48,7 +49,7 @@ impl Project {
         sources
     }
 
-    /// The flags, with a space before each, by which another verb finds the same runs.
+    /// Returns the flags by which another verb finds the same runs, with a space before each.
     pub(super) fn flags(&self) -> String {
         let mut flags = String::new();
         if self.file != Path::new("agents.toml") {
@@ -60,12 +61,12 @@ impl Project {
         flags
     }
 
-    /// How a run that was stopped goes on.
+    /// Returns the command that resumes a run.
     pub(super) fn resume_command(&self, run: &str) -> String {
         format!("callsheet resume{} {run}", self.flags())
     }
 
-    /// The folder of the run directories.
+    /// Returns the folder of the run directories.
     pub(super) fn runs_folder(&self) -> PathBuf {
         match &self.state_dir {
             Some(folder) => std::path::absolute(folder).unwrap_or_else(|_| folder.clone()),
@@ -73,7 +74,7 @@ impl Project {
         }
     }
 
-    /// All run directories, the newest first: their ids sort by time.
+    /// Returns all run directories, the newest first: their ids sort by time.
     pub(super) fn runs(&self) -> Vec<RunDir> {
         let entries = std::fs::read_dir(self.runs_folder());
         let names = entries.into_iter().flatten().flatten();
@@ -85,8 +86,8 @@ impl Project {
         paths.into_iter().map(RunDir::at).collect()
     }
 
-    /// The run of that id, of an id that begins so, or the newest of the workflow of that name;
-    /// without a name the newest of all that have begun.
+    /// Finds a run by its id, by the name of its workflow (its newest run), or by the beginning of
+    /// its id. Without a name, finds the newest run that has begun.
     pub(super) fn run(&self, name: Option<&str>) -> Result<RunDir, Exit> {
         let runs = self.runs();
         let Some(name) = name else {
@@ -129,7 +130,7 @@ impl Project {
         }
     }
 
-    /// Reads RUN, RUN/TASK or RUN/@AGENT; RUN may be left out.
+    /// Reads RUN, RUN/TASK or RUN/@AGENT. If RUN is left out, the newest run is meant.
     pub(super) fn part(&self, text: Option<&str>) -> Result<(RunDir, Selector), Exit> {
         let Some(text) = text else { return Ok((self.run(None)?, Selector::Run)) };
         // `@survey/reader-1`: an agent of the newest run.
@@ -150,12 +151,13 @@ impl Project {
         Ok((self.run(run)?, part))
     }
 
-    /// How a run stands. One that is just beginning has no records.
+    /// Reads the state of a run. It is empty while the run's first records are being written.
     pub(super) fn state(&self, run: &RunDir) -> Result<RunState, Exit> {
         self.read(run, snapshot::fold(run, |_| {}))
     }
 
-    /// As [`Project::state`]; `each` sees every record.
+    /// Reads the state as [`Project::state`] does, but without a snapshot, so that `each` sees
+    /// every record.
     pub(super) fn fold(
         &self,
         run: &RunDir,
@@ -176,7 +178,7 @@ impl Project {
         }
     }
 
-    /// What the next request of an agent would hold.
+    /// Rebuilds what the next request of an agent would contain.
     pub(super) fn view(&self, run: &RunDir, id: &AgentId) -> Result<NextRequest, Exit> {
         let records = agent_records(&run.journal(), id)
             .map_err(|error| refusal::refused(&self.flags(), Some(run), &error))?;
@@ -191,7 +193,7 @@ impl Project {
     }
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell, if it needs quotes.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
@@ -201,6 +203,7 @@ fn quoted(path: &Path) -> String {
     }
 }
 
+/// Reads the name of a run's workflow from the first record of its journal.
 fn workflow_of(run: &RunDir) -> Option<String> {
     match &walk::first(run).ok()?.first()?.event {
         Event::RunCreated(created) => Some(created.workflow.clone()),
@@ -208,7 +211,7 @@ fn workflow_of(run: &RunDir) -> Option<String> {
     }
 }
 
-/// The agent of that name, or those that it fits as a glob.
+/// Returns the agent with this name, or else all agents that match the name as a glob.
 pub(super) fn agents<'a>(
     state: &'a RunState,
     name: &str,

@@ -1,4 +1,4 @@
-//! How the mistakes in a configuration are shown to people. Prints nothing itself.
+//! Formats the diagnostics of a configuration for people. Prints nothing itself.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use miette::{
 
 use crate::config::{Diagnostic, Severity};
 
-/// The widest line of a suggestion before it is wrapped.
+/// Width of a suggestion in columns, after which it is wrapped.
 const WIDTH: usize = 100;
 
-/// Shows a diagnostic: the reason, `file:line:column`, the line with carets, a suggestion.
+/// Formats a diagnostic: the reason, `file:line:column`, the line with carets, a suggestion.
 pub(super) fn text(found: &Diagnostic, colour: bool) -> String {
     let mut theme = match colour {
         true => GraphicalTheme::unicode(),
@@ -34,18 +34,18 @@ pub(super) fn text(found: &Diagnostic, colour: bool) -> String {
     }
 }
 
-/// One line, as compilers write it.
+/// Formats a diagnostic as one line, as compilers do.
 pub(super) fn plain(found: &Diagnostic) -> String {
     let Diagnostic { file, line, column, message, .. } = found;
     format!("{file}:{line}:{column}: {message}")
 }
 
-/// A diagnostic whose code stands in the line of its reason, and whose place needs no words.
+/// A diagnostic for miette, with its code in the first line and a label without text.
 #[derive(Debug)]
 struct Shown<'a>(&'a Diagnostic);
 
 impl Shown<'_> {
-    /// A file that could not be read has no line to show.
+    /// Returns false if the file could not be read: then there is no line to show.
     fn has_text(&self) -> bool {
         self.0.code != "unreadable_file" || !self.0.span.is_empty()
     }
@@ -82,8 +82,8 @@ impl miette::Diagnostic for Shown<'_> {
 }
 
 impl SourceCode for Shown<'_> {
-    /// As the text itself, but with the column in characters: miette counts bytes, and an editor
-    /// that is sent there would miss the place.
+    /// Reads the span from the source text, with the column in characters. Miette counts bytes, so
+    /// an editor that jumps to its column would miss the place.
     fn read_span<'a>(
         &'a self,
         span: &SourceSpan,
@@ -92,7 +92,7 @@ impl SourceCode for Shown<'_> {
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         let source = miette::Diagnostic::source_code(self.0).ok_or(MietteError::OutOfBounds)?;
         let read = source.read_span(span, before, after)?;
-        // Without lines around it, the place itself is asked for.
+        // Without context lines, miette asks for the position of the span itself.
         let column = match before + after {
             0 => self.0.column.saturating_sub(1),
             _ => read.column(),

@@ -1,9 +1,9 @@
-//! Colours, where a terminal shows them and nobody objects.
+//! Colours the output, if it goes to a terminal and the environment does not forbid colours.
 
 use std::io::IsTerminal;
 
-/// Whether to colour what goes to this stream: a terminal that is not dumb, and no NO_COLOR;
-/// CLICOLOR_FORCE overrides both.
+/// Returns true if output to this stream is coloured: it is a terminal that is not dumb, or
+/// CLICOLOR_FORCE is set. NO_COLOR overrides both.
 pub(super) fn is_on(stream: &impl IsTerminal) -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if set("NO_COLOR") {
@@ -15,10 +15,11 @@ pub(super) fn is_on(stream: &impl IsTerminal) -> bool {
     forced || (stream.is_terminal() && !dumb)
 }
 
-/// The colours that tell agents apart: the six of every terminal that are neither black nor white.
+/// ANSI codes of the colours that tell agents apart: the six basic colours that are neither black
+/// nor white.
 const PALETTE: [u8; 6] = [36, 33, 32, 35, 34, 31];
 
-/// How text is coloured.
+/// Colours text if colours are on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paint {
     on: bool,
@@ -33,13 +34,13 @@ impl Paint {
         if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A name in a colour of its own, the same each time.
+    /// Colours a name. The same name gets the same colour each time.
     pub(super) fn name(self, name: &str) -> String {
         let sum = name.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
         self.wrap(PALETTE[sum % PALETTE.len()], name)
     }
 
-    /// A state's word in the colour of its kind.
+    /// Colours `shown`, the padded form of the state `word`, by the kind of the state.
     pub(super) fn state(self, word: &str, shown: &str) -> String {
         match word {
             "completed" | "reused" => self.wrap(32, shown),
@@ -49,7 +50,7 @@ impl Paint {
         }
     }
 
-    /// Something of lesser weight.
+    /// Colours text grey, for what is less important.
     pub(super) fn faint(self, text: &str) -> String {
         self.wrap(90, text)
     }

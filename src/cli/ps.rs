@@ -1,4 +1,4 @@
-//! `ps`: runs, tasks and agents, from the journals.
+//! `ps`: lists runs, tasks and agents, from the journals.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
     let mut rows = Vec::new();
     let mut worst = Exit::Done;
     let runs = project.runs();
-    // Without `-a`: what is at work now, or else how the newest run ended.
+    // Without `-a`: the live runs, or else the newest run.
     let newest = match runs.iter().any(RunDir::is_live) {
         true => None,
         false => runs.iter().position(walk::has_begun),
@@ -25,7 +25,7 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
         if verb.all || live || newest == Some(at) {
             let (mut of_run, exit) = rows_of(project, dir, live);
             rows.append(&mut of_run);
-            // The others can still be shown.
+            // A run that cannot be read does not hide the others.
             worst = if exit == Exit::Done { worst } else { exit };
         }
     }
@@ -40,7 +40,7 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
     if said == Exit::Done { worst } else { said }
 }
 
-/// The rows of a run, and whether its journal could be read.
+/// Returns the rows of a run, and the exit code: not [`Exit::Done`] if its journal cannot be read.
 fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
     let (state, read) = snapshot::fold(dir, |_| {});
     let error = match read {
@@ -58,14 +58,14 @@ fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
     let (id, word) = (refusal::name(dir), refusal::word(&error));
     let row = report::unread_row(id, &state, word, error.to_string());
     let exit = match error {
-        // There is nothing to be done about it.
+        // A run that never began is listed as `empty`, which is no error.
         JournalError::NeverBegan => Exit::Done,
         _ => refusal::refused(&project.flags(), Some(dir), &error),
     };
     (vec![row], exit)
 }
 
-/// An age in its largest unit: `7s`, `12m`, `3h`, `5d`.
+/// Formats an age in one unit: `7s`, `12m`, `3h`, `5d`.
 fn age(seconds: f64) -> String {
     match seconds {
         s if s < 120.0 => format!("{s:.0}s"),

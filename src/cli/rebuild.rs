@@ -1,4 +1,4 @@
-//! `rebuild`: makes the transcripts and logs of a run again from its journal.
+//! `rebuild`: writes the transcripts and logs of a run again from its journal.
 
 use super::locate::Project;
 use super::{args, complain, refusal};
@@ -11,7 +11,7 @@ pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
         Ok(dir) => dir,
         Err(exit) => return exit,
     };
-    // A process that drives the run is writing these files.
+    // The lock keeps out a process that drives the run: it would write the same files.
     let rebuilt = dir.own().and_then(|_owned| Projection::rebuild(&dir));
     match rebuilt {
         Ok(()) => {

@@ -1,5 +1,4 @@
-//! What people are told of a journal that cannot be had, and the code with which the program then
-//! ends: the same from every verb.
+//! Messages, hints and exit codes for a journal that cannot be used: the same for every verb.
 
 use std::path::Path;
 
@@ -12,8 +11,8 @@ use crate::journal::torn::Loss;
 use crate::journal::{JournalError, walk};
 use crate::store::StoreError;
 
-/// Says why the journal of a run cannot be had, and what to do. `flags` are those by which another
-/// verb finds the run.
+/// Prints why the journal of a run cannot be used and what to do about it, and returns the exit
+/// code. `flags` are those by which another verb finds the run.
 pub(super) fn refused(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Exit {
     let place = dir.filter(|_| is_of_content(error));
     let place = place.map(|dir| format!("{}: ", dir.journal().display())).unwrap_or_default();
@@ -22,14 +21,14 @@ pub(super) fn refused(flags: &str, dir: Option<&RunDir>, error: &JournalError) -
     exit_of(error)
 }
 
-/// Says what to do about a journal that cannot be had.
+/// Prints what to do about a journal that cannot be used, if there is anything to do.
 pub(super) fn advise(flags: &str, dir: Option<&RunDir>, error: &JournalError) {
     if let Some(help) = help(flags, dir, error) {
         complain(&format!("help: {help}"));
     }
 }
 
-/// How the program ends when the journal cannot be had.
+/// Returns the exit code for a journal that cannot be used.
 fn exit_of(error: &JournalError) -> Exit {
     match error {
         JournalError::Locked { .. } => Exit::Held,
@@ -44,7 +43,7 @@ fn exit_of(error: &JournalError) -> Exit {
     }
 }
 
-/// A run whose journal cannot be had, in one word.
+/// Returns the word that stands for the state of a run whose journal cannot be used.
 pub(super) fn word(error: &JournalError) -> &'static str {
     match error {
         JournalError::NeverBegan => "empty",
@@ -54,12 +53,12 @@ pub(super) fn word(error: &JournalError) -> &'static str {
     }
 }
 
-/// Whether it tells of what stands in the journal, or does not.
+/// Returns true if the error is about content of the journal, or about content that is missing.
 fn is_of_content(error: &JournalError) -> bool {
     matches!(error, JournalError::Refused(_) | JournalError::NeverBegan | JournalError::Lost { .. })
 }
 
-/// Whether another version may read what this one cannot.
+/// Returns true if another version of callsheet may be able to read the journal.
 fn is_of_another(why: &Why) -> bool {
     match why {
         Why::Unreadable(_) | Why::Newer(_) | Why::Critical(_) => true,
@@ -108,7 +107,7 @@ fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<Strin
     })
 }
 
-/// The way past a record.
+/// Returns the hint for a record that was refused: how to resume before it.
 fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
     let whose = match refusal.why {
         Why::Newer(_) | Why::Critical(_) => "a newer callsheet wrote it: go on with that one. ",
@@ -132,14 +131,14 @@ fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
     )
 }
 
-/// Whether a record stands behind the first batch of a journal, and that batch can be read.
+/// Returns true if the first batch of a journal can be read and ends before record `seq`.
 fn has_batch_before(dir: &RunDir, seq: u64) -> bool {
     let first = walk::first(dir).unwrap_or_default();
     first.last().is_some_and(|last| last.seq < seq)
 }
 
-/// What to do about a stored result that is not what was recorded; nothing where no record names
-/// it, or the journal cannot be read, which is told of by itself.
+/// Returns the hint for a stored result that is missing or damaged. Returns `None` if no record
+/// names the result, or if the journal cannot be read, which is an error of its own.
 fn without_result(flags: &str, path: &Path) -> Option<String> {
     let Origin { task, before, named } = results::origin(path).ok()??;
     let task = task.map(|task| format!("task `{task}` made it. ")).unwrap_or_default();
@@ -151,12 +150,12 @@ fn without_result(flags: &str, path: &Path) -> Option<String> {
     ))
 }
 
-/// The last part of a run directory's path, which is the id of the run.
+/// Returns the id of a run: the last part of its directory's path.
 pub(super) fn name(dir: &RunDir) -> String {
     dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What goes with the end of a journal.
+/// Describes what is lost with the end of a journal.
 pub(super) fn told(loss: &Loss) -> String {
     let Loss { offset, records, damaged, ended, calls, replies } = loss;
     let records = counted(*records, "sound record");

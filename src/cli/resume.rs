@@ -1,4 +1,4 @@
-//! `resume`: goes on with a run that was stopped, where its journal ends.
+//! `resume`: resumes a run that was stopped, where its journal ends.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::run::outlook::{self, Prospect, Verdict};
 use crate::run::{Options, Run, values};
 use crate::run_state::RunState;
 
-/// The most keys that a note of changes lists.
+/// Maximum number of keys that the note about changes lists.
 const LISTED: usize = 10;
 
 pub(super) fn run(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
@@ -66,8 +66,8 @@ fn resume(project: &Project, verb: &args::Resume, verbose: u8) -> Result<Exit, E
     Ok(drive::drive(project, shown, Some(&dir), Run::resume(stopped, config, options)))
 }
 
-/// Says what would become of each task, and what would stand in the way. Reads only, so it needs no
-/// lock.
+/// Prints what a resume would do with each task, and what would prevent the resume. Only reads, so
+/// it needs no lock.
 fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exit> {
     let state = match verb.truncate_at {
         Some(seq) => state_before(project, dir, seq)?,
@@ -85,7 +85,7 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
             .map_err(|error| refused(project, Some(dir), &error))?
     } else {
         note_changes(project, created, &sources);
-        // A run that has come to its end needs nothing any more.
+        // A run that has ended needs no configuration any more.
         let mut config = None;
         if state.completed().is_none() {
             (config, able) = able_to_go_on(project, dir, created, &state, &sources);
@@ -104,8 +104,8 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
     }
 }
 
-/// The recorded configuration as it is here and now, and whether the run can go on with it:
-/// [`Exit::Done`]; else why not is said.
+/// Loads the recorded configuration with the files and keys of this machine, and checks that the
+/// run can resume with it. Returns [`Exit::Done`] if it can; otherwise prints why not.
 fn able_to_go_on(
     project: &Project,
     dir: &RunDir,
@@ -127,7 +127,8 @@ fn able_to_go_on(
     (Some(config), able)
 }
 
-/// The run as it would be with its journal cut at a record; says what would go.
+/// Returns the state that the run would have with its journal cut at record `seq`, and prints what
+/// would be lost.
 fn state_before(project: &Project, dir: &RunDir, seq: u64) -> Result<RunState, Exit> {
     let look = || -> Result<_, CutError> {
         let end = torn::place_to_cut(dir, seq)?;
@@ -141,7 +142,7 @@ fn state_before(project: &Project, dir: &RunDir, seq: u64) -> Result<RunState, E
     Ok(state)
 }
 
-/// The recorded configuration, and the file's as it is now.
+/// Loads the recorded configuration, and that of the file as it is now.
 fn both(project: &Project, created: &RunCreated, dir: &RunDir) -> Result<(Config, Config), Exit> {
     let recorded =
         Sources { missing_keys: Missing::Allow, ..project.sources().of_run(created, dir.path()) };
@@ -151,13 +152,15 @@ fn both(project: &Project, created: &RunCreated, dir: &RunDir) -> Result<(Config
     Ok((before, Config { state_dir, ..now }))
 }
 
-/// Whether the file, one that it names, or a variable is another than the recorded one.
+/// Returns true if the configuration file, a file that it names, or an environment variable that
+/// sets a key differs from what was recorded.
 fn is_changed(project: &Project, created: &RunCreated, sources: &Sources) -> bool {
     let now = std::fs::read_to_string(&sources.file).unwrap_or_default();
     now != created.config || !beside_the_file(project, created, sources).is_empty()
 }
 
-/// What has changed beside the file itself.
+/// Returns the changes in files that the configuration names and in environment variables that set
+/// keys.
 fn beside_the_file(project: &Project, created: &RunCreated, sources: &Sources) -> Vec<KeyChange> {
     let mut changes = config::changed_files(&created.files, &sources.file);
     let environment = project.sources().environment;
@@ -165,7 +168,7 @@ fn beside_the_file(project: &Project, created: &RunCreated, sources: &Sources) -
     changes
 }
 
-/// A run that has come to its end is left alone.
+/// Prints the result of a run that has ended. The run is not changed.
 fn finished(
     project: &Project,
     dir: &RunDir,
@@ -178,6 +181,7 @@ fn finished(
     }
     let mut last = None;
     let _ = snapshot::fold(dir, |record| last = Some(record.clone()));
+    // A snapshot may reach to the last record: then the fold behind it sees no record.
     if last.is_none()
         && let Err(exit) = project.fold(dir, |record| last = Some(record.clone()))
     {
@@ -190,7 +194,7 @@ fn finished(
     }
 }
 
-/// Says in which keys the file differs from the configuration that the run goes on with.
+/// Prints the keys in which the file differs from the configuration with which the run resumes.
 fn note_changes(project: &Project, created: &RunCreated, sources: &Sources) {
     let file = sources.file.display();
     let text = std::fs::read_to_string(&sources.file).map_err(|error| format!("{file}: {error}"));

@@ -1,4 +1,4 @@
-//! `run`: launches the graph and shows how it goes.
+//! `run`: starts a run of the task graph and prints its progress.
 
 use super::args;
 use super::ask::asker;

@@ -1,4 +1,4 @@
-//! `show`: one run, task, agent or stored result in full.
+//! `show`: prints one run, task, agent or stored result in full.
 
 mod view;
 
@@ -45,7 +45,7 @@ pub(super) fn run(project: &Project, verb: &args::Show) -> Exit {
     }
 }
 
-/// A stored result, byte for byte.
+/// Prints a stored result, byte for byte.
 fn show_result(project: &Project, dir: &RunDir, hash: &str) -> Exit {
     if hash.is_empty() || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         complain(&format!("error: `{hash}` is not a hash"));
@@ -231,7 +231,7 @@ fn agent_json(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
     })
 }
 
-/// An agent's state: one that has not ended is at work only while a process holds the run.
+/// Returns the state of an agent. One that has not ended is `stopped` if no process drives the run.
 fn state_word(dir: &RunDir, agent: &AgentStatus) -> &'static str {
     if agent.outcome.is_none() && !dir.is_live() { "stopped" } else { agent.state() }
 }
@@ -274,7 +274,7 @@ fn raw_transcript(dir: &RunDir, id: &AgentId) -> Exit {
     }
 }
 
-/// The transcript for people: who speaks, and what, with calls and results in full.
+/// Prints the transcript for people: each message with its role, calls and results in full.
 fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
     #[derive(serde::Deserialize)]
     struct TranscriptLine {
@@ -300,7 +300,7 @@ fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
     Exit::Done
 }
 
-/// A message for people. `place` says where it stands, `note` what is to be known of a block.
+/// Formats a message for people. `place` is its position, and `note` returns a remark on a block.
 fn message_text(place: &str, message: &Message, note: impl Fn(&Block) -> String) -> String {
     let mut text = String::new();
     for block in &message.content {
@@ -317,12 +317,12 @@ fn message_text(place: &str, message: &Message, note: impl Fn(&Block) -> String)
     text
 }
 
-/// An output: as it is for a program that reads it, safe for a person at a terminal.
+/// Returns an output unchanged, or safe to print if stdout is a terminal.
 fn shown(text: &str) -> String {
     if io::stdout().is_terminal() { printable(text) } else { text.to_owned() }
 }
 
-/// Text that cannot steer a terminal: control characters but newline and tab are escaped.
+/// Escapes control characters except newline and tab, so that the text cannot steer a terminal.
 fn printable(text: &str) -> String {
     let safe = |c: char| !c.is_control() || c == '\n' || c == '\t';
     let mut out = String::with_capacity(text.len());

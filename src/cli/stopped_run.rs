@@ -1,4 +1,4 @@
-//! Taking up a run that no process drives, for the verbs that write to it.
+//! Opens a run that no process drives, for the verbs that write to it.
 
 use super::complain;
 use super::locate::Project;
@@ -8,7 +8,8 @@ use crate::journal::file::RunDir;
 use crate::journal::torn::{Cut, CutError};
 use crate::run::StoppedRun;
 
-/// Takes a run up, says what had to be cut, or why it cannot be taken up and what to do.
+/// Opens a run and prints what had to be cut from its journal. If it cannot be opened, prints why
+/// and what to do.
 pub(super) fn open(project: &Project, dir: &RunDir, cut: Cut) -> Result<StoppedRun, Exit> {
     let stopped = StoppedRun::open(dir, cut).map_err(|error| refused(project, dir, cut, &error))?;
     if let Some(kept) = stopped.kept() {
@@ -29,7 +30,7 @@ pub(super) fn open(project: &Project, dir: &RunDir, cut: Cut) -> Result<StoppedR
     Ok(stopped)
 }
 
-/// Says why a run cannot be taken up, or not as asked.
+/// Prints why a run cannot be opened, or not cut at the record that the user named.
 pub(super) fn refused(project: &Project, dir: &RunDir, cut: Cut, error: &CutError) -> Exit {
     let flags = project.flags();
     if let CutError::Journal(error) = error {
@@ -37,7 +38,7 @@ pub(super) fn refused(project: &Project, dir: &RunDir, cut: Cut, error: &CutErro
     }
     complain(&format!("error: {error}"));
     let run = refusal::name(dir);
-    // Where it is sound up to, a fork begins without any loss.
+    // A fork at a record of the sound part of the journal loses nothing.
     let (there, sound, exit) = match error {
         CutError::Beginning(_) => (format!("`callsheet run{flags}` starts anew"), 0, Exit::Disk),
         CutError::Elsewhere { seq, .. } => {

@@ -1,4 +1,4 @@
-//! `tail`: agents' logs from the journal, live or after the fact.
+//! `tail`: prints the agents' logs from the journal, while the run works or afterwards.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -50,8 +50,8 @@ fn failed(error: &dyn std::fmt::Display) -> Exit {
     Exit::Disk
 }
 
-/// Prints what is there, or its last lines; gives the number of the last record read. `None`: the
-/// reader of our output has gone.
+/// Prints the records that are in the journal, or the last `lines` of them. Returns the number of
+/// the last record read, or `None` if the reader of the output has gone away.
 fn replay(
     dir: &RunDir,
     filter: &Filter,
@@ -59,7 +59,7 @@ fn replay(
     printer: &mut Printer,
 ) -> Result<Option<u64>, JournalError> {
     match walk::first(dir) {
-        // Its first records are being written.
+        // The run's first records are being written.
         Err(JournalError::NeverBegan) if dir.is_live() => return Ok(Some(0)),
         first => first?,
     };
@@ -121,7 +121,7 @@ async fn follow(
     }
 }
 
-/// Which records are wanted.
+/// Selects the records that the user asked for.
 #[derive(Debug)]
 struct Filter {
     agents: Option<GlobSet>,
@@ -170,7 +170,7 @@ impl Filter {
     }
 }
 
-/// Prints records, as JSON or as lines with the name of who it is about before them.
+/// Prints records as JSON, or as lines with the name of their agent or task.
 #[derive(Debug)]
 pub(super) struct Printer {
     json: bool,
@@ -178,25 +178,26 @@ pub(super) struct Printer {
     width: usize,
     detail: Detail,
     to_stderr: bool,
-    /// Why nothing more can be printed, if it is not that the reader has gone away.
+    /// The error that ended the printing, unless the reader has only gone away.
     broken: Option<io::Error>,
 }
 
-/// How much is shown to people.
+/// Amount of detail that is printed for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// What happens to tasks and children, and what goes wrong.
+    /// Events of tasks, child agents and compactions, and what goes wrong.
     Milestones,
-    /// Everything.
+    /// All events.
     Full,
 }
 
-/// The widths of the column of names: wide enough for most from the first line on, and no wider
-/// than leaves room for the text. Longer names stand out.
+/// Least and greatest width of the column of names, in bytes. The least fits most names from the
+/// first line on; the greatest leaves space for the text. Longer names are not cut.
 const NAME_WIDTHS: std::ops::RangeInclusive<usize> = 16..=28;
 
 impl Printer {
-    /// For `run`: events go to stdout as JSON, or lines to stderr for people.
+    /// Returns the printer of a verb that drives a run: events go to stdout as JSON, or to stderr
+    /// as lines for people.
     pub(super) fn for_run(json: bool, detail: Detail, paint: Paint) -> Self {
         Self { json, paint, width: 0, detail, to_stderr: !json, broken: None }
     }
@@ -205,7 +206,7 @@ impl Printer {
         Self { json, paint, width: 0, detail: Detail::Full, to_stderr: false, broken: None }
     }
 
-    /// Prints one record; false when nobody reads any more.
+    /// Prints one record. Returns false if nothing more can be printed.
     pub(super) fn print(&mut self, record: &SharedRecord) -> bool {
         if !self.shows(record) {
             return true;
@@ -226,7 +227,8 @@ impl Printer {
         }
     }
 
-    /// How printing ended: a reader that has gone away is success, a full disk is not.
+    /// Returns the exit code of the printing: a reader that has gone away is a success, a full disk
+    /// is not.
     pub(super) fn end(&self) -> Exit {
         match &self.broken {
             Some(error) => failed(error),
@@ -234,11 +236,12 @@ impl Printer {
         }
     }
 
-    /// Whether this record is printed at all.
+    /// Returns true if this record is printed at all.
     fn shows(&self, record: &Record) -> bool {
         match (self.json, self.detail) {
             (true, _) => true,
-            // A turn's announcement and the call that it makes are one thing to a person.
+            // For a person these two repeat the lines of the model call and of the announced tool
+            // call.
             (false, Detail::Full) => {
                 !matches!(record.event, Event::TurnStarted(_) | Event::ToolStarted(_))
             }
@@ -258,7 +261,7 @@ impl Printer {
     }
 }
 
-/// Whether a record belongs to the story of a run as it is told while it works.
+/// Returns true if a record is printed while a run works without `-v`.
 fn is_milestone(record: &Record) -> bool {
     match &record.event {
         Event::TaskStarted(_)
@@ -276,12 +279,12 @@ fn is_milestone(record: &Record) -> bool {
         | Event::GatewayParked(_)
         | Event::GatewayResumed(_)
         | Event::GatewayBreaker(_) => true,
-        // A main agent begins and ends with its task.
+        // A main agent begins and ends with its task, which has its own line.
         Event::AgentSpawned(spawned) => spawned.parent.is_some(),
         Event::AgentEnded(_) => {
             record.agent.as_ref().is_some_and(|agent| agent.as_str().contains('/'))
         }
-        // The others begin and end what is told of the run in other words.
+        // Other pauses and openings are reported at the beginning and the end of the output.
         Event::RunPaused(paused) => paused.cause == PauseCause::DiskFull,
         Event::RunOpened(opened) => opened.reason.is_some(),
         Event::RunCreated(_)

@@ -1,4 +1,4 @@
-//! `context apply`: the layers that need no model, once.
+//! `context apply`: applies the layers of a preset that need no model, once.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::message::Json;
 use crate::store::Store;
 
-/// The window of the layers that ask for one: that of `context replay`.
+/// Window in tokens for the layers that need one: the default of `context replay`.
 const WINDOW_TOKENS: u64 = 200_000;
 
 pub(super) fn run(project: &Project, verb: &Apply) -> Result<(), Exit> {
@@ -54,7 +54,7 @@ pub(super) fn run(project: &Project, verb: &Apply) -> Result<(), Exit> {
     out.flush()
 }
 
-/// The preset with that layer only.
+/// Returns the preset with only the chosen layer, or whole.
 fn chosen(mut preset: Preset, choice: LayerChoice) -> Preset {
     let name = match choice {
         LayerChoice::Budget => "budget",
@@ -69,10 +69,10 @@ fn chosen(mut preset: Preset, choice: LayerChoice) -> Preset {
     preset
 }
 
-/// Where what leaves the view is written.
+/// The folder for results that are removed from the view.
 struct Results {
     folder: PathBuf,
-    /// A folder that nobody asked for goes again, unless something is in it.
+    /// The temporary folder, if the user named none. It is removed if it stays empty.
     temporary: Option<tempfile::TempDir>,
 }
 
@@ -89,12 +89,12 @@ impl Results {
         Ok(Self { folder: made.path().to_owned(), temporary: Some(made) })
     }
 
-    /// How markers name the conversation.
+    /// Returns the path by which markers name the conversation.
     fn transcript(&self) -> String {
         self.folder.join("transcript.jsonl").to_string_lossy().into_owned()
     }
 
-    /// Writes the conversation where markers say that it is.
+    /// Writes the conversation to the path that markers name.
     fn keep_transcript(&self, messages: &[Json]) -> Result<(), Exit> {
         let write = || {
             DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
@@ -109,7 +109,7 @@ impl Results {
         write().map_err(|error: io::Error| self.refused(&error))
     }
 
-    /// Writes what the changes took out of the view.
+    /// Writes the texts that the changes removed from the view.
     fn keep(mut self, changes: Vec<AppliedEdit>) -> Result<(), Exit> {
         let spool = Store::new(self.folder.clone(), self.folder.clone());
         for spill in changes.into_iter().flat_map(|change| change.spills) {

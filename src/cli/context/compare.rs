@@ -1,4 +1,4 @@
-//! `context replay --compare`: what every preset would have cost and kept.
+//! `context replay --compare`: prints what every preset would have cost and kept.
 
 use std::collections::BTreeMap;
 
@@ -18,22 +18,22 @@ use crate::message::Role;
 use crate::report::short;
 use crate::spec::{Price, RelativePrice};
 
-/// What a token that is cached for an hour costs more than one that is cached for five minutes:
-/// the published 2 and 1.25 input tokens.
+/// Price of a token that is cached for an hour, relative to one that is cached for five minutes:
+/// the published prices are 2 and 1.25 input tokens.
 const HOUR: f64 = 2.0 / 1.25;
 
-/// What one conversation, or several, would have cost, and did.
+/// Costs of one conversation, or of several: estimated for each preset, and as recorded.
 #[derive(Debug, Default)]
 struct Comparison {
-    /// By the preset's place in [`Preset::NAMES`].
+    /// Score of each preset, by its index in [`Preset::NAMES`].
     scores: BTreeMap<usize, Score>,
     recorded: Recording,
 }
 
-/// What a recording says of its own cost.
+/// Costs that a recording reports of itself.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recording {
-    /// The replies of which it says so.
+    /// Number of replies that report their usage.
     replies: u64,
     billed: Billed,
     /// The largest request, in tokens.
@@ -43,7 +43,7 @@ struct Recording {
 pub(super) fn run(project: &Project, verb: &args::Replay) -> Result<(), Exit> {
     let (mut total, mut wrong) = (Comparison::default(), None);
     for name in &verb.sources {
-        // One file that cannot be read says nothing of the others.
+        // A file that cannot be read does not prevent the comparison of the others.
         match compare(project, verb, name) {
             Ok(comparison) => {
                 done(show(name, &comparison, verb))?;
@@ -116,7 +116,7 @@ impl Comparison {
 }
 
 impl Recording {
-    /// What the input cost, in input tokens.
+    /// Returns the cost of the input, in input tokens.
     #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
     fn input(&self, price: &RelativePrice) -> f64 {
         let usage = self.billed.usage;
@@ -125,7 +125,7 @@ impl Recording {
         usage.input as f64 + usage.cache_read as f64 * price.read + write * price.write
     }
 
-    /// What the output cost, in input tokens.
+    /// Returns the cost of the output, in input tokens.
     #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
     fn output(&self, price: &RelativePrice) -> f64 {
         self.billed.usage.output as f64 * price.output
@@ -222,9 +222,10 @@ fn table(name: &str, comparison: &Comparison, price: Option<&Price>) -> String {
     text
 }
 
+/// Explains the columns of the table.
 fn legend(price: Option<&Price>) -> String {
     let RelativePrice { write, read, output } = relative(price);
-    // 0.3 / 3 is not quite 0.1.
+    // Rounded, because 0.3 / 3 is not exactly 0.1.
     let [write, read, output] = [write, read, output].map(|ratio| (ratio * 1e4).round() / 1e4);
     let unit = match price {
         Some(price) => format!("in US dollars at {} a million input tokens", price.input),

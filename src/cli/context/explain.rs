@@ -1,5 +1,5 @@
-//! `context explain`: what the next request of an agent would hold, in tokens, and what was taken
-//! out of it on the way.
+//! `context explain`: prints what the next request of an agent would contain, in tokens, and the
+//! edits that led to it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -21,14 +21,14 @@ use crate::report::short;
 use crate::run;
 use crate::run_state::AgentStatus;
 
-/// The documented estimate, which the layers use too.
+/// Characters per token: the documented estimate, which the layers use too.
 const CHARS_PER_TOKEN: usize = 4;
 
 /// An agent's next request, explained.
 struct Explained<'a> {
     id: &'a AgentId,
     next: NextRequest,
-    /// Characters of each part that there is.
+    /// Size of each part of the request, in characters.
     parts: BTreeMap<RequestPart, usize>,
     /// The size of the model's window in tokens, if the configuration could be read.
     window: Option<u64>,
@@ -62,7 +62,8 @@ fn explain(project: &Project, verb: &Explain) -> Result<String, Exit> {
     Ok(all)
 }
 
-/// The configuration that the run was started with, as far as it can be read again.
+/// Loads the configuration that the run was started with. If that fails, prints a note and returns
+/// `None`.
 fn configuration(project: &Project, created: &RunCreated) -> Option<Config> {
     let sources = Sources {
         profile: created.profile.clone(),
@@ -81,7 +82,8 @@ fn configuration(project: &Project, created: &RunCreated) -> Option<Config> {
 }
 
 impl Explained<'_> {
-    /// Adds what stands before the messages of every request.
+    /// Adds the system prompt and the tools, which come before the messages of every request, and
+    /// the model's window.
     fn add_front(&mut self, config: &Config, agent: &AgentStatus) {
         let Some(definition) = &agent.definition else { return };
         if let Some(front) = run::front(config, definition, agent.depth) {
@@ -145,7 +147,7 @@ impl Explained<'_> {
         if !next.history.edits().is_empty() {
             text.push_str("\nwhat was changed, oldest first:\n");
         }
-        // A layer that clears a little before every call is told in one line.
+        // A layer may clear a little before every call: its edits in a row share one line.
         for edits in next.history.edits().chunk_by(|a, b| a.layer == b.layer) {
             text.push_str(&changes(edits));
         }
@@ -153,10 +155,10 @@ impl Explained<'_> {
     }
 }
 
-/// What some edits of one layer in a row changed, in one line.
+/// Formats consecutive edits of one layer as one line.
 fn changes(edits: &[RecordedEdit]) -> String {
     let (Some(first), Some(last)) = (edits.first(), edits.last()) else { return String::new() };
-    // A later edit may cover again what an earlier one did: each counts once.
+    // Several edits may cover the same result or message: each counts once.
     let (mut results, mut messages) = (HashSet::new(), BTreeSet::new());
     for edit in edits {
         match &edit.edit {

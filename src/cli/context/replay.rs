@@ -1,4 +1,4 @@
-//! `context replay`: the views that a preset would have sent over a recorded conversation.
+//! `context replay`: writes the views that a preset would have sent for a recorded conversation.
 
 use super::shown::{self, Out};
 use super::source::Source;
@@ -11,7 +11,7 @@ use crate::conversation::History;
 use crate::exit::Exit;
 use crate::message::{Json, Role};
 
-/// How markers name the folder of results: a replay writes none.
+/// Name of the folder of results in markers. A replay does not make this folder.
 pub(super) const RESULTS: &str = "results";
 
 pub(super) fn run(project: &Project, verb: &args::Replay) -> Result<(), Exit> {
@@ -28,7 +28,7 @@ pub(super) fn run(project: &Project, verb: &args::Replay) -> Result<(), Exit> {
     loop {
         let next = source.next();
         let Ok(Some(message)) = next else {
-            // What was read stands, whatever follows.
+            // The views before the end, or before an error, are printed in any case.
             out.flush()?;
             return next.map(|_| ());
         };
@@ -42,7 +42,7 @@ pub(super) fn run(project: &Project, verb: &args::Replay) -> Result<(), Exit> {
     }
 }
 
-/// The window that the user gave, for requests of this conversation.
+/// Returns the window that the user gave, with the system prompt of this conversation as overhead.
 pub(super) fn window(verb: &args::Replay, source: &Source) -> Window {
     Window {
         tokens: verb.context_window,
@@ -51,6 +51,7 @@ pub(super) fn window(verb: &args::Replay, source: &Source) -> Window {
     }
 }
 
+/// Writes the view before one reply, as a line of JSON.
 fn line(
     out: &mut Out,
     source: &Source,

@@ -1,4 +1,4 @@
-//! How views and edits look as JSON.
+//! Writes views and edits as JSON.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
@@ -10,7 +10,7 @@ use crate::context::view::View;
 use crate::exit::Exit;
 use crate::message::{Block, Json};
 
-/// Stdout, for data that is written as it is made.
+/// Buffered stdout, for data that is written piece by piece.
 pub(super) struct Out(BufWriter<StdoutLock<'static>>);
 
 impl Out {
@@ -18,7 +18,8 @@ impl Out {
         Self(BufWriter::with_capacity(1 << 16, io::stdout().lock()))
     }
 
-    /// Writes; a reader that has gone away ends the program as a success.
+    /// Writes the parts in order. Returns `Err(Exit::Done)` if the reader has gone away: the
+    /// program then ends as a success.
     pub(super) fn write(&mut self, parts: &[&str]) -> Result<(), Exit> {
         parts.iter().try_for_each(|part| self.0.write_all(part.as_bytes())).map_err(|e| ended(&e))
     }
@@ -46,7 +47,7 @@ fn ended(error: &io::Error) -> Exit {
     Exit::Disk
 }
 
-/// The edits as a JSON list, each with the ranges of messages that it covers.
+/// Encodes the edits as a JSON list, each with the ranges of messages that it covers.
 pub(super) fn edits(edits: &[ContextEdited]) -> Json {
     #[derive(Serialize)]
     struct Shown<'a> {
@@ -88,12 +89,13 @@ impl System {
         Self { recorded: recorded.cloned(), text }
     }
 
-    /// The prompt as text, with what the view adds to it.
+    /// Returns the prompt as text, with what the view adds to it.
     pub(super) fn text(&self, view: &View) -> String {
         format!("{}{}", self.text, view.system().unwrap_or_default())
     }
 
-    /// The prompt as JSON, with what the view adds to it: in the form that was recorded.
+    /// Returns the prompt as JSON, in the form in which it was recorded, with what the view adds to
+    /// it.
     pub(super) fn json(&self, view: &View) -> Json {
         match (&self.recorded, view.system()) {
             (Some(recorded), None) => recorded.clone(),
@@ -106,7 +108,7 @@ impl System {
         }
     }
 
-    /// Its size in tokens, four characters each.
+    /// Returns the estimated size of the recorded prompt in tokens, at four characters each.
     pub(super) fn tokens(&self) -> u64 {
         self.text.chars().count().div_ceil(4) as u64
     }

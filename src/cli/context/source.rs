@@ -1,4 +1,4 @@
-//! Which conversation is meant: a file, stdin, or an agent of a run.
+//! Reads the conversation that the user named: a file, stdin, or an agent of a run.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,16 +15,16 @@ use crate::id::AgentId;
 /// A conversation that is being read.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// What the user called it.
+    /// Name of the conversation, as the user gave it.
     pub name: String,
     pub system: System,
     conversation: Conversation,
-    /// What the replies of an agent were billed, by the numbers of their records.
+    /// Billed usage of an agent's replies, by the numbers of their records.
     billed: HashMap<u64, Billed>,
 }
 
 impl Source {
-    /// Opens what the user named; a file comes before an agent.
+    /// Opens the conversation that the user named. A file takes precedence over an agent.
     pub(super) fn open(project: &Project, name: &str, history: History) -> Result<Self, Exit> {
         let path = Path::new(name);
         if name == "-" {
@@ -72,7 +72,7 @@ impl Source {
         Ok(Self { name: name.to_owned(), system, conversation, billed })
     }
 
-    /// The next message, if there is one.
+    /// Reads the next message. At the end, prints how many lines were skipped.
     pub(super) fn next(&mut self) -> Result<Option<Recorded>, Exit> {
         let Some(message) = self.conversation.next() else {
             let skipped = self.conversation.skipped();
@@ -88,7 +88,7 @@ impl Source {
         Ok(Some(message))
     }
 
-    /// A message that the pipeline does not take.
+    /// Prints why the pipeline cannot use a message, and returns the exit code.
     pub(super) fn unfit(&self, number: u64, error: &serde_json::Error) -> Exit {
         complain(&format!("error: {}: message {number}: {error}", self.name));
         Exit::Failed

@@ -1,4 +1,4 @@
-//! `show --view`: what the next request of an agent would hold.
+//! `show --view`: prints what the next request of an agent would contain.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -28,10 +28,10 @@ fn json(id: &AgentId, next: &NextRequest) -> String {
         agent: &'a AgentId,
         turn: u32,
         open_calls: usize,
-        /// What an edit added to the system prompt.
+        /// Text that an edit added to the system prompt.
         system_added: Option<&'a str>,
         messages: Vec<&'a Json>,
-        /// Where each of the messages comes from.
+        /// Origin of each message, in the same order.
         slots: Vec<SlotShown>,
     }
     #[derive(Serialize)]
@@ -84,7 +84,7 @@ fn text(id: &AgentId, next: &NextRequest) -> String {
     text
 }
 
-/// The messages that a slot stands for: the first and the last.
+/// Formats the range of messages that a slot stands for.
 fn project(slot: &Slot) -> String {
     match slot.to - slot.from {
         0 => "added".to_owned(),
@@ -93,7 +93,7 @@ fn project(slot: &Slot) -> String {
     }
 }
 
-/// Which edit made a block what it is.
+/// Formats the edit that changed a block, or returns an empty text.
 fn note_of(next: &NextRequest, slot: &Slot, block: &Block) -> String {
     let edit = match (slot.standing, block) {
         (Standing::Cleared, Block::ToolResult(result)) => {
