@@ -1,7 +1,7 @@
-//! A run as an application drives it: start, watch, stop, wait for the end.
+//! Starts a run, follows it, stops it and waits for its end: the public entry for applications.
 //!
-//! The public entry. Turns a checked configuration into actors, owns nothing that they own, and
-//! prints nothing.
+//! Turns a checked configuration into actors. Owns no state that the actors own, and prints
+//! nothing.
 
 mod cancel;
 mod commands;
@@ -57,28 +57,30 @@ pub use self::services::front;
 pub use crate::actor::run_end::RunEnd;
 pub use crate::run_machine::CancelTarget;
 
-/// How long the actors may take to end once the run is over, before they are dropped.
+/// Maximum time that the supervisor, and then the transcript writer, may take to end once the run
+/// is over.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// What a run is started with.
+/// Options of a run that is started or resumed.
 #[derive(Default)]
 pub struct Options {
-    /// The tasks to run, with all that they need; empty: the configuration's `entry`, or all.
+    /// The tasks to run, with their dependencies. Empty: the configuration's `entry`, or else all.
     pub tasks: Vec<String>,
-    /// The run's id, if it is to be a given one.
+    /// Id of the run. `None`: a new id is made.
     pub run_id: Option<RunId>,
-    /// Whether a failure leaves tasks that do not need it alone.
+    /// True if tasks that do not depend on a failed task still run.
     pub keep_going: bool,
-    /// Tools beside the built-in ones.
+    /// Tools in addition to the built-in ones.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Models of one's own, by their name in the configuration.
+    /// Models that the program provides, by their name in the configuration.
     pub models: BTreeMap<Name, Arc<dyn Model>>,
-    /// Who answers permission questions.
+    /// Answers permission questions. `None`: the key `non_interactive` of `[permissions]` decides.
     pub asker: Option<Arc<dyn Asker>>,
-    /// A program that calls [`wrapper::serve_if_asked`](crate::tool::wrapper::serve_if_asked) first
-    /// in its `main`, and runs commands for this one; `None`: this program, if it called that.
-    /// Without either, commands run in this process: when it is killed, they may run on, and what
-    /// they gave is lost, so that a resumed run does not know what became of them.
+    /// Program that runs commands for this one. Its `main` must first call
+    /// [`wrapper::serve_if_asked`](crate::tool::wrapper::serve_if_asked). `None`: this program, if
+    /// it has made that call. Without either, commands run in this process: if it is killed, they
+    /// may keep running and their results are lost, so that a resumed run does not know their
+    /// outcome.
     pub wrapper: Option<PathBuf>,
 }
 
@@ -88,7 +90,7 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// A run that could not be started. Nothing was spent.
+/// Reasons why a run could not be started. Nothing was spent.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration is wrong.
@@ -108,13 +110,14 @@ pub enum StartError {
     Workspace {
         /// What was being opened.
         what: String,
-        /// Why it could not.
+        /// The error of the file system.
         source: std::io::Error,
     },
-    /// An output that tasks to come read does not have the form that is set for it now.
+    /// The recorded output of a task does not have the format that is set for it now, and a later
+    /// task reads it.
     #[error("task `{task}`: {reason}")]
     Output {
-        /// The task that gave it.
+        /// The task whose output it is.
         task: Name,
         /// What is wrong with it.
         reason: String,
@@ -124,7 +127,7 @@ pub enum StartError {
     Provider {
         /// The provider.
         provider: Name,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// An actor could not be started.
@@ -138,22 +141,22 @@ impl From<ractor::SpawnErr> for StartError {
     }
 }
 
-/// A run at work in this process.
+/// A run that this process drives.
 #[derive(Debug)]
 pub struct Run {
     id: RunId,
     dir: RunDir,
-    /// Where this process began to record.
+    /// Position in the journal at which this process began to record.
     began: Position,
     remote: Remote,
     writer: ActorRef<TranscriptWriterMsg>,
     end: oneshot::Receiver<RunEnd>,
-    /// The tasks of the supervisor and of the transcript writer.
+    /// The tokio tasks of the supervisor and of the transcript writer.
     tasks: (JoinHandle<()>, JoinHandle<()>),
     control: Option<control::Listener>,
 }
 
-/// A way to steer a run: cheap to clone, and harmless once the run is over.
+/// A handle that steers a run. It is cheap to clone, and has no effect once the run has ended.
 #[derive(Clone, Debug)]
 pub struct Remote {
     supervisor: ActorRef<SupervisorMsg>,
@@ -167,7 +170,7 @@ impl Run {
     /// actors. When it returns, `run.created` is durable.
     ///
     /// # Errors
-    /// When the run cannot be started; nothing was spent then.
+    /// Returns an error if the run cannot be started; nothing was spent then.
     pub async fn start(config: Config, options: Options) -> Result<Self, StartError> {
         let id = options.run_id.unwrap_or_else(|| RunId::from(Uuid::now_v7()));
         let plan = plan_of(&config, &options)?;
@@ -219,52 +222,54 @@ impl Run {
         Ok(Self { id, dir, began, remote, writer, end, tasks, control })
     }
 
-    /// The run's id.
+    /// Returns the run's id.
     #[must_use]
     pub fn id(&self) -> RunId {
         self.id
     }
 
-    /// The run directory.
+    /// Returns the run directory.
     #[must_use]
     pub fn dir(&self) -> &RunDir {
         &self.dir
     }
 
-    /// The run's supervisor and the handles of its actors, for tests that make them fail.
+    /// Returns the run's supervisor and the handles of its actors, for tests that make actors fail.
     #[doc(hidden)]
     #[must_use]
     pub fn actors(&self) -> (ActorRef<SupervisorMsg>, Arc<Services>) {
         (self.remote.supervisor.clone(), self.remote.services.clone())
     }
 
-    /// A way to steer the run.
+    /// Returns a handle that steers the run.
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
     }
 
-    /// The run's events from the first on, as they become durable, until the run has ended.
+    /// Returns the run's events from the first on, as they become durable, until the run has ended.
     ///
     /// # Errors
-    /// When the journal cannot be opened.
+    /// Returns an error if the journal cannot be opened.
     pub fn follow(&self) -> Result<Follower, JournalError> {
         Follower::new(self.dir.clone(), Until::RunEnds)
     }
 
-    /// As [`follow`](Self::follow), from the first event on that this process recorded.
+    /// Returns the run's events as [`follow`](Self::follow) does, but from the first that this
+    /// process recorded.
     ///
     /// # Errors
-    /// When the journal cannot be opened.
+    /// Returns an error if the journal cannot be opened.
     pub fn follow_new(&self) -> Result<Follower, JournalError> {
         Follower::open_at(self.dir.clone(), self.began, Until::RunEnds)
     }
 
-    /// Waits for the end and closes the journal.
+    /// Waits for the end of the run, closes the journal, and returns how the run ended.
     pub async fn wait(self) -> RunEnd {
         let end = self.end.await;
         let end = end.unwrap_or_else(|_| RunEnd::Broken("the supervisor crashed".to_owned()));
-        // The supervisor stops its children; what does not end in time ends with the process.
+        // The supervisor stops its children; an actor that does not end in time ends with the
+        // process.
         let (supervisor, writer) = self.tasks;
         let _ = tokio::time::timeout(LAST_WORDS, supervisor).await;
         drop(self.control);
@@ -281,18 +286,20 @@ impl Run {
 }
 
 impl Remote {
-    /// Stops the run, a task, or an agent with its children; false when there is no such target.
+    /// Stops the run, a task, or an agent with its children. Returns false if there is no such
+    /// target.
     pub async fn cancel(&self, target: CancelTarget, reason: &str) -> bool {
         let reason = reason.to_owned();
         self.ask(|request| SupervisorMsg::Cancel { request, target, reason }).await
     }
 
-    /// Asks an agent to compact at its next turn boundary; false when it is not at work.
+    /// Asks an agent to compact at its next turn boundary. Returns false if the agent is not at
+    /// work.
     pub async fn compact(&self, agent: AgentId, focus: Option<String>) -> bool {
         self.ask(|request| SupervisorMsg::Compact { request, agent, focus }).await
     }
 
-    /// Asks the supervisor; false when it is gone.
+    /// Sends a request to the supervisor and waits for its answer. Returns false if it is gone.
     async fn ask(&self, question: impl FnOnce(u64) -> SupervisorMsg) -> bool {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
         let answer = self.services.requests.expect(request);
@@ -301,7 +308,7 @@ impl Remote {
         }
         tokio::select! {
             answer = answer.wait() => answer.unwrap_or(false),
-            // One that ends meanwhile answers nobody.
+            // A supervisor that ends meanwhile sends no answer.
             () = self.supervisor_gone() => false,
         }
     }
@@ -311,7 +318,8 @@ impl Remote {
         let _ = self.supervisor.wait(None).await;
     }
 
-    /// Stops the run so that it can be resumed: no new work, and what runs gets its grace.
+    /// Stops the run so that it can be resumed: nothing new begins, and running calls get the grace
+    /// period to end.
     pub fn interrupt(&self, reason: &str) {
         let reason = reason.to_owned();
         // A run that is over needs no interruption.
@@ -319,7 +327,7 @@ impl Remote {
     }
 }
 
-/// The settings of a run's decisions.
+/// Returns the settings of the run machine, which makes a run's decisions.
 fn machine_settings(
     run: RunId,
     plan: Plan,
@@ -340,11 +348,12 @@ fn machine_settings(
     }
 }
 
-/// The ceilings of a run.
+/// Returns the limits of a run. `keep_going` turns `fail_fast` off.
 fn limits(config: &Config, keep_going: bool) -> Limits {
     Limits { fail_fast: config.limits.fail_fast && !keep_going, ..config.limits }
 }
 
+/// Returns the plan of the tasks that the options name, or of `entry`, or of all tasks.
 fn plan_of(config: &Config, options: &Options) -> Result<Plan, StartError> {
     let plan = Plan::new(config.tasks.clone()).map_err(|problems| {
         let first = problems.into_iter().next();
@@ -357,7 +366,8 @@ fn plan_of(config: &Config, options: &Options) -> Result<Plan, StartError> {
     Ok(if targets.is_empty() { plan } else { plan.only(&targets)? })
 }
 
-/// Does what waits for the disk; lost only when the runtime shuts down.
+/// Does work that waits for the disk on a thread of its own. Returns an error if the work panics or
+/// the runtime shuts down.
 async fn blocking<T: Send + 'static, E: From<JournalError> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {
@@ -384,7 +394,7 @@ fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCr
     }
 }
 
-/// A configuration and a plan as a run records that it goes on with them.
+/// Returns the record of a changed configuration and plan with which a run resumes.
 fn accepted(config: &Config, plan: &Plan) -> Accepted {
     Accepted {
         config: config.text.clone(),
@@ -396,7 +406,7 @@ fn accepted(config: &Config, plan: &Plan) -> Accepted {
     }
 }
 
-/// The tasks of a plan as they are recorded.
+/// Returns the tasks of a plan in the form in which they are recorded.
 fn planned(plan: &Plan) -> Vec<PlannedTask> {
     let tasks = plan.tasks().iter().map(|task| PlannedTask {
         name: task.name.clone(),

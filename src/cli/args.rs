@@ -1,4 +1,4 @@
-//! What the user typed.
+//! The arguments of the command line as the user typed them. Their doc comments are the help texts.
 
 mod context;
 
@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub(super) use context::{Apply, Context, ContextVerb, Explain, LayerChoice, Replay};
 
-/// The heading of what every verb takes.
+/// Heading of the help for the options that every verb takes.
 const EVERYWHERE: &str = "Everywhere";
 
 /// Runs teams of LLM agents from one file, agents.toml, as supervised actors.
@@ -64,7 +64,8 @@ pub(super) enum Verb {
     Version,
 }
 
-/// The configuration, which also says where the runs are. `tail` has another `-f`.
+/// The configuration file, which also tells where the runs are. `tail` has its own, because its
+/// `-f` is `--follow`.
 #[derive(Debug, Args)]
 pub(super) struct File {
     /// The configuration
@@ -97,7 +98,7 @@ pub(super) struct Run {
 }
 
 impl Verb {
-    /// The configuration that the verb works on.
+    /// Returns the path of the configuration file that the verb uses.
     pub(super) fn file(&self) -> PathBuf {
         match self {
             Self::Run(verb) => verb.file.file.clone(),

@@ -1,4 +1,5 @@
-//! Cancelling in a run that no process drives: recorded at once, with nothing started.
+//! Cancels a run, a task or an agent of a run that no process drives: records the ends, and starts
+//! nothing.
 
 use std::sync::Arc;
 
@@ -21,12 +22,12 @@ use crate::tool::spool::Spool;
 use crate::turn::Outcome;
 
 impl StoppedRun {
-    /// Cancels the run, a task or an agent with its children, and leaves the run. When this
-    /// returns, it is durable; what has ended stays as it is. What is left of commands is ended,
-    /// and of those that came to their end the result is recorded.
+    /// Cancels the run, a task, or an agent with its children, and closes the run again. The
+    /// cancellation is durable when this returns. What has already ended stays as it is. Processes
+    /// that are left of commands are ended, and results of commands that had finished are recorded.
     ///
     /// # Errors
-    /// When it cannot be recorded.
+    /// Returns an error if the cancellation cannot be recorded.
     pub async fn cancel(self, target: &CancelTarget, reason: &str) -> Result<(), StartError> {
         let opening = blocking(move || {
             let answers = fork::answers(&self)?;
@@ -46,7 +47,7 @@ impl StoppedRun {
     }
 }
 
-/// Records what ends by it: agents, those first that others started, and tasks.
+/// Records what the cancellation ends: agents, children before their parents, and tasks.
 async fn record(
     journal: &JournalHandle,
     dir: &RunDir,
@@ -75,7 +76,7 @@ async fn record(
     blocking(clear).await
 }
 
-/// The agents that end.
+/// Returns the agents that the cancellation ends.
 fn agents(state: &RunState, left: Left, target: &CancelTarget, reason: &str) -> Vec<Idle> {
     let idle = left.into_iter().filter_map(|(id, left)| {
         let status = state.agents().get(&id)?;
@@ -91,7 +92,7 @@ fn agents(state: &RunState, left: Left, target: &CancelTarget, reason: &str) -> 
     idle.collect()
 }
 
-/// The ends of the tasks that end.
+/// Returns the ends of the tasks that the cancellation ends.
 fn tasks(state: &RunState, target: &CancelTarget, reason: &str) -> Vec<Draft> {
     let tasks = state.tasks().filter(|(name, task)| {
         let meant = match target {
@@ -106,7 +107,8 @@ fn tasks(state: &RunState, target: &CancelTarget, reason: &str) -> Vec<Draft> {
     tasks.map(cancel).collect()
 }
 
-/// What the run is left with once these are recorded: its result, if every task has ended.
+/// Returns the last event of the cancellation: the result of the run if every task has then ended,
+/// else a pause.
 fn end_after(state: &RunState, drafts: &[Draft], reason: &str) -> Result<Event, IllegalRecord> {
     let mut state = state.clone();
     let (epoch, ts_ms) = (0, stamp::now_ms());

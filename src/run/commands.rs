@@ -1,6 +1,7 @@
-//! How the commands of tasks stand that were under way when a run was left.
+//! Finds how far the commands of tasks had come when a run was stopped.
 //!
-//! Reads the journal and the spool, and foretells by the rules that hold when the run goes on.
+//! Reads the journal and the spool, and forecasts by the rules that hold when the run resumes.
+//! Changes nothing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,24 +19,24 @@ use crate::tool::spool::Spool;
 use crate::turn::Outcome;
 use crate::turn_machine::command_outcome;
 
-/// How a command stands.
+/// Progress of a command that was in progress when the run was stopped.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Command {
-    /// It is on record that it did not begin.
+    /// The journal shows that it did not begin.
     Announced,
-    /// It began, and left nothing.
+    /// It began, and left no result.
     Interrupted,
-    /// It left its result in the spool.
+    /// Its wrapper kept its result in the spool.
     Kept,
-    /// Its result is on record.
+    /// Its result is recorded in the journal.
     Ended(Box<Outcome>),
 }
 
 impl Command {
-    /// How it stands where its attempt goes on, in words.
+    /// Describes the command for people, if its attempt continues.
     ///
     /// # Errors
-    /// How the attempt fails, if that is known by now.
+    /// Returns the failure of the attempt, if it is certain by now.
     pub(super) fn fate(&self) -> Result<&'static str, Failure> {
         match self {
             Self::Announced => Ok("its command has not begun"),
@@ -54,11 +55,11 @@ impl Command {
     }
 }
 
-/// The commands of the tasks that are under way in that state of the run, by task, as far as the
-/// journal can be read. Blocks.
+/// Returns the commands of the tasks that are in progress in `state`, by task. Returns none if the
+/// journal cannot be read. Blocks.
 ///
 /// # Errors
-/// When the spool cannot be read.
+/// Returns an error if the spool cannot be read.
 pub(super) fn under_way(
     dir: &RunDir,
     state: &RunState,
@@ -104,7 +105,7 @@ pub(super) fn under_way(
         Ok::<_, Objection>(())
     });
     if read.is_err() {
-        // Damage behind a snapshot keeps no run from going on, only this from being foretold.
+        // Damage before the newest snapshot does not prevent a resume, only this forecast of it.
         return Ok(BTreeMap::new());
     }
     let store = Store::new(dir.spool(), dir.results());

@@ -1,7 +1,8 @@
-//! The control socket: how another process reaches the owner of a live run.
+//! The control socket, by which another process reaches the owner of a live run: the process that
+//! drives it.
 //!
-//! A Unix socket in the run directory, or in the user's runtime directory when the path is too
-//! long for one. One JSON request a connection, one JSON answer.
+//! A Unix socket in the run directory, or in the user's runtime directory if its path would be too
+//! long. Each connection carries one JSON request and one JSON answer, a line each.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -18,25 +19,26 @@ use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
 use crate::run_machine::CancelTarget;
 
-/// The longest path that a Unix socket address holds, its closing zero left out.
+/// Maximum length of the path of a Unix socket in bytes: the 108 bytes of its address, less the
+/// closing zero.
 const LONGEST_PATH: usize = 107;
 
-/// The longest request line: a focus text of some pages.
+/// Maximum length of a request line in bytes: space for a focus text of some pages.
 const LONGEST_REQUEST: u64 = 64 * 1024;
 
-/// How long a client waits for the owner's answer.
+/// Maximum time for one request, for the client and for the owner.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// What is asked of the owner of a run.
+/// A request to the owner of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Stop the run, a task or an agent.
     Cancel {
-        /// The task, if one is meant.
+        /// The task, if a task is to be stopped.
         #[serde(default)]
         task: Option<Name>,
-        /// The agent, if one is meant.
+        /// The agent, if an agent is to be stopped.
         #[serde(default)]
         agent: Option<AgentId>,
     },
@@ -44,23 +46,23 @@ pub enum Request {
     Compact {
         /// The agent.
         agent: AgentId,
-        /// What to preserve.
+        /// What the summary should preserve.
         #[serde(default)]
         focus: Option<String>,
     },
 }
 
-/// What the owner answers.
+/// The owner's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Whether the target exists.
+    /// True if the target exists.
     pub found: bool,
-    /// What was wrong with the request, if anything.
+    /// The error in the request, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Where the control socket of a run is.
+/// Returns the path of a run's control socket.
 #[must_use]
 pub fn socket_path(dir: &RunDir) -> PathBuf {
     let path = dir.path().join("control.sock");
@@ -72,7 +74,7 @@ pub fn socket_path(dir: &RunDir) -> PathBuf {
     folder.join(format!("callsheet-{run}.sock"))
 }
 
-/// Listens for requests until it is dropped.
+/// Listens for requests on the control socket until it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     path: PathBuf,
@@ -83,10 +85,10 @@ impl Listener {
     /// Opens the socket of a run.
     ///
     /// # Errors
-    /// When the socket cannot be bound.
+    /// Returns an error if the socket cannot be bound.
     pub fn open(dir: &RunDir, remote: Remote) -> io::Result<Self> {
         let path = socket_path(dir);
-        // What an earlier owner left behind: the run's lock says that it is gone.
+        // An earlier owner may have left its socket. It is gone: this process has the run's lock.
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -144,10 +146,10 @@ async fn perform(remote: &Remote, request: Request) -> bool {
     }
 }
 
-/// Asks the owner of a live run; blocks until it answers.
+/// Sends a request to the owner of a live run, and blocks until it answers.
 ///
 /// # Errors
-/// When nobody listens, or the answer does not come in time.
+/// Returns an error if no process listens, or if the answer does not come within 10 seconds.
 pub fn ask(dir: &RunDir, request: &Request) -> io::Result<Answer> {
     ask_at(&socket_path(dir), request)
 }

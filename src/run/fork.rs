@@ -1,4 +1,5 @@
-//! A new run that begins as another one did and goes on with something changed.
+//! Makes a new run that shares the journal of another run up to a record, with changed
+//! configuration keys.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -18,19 +19,19 @@ use crate::turn::ToolStarted;
 use crate::turn_machine::Machine;
 use crate::turn_machine::interrupted::{self, Known};
 
-/// What a model is told of a call that another run has under way.
+/// Text that a model reads about a call that is still in progress in the original run.
 const THEIRS: &str = "It belongs to the run from which this one was forked.";
 
-/// Why a run cannot be forked. Nothing was made then but, maybe, a run that cannot be taken up.
+/// Reasons why a run cannot be forked. No new run is left, except by [`ForkError::Open`].
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
-    /// There is no such place in it.
+    /// The run has no record with this number.
     #[error("the run has no record {0}")]
     Outside(u64),
-    /// The run had ended there.
+    /// The run had ended at this record.
     #[error("the run had ended by record {0}: name an earlier one")]
     Ended(u64),
-    /// What was changed does not fit.
+    /// The configuration with the changed keys is wrong.
     #[error(transparent)]
     Config(#[from] Diagnostics),
     /// The new run cannot be started.
@@ -39,22 +40,23 @@ pub enum ForkError {
     /// A journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The new run cannot be taken up.
+    /// The new run was made and cannot be opened.
     #[error("{error}")]
     Open {
-        /// The new run.
+        /// The directory of the new run.
         dir: RunDir,
-        /// Why.
+        /// The reason.
         error: CutError,
     },
 }
 
-/// Makes a new run that shares the journal of another up to record `seq`, and takes it up: the
-/// batch in which that record stands is left out unless it ends there. `overrides` are keys of the
-/// configuration with their new values. Blocks while it copies.
+/// Makes a new run that shares the journal of `from` up to record `seq`, and opens it. Batches are
+/// shared whole: the batch of record `seq` is left out unless it ends with that record. `overrides`
+/// are keys of the configuration with their new values. Blocks while it copies.
 ///
 /// # Errors
-/// When there is no such place, or the configuration with the changes is wrong.
+/// Returns an error if there is no such record, if the run had ended there, or if the configuration
+/// with the changes is wrong.
 pub fn fork(
     from: &RunDir,
     seq: u64,
@@ -66,7 +68,8 @@ pub fn fork(
     created.run = RunId::from(uuid::Uuid::now_v7());
     created.forked = Some(origin);
     created.overrides.extend(overrides);
-    // Another configuration may have been accepted since; what is set lies over that one.
+    // The run may have accepted another configuration since it began: the changes apply to that
+    // one.
     let in_force = state.created().unwrap_or(&created);
     let in_force = RunCreated { overrides: created.overrides.clone(), ..in_force.clone() };
     let config = config::load_text(&in_force.config, &sources.of_run(&in_force, from.path()))?;
@@ -76,21 +79,23 @@ pub fn fork(
         created.tasks = planned(&plan);
     }
 
-    // What cannot go on leaves nothing behind.
+    // Checked before the directory is made: a fork that could not continue leaves nothing behind.
     values::of_ended(from, &state, plan.tasks())?;
 
     let folder = from.path().parent().unwrap_or(from.path());
     let to = RunDir::at(folder.join(created.run.to_string()));
     let owned = to.create()?;
     fill(from, &to, end, Draft::run(created)).inspect_err(|_| {
-        // Nobody else has it yet. What cannot be removed is a run that never began.
+        // No other process uses it yet. If it cannot be removed, it counts as a run that never
+        // began.
         let _ = fs::remove_dir_all(to.path());
     })?;
     drop(owned);
     StoppedRun::open(&to, Cut::Torn).map_err(|error| ForkError::Open { dir: to, error })
 }
 
-/// Gives a new run what it shares with another; `first` is its first record.
+/// Copies to a new run what it shares with `from`: stored results, and the journal up to `end`.
+/// `first` becomes its first record.
 fn fill(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(), JournalError> {
     if results::has_folder(from)? {
         let linked = share_results(from, to);
@@ -99,7 +104,8 @@ fn fill(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(), J
     copy::copy(from, to, end, first)
 }
 
-/// How the run was created, and how it stood there, if it can be forked there.
+/// Reads where record `seq` ends, how the run was created, and the state of the run there, if it
+/// can be forked there.
 fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), ForkError> {
     let mut created = None;
     let end = copy::end_of(from, seq)?;
@@ -116,8 +122,8 @@ fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), For
     }
 }
 
-/// What answers the calls that are under way in the run from which this one was forked: their
-/// processes belong to that one, and nobody here may end them.
+/// Returns answers to the calls that are in progress in the run from which this one was forked.
+/// Their outcome is unknown here: their processes belong to the other run and must not be ended.
 pub(super) fn answers(run: &StoppedRun) -> Result<Vec<Draft>, JournalError> {
     let Some(origin) = run.created().forked else { return Ok(Vec::new()) };
     let mut answers = Vec::new();
@@ -130,10 +136,11 @@ pub(super) fn answers(run: &StoppedRun) -> Result<Vec<Draft>, JournalError> {
                     machine = Some(Machine::new(spawned.clone(), u32::MAX));
                 }
                 (None, _) => {}
-                // An agent whose records stop to make sense fails when it gets its actor.
+                // An agent whose records contradict each other fails later, when it gets its actor.
                 (Some(machine), event) => drop(machine.apply(event)),
             }
             if let Event::ToolStarted(started) = &record.event {
+                // A call that this run itself started again is its own.
                 match record.seq <= origin.seq {
                     true => begun.insert(started.key.clone()),
                     false => begun.remove(&started.key),
@@ -154,16 +161,17 @@ pub(super) fn answers(run: &StoppedRun) -> Result<Vec<Draft>, JournalError> {
     Ok(answers)
 }
 
-/// Stored results are named by their content and never change: the runs share them.
+/// Links the stored results into the new run. They are named by their content and never change, so
+/// the runs can share them.
 fn share_results(from: &RunDir, to: &RunDir) -> io::Result<()> {
     for entry in fs::read_dir(from.results())? {
         let entry = entry?;
-        // What has another name is still being written.
+        // A file whose name is not a hash is still being written.
         if !entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_hexdigit) {
             continue;
         }
         let new = to.results().join(entry.file_name());
-        // Where links are not possible there is a copy.
+        // The file is copied where hard links are not possible.
         if fs::hard_link(entry.path(), &new).is_err() {
             fs::copy(entry.path(), &new)?;
             File::open(&new)?.sync_all()?;

@@ -1,7 +1,7 @@
-//! A run made step by step, for programs that use callsheet as a library.
+//! Builds a run step by step, for programs that use callsheet as a library.
 //!
-//! Owns nothing but what it is told: it says each name once to the configuration, which has to
-//! know of it, and to the run, which has to use it.
+//! Passes each name that the program gives to the configuration, which must know it, and to the
+//! run, which must use it: so the program gives it once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::id::{BadName, Name};
 use crate::model::Model;
 use crate::tool::Tool;
 
-/// A run that is to be started: a configuration, and what the program brings along for it.
+/// Builder of a run: a configuration, and what the program provides for it.
 ///
 /// ```
 /// use callsheet::model::script::Script;
@@ -45,21 +45,21 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Takes the configuration from a file. Nothing is read from the environment unless
-    /// [`Launch::with_process_environment`] says so.
+    /// Takes the configuration from a file. Reads nothing from the environment unless
+    /// [`Launch::with_process_environment`] is called.
     #[must_use]
     pub fn file(file: impl Into<PathBuf>) -> Self {
         Self { sources: Sources::new(file), text: None, options: Options::default() }
     }
 
-    /// Takes the configuration from a text, as if it were `agents.toml` in `directory`: the
-    /// workspace, with the run directories in it.
+    /// Takes the configuration from a text, as if it were `agents.toml` in `directory`. That
+    /// directory is the workspace, and the run directories are made in it.
     #[must_use]
     pub fn text(text: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
         Self { text: Some(text.into()), ..Self::file(directory.into().join("agents.toml")) }
     }
 
-    /// Takes keys and `CALLSHEET_*` from the variables of this process.
+    /// Takes keys and `CALLSHEET_*` settings from the environment variables of this process.
     #[must_use]
     pub fn with_process_environment(mut self) -> Self {
         self.sources = self.sources.with_process_environment();
@@ -73,7 +73,7 @@ impl Launch {
         self
     }
 
-    /// Runs this task and what it needs, instead of what the configuration names.
+    /// Runs this task and its dependencies, instead of the tasks that the configuration names.
     #[must_use]
     pub fn task(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
@@ -82,11 +82,11 @@ impl Launch {
         self
     }
 
-    /// Answers for the model of this name, which then needs no provider and no `[models]` section.
-    /// Agents that name no model use `default`.
+    /// Uses `model` as the model of this name, which then needs no provider and no `[models]`
+    /// section. Agents that name no model use `default`.
     ///
     /// # Errors
-    /// When the text is not a name.
+    /// Returns an error if `name` is not a valid name.
     pub fn model(mut self, name: &str, model: impl Model + 'static) -> Result<Self, BadName> {
         let name = Name::new(name)?;
         self.sources.custom_models.push(name.clone());
@@ -94,7 +94,7 @@ impl Launch {
         Ok(self)
     }
 
-    /// Adds a tool, which agents name as they name the built-in ones.
+    /// Adds a tool, which agents name like a built-in one.
     #[must_use]
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.sources.extra_tools.push(tool.spec().name.clone());
@@ -102,18 +102,18 @@ impl Launch {
         self
     }
 
-    /// Has commands run by this program; see [`Options::wrapper`].
+    /// Runs commands through this program; see [`Options::wrapper`].
     #[must_use]
     pub fn wrapper(mut self, program: impl Into<PathBuf>) -> Self {
         self.options.wrapper = Some(program.into());
         self
     }
 
-    /// Goes on with a run of this configuration that was stopped; see [`Run::resume`]. What counts
-    /// is the configuration that the run recorded.
+    /// Resumes a run of this configuration that was stopped; see [`Run::resume`]. The run uses the
+    /// configuration that it recorded.
     ///
     /// # Errors
-    /// When the run cannot go on.
+    /// Returns an error if the run cannot be resumed.
     pub async fn resume(self, run: StoppedRun) -> Result<Run, StartError> {
         let config = run.config(self.sources)?;
         Run::resume(run, config, self.options).await
@@ -122,7 +122,7 @@ impl Launch {
     /// Checks the configuration and starts the run; see [`Run::start`].
     ///
     /// # Errors
-    /// When the run cannot be started; nothing was spent then.
+    /// Returns an error if the run cannot be started; nothing was spent then.
     pub async fn start(self) -> Result<Run, StartError> {
         let config = match &self.text {
             Some(text) => config::load_text(text, &self.sources)?,

@@ -1,6 +1,6 @@
-//! Keys of the configuration that can change nothing in a run any more, and why.
+//! Finds keys of the configuration that can no longer change anything in a run, and says why.
 //!
-//! Pure. Says nothing of a key of which it is not sure: what is set may always be seen by something.
+//! Pure. Reports a key only if it is certain to have no effect.
 
 use crate::config::Config;
 use crate::id::Name;
@@ -8,21 +8,21 @@ use crate::plan::TaskState;
 use crate::run_state::{RunState, TaskStatus};
 use crate::spec::{AgentSpec, TaskSpec, Work};
 
-/// A key that changes nothing.
+/// A key that has no effect in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoEffect {
     /// The key, as it was given.
     pub key: String,
-    /// Why.
+    /// The reason, for people.
     pub why: String,
 }
 
-/// What an attempt takes when it begins, and never again.
+/// Keys of a task that an attempt reads when it begins, and never again.
 const TAKEN_AT_THE_START: [&str; 7] =
     ["agent", "prompt", "run", "env", "when", "join", "depends_on"];
 
-/// Those of these keys that change nothing in a run that goes on from here with `config`, in which
-/// they are set.
+/// Returns those of `keys` that have no effect in a run that continues from `state` with `config`,
+/// in which they are set.
 #[must_use]
 pub fn no_effect<'a>(
     state: &RunState,
@@ -91,7 +91,7 @@ impl<'a> Sight<'a> {
                 ))
             }
             state if state.is_end() => {
-                // Tasks to come read its output in the form that is set.
+                // Later tasks read its output in the format that is set now.
                 let is_read = rest == ["output"]
                     && self.open().any(|(_, task)| task.depends_on.contains(name));
                 (!is_read).then(|| format!("task `{task}` has ended: it is {}", state.as_str()))
@@ -100,14 +100,14 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// The tasks that have not ended.
+    /// Returns the tasks that have not ended.
     fn open(&self) -> impl Iterator<Item = (&'a TaskStatus, &'a TaskSpec)> {
         let tasks = self.config.tasks.iter();
         let known = tasks.filter_map(|task| Some((self.state.task(&task.name)?, task)));
         known.filter(|(status, _)| !status.state.is_end())
     }
 
-    /// The agents that may be at work from here on.
+    /// Returns the agents that may work from here on.
     fn team(&self) -> impl Iterator<Item = (&'a Name, &'a AgentSpec)> {
         let of_tasks = self.open().filter_map(|(_, task)| match &task.work {
             Work::Agent { agent, .. } => Some(agent),
@@ -118,12 +118,12 @@ impl<'a> Sight<'a> {
         self.config.team(of_tasks.chain(at_work)).into_iter()
     }
 
-    /// The models that may be called from here on.
+    /// Returns the models that may be called from here on.
     fn models(&self) -> impl Iterator<Item = &'a Name> {
         self.team().map(|(_, agent)| &agent.model).chain(&self.config.compaction.model)
     }
 
-    /// Whether a template of a task to come may show the run's name.
+    /// Returns true if a template of a task that has not ended may show the run's name.
     fn tells_its_name(&self) -> bool {
         let tells = |text: &str| text.contains("run.name") || text.contains("run[");
         self.open().any(|(_, task)| {

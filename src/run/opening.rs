@@ -1,7 +1,7 @@
-//! A run directory that is owned, and how a run begins or goes on in it.
+//! Opens a run directory, new or existing, and prepares what the actors of the run start with.
 //!
-//! Owns the way from a journal to what the actors start with. A new run and one that is taken up
-//! differ in nothing behind this.
+//! Owns the step from a journal to an `Opening`. After this step, a new run and a resumed run are
+//! treated alike.
 
 use serde_json::{Map, Value};
 
@@ -20,13 +20,15 @@ use crate::journal::{JournalError, JournalHandle};
 use crate::run_state::RunState;
 use crate::spec::TaskSpec;
 
-/// A run that this process has taken up: its lock is held, its journal ends with a whole batch.
+/// A run that this process has opened and not started: it holds the lock, and the journal ends with
+/// a whole batch.
 #[derive(Debug)]
 pub struct StoppedRun {
     owned: OwnedRun,
     at: Position,
     tracker: Tracker,
-    /// The agents' files where the fold began, if that was not at the first record.
+    /// Position of the snapshot from which the journal was folded, and the agents' files there.
+    /// `None`: it was folded from its first record.
     base: Option<(Position, Files)>,
     kept: Option<Kept>,
     loss: Option<Loss>,
@@ -37,19 +39,20 @@ impl StoppedRun {
     /// Takes the lock of a run and folds its journal. Blocks while it reads.
     ///
     /// # Errors
-    /// When another process has the run, or the journal cannot be gone on with.
+    /// Returns an error if another process has the run, or if the journal cannot be used.
     pub fn open(dir: &RunDir, cut: Cut) -> Result<Self, CutError> {
         let owned = dir.own()?;
         let base = match cut {
             Cut::Torn => snapshot::newest(dir),
-            // What is to be cut may stand before it.
+            // The place of the cut may lie before the snapshot.
             Cut::From(_) => None,
         };
         let Some(base) = base else { return Self::whole(owned, cut) };
         let Snapshot { at: from, tracker, files, .. } = base;
         match Self::fold(&owned, from, tracker, cut) {
             Ok((tracker, after)) => Ok(Self::new(owned, tracker, after, Some((from, files)))),
-            // Whose fault it is only the whole journal can tell.
+            // The snapshot or the journal may be at fault: only a fold of the whole journal tells
+            // which.
             Err(_) => Self::whole(owned, cut),
         }
     }
@@ -58,6 +61,7 @@ impl StoppedRun {
     fn whole(owned: OwnedRun, cut: Cut) -> Result<Self, CutError> {
         let (tracker, after) = Self::fold(&owned, Position::START, Tracker::default(), cut)?;
         if let Cut::From(_) = cut {
+            // Snapshots may hold records that were cut.
             snapshot::forget(owned.dir());
         }
         walk::created(tracker.state())?;
@@ -85,61 +89,61 @@ impl StoppedRun {
         Ok((tracker, after))
     }
 
-    /// The run directory.
+    /// Returns the run directory.
     #[must_use]
     pub fn dir(&self) -> &RunDir {
         self.owned.dir()
     }
 
-    /// The run so far.
+    /// Returns the state of the run so far.
     #[must_use]
     pub fn state(&self) -> &RunState {
         self.tracker.state()
     }
 
-    /// The agents that have not ended.
+    /// Returns the agents that have not ended.
     pub(super) fn left(&self) -> Left {
         self.tracker.left(&self.dir().journal())
     }
 
-    /// How it was created.
+    /// Returns how the run was created.
     ///
     /// # Panics
-    /// Never: a journal without `run.created` is not taken up.
+    /// Never: a journal without `run.created` is not opened.
     #[must_use]
     pub fn created(&self) -> &RunCreated {
         self.state().created().expect("what is taken up was created")
     }
 
-    /// Its result, if it has come to its end.
+    /// Returns the result of the run, if it has ended.
     #[must_use]
     pub fn completed(&self) -> Option<&RunCompleted> {
         self.state().completed()
     }
 
-    /// What was cut from the journal's end, if anything.
+    /// Returns the part that was cut from the journal's end and kept in a file, if there is one.
     #[must_use]
     pub fn kept(&self) -> Option<&Kept> {
         self.kept.as_ref()
     }
 
-    /// What went with it, if it was cut where somebody asked for it.
+    /// Returns what was lost with the cut, if the user asked for a cut.
     #[must_use]
     pub fn loss(&self) -> Option<&Loss> {
         self.loss.as_ref()
     }
 
-    /// Completes the agents' files of a run that has come to its end: its last process may have
-    /// died between its last record and their last lines. Blocks.
+    /// Completes the agents' files of a run that has ended: its last process may have died between
+    /// its last record and their last lines. Blocks.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// Returns an error if the journal cannot be read.
     pub fn complete_files(&self) -> Result<(), JournalError> {
         Projection::take_up(self.dir().clone()).map(drop)
     }
 
-    /// What tasks to come see of those that have ended: nothing with another configuration, under
-    /// which each gets its turn again. Blocks.
+    /// Returns the outputs of ended tasks that later tasks read. With another configuration there
+    /// are none: each task is decided again. Blocks.
     pub(super) fn values(&self, tasks: &[TaskSpec]) -> Result<Map<String, Value>, StartError> {
         match self.accepted {
             None => values::of_ended(self.dir(), self.state(), tasks),
@@ -147,20 +151,20 @@ impl StoppedRun {
         }
     }
 
-    /// Lets the run go on with another configuration.
+    /// Makes the run resume with another configuration.
     #[must_use]
     pub(super) fn accepting(self, accepted: Accepted) -> Self {
         Self { accepted: Some(Box::new(accepted)), ..self }
     }
 
-    /// The tasks of the run.
+    /// Returns the tasks of the run.
     pub(super) fn tasks(&self) -> Vec<String> {
         let accepted = self.accepted.as_ref().map(|accepted| &accepted.tasks);
         let tasks = accepted.unwrap_or(&self.created().tasks);
         tasks.iter().map(|task| task.name.to_string()).collect()
     }
 
-    /// Repairs the agents' files, and makes it ready for the actors. Blocks.
+    /// Brings the agents' files up to date, and prepares what the actors start with. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
         let Self { owned, at, tracker, base, kept: _, loss: _, accepted } = self;
@@ -179,20 +183,20 @@ impl StoppedRun {
 pub(super) struct Opening {
     pub(super) id: RunId,
     pub(super) owned: OwnedRun,
-    /// Where the journal goes on.
+    /// Position at which the journal continues.
     pub(super) at: Position,
-    /// The run so far.
+    /// The state of the run so far.
     pub(super) tracker: Tracker,
     /// The agents' files, up to date.
     pub(super) projection: Projection,
-    /// The outputs that tasks to come read, as far as they are there.
+    /// The outputs that later tasks read, as far as they are known.
     pub(super) values: Map<String, Value>,
-    /// What is recorded first.
+    /// The events that are recorded first.
     pub(super) drafts: Vec<Draft>,
 }
 
 impl Opening {
-    /// A new run. Blocks.
+    /// Makes the directory of a new run. Blocks.
     pub(super) fn create(dir: &RunDir, created: RunCreated) -> Result<Self, JournalError> {
         let id = created.run;
         let owned = dir.create()?;
@@ -210,7 +214,8 @@ impl Opening {
     }
 }
 
-/// Records the first drafts of this opening, as the batch that begins at `at`, and folds them.
+/// Records the first events of an opening as the batch that begins at `at`, and applies them to the
+/// tracker.
 pub(super) async fn record(
     journal: &JournalHandle,
     drafts: Vec<Draft>,

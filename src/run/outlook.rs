@@ -1,7 +1,7 @@
-//! The outlook of a run that goes on: what becomes of each task, and why, for people.
+//! The outlook of a resume: what it would do with each task and why, for people.
 //!
-//! Decides nothing: a forecast of the run machine does (`run_machine/forecast.rs`), and this module
-//! puts it into words. Reads stored outputs and nothing else.
+//! Decides nothing: a forecast of the run machine decides (`run_machine/forecast.rs`), and this
+//! module puts it into words. Reads the journal, the spool and stored outputs, and writes nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -28,28 +28,28 @@ use crate::store;
 use crate::turn::content::Content;
 use crate::turn::{Outcome, Program};
 
-/// What becomes of a task.
+/// What a resume does with a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Its result stands, and nothing is paid for it.
+    /// Its result is kept, and nothing is paid for it.
     Reused,
-    /// It goes on where its agents were stopped.
+    /// It continues where its agents were stopped.
     GoesOn,
-    /// It is run, from its beginning.
+    /// It runs from its beginning.
     Runs,
-    /// What another task gives decides it.
+    /// The output of another task decides.
     Depends,
-    /// It fails, for what it did cannot be told or done again.
+    /// It fails: what it did is unknown and cannot be done again.
     Fails,
     /// It stays as it ended.
     Stays,
-    /// It is no task of the run any more.
+    /// It is no longer a task of the run.
     Removed,
 }
 
 impl Verdict {
-    /// The verdict in words.
+    /// Returns the verdict in words.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -64,22 +64,22 @@ impl Verdict {
     }
 }
 
-/// What becomes of one task, and why.
+/// What a resume does with one task, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Prospect {
     /// The task.
     pub task: Name,
-    /// What becomes of it.
+    /// What the resume does with it.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason, for people.
     pub why: String,
 }
 
-/// The prospects of a run that goes on with its recorded configuration; `None` where that cannot be
-/// had here and now. Blocks.
+/// Returns the prospects of a run that resumes with its recorded configuration. `config` is `None`
+/// if that cannot be loaded here and now. Blocks.
 ///
 /// # Errors
-/// When the journal or the spool cannot be read.
+/// Returns an error if the journal or the spool cannot be read.
 pub fn as_recorded(
     dir: &RunDir,
     state: &RunState,
@@ -90,7 +90,7 @@ pub fn as_recorded(
         (Some(config), Some(created)) => {
             let tasks = created.tasks.iter().map(|task| task.name.to_string()).collect();
             let plan = plan_of(config, &Options { tasks, ..Options::default() })?;
-            // A run whose outputs cannot be had does not go on: that is said elsewhere.
+            // A run whose outputs cannot be read does not resume; the caller reports that.
             let outputs = super::values::of_ended(dir, state, plan.tasks()).ok();
             let foresee =
                 |outputs| foresee(dir, state.clone(), plan, config, created, outputs, &commands);
@@ -110,7 +110,7 @@ pub fn as_recorded(
     Ok(state.tasks().map(prospect).collect())
 }
 
-/// The verdict on a task that a resume takes to another state before any agent does something.
+/// Returns the verdict on a task whose state a resume changes before any agent works.
 fn changes(then: &TaskStatus, command: Option<&Command>) -> Option<(Verdict, String)> {
     let failure = || then.failure.as_ref().map(ToString::to_string).unwrap_or_default();
     match then.state {
@@ -129,7 +129,7 @@ fn changes(then: &TaskStatus, command: Option<&Command>) -> Option<(Verdict, Str
                 _ => (Verdict::Stays, reason),
             })
         }
-        // It begins or goes on, as its state until now tells.
+        // It begins or continues, as its state so far tells.
         TaskState::Pending
         | TaskState::Ready
         | TaskState::Running
@@ -138,6 +138,7 @@ fn changes(then: &TaskStatus, command: Option<&Command>) -> Option<(Verdict, Str
     }
 }
 
+/// Returns the verdict on a task whose state a resume leaves as it is.
 fn unchanged(
     state: &RunState,
     name: &Name,
@@ -178,12 +179,12 @@ fn unchanged(
     }
 }
 
-/// What decides whether a task that is half done goes on.
+/// Says what decides whether a half-done task continues.
 fn going_on(state: &RunState, status: &TaskStatus, what: &str) -> String {
     format!("on {what}: if that is as before it goes on ({}), else anew", at_work(state, status))
 }
 
-/// What becomes of a task that the configuration does not have any more.
+/// Returns the prospect of a task that is no longer in the configuration.
 fn removed(state: &RunState, name: &Name, status: &TaskStatus) -> Prospect {
     let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
     let open: Vec<_> = open.filter(|(_, agent)| agent.task == *name).map(|(id, _)| id).collect();
@@ -201,6 +202,7 @@ fn removed(state: &RunState, name: &Name, status: &TaskStatus) -> Prospect {
     Prospect { task: name.clone(), verdict: Verdict::Removed, why }
 }
 
+/// Says how far the agent of a half-done task has come.
 fn at_work(state: &RunState, status: &TaskStatus) -> String {
     let Some(id) = &status.agent else { return "it is at work".to_owned() };
     match state.agents().get(id) {
@@ -210,11 +212,12 @@ fn at_work(state: &RunState, status: &TaskStatus) -> String {
     }
 }
 
-/// The prospects of a run that goes on with the configuration `now` in place of the recorded one, in
-/// the order of its plan. Blocks.
+/// Returns the prospects of a run that resumes with the configuration `now` in place of the
+/// recorded one: in the order of its plan, then the removed tasks. Blocks.
 ///
 /// # Errors
-/// When the plan of `now` has no such tasks, or a stored output is not what was recorded.
+/// Returns an error if the plan of `now` has no such tasks, or if a stored output is not what was
+/// recorded.
 pub fn accepting(
     dir: &RunDir,
     state: &RunState,
@@ -237,7 +240,7 @@ pub fn accepting(
     Ok(in_order.chain(gone).collect())
 }
 
-/// The state of the run once it was opened with another configuration.
+/// Returns the state of the run once it is opened with another configuration.
 fn accept(state: &RunState, now: &Config, plan: &Plan) -> Result<RunState, StartError> {
     let mut state = state.clone();
     let accepted = accepted(now, plan);
@@ -249,7 +252,7 @@ fn accept(state: &RunState, now: &Config, plan: &Plan) -> Result<RunState, Start
     Ok(state)
 }
 
-/// Plays the run on in thought.
+/// Forecasts what the run machine does from `state` on, as far as no agent has to work for it.
 fn foresee(
     dir: &RunDir,
     state: RunState,
@@ -260,7 +263,7 @@ fn foresee(
     commands: &BTreeMap<Name, Command>,
 ) -> Result<Forecast, StartError> {
     let settings = machine_settings(created.run, plan, config, created.keep_going);
-    // A forecast asks of an agent that waits only that it is there.
+    // A forecast needs no more of an agent that has not ended than that it exists.
     let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
     let left = open.map(|(id, _)| (id.clone(), Left::default())).collect();
     let ends = state.agents().iter().filter_map(|(id, agent)| {
@@ -273,10 +276,10 @@ fn foresee(
     Ok(forecast::forecast(settings, start, now, &mut eyes)?)
 }
 
-/// The looks of a forecast at the run directory.
+/// Reads for a forecast what it needs from the run directory.
 struct Eyes {
     results: PathBuf,
-    /// The agents whose end is certain: commands that were interrupted.
+    /// The agents whose end is certain, because their command has failed or was interrupted.
     ends: HashMap<AgentId, Outcome>,
 }
 
@@ -296,7 +299,7 @@ impl Lookup for Eyes {
     }
 }
 
-/// A forecast and what is needed to say why it is so.
+/// A forecast, and what is needed to explain it.
 struct Words<'a> {
     run: RunId,
     results: PathBuf,
@@ -307,8 +310,8 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// The values by which templates knew the tasks that have ended. One whose output is lost is left
-    /// out: that stands in nobody's way who makes it again.
+    /// Returns the values that templates had for the tasks that have ended. A task whose output is
+    /// lost is left out: that does not prevent the task from running again.
     fn look_back(&self) -> Map<String, Value> {
         let mut then = Map::new();
         for task in &self.before.tasks {
@@ -323,6 +326,7 @@ impl Words<'_> {
         then
     }
 
+    /// Returns the verdict on a task of the new plan, and why.
     fn of_task(
         &self,
         place: usize,
@@ -368,7 +372,7 @@ impl Words<'_> {
         (Verdict::GoesOn, at_work(self.state, status) + with)
     }
 
-    /// Why a task begins anew whose dependencies are known.
+    /// Says why a task begins anew, once its dependencies are known.
     fn why_anew(&self, task: &TaskSpec, program: &Program, then: &Map<String, Value>) -> String {
         let Some(status) = self.state.task(&task.name) else { return "it is new".to_owned() };
         match status.state {
@@ -382,7 +386,7 @@ impl Words<'_> {
         }
     }
 
-    /// The verdict on a task before it is known what another one gives.
+    /// Returns the verdict on a task that still needs the output of another.
     fn depends(&self, task: &TaskSpec) -> (Verdict, String) {
         let is_open = |name: &&Name| self.foreseen.state().standing(name) == Standing::Open;
         let Some(on) = task.depends_on.iter().find(is_open) else {
@@ -402,7 +406,7 @@ impl Words<'_> {
         }
     }
 
-    /// The parts in which a task's content differs from the recorded one.
+    /// Names the parts in which a task's content differs from the recorded one.
     fn what_changed(
         &self,
         task: &TaskSpec,
@@ -430,7 +434,7 @@ impl Words<'_> {
     }
 }
 
-/// Whether an attempt is under way that may go on.
+/// Returns true if the task has an attempt in progress that may continue.
 fn is_half_done(status: &TaskStatus) -> bool {
     status.state == TaskState::Running || status.is_held()
 }
@@ -440,8 +444,8 @@ fn content<'a>(config: &'a Config, task: &TaskSpec, program: &'a Program) -> Con
     Content::of(program, task.output, &config.env, agent, model)
 }
 
-/// The plan of a run whose configuration changes: all tasks if it had all, else those of its own
-/// that are left.
+/// Returns the plan of a run whose configuration changes: all tasks if the run had all, else those
+/// of its tasks that still exist.
 pub(super) fn changed_plan(
     created: &RunCreated,
     before: &Config,

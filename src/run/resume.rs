@@ -1,4 +1,4 @@
-//! A run that goes on: from what its journal recorded, in a process of its own.
+//! Resumes a run from its journal, in a new process.
 
 use super::opening::{Opening, StoppedRun};
 use super::outlook::{self, Prospect, changed_plan};
@@ -7,11 +7,11 @@ use crate::config::{self, Config, Diagnostics, Sources};
 use crate::journal::results;
 
 impl StoppedRun {
-    /// The configuration that the run recorded, with its inputs, profile and tasks. Where files
-    /// are, keys, and what the program brings along come from `sources`.
+    /// Loads the configuration that the run recorded, with its inputs, profile and tasks. `sources`
+    /// gives the place of its files, the keys, and the models and tools of the program.
     ///
     /// # Errors
-    /// Everything that is wrong with it here and now: a key that is not set, say.
+    /// Returns every mistake that it has here and now, such as a key that is not set.
     pub fn config(&self, sources: Sources) -> Result<Config, Diagnostics> {
         let created = self.created();
         let mut config = config::load_text(&created.config, &self.sources(sources))?;
@@ -21,26 +21,28 @@ impl StoppedRun {
         Ok(config)
     }
 
-    /// What becomes of each task if the run goes on with `now` in place of `before`, which is what
-    /// [`StoppedRun::config`] gives.
+    /// Returns what a resume would do with each task under the configuration `now` in place of
+    /// `before`, which is what [`StoppedRun::config`] returns.
     ///
     /// # Errors
-    /// When the plan of `now` has no such tasks, or a stored output is not what was recorded.
+    /// Returns an error if the plan of `now` has no such tasks, or if a stored output is not what
+    /// was recorded.
     pub fn outlook(&self, before: &Config, now: &Config) -> Result<Vec<Prospect>, StartError> {
         outlook::accepting(self.dir(), self.state(), before, now)
     }
 
-    /// Lets the run go on with `now`: when it is a task's turn, its result stands if it was made from
-    /// the same content, and an attempt that was under way goes on if it was; else it begins anew.
+    /// Makes the run resume with `now`. When a task's turn comes, its result is kept, or its
+    /// half-done attempt continues, if it was made from the same content; otherwise the task begins
+    /// anew.
     ///
     /// # Errors
-    /// As [`StoppedRun::outlook`].
+    /// Returns an error if the plan of `now` has no such tasks.
     pub fn accept(self, before: &Config, now: &Config) -> Result<Self, StartError> {
         let plan = changed_plan(self.created(), before, now)?;
         Ok(self.accepting(accepted(now, &plan)))
     }
 
-    /// The sources with what the run recorded of its own.
+    /// Returns the sources with what the run recorded of its own.
     #[must_use]
     pub fn sources(&self, sources: Sources) -> Sources {
         sources.of_run(self.created(), self.dir().path())
@@ -48,14 +50,14 @@ impl StoppedRun {
 }
 
 impl Run {
-    /// Goes on with a run where its journal ends; `config` is what [`StoppedRun::config`] gives.
-    /// When this returns, `run.opened` is durable.
+    /// Resumes a run where its journal ends; `config` is what [`StoppedRun::config`] returns. When
+    /// this returns, `run.opened` is durable.
     ///
-    /// A run that has come to its end would only come to it again: look at
-    /// [`StoppedRun::completed`] first.
+    /// A run that has ended would only end again: check [`StoppedRun::completed`] first.
     ///
     /// # Errors
-    /// When the run cannot go on; nothing but `run.opened` was appended then.
+    /// Returns an error if the run cannot be resumed; at most the first batch of its opening was
+    /// appended then.
     pub async fn resume(
         stopped: StoppedRun,
         config: Config,

@@ -1,4 +1,4 @@
-//! From the configuration to what the actors need: models, tools, workspace, settings.
+//! Makes what the actors need from the configuration: models, tools, workspace, settings.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -37,10 +37,11 @@ use crate::tool::Toolbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 
-/// Calls at once of a model of one's own: nothing is known of what it can bear.
+/// Concurrent calls of a model that the program provides. The number is high, because the capacity
+/// of such a model is not known.
 const CUSTOM_CONCURRENCY: usize = 64;
 
-/// What can be made before the run directory exists, so that a mistake costs nothing.
+/// The services that can be made before the run directory exists, so that a mistake costs nothing.
 #[derive(Debug)]
 pub(super) struct Prepared {
     models: HashMap<Name, Arc<ModelService>>,
@@ -50,6 +51,8 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    /// Makes the clients of the providers, asks them what their models can do, and opens the
+    /// workspace.
     pub(super) async fn prepare(config: &Config, options: &Options) -> Result<Self, StartError> {
         let mut clients: HashMap<Name, Arc<dyn Model>> = HashMap::new();
         let mut known = Vec::new();
@@ -90,7 +93,7 @@ impl Prepared {
             tools.insert(tool.clone());
         }
         let workspace = workspace(config)?;
-        // All are asked at once: a run begins no later for several models than for one.
+        // All providers are asked at once, so that several models delay a run no more than one.
         let services = known.into_iter().map(|(spec, model, retry)| {
             let in_use = config.models_in_use.contains(&spec.name);
             let used = if in_use { Use::Called } else { Use::Idle };
@@ -111,7 +114,7 @@ impl Prepared {
     ) -> Result<Services, StartError> {
         let limits = super::limits(config, options.keep_going);
         let results = dir.results();
-        // Agents read the full outputs that previews name.
+        // Agents may read the full outputs that previews name.
         let workspace = self.workspace.with_read_only_root(&results);
         let workspace = workspace.map_err(|source| opening(&results, source))?;
         let secrets = Secrets::new(secrets(config).into_iter().map(str::to_owned));
@@ -152,8 +155,9 @@ impl Prepared {
     }
 }
 
-/// The front of the requests of an agent of this definition at this delegation depth, for those who
-/// only look at a run; `None` when the configuration has no such agent or no workspace.
+/// Returns the front of an agent's requests (system prompt and tools) for this definition and
+/// delegation depth, for callers that only read a run. Returns `None` if the configuration has no
+/// such agent or no workspace.
 #[must_use]
 pub fn front(config: &Config, definition: &Name, depth: u32) -> Option<Front> {
     let agents = config.agents.iter().map(|(name, spec)| (name.clone(), Arc::new(spec.clone())));
@@ -167,15 +171,15 @@ pub fn front(config: &Config, definition: &Name, depth: u32) -> Option<Front> {
     Some(stock.front(config.agents.get(definition)?, depth))
 }
 
-/// Whether the run may call a model.
+/// Says whether the run may call a model.
 #[derive(Clone, Copy)]
 enum Use {
     Called,
     Idle,
 }
 
-/// A model with what is known of it. A provider that is asked and does not tell is taken to have
-/// no capabilities; a call that it cannot answer either fails by itself.
+/// Returns a model with its known capabilities. A provider that does not answer when asked is
+/// assumed to have none: if it cannot answer calls either, these fail by themselves.
 async fn service(
     mut spec: ModelSpec,
     model: Arc<dyn Model>,
@@ -192,8 +196,7 @@ async fn service(
         tracing::warn!(model = %name, %error, "the provider does not say what it can do");
         ModelFacts::default()
     });
-    // A window that the file makes smaller stays so; one that it makes too large would only be
-    // refused.
+    // The smaller window counts: requests larger than the provider's window would be refused.
     let least = spec.max_output_tokens + 1;
     let window = facts.max_input_tokens.unwrap_or(spec.context_window).max(least);
     spec.context_window = spec.context_window.min(window);
@@ -212,13 +215,13 @@ async fn service(
     }
 }
 
-/// The texts of all keys and secrets.
+/// Returns the texts of all keys and secrets.
 fn secrets(config: &Config) -> Vec<&str> {
     let keys = config.providers.values().filter_map(|provider| provider.key.as_ref());
     keys.chain(config.secrets.values()).map(|key| key.expose()).collect()
 }
 
-/// The variables of this process that hold a provider's key or a secret, whatever their names.
+/// Returns the names of the variables of this process that hold a provider's key or a secret.
 fn key_variables(config: &Config) -> Arc<[String]> {
     let keys = secrets(config);
     let holds = |value: &str| !value.is_empty() && keys.contains(&value.trim());

@@ -1,6 +1,6 @@
-//! What tasks to come see of those that have ended, when a run is taken up.
+//! Reads the outputs of ended tasks that later tasks use, when a run is resumed or forked.
 //!
-//! Read before anything is appended: a run that cannot have what it rests on does not go on.
+//! They are read before anything is appended: a run whose outputs cannot be read does not resume.
 
 use serde_json::{Map, Value};
 
@@ -11,10 +11,11 @@ use crate::run_state::RunState;
 use crate::spec::TaskSpec;
 use crate::store;
 
-/// The outputs, by task, that templates of tasks to come may name. Blocks.
+/// Returns the outputs, by task, that templates of later tasks may name. Blocks.
 ///
 /// # Errors
-/// When one is stored and not what was recorded, or does not have the form that its task has now.
+/// Returns an error if a stored output is not what was recorded, or if an output does not have the
+/// format that its task has now.
 pub fn of_ended(
     dir: &RunDir,
     state: &RunState,

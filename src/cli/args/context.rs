@@ -1,4 +1,4 @@
-//! What the user typed after `context`.
+//! The arguments of `context` and its verbs as the user typed them.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub(in crate::cli) enum ContextVerb {
 }
 
 impl ContextVerb {
-    /// The configuration that the verb works on.
+    /// Returns the path of the configuration file that the verb uses.
     pub(in crate::cli) fn file(&self) -> PathBuf {
         match self {
             Self::Apply(verb) => verb.file.file.clone(),
@@ -103,7 +103,8 @@ pub(in crate::cli) struct Explain {
     pub json: bool,
 }
 
-/// Reads prices: that of the input is needed, the others follow from it by the published ratios.
+/// Reads prices. The price of the input is required; prices that are not given follow from it by
+/// the published ratios.
 fn price(text: &str) -> Result<Price, String> {
     let mut given =
         [("input", None), ("output", None), ("cache_read", None), ("cache_write", None)];
