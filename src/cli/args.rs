@@ -19,7 +19,8 @@ pub(super) struct Arguments {
     /// CALLSHEET_STATE_DIR]
     #[arg(long, global = true, value_name = "DIR", help_heading = EVERYWHERE)]
     pub state_dir: Option<PathBuf>,
-    /// More on stderr: every event of a run and more of the program's own log (twice for all)
+    /// Print more on stderr: every event of a run, and more of the program's log (-vv for all of
+    /// it)
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = EVERYWHERE)]
     pub verbose: u8,
     #[command(subcommand)]
@@ -30,7 +31,7 @@ pub(super) struct Arguments {
 pub(super) enum Verb {
     /// Launch the graph, or the named tasks and what they need
     Run(Run),
-    /// Go on with a run that was stopped, where its journal ends
+    /// Resume a run that was stopped, from the end of its journal
     Resume(Resume),
     /// Find every mistake in the configuration before anything is spent
     Check(Check),
@@ -43,19 +44,19 @@ pub(super) enum Verb {
     Show(Show),
     /// Draw the task graph
     Graph(Graph),
-    /// Tokens and money by agent, task or model
+    /// Print tokens and money by agent, task or model
     Cost(Cost),
     /// Stop a run, a task or an agent with its children
     Cancel(Cancel),
     /// Ask a live agent to compact its context now
     Compact(Compact),
-    /// Start a new run that shares the journal of another up to an event, with something changed
+    /// Start a new run from an event of another run, with changed configuration keys
     Fork(Fork),
-    /// Make the transcripts and logs of a run again from its journal
+    /// Write the transcripts and logs of a run again from its journal
     Rebuild(Rebuild),
-    /// The compaction pipeline on recorded conversations, and what an agent is sent
+    /// Try the compaction pipeline, and explain an agent's next request
     Context(Context),
-    /// Print the completions of a shell
+    /// Print the completion script for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -68,7 +69,7 @@ pub(super) enum Verb {
 /// `-f` is `--follow`.
 #[derive(Debug, Args)]
 pub(super) struct File {
-    /// The configuration
+    /// The configuration file
     #[arg(short, long = "file", value_name = "FILE", default_value = "agents.toml")]
     pub file: PathBuf,
 }
@@ -77,22 +78,22 @@ pub(super) struct File {
 pub(super) struct Run {
     #[command(flatten)]
     pub file: File,
-    /// The tasks to run [default: all]
+    /// The tasks to run, with their dependencies [default: those of `entry`, or else all]
     #[arg(value_name = "TASK")]
     pub tasks: Vec<String>,
-    /// An input of the run
+    /// The value of an input of the run
     #[arg(long = "input", value_name = "NAME=VALUE", value_parser = key_value)]
     pub inputs: Vec<(String, String)>,
-    /// A profile of the configuration
+    /// The profile of the configuration to use
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// Print events as JSON, one a line
     #[arg(long)]
     pub json: bool,
-    /// Let tasks go on that do not need a failed one
+    /// Continue with tasks that do not depend on a failed one
     #[arg(long)]
     pub keep_going: bool,
-    /// The id of the run, a UUID
+    /// The id of the new run, a UUID
     #[arg(long, value_name = "ID")]
     pub run_id: Option<String>,
 }
@@ -128,14 +129,15 @@ pub(super) struct Resume {
     /// Print the events that are recorded from now on as JSON, one a line
     #[arg(long)]
     pub json: bool,
-    /// Say for each task why it would be reused or run, and do nothing else
+    /// Print for each task whether it would be reused or run, and why; change nothing
     #[arg(long)]
     pub explain: bool,
-    /// Go on with what the configuration says now: results stand that were made from the same
-    /// content, the rest is run again
+    /// Resume with the configuration as it is now: keep results that were made from the same
+    /// prompt, agents, models, tools and inputs, and run the other tasks again
     #[arg(long)]
     pub accept_changes: bool,
-    /// Cut a journal at the record from which it cannot be gone on with; what is cut is kept aside
+    /// Cut the journal at record SEQ, the first that cannot be used, and resume before it; the part
+    /// that is cut is kept in a file
     #[arg(long, value_name = "SEQ")]
     pub truncate_at: Option<u64>,
 }
@@ -144,10 +146,10 @@ pub(super) struct Resume {
 pub(super) struct Fork {
     #[command(flatten)]
     pub file: File,
-    /// The run and the number of the last event that both share
+    /// The run, and the number of the last event that both runs share
     #[arg(value_name = "RUN@SEQ")]
     pub what: String,
-    /// A key of the configuration with its value from there on, such as models.default.model=NAME
+    /// Change a key of the configuration in the new run, such as models.default.model=NAME
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
     /// Print the events that are recorded from now on as JSON, one a line
@@ -167,10 +169,10 @@ pub(super) struct Rebuild {
 pub(super) struct Check {
     #[command(flatten)]
     pub file: File,
-    /// A profile of the configuration
+    /// The profile of the configuration to use
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// An input of the run
+    /// The value of an input of the run
     #[arg(long = "input", value_name = "NAME=VALUE", value_parser = key_value)]
     pub inputs: Vec<(String, String)>,
     /// Print diagnostics as JSON, one a line
@@ -180,7 +182,7 @@ pub(super) struct Check {
 
 #[derive(Debug, Args)]
 pub(super) struct Tail {
-    /// The configuration, which says where the runs are
+    /// The configuration file, which also tells where the runs are
     #[arg(long, value_name = "FILE", default_value = "agents.toml")]
     pub file: PathBuf,
     /// The run: an id, the beginning of one, or a workflow's name [default: the newest]
@@ -191,10 +193,10 @@ pub(super) struct Tail {
     /// Only tasks whose name matches
     #[arg(long = "task", value_name = "GLOB")]
     pub tasks: Vec<String>,
-    /// Go on as the run does
+    /// Keep printing until the run ends
     #[arg(short, long)]
     pub follow: bool,
-    /// Only the last N lines of what is there
+    /// Of the lines that are already there, only the last N
     #[arg(short = 'n', long, value_name = "N")]
     pub lines: Option<usize>,
     /// Only events after this number
@@ -209,7 +211,7 @@ pub(super) struct Tail {
 pub(super) struct Ps {
     #[command(flatten)]
     pub file: File,
-    /// Runs that have ended too
+    /// List all runs, also those that have ended
     #[arg(short, long)]
     pub all: bool,
     /// Draw agents under their parents
@@ -224,16 +226,16 @@ pub(super) struct Ps {
 pub(super) struct Show {
     #[command(flatten)]
     pub file: File,
-    /// RUN, RUN/TASK or RUN/@AGENT [default: the newest run]
+    /// What to show: RUN, RUN/TASK or RUN/@AGENT [default: the newest run]
     #[arg(value_name = "WHAT")]
     pub what: Option<String>,
-    /// The whole transcript of an agent
+    /// Print the whole transcript of an agent
     #[arg(long)]
     pub transcript: bool,
-    /// What the next request of an agent would hold, and which edits made it so
+    /// Print what the next request of an agent would contain, and the edits that led to it
     #[arg(long, conflicts_with = "transcript")]
     pub view: bool,
-    /// A stored result, by its hash
+    /// Print a stored result, named by its hash
     #[arg(long, value_name = "HASH")]
     pub result: Option<String>,
     /// Print one JSON document
@@ -253,9 +255,9 @@ pub(super) enum GraphFormat {
 pub(super) struct Graph {
     #[command(flatten)]
     pub file: File,
-    /// The run whose states are shown; without it the configuration's graph
+    /// Draw the tasks of this run, with their states, instead of those of the configuration
     pub run: Option<String>,
-    /// The form
+    /// The format of the graph
     #[arg(long, value_enum, default_value_t = GraphFormat::Ascii)]
     pub format: GraphFormat,
 }
@@ -273,7 +275,7 @@ pub(super) struct Cost {
     pub file: File,
     /// The run [default: the newest]
     pub run: Option<String>,
-    /// What to sum by
+    /// Sum by agent, by task or by model
     #[arg(long, value_enum, default_value_t = CostBy::Task)]
     pub by: CostBy,
     /// Print rows as JSON, one a line
@@ -285,7 +287,7 @@ pub(super) struct Cost {
 pub(super) struct Cancel {
     #[command(flatten)]
     pub file: File,
-    /// RUN, RUN/TASK or RUN/@AGENT
+    /// What to stop: RUN, RUN/TASK or RUN/@AGENT
     #[arg(value_name = "WHAT")]
     pub what: String,
 }
@@ -294,10 +296,10 @@ pub(super) struct Cancel {
 pub(super) struct Compact {
     #[command(flatten)]
     pub file: File,
-    /// RUN/@AGENT
+    /// The agent, as RUN/@AGENT
     #[arg(value_name = "RUN/@AGENT")]
     pub what: String,
-    /// What to preserve in the summary
+    /// What the summary should preserve
     #[arg(long, value_name = "TEXT")]
     pub focus: Option<String>,
 }

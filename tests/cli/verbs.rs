@@ -344,20 +344,19 @@ fn the_help_names_every_verb() {
 
     Commands:
       run          Launch the graph, or the named tasks and what they need
-      resume       Go on with a run that was stopped, where its journal ends
+      resume       Resume a run that was stopped, from the end of its journal
       check        Find every mistake in the configuration before anything is spent
       tail         Print the agents' logs, live or after the fact [alias: logs]
       ps           List runs, tasks and agents
       show         Show one run, task or agent in full
       graph        Draw the task graph
-      cost         Tokens and money by agent, task or model
+      cost         Print tokens and money by agent, task or model
       cancel       Stop a run, a task or an agent with its children
       compact      Ask a live agent to compact its context now
-      fork         Start a new run that shares the journal of another up to an event, with something
-                   changed
-      rebuild      Make the transcripts and logs of a run again from its journal
-      context      The compaction pipeline on recorded conversations, and what an agent is sent
-      completions  Print the completions of a shell
+      fork         Start a new run from an event of another run, with changed configuration keys
+      rebuild      Write the transcripts and logs of a run again from its journal
+      context      Try the compaction pipeline, and explain an agent's next request
+      completions  Print the completion script for a shell
       version      Print the version
       help         Print this message or the help of the given subcommand(s)
 
@@ -368,8 +367,8 @@ fn the_help_names_every_verb() {
     Everywhere:
           --state-dir <DIR>  The folder of the run directories [default: .transcripts beside the
                              configuration; env: CALLSHEET_STATE_DIR]
-      -v, --verbose...       More on stderr: every event of a run and more of the program's own log
-                             (twice for all)
+      -v, --verbose...       Print more on stderr: every event of a run, and more of the program's log
+                             (-vv for all of it)
     ");
 }
 
@@ -381,22 +380,22 @@ fn the_help_of_run_is_readable() {
     Usage: callsheet run [OPTIONS] [TASK]...
 
     Arguments:
-      [TASK]...  The tasks to run [default: all]
+      [TASK]...  The tasks to run, with their dependencies [default: those of `entry`, or else all]
 
     Options:
-      -f, --file <FILE>         The configuration [default: agents.toml]
-          --input <NAME=VALUE>  An input of the run
-          --profile <NAME>      A profile of the configuration
+      -f, --file <FILE>         The configuration file [default: agents.toml]
+          --input <NAME=VALUE>  The value of an input of the run
+          --profile <NAME>      The profile of the configuration to use
           --json                Print events as JSON, one a line
-          --keep-going          Let tasks go on that do not need a failed one
-          --run-id <ID>         The id of the run, a UUID
+          --keep-going          Continue with tasks that do not depend on a failed one
+          --run-id <ID>         The id of the new run, a UUID
       -h, --help                Print help
       -V, --version             Print version
 
     Everywhere:
           --state-dir <DIR>  The folder of the run directories [default: .transcripts beside the
                              configuration; env: CALLSHEET_STATE_DIR]
-      -v, --verbose...       More on stderr: every event of a run and more of the program's own log
-                             (twice for all)
+      -v, --verbose...       Print more on stderr: every event of a run, and more of the program's log
+                             (-vv for all of it)
     ");
 }

@@ -15,11 +15,11 @@ pub(in crate::cli) struct Context {
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum ContextVerb {
-    /// Apply the layers that need no model, once, as before the next model call
+    /// Apply the layers that need no model, once, as a run does before its next model call
     Apply(Apply),
     /// Walk a recorded conversation turn by turn, and write the view that each reply would have had
     Replay(Replay),
-    /// Say what the next request of an agent would hold: tokens by part, and what was changed
+    /// Print what the next request of an agent would contain: tokens by part, and the edits
     Explain(Explain),
 }
 
@@ -50,13 +50,13 @@ pub(in crate::cli) struct Apply {
     /// Claude Code, or RUN/@AGENT; `-` is stdin
     #[arg(value_name = "FILE", default_value = "-")]
     pub source: String,
-    /// The preset
+    /// The compaction preset
     #[arg(long, value_name = "PRESET")]
     pub preset: String,
-    /// The layer
+    /// The layer to apply
     #[arg(long, value_enum, default_value_t = LayerChoice::All)]
     pub layer: LayerChoice,
-    /// Where results are written that leave the view [default: a temporary folder]
+    /// The folder for results that are removed from the view [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     pub results_dir: Option<PathBuf>,
 }
@@ -69,21 +69,21 @@ pub(in crate::cli) struct Replay {
     /// Claude Code, or RUN/@AGENT; `-` is stdin
     #[arg(value_name = "FILE", required = true)]
     pub sources: Vec<String>,
-    /// The preset
+    /// The compaction preset
     #[arg(long, value_name = "PRESET", required_unless_present = "compare")]
     pub preset: Option<String>,
-    /// Print what every preset would have cost and kept, and what the recording says it cost; of
-    /// Claude Code the whole recording, not only what follows its latest compaction
+    /// Print what every preset would have cost and kept, and the cost that the recording itself
+    /// reports; a recording of Claude Code is read whole, not only from its latest compaction on
     #[arg(long, conflicts_with = "preset")]
     pub compare: bool,
     /// The window that requests must fit, in tokens
     #[arg(long, value_name = "TOKENS", default_value_t = 200_000)]
     pub context_window: u64,
-    /// What of the window is kept for replies, in tokens
+    /// The tokens of the window that are kept for replies
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
     pub max_output_tokens: u64,
-    /// What a million tokens cost, in US dollars: input=3,output=15,cache_read=0.3,cache_write=3.75
-    /// [default: costs are given in input tokens]
+    /// The prices of a million tokens in US dollars:
+    /// input=3,output=15,cache_read=0.3,cache_write=3.75 [default: costs are given in input tokens]
     #[arg(long, value_name = "PRICES", value_parser = price, conflicts_with = "preset")]
     pub price: Option<Price>,
     /// Print the comparison as JSON, one row a line; views are JSON anyway
@@ -95,7 +95,7 @@ pub(in crate::cli) struct Replay {
 pub(in crate::cli) struct Explain {
     #[command(flatten)]
     pub file: File,
-    /// RUN/@AGENT
+    /// The agent, as RUN/@AGENT
     #[arg(value_name = "RUN/@AGENT")]
     pub what: String,
     /// Print one JSON document
