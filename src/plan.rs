@@ -438,9 +438,9 @@ mod tests {
         };
         assert_eq!(
             texts(plan(&[("a", &["c"]), ("b", &["a"]), ("c", &["b"])])),
-            ["tasks wait for each other: a -> c -> b -> a"]
+            ["dependency cycle: a -> c -> b -> a"]
         );
-        assert_eq!(texts(plan(&[("a", &["a"])])), ["tasks wait for each other: a -> a"]);
+        assert_eq!(texts(plan(&[("a", &["a"])])), ["dependency cycle: a -> a"]);
         assert_eq!(
             texts(plan(&[("a", &["x"]), ("a", &[])])),
             ["task `a` is defined twice", "task `a` depends on `x`, which does not exist"]

@@ -103,8 +103,8 @@ async fn only_what_is_made_from_something_else_is_run_again() {
         [
             "one reused: nothing that it was made from has changed",
             "two runs: changed: prompt",
-            "three depends: on what `two` gives: if that is as before its result is reused, else it \
-             runs",
+            "three depends: on the output of `two`: if that is unchanged its result is reused, \
+             else it runs",
             "other reused: nothing that it was made from has changed",
         ]
     );
@@ -163,7 +163,7 @@ async fn what_is_at_work_goes_on_if_nothing_that_it_is_made_from_has_changed() {
             going_on,
             "{said:?}"
         );
-        assert_eq!(said[2].starts_with("three depends: on what `two` gives"), !going_on);
+        assert_eq!(said[2].starts_with("three depends: on the output of `two`"), !going_on);
         let ended = Ended::of(setup.accept(&dir, &text).await).await;
         assert_eq!(ended.completed().tasks["more"]["output"], "more");
         let three = format!("three {prompt} one");
@@ -297,8 +297,8 @@ async fn what_is_half_done_goes_on_once_its_dependencies_have_given_the_same() {
         let said = prospects(&setup, &dir, &text);
         assert_eq!(
             said[1],
-            "use depends: on what `make` gives: if that is as before it goes on (agent `use` is in \
-             turn 1), else anew"
+            "use depends: on the output of `make`: if that is unchanged it continues (agent `use` \
+             is in turn 1), else it begins anew"
         );
         assert!(said[2].starts_with("aside goes on: agent `aside` is in turn 1"), "{said:?}");
         let ended = Ended::of(setup.accept(&dir, &text).await).await;
@@ -382,7 +382,7 @@ async fn agents_of_a_held_task_end_because_of_what_ended_it() {
     open(&slow);
     let ended = Ended::of(setup.accept(&dir, &half_done("it again", "")).await).await;
     assert_eq!(states(&ended), ["completed", "reused"]);
-    let expected = "its task takes a result that was made before";
+    let expected = "its task reuses an earlier result";
     assert_eq!(reasons(&ended, ["use~2", "use~2/b-2"]), [expected; 2]);
 }
 
@@ -393,7 +393,7 @@ async fn a_task_that_is_gone_is_cancelled_with_its_children() {
     let said = prospects(&setup, &dir, &text);
     assert_eq!(
         said[2],
-        "aside removed: the file has it no more: agent `aside` is cancelled with 1 child"
+        "aside removed: it is no longer in the file: agent `aside` is cancelled with 1 child"
     );
     let ended = Ended::of(setup.accept(&dir, &text).await).await;
     assert_eq!(ended.completed().tasks.len(), 2);
@@ -401,7 +401,7 @@ async fn a_task_that_is_gone_is_cancelled_with_its_children() {
     assert_eq!(fake.count(), 7 + 2);
     for agent in ["aside", "aside/b-2"] {
         let outcome = ended.outcome(agent);
-        let reason = "the configuration has its task no more".to_owned();
+        let reason = "its task was removed from the configuration".to_owned();
         assert_eq!(outcome, Outcome::Cancelled { reason });
         assert_eq!(defect(&transcript(&ended.dir.transcript(&id(agent)))), None, "{agent}");
     }

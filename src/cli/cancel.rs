@@ -53,7 +53,9 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
             Ok(Some(true)) => Exit::Done,
             _ if !dir.is_live() => without_owner(project, &dir, &part),
             _ => {
-                complain(&format!("error: the run's owner cannot be reached: {error}"));
+                complain(&format!(
+                    "error: the process that drives the run cannot be reached: {error}"
+                ));
                 Exit::Failed
             }
         },

@@ -25,12 +25,13 @@ pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
         }
         Err(_) if !dir.is_live() => {
             complain(
-                "error: the run is not at work; `callsheet resume` takes an open one up again",
+                "error: no process drives the run; `callsheet resume` resumes it if it has not \
+                 ended",
             );
             Exit::Failed
         }
         Err(error) => {
-            complain(&format!("error: the run's owner cannot be reached: {error}"));
+            complain(&format!("error: the process that drives the run cannot be reached: {error}"));
             Exit::Failed
         }
     }

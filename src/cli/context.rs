@@ -27,7 +27,7 @@ pub(super) fn run(project: &Project, verb: &Context) -> Exit {
 fn preset(name: &str) -> Result<Preset, Exit> {
     Preset::named(name).ok_or_else(|| {
         complain(&format!(
-            "error: there is no preset `{name}`; there are {}",
+            "error: there is no preset `{name}`; the presets are {}",
             Preset::NAMES.join(", ")
         ));
         Exit::Usage

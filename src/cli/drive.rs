@@ -76,7 +76,7 @@ async fn to_the_end(
     let signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => {
-            complain(&format!("error: signals cannot be heard: {error}"));
+            complain(&format!("error: signals cannot be received: {error}"));
             return Exit::Bug;
         }
     };
@@ -105,7 +105,7 @@ async fn to_the_end(
         RunEnd::Completed(completed) => ended(project, &dir, &completed),
         RunEnd::Paused(reason) => {
             complain(&format!("run {id} paused: {reason}"));
-            complain(&format!("go on with it:  {}", project.resume_command(&id.to_string())));
+            complain(&format!("resume with:  {}", project.resume_command(&id.to_string())));
             heard.exit()
         }
         RunEnd::JournalFailed(error) => {
@@ -257,7 +257,7 @@ async fn listen(mut signals: Signals, remote: Remote, heard: Heard) {
             std::process::exit(heard.exit() as i32);
         }
         again = true;
-        complain("stopping; once more to stop at once");
+        complain("stopping; a second signal stops at once");
         remote.interrupt(name);
     }
 }

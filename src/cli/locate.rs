@@ -97,7 +97,7 @@ impl Project {
             });
         };
         if name.is_empty() {
-            complain("error: an empty name names no run: leave it out for the newest one");
+            complain("error: the name of the run is empty: leave it out for the newest run");
             return Err(Exit::Usage);
         }
         let lower = name.to_lowercase();
@@ -122,7 +122,7 @@ impl Project {
             several => {
                 let ids: Vec<_> = several.iter().map(|run| refusal::name(run)).collect();
                 complain(&format!(
-                    "error: `{name}` is the beginning of several runs: {}",
+                    "error: the ids of several runs begin with `{name}`: {}",
                     ids.join(", ")
                 ));
                 Err(Exit::Failed)

@@ -67,15 +67,15 @@ fn is_of_another(why: &Why) -> bool {
 }
 
 fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<String> {
-    let anew = format!("start anew with `callsheet run{flags}`");
+    let anew = format!("start a new run with `callsheet run{flags}`");
     Some(match error {
         JournalError::Refused(refusal) => past(flags, dir, refusal),
         JournalError::NeverBegan => match dir {
             Some(dir) => format!("{anew}; {} can be removed", dir.path().display()),
             None => anew,
         },
-        JournalError::Lost { .. } => "bring journal.jsonl back from a copy: without it nobody can \
-                                      tell what was done, or go on with it"
+        JournalError::Lost { .. } => "put journal.jsonl back from a copy: without it the run \
+                                      cannot be resumed, and nobody can tell what was done"
             .to_owned(),
         JournalError::BadResult(StoreError { path, .. }) => {
             return without_result(flags, path);
@@ -84,7 +84,7 @@ fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<Strin
             let dir = RunDir::at(path);
             match walk::first(&dir) {
                 Ok(_) => format!(
-                    "that run has begun: `callsheet resume{flags} {}` goes on with it; another run \
+                    "that run has begun: `callsheet resume{flags} {}` resumes it; another run \
                      needs another id",
                     name(&dir)
                 ),
@@ -110,8 +110,8 @@ fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<Strin
 /// Returns the hint for a record that was refused: how to resume before it.
 fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
     let whose = match refusal.why {
-        Why::Newer(_) | Why::Critical(_) => "a newer callsheet wrote it: go on with that one. ",
-        Why::Unreadable(_) => "a newer callsheet may have written it: go on with that one. ",
+        Why::Newer(_) | Why::Critical(_) => "a newer callsheet wrote it: use that version. ",
+        Why::Unreadable(_) => "a newer callsheet may have written it: use that version. ",
         Why::Illegal(_) => "the records contradict each other. ",
         Why::Damaged(_) | Why::Gone | Why::Order(_) | Why::Amid => {
             "what was recorded from there on cannot be trusted. "
@@ -120,14 +120,14 @@ fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
     let line = refusal.line;
     if dir.is_some_and(|dir| !has_batch_before(dir, line)) {
         return format!(
-            "{whose}Nothing would be left before it: `callsheet run{flags}` starts anew"
+            "{whose}Nothing would be left before it: `callsheet run{flags}` starts a new run"
         );
     }
     let run = dir.map_or_else(|| "RUN".to_owned(), name);
     format!(
         "{whose}`callsheet resume{flags} {run} --truncate-at {line}` cuts the journal there, keeps \
-         what it cuts aside and goes on before it: what was done since may be done again, or be \
-         told as unknown; with --explain it only says what would go"
+         the cut part in a file and resumes before it: what was done since may be done again, or \
+         be reported as unknown; with --explain it only says what would be lost"
     )
 }
 
@@ -144,9 +144,10 @@ fn without_result(flags: &str, path: &Path) -> Option<String> {
     let task = task.map(|task| format!("task `{task}` made it. ")).unwrap_or_default();
     let run = name(&RunDir::at(path.ancestors().nth(2)?));
     Some(format!(
-        "{task}Put the file back, or have it made again: `callsheet fork{flags} {run}@{before}` is \
-         a new run that goes on before it was made. `callsheet resume{flags} {run} --truncate-at \
-         {named}` cuts the journal there, where it is first named, and keeps aside what it cuts"
+        "{task}Put the file back, or have it made again: `callsheet fork{flags} {run}@{before}` \
+         makes a new run that continues from before it was made. `callsheet resume{flags} {run} \
+         --truncate-at {named}` cuts the journal where it is first named, and keeps the cut part \
+         in a file"
     ))
 }
 
@@ -173,7 +174,7 @@ pub(super) fn told(loss: &Loss) -> String {
         (counted(calls.len() as u64, "tool call"), counted(*replies, "model call"));
     format!(
         "from byte {offset} on: {records}{damaged}; among them {tasks}, {calls}, {replies}: what \
-         they did may be done again, or be told as unknown"
+         they did may be done again, or be reported as unknown"
     )
 }
 

@@ -74,7 +74,7 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
         None => project.state(dir)?,
     };
     let Some(created) = state.created() else {
-        complain("error: the run has no beginning yet");
+        complain("error: the run has no records yet");
         return Err(Exit::Failed);
     };
     let sources = project.sources().of_run(created, dir.path());
@@ -116,7 +116,7 @@ fn able_to_go_on(
     let config = match check::shown(config::load_text(&created.config, sources), sources) {
         Ok(config) => config,
         Err(exit) => {
-            complain("note: the run cannot go on before that is mended");
+            complain("note: the run cannot be resumed until that is corrected");
             return (None, exit);
         }
     };
@@ -138,7 +138,10 @@ fn state_before(project: &Project, dir: &RunDir, seq: u64) -> Result<RunState, E
     };
     let (state, loss) =
         look().map_err(|error| stopped_run::refused(project, dir, Cut::From(seq), &error))?;
-    complain(&format!("note: the run would go on without what stands {}", refusal::told(&loss)));
+    complain(&format!(
+        "note: the run would resume without what is recorded {}",
+        refusal::told(&loss)
+    ));
     Ok(state)
 }
 
@@ -175,7 +178,7 @@ fn finished(
     completed: &RunCompleted,
     verb: &args::Resume,
 ) -> Exit {
-    complain("the run has come to its end: nothing is left to do");
+    complain("the run has ended: nothing is left to do");
     if !verb.json {
         return drive::ended(project, dir, completed);
     }
@@ -205,7 +208,7 @@ fn note_changes(project: &Project, created: &RunCreated, sources: &Sources) {
     let mut changes = match changes {
         Ok(changes) => changes,
         Err(error) => {
-            complain(&format!("note: {error}: the run goes on with what it recorded"));
+            complain(&format!("note: {error}: the run resumes with the recorded configuration"));
             return;
         }
     };
@@ -214,7 +217,8 @@ fn note_changes(project: &Project, created: &RunCreated, sources: &Sources) {
         return;
     }
     complain(&format!(
-        "note: {file} has changed since the run began; it goes on with what it recorded:"
+        "note: {file} has changed since the run began; the run resumes with the recorded \
+         configuration:"
     ));
     for change in changes.iter().take(LISTED) {
         complain(&format!("  {change}"));

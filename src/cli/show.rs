@@ -80,7 +80,7 @@ fn no_result(project: &Project, path: &Path, error: StoreError) -> Exit {
 fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
     let live = dir.is_live();
     let Some(created) = state.created() else {
-        complain("error: the run has no beginning yet");
+        complain("error: the run has no records yet");
         return Exit::Failed;
     };
     if as_json {
@@ -119,7 +119,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
         }
         if report::is_resumable(state, live) {
             let command = project.resume_command(&created.run.to_string());
-            text.push_str(&format!("go on with it:  {command}\n\n"));
+            text.push_str(&format!("resume with:  {command}\n\n"));
         }
         let rows = report::rows(state, live, stamp::now_ms());
         let name = |row: &report::Row| format!("{}{}", "  ".repeat(row.depth - 1), row.name);
@@ -178,7 +178,7 @@ fn show_task(state: &RunState, name: &str, as_json: bool) -> Exit {
         if let Some(output) = &task.output {
             text.push_str(&format!("\n{}\n", shown(output.text.trim_end())));
             if let Some(stored) = &output.stored {
-                text.push_str(&format!("... the whole: show --result {}\n", stored.hash));
+                text.push_str(&format!("... the whole output: show --result {}\n", stored.hash));
             }
         }
     }

@@ -14,7 +14,7 @@ pub(super) fn open(project: &Project, dir: &RunDir, cut: Cut) -> Result<StoppedR
     let stopped = StoppedRun::open(dir, cut).map_err(|error| refused(project, dir, cut, &error))?;
     if let Some(kept) = stopped.kept() {
         let what = match cut {
-            Cut::Torn => "the end of the journal was cut short by a crash before it counted",
+            Cut::Torn => "the torn end of the journal, left by a crash, was cut",
             Cut::From(_) => "the journal was cut as asked",
         };
         complain(&format!(
@@ -25,7 +25,10 @@ pub(super) fn open(project: &Project, dir: &RunDir, cut: Cut) -> Result<StoppedR
         ));
     }
     if let Some(loss) = stopped.loss() {
-        complain(&format!("note: the run goes on without what stood {}", refusal::told(loss)));
+        complain(&format!(
+            "note: the run resumes without what was recorded {}",
+            refusal::told(loss)
+        ));
     }
     Ok(stopped)
 }
@@ -40,19 +43,21 @@ pub(super) fn refused(project: &Project, dir: &RunDir, cut: Cut, error: &CutErro
     let run = refusal::name(dir);
     // A fork at a record of the sound part of the journal loses nothing.
     let (there, sound, exit) = match error {
-        CutError::Beginning(_) => (format!("`callsheet run{flags}` starts anew"), 0, Exit::Disk),
+        CutError::Beginning(_) => {
+            (format!("`callsheet run{flags}` starts a new run"), 0, Exit::Disk)
+        }
         CutError::Elsewhere { seq, .. } => {
             (format!("--truncate-at {seq} cuts it there"), *seq, Exit::Usage)
         }
         CutError::Sound | CutError::Journal(_) => {
             let resume = project.resume_command(&run);
-            (format!("`{resume}` goes on with it as it is"), u64::MAX, Exit::Usage)
+            (format!("`{resume}` resumes it as it is"), u64::MAX, Exit::Usage)
         }
     };
     let fork = match cut {
         Cut::From(seq) if (2..=sound).contains(&seq) => format!(
-            "; `callsheet fork{flags} {run}@{}` makes a run that goes on from there, and nothing is \
-             lost",
+            "; `callsheet fork{flags} {run}@{}` makes a new run that continues from there, and \
+             nothing is lost",
             seq - 1
         ),
         Cut::From(_) | Cut::Torn => String::new(),

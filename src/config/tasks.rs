@@ -166,7 +166,7 @@ fn cycles(tasks: &Named<Task>, problems: &Problems) {
                 Walked::Begun => {
                     let cycle = path.iter().map(|(task, _)| *task).skip_while(|task| *task != next);
                     let names: Vec<&str> = cycle.chain([next]).map(|task| all[task].0).collect();
-                    let message = format!("tasks wait for each other: {}", names.join(" -> "));
+                    let message = format!("dependency cycle: {}", names.join(" -> "));
                     problems.error("cycle", &item.at.value, message, NO_HELP);
                 }
             }

@@ -472,14 +472,11 @@ fn agents_and_tasks_that_are_not_whole() {
 #[test]
 fn circles_are_named() {
     table(&[
-        (
-            "[tasks.u]\nrun = 'x'\ndepends_on = ['u']\n",
-            &["16:15 cycle tasks wait for each other: u -> u"],
-        ),
+        ("[tasks.u]\nrun = 'x'\ndepends_on = ['u']\n", &["16:15 cycle dependency cycle: u -> u"]),
         (
             "[tasks.u]\nrun = 'x'\ndepends_on = ['t', 'w']\n[tasks.v]\nrun = 'x'\ndepends_on = \
              ['u']\n[tasks.w]\nrun = 'x'\ndepends_on = ['v']\n",
-            &["19:15 cycle tasks wait for each other: u -> w -> v -> u"],
+            &["19:15 cycle dependency cycle: u -> w -> v -> u"],
         ),
     ]);
 }

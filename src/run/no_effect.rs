@@ -49,29 +49,29 @@ impl<'a> Sight<'a> {
                 Some("a run keeps the name with which it began".to_owned())
             }
             ["description"] | ["inputs", _, "description"] => {
-                Some("it is for those who read the file".to_owned())
+                Some("it is only for people who read the file".to_owned())
             }
-            ["state", ..] => Some("a fork stands beside the run that it is from".to_owned()),
+            ["state", ..] => {
+                Some("a fork is stored beside the run from which it is made".to_owned())
+            }
             ["entry"] => Some("the tasks of a run are chosen when it is started".to_owned()),
-            ["profiles", ..] => {
-                Some("set the keys themselves: a profile is laid under them".to_owned())
-            }
+            ["profiles", ..] => Some("set the keys themselves: they override a profile".to_owned()),
             ["inputs", input, "default"] => Some(format!("input `{input}` has its value already")),
             ["tasks", task, rest @ ..] => self.of_task(task, rest),
             ["agents", agent, ..] => {
                 let is_used = self.team().any(|(name, _)| name.as_str() == *agent);
-                (!is_used).then(|| format!("no task that is left has agent `{agent}`"))
+                (!is_used).then(|| format!("no remaining task uses agent `{agent}`"))
             }
             ["models", model, ..] => {
                 let is_used = self.models().any(|name| name.as_str() == *model);
-                (!is_used).then(|| format!("no task that is left calls model `{model}`"))
+                (!is_used).then(|| format!("no remaining task calls model `{model}`"))
             }
             ["providers", provider, ..] => {
                 let serves = |model: &Name| {
                     let model = self.config.models.get(model);
                     model.is_some_and(|model| model.provider.as_str() == *provider)
                 };
-                let why = || format!("no task that is left calls a model of `{provider}`");
+                let why = || format!("no remaining task calls a model of `{provider}`");
                 (!self.models().any(serves)).then(why)
             }
             _ => None,
@@ -81,13 +81,14 @@ impl<'a> Sight<'a> {
     fn of_task(&self, task: &str, rest: &[&str]) -> Option<String> {
         let Some((name, status)) = self.state.tasks().find(|(name, _)| name.as_str() == task)
         else {
-            return Some(format!("task `{task}` is none of this run"));
+            return Some(format!("this run has no task `{task}`"));
         };
         match status.state {
             TaskState::Running if rest.first().is_some_and(|f| TAKEN_AT_THE_START.contains(f)) => {
                 let attempt = status.attempt;
                 Some(format!(
-                    "attempt {attempt} has begun with what was there: only another takes it"
+                    "attempt {attempt} has begun with the earlier value: only a new attempt reads \
+                     this one"
                 ))
             }
             state if state.is_end() => {
@@ -223,24 +224,24 @@ env = { OF = "{{ tasks.done.output }}" }
         let state = state(&config);
         let rows = [
             ("name", "a run keeps the name with which it began"),
-            ("state.dir", "a fork stands beside the run that it is from"),
+            ("state.dir", "a fork is stored beside the run from which it is made"),
             ("entry", "the tasks of a run are chosen when it is started"),
-            ("profiles.p.name", "set the keys themselves: a profile is laid under them"),
+            ("profiles.p.name", "set the keys themselves: they override a profile"),
             ("inputs.who.default", "input `who` has its value already"),
             ("tasks.done.prompt", "task `done` has ended: it is completed"),
             ("tasks.done", "task `done` has ended: it is completed"),
             ("tasks.done.output", ""),
             (
                 "tasks.begun.prompt",
-                "attempt 1 has begun with what was there: only another takes it",
+                "attempt 1 has begun with the earlier value: only a new attempt reads this one",
             ),
             ("tasks.begun.timeout", ""),
             ("tasks.next.run", ""),
-            ("tasks.other.run", "task `other` is none of this run"),
-            ("agents.a.instructions", "no task that is left has agent `a`"),
+            ("tasks.other.run", "this run has no task `other`"),
+            ("agents.a.instructions", "no remaining task uses agent `a`"),
             ("agents.b.instructions", ""),
             ("agents.c.instructions", ""),
-            ("models.old.model", "no task that is left calls model `old`"),
+            ("models.old.model", "no remaining task calls model `old`"),
             ("models.new.model", ""),
             ("providers.p.base_url", ""),
             ("limits.timeout", ""),

@@ -170,7 +170,7 @@ fn unchanged(
             match names.is_empty() {
                 true => (Verdict::Depends, going_on(state, status, "what it is made from")),
                 false => {
-                    let what = format!("what {} gives", names.join(", "));
+                    let what = format!("the output of {}", names.join(", "));
                     (Verdict::Depends, going_on(state, status, &what))
                 }
             }
@@ -181,7 +181,10 @@ fn unchanged(
 
 /// Says what decides whether a half-done task continues.
 fn going_on(state: &RunState, status: &TaskStatus, what: &str) -> String {
-    format!("on {what}: if that is as before it goes on ({}), else anew", at_work(state, status))
+    format!(
+        "on {what}: if that is unchanged it continues ({}), else it begins anew",
+        at_work(state, status)
+    )
 }
 
 /// Returns the prospect of a task that is no longer in the configuration.
@@ -190,7 +193,7 @@ fn removed(state: &RunState, name: &Name, status: &TaskStatus) -> Prospect {
     let open: Vec<_> = open.filter(|(_, agent)| agent.task == *name).map(|(id, _)| id).collect();
     let state = status.state.as_str();
     let becomes = match (open.as_slice(), status.state.is_end()) {
-        ([], true) => format!("that it was {state} stays on record"),
+        ([], true) => format!("it stays recorded as {state}"),
         ([], false) => "it is dropped".to_owned(),
         ([one], _) => format!("agent `{one}` is cancelled"),
         ([one, _], _) => format!("agent `{one}` is cancelled with 1 child"),
@@ -198,7 +201,7 @@ fn removed(state: &RunState, name: &Name, status: &TaskStatus) -> Prospect {
             format!("agent `{one}` is cancelled with {} children", more.len())
         }
     };
-    let why = format!("the file has it no more: {becomes}");
+    let why = format!("it is no longer in the file: {becomes}");
     Prospect { task: name.clone(), verdict: Verdict::Removed, why }
 }
 
@@ -392,17 +395,17 @@ impl Words<'_> {
         let Some(on) = task.depends_on.iter().find(is_open) else {
             return (Verdict::Runs, "it has not begun".to_owned());
         };
-        let what = format!("what `{on}` gives");
+        let what = format!("the output of `{on}`");
         match self.state.task(&task.name) {
             Some(status) if is_half_done(status) => {
                 (Verdict::Depends, going_on(self.state, status, &what))
             }
             Some(status) if status.result().is_some() => {
                 let why =
-                    format!("on {what}: if that is as before its result is reused, else it runs");
+                    format!("on {what}: if that is unchanged its result is reused, else it runs");
                 (Verdict::Depends, why)
             }
-            Some(_) | None => (Verdict::Runs, format!("`{on}` comes first")),
+            Some(_) | None => (Verdict::Runs, format!("it waits for `{on}`")),
         }
     }
 

@@ -73,7 +73,7 @@ impl Prepared {
                     (client, provider.retry.clone())
                 }
                 (None, None) => {
-                    let reason = "the program brings no model of this name".to_owned();
+                    let reason = "the program provides no model of this name".to_owned();
                     return Err(StartError::Provider { provider: spec.provider.clone(), reason });
                 }
             };
@@ -193,7 +193,7 @@ async fn service(
     };
     let facts = facts.unwrap_or_else(|error| {
         let name = &spec.name;
-        tracing::warn!(model = %name, %error, "the provider does not say what it can do");
+        tracing::warn!(model = %name, %error, "the provider does not tell its capabilities");
         ModelFacts::default()
     });
     // The smaller window counts: requests larger than the provider's window would be refused.
@@ -205,7 +205,7 @@ async fn service(
     let is_asked = !matches!(strategy.wanted, Wanted::Auto | Wanted::Client);
     if matches!(used, Use::Called) && is_asked && chosen == Strategy::Client {
         let wanted = strategy.wanted.name();
-        tracing::warn!(model = %spec.name, wanted, "the provider cannot: the client compacts");
+        tracing::warn!(model = %spec.name, wanted, "strategy not supported: the client compacts");
     }
     ModelService {
         spec,

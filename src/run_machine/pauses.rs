@@ -103,7 +103,7 @@ impl RunMachine {
         let opened = RunOpened {
             epoch: self.state.epoch(),
             pid: self.settings.pid,
-            reason: Some("there is room on the disk again".to_owned()),
+            reason: Some("there is disk space again".to_owned()),
             accepted: None,
         };
         self.record(vec![Draft::run(opened)]);

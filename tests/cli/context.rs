@@ -209,12 +209,12 @@ fn a_comparison_says_what_each_preset_costs_and_keeps() {
     PRESET             COST   LARGEST   EDITS  SUMMARIES   NAMES     OLD   LINES     OLD
     three-layer        2.2k       436       3          0       -       -       -       -
     off                2.5k       571       0          0       -       -       -       -
-    recorded          22.8k     21.0k  as 7 replies were billed, tools and all; their output: 3.5k
+    recorded          22.8k     21.0k  as 7 replies were billed, tools included; their output: 3.5k
     all: 14 replies
     PRESET             COST   LARGEST   EDITS  SUMMARIES   NAMES     OLD   LINES     OLD
     three-layer        4.4k       439       6          0       -       -       -       -
     off                5.1k       573       0          0       -       -       -       -
-    recorded          22.8k     21.0k  as 7 replies were billed, tools and all; their output: 3.5k
+    recorded          22.8k     21.0k  as 7 replies were billed, tools included; their output: 3.5k
     ");
     assert!(good.contains("COST: input and summaries, in input tokens"), "{good}");
     let price = "input=3,output=15,cache_read=0.3,cache_write=3.75";

@@ -64,7 +64,7 @@ fn the_view_shows_which_edit_made_what() {
     let view = redacted(&desk.good(&["show", "desk/@keep", "--view"]));
     let heads: Vec<_> = view.lines().filter(|line| !line.starts_with("a line")).collect();
     assert_snapshot!(heads.join("\n"), @r#"
-    agent keep, turn 6: 12 messages stand for 12
+    agent keep, turn 6: 12 messages in the view, 12 in the conversation
     --- 0 user
     Keep at it.
     --- 1 call read_file
@@ -91,7 +91,7 @@ fn the_view_shows_which_edit_made_what() {
     Done, at last.
     "#);
     assert_snapshot!(redacted(&desk.good(&["show", "desk/@sum", "--view"])), @r#"
-    agent sum, turn 7: 6 messages stand for 14
+    agent sum, turn 7: 6 messages in the view, 14 in the conversation
     --- 0-10 user  [summary #N TIME]
     [Conversation compressed. Transcript: PATH]
 
@@ -125,7 +125,7 @@ fn the_view_shows_which_edit_made_what() {
 fn a_context_is_explained() {
     let desk = ran();
     assert_snapshot!(redacted(&desk.good(&["context", "explain", "desk/@keep"])), @r"
-    agent keep, turn 6: 12 messages stand for 12
+    agent keep, turn 6: 12 messages in the view, 12 in the conversation
 
     system                 2
     tools                190
@@ -142,7 +142,7 @@ fn a_context_is_explained() {
     micro: 2 results (2 to 4), 237 tokens less, record N, TIME
     ");
     assert_snapshot!(redacted(&desk.good(&["context", "explain", "@sum"])), @r"
-    agent sum, turn 7: 6 messages stand for 14
+    agent sum, turn 7: 6 messages in the view, 14 in the conversation
 
     system                 2
     tools                190

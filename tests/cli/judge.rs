@@ -141,7 +141,8 @@ fn a_last_record_that_was_written_whole_is_refused_by_every_verb() {
         // Two ways out.
         let done = desk.call(&["resume", "--truncate-at", &seq.to_string()]);
         assert_eq!(done.code, 0, "{why}: {}", done.err);
-        let gone = format!("without what stood from byte {offset} on: 1 sound record; among them");
+        let gone =
+            format!("without what was recorded from byte {offset} on: 1 sound record; among them");
         assert!(done.err.contains(&gone), "{}", done.err);
         for path in fs::read_dir(run_of(&desk)).expect("a folder").map(|e| e.expect("one").path()) {
             if path.to_string_lossy().contains("torn-") {
@@ -183,7 +184,8 @@ fn a_sound_journal_is_not_cut() {
         let done = desk.call(arguments);
         assert_eq!(done.code, 2, "{}", done.err);
         assert!(done.err.contains("the journal is sound: nothing of it is cut"), "{}", done.err);
-        let fork = format!("`callsheet fork {}@8` makes a run that goes on", id_of(&run_of(&desk)));
+        let fork =
+            format!("`callsheet fork {}@8` makes a new run that continues", id_of(&run_of(&desk)));
         assert!(done.err.contains(&fork), "{}", done.err);
     }
     assert_eq!(files(&run_of(&desk)), there);
@@ -221,15 +223,23 @@ fn what_a_cut_takes_is_told_before_and_after() {
     let gone = format!(
         "from byte {at} on: {sound} sound records and {damaged} damaged bytes; among them the ends \
          of tasks `one`, `two`, 2 tool calls, 2 model calls: what they did may be done again, or \
-         be told as unknown"
+         be reported as unknown"
     );
-    assert!(told.err.contains(&format!("would go on without what stands {gone}")), "{}", told.err);
+    assert!(
+        told.err.contains(&format!("would resume without what is recorded {gone}")),
+        "{}",
+        told.err
+    );
     assert_eq!(told.out, "one  runs     it has not begun\ntwo  runs     it has not begun\n");
     assert_eq!(files(&run_of(&desk)), there, "nothing was touched");
 
     let done = desk.call(&["resume", "--truncate-at", &cut]);
     assert_eq!(done.code, 0, "{}", done.err);
-    assert!(done.err.contains(&format!("goes on without what stood {gone}")), "{}", done.err);
+    assert!(
+        done.err.contains(&format!("resumes without what was recorded {gone}")),
+        "{}",
+        done.err
+    );
     assert_eq!(desk.read("ledger"), "two\ntwo\n");
 }
 
@@ -383,7 +393,11 @@ fn a_run_that_never_began_is_shown_and_stands_in_nobodys_way() {
             let done = desk.call(verb);
             assert_eq!(done.code, 1, "{verb:?}: {}{}", done.out, done.err);
             assert!(done.err.contains("the run never began"), "{verb:?}: {}", done.err);
-            assert!(done.err.contains("help: start anew with `callsheet run`"), "{}", done.err);
+            assert!(
+                done.err.contains("help: start a new run with `callsheet run`"),
+                "{}",
+                done.err
+            );
         }
         let rows = desk.json(&["ps", "-a", "--json"]);
         assert_eq!((rows[0]["run"].as_str(), &rows[0]["state"]), (Some(id), &"empty".into()));
@@ -399,7 +413,7 @@ fn a_run_that_never_began_is_shown_and_stands_in_nobodys_way() {
     desk.good(&["run", "--run-id", id]);
     let done = desk.call(&["run", "--run-id", id]);
     assert_eq!(done.code, 2, "{}", done.err);
-    assert!(done.err.contains(&format!("`callsheet resume {id}` goes on with it")), "{}", done.err);
+    assert!(done.err.contains(&format!("`callsheet resume {id}` resumes it")), "{}", done.err);
 }
 
 #[test]
@@ -418,7 +432,7 @@ fn a_run_whose_journal_was_lost_is_told_so() {
             let done = desk.call(&verb);
             assert_eq!(done.code, 74, "{verb:?}: {}{}", done.out, done.err);
             assert!(done.err.contains("agents is filled: it was lost"), "{verb:?}: {}", done.err);
-            assert!(done.err.contains("help: bring journal.jsonl back"), "{verb:?}: {}", done.err);
+            assert!(done.err.contains("help: put journal.jsonl back"), "{verb:?}: {}", done.err);
         }
         let rows = super::desk::lines(&desk.call(&["ps", "-a", "--json"]).out);
         assert_eq!((rows[0]["run"].as_str(), &rows[0]["state"]), (Some(&*id), &"lost".into()));
@@ -471,7 +485,7 @@ fn an_empty_name_names_no_run() {
     ] {
         let done = desk.call(verb);
         assert_eq!((done.code, done.out.as_str()), (2, ""), "{verb:?}: {}", done.err);
-        assert!(done.err.contains("an empty name names no run"), "{verb:?}: {}", done.err);
+        assert!(done.err.contains("the name of the run is empty"), "{verb:?}: {}", done.err);
     }
     assert_eq!((desk.runs().len(), files(&run_of(&desk))), (1, there));
 }

@@ -165,7 +165,7 @@ fn after_a_signal_the_run_goes_on_and_tells_only_what_is_new() {
         run.signal(signal);
         let done = run.end();
         assert_eq!(done.code, code, "{}", done.err);
-        assert!(done.err.contains("go on with it:  callsheet resume "), "{}", done.err);
+        assert!(done.err.contains("resume with:  callsheet resume "), "{}", done.err);
     }
     desk.write("script.toml", "[[rules]]\nsay = 'done'\n");
     let lines = events(&desk).len();
@@ -346,7 +346,7 @@ fn a_file_that_cannot_be_read_is_said_with_its_place() {
     let done = desk.call(&["resume"]);
     assert_eq!(done.code, 0, "{}", done.err);
     assert!(done.err.contains(&format!("agents.toml:{line}:")), "{}", done.err);
-    assert!(done.err.contains("the run goes on with what it recorded"), "{}", done.err);
+    assert!(done.err.contains("the run resumes with the recorded configuration"), "{}", done.err);
     assert!(!done.err.contains("  - "), "no key is called gone: {}", done.err);
 }
 
@@ -560,9 +560,9 @@ fn what_was_killed_half_way_goes_on_if_what_it_rests_on_gives_the_same() {
     let told = desk.good(&["resume", "--accept-changes", "--explain"]);
     for said in [
         "first  runs     changed: run\n",
-        "one    depends  on what `first` gives: if that is as before it goes on (agent `one` is in \
-         turn 2), else anew\n",
-        "gone   removed  the file has it no more: agent `gone` is cancelled\n",
+        "one    depends  on the output of `first`: if that is unchanged it continues (agent `one` \
+         is in turn 2), else it begins anew\n",
+        "gone   removed  it is no longer in the file: agent `gone` is cancelled\n",
     ] {
         assert!(told.contains(said), "{told}");
     }
@@ -578,7 +578,7 @@ fn what_was_killed_half_way_goes_on_if_what_it_rests_on_gives_the_same() {
     assert!(!agents.iter().any(|id| id == "\"one~2\""), "{agents:?}");
     let end = desk.wait_for_event("agent.ended", |event| event["agent"] == "gone");
     let outcome = end["data"]["outcome"].to_string();
-    assert!(outcome.contains("the configuration has its task no more"), "{outcome}");
+    assert!(outcome.contains("its task was removed from the configuration"), "{outcome}");
 }
 
 #[test]

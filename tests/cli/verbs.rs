@@ -158,7 +158,7 @@ fn a_run_goes_by_id_by_prefix_and_by_name() {
     // Both ids begin with the same time.
     let done = desk.call(&["show", &id[..2]]);
     assert_eq!(done.code, 1);
-    assert!(done.err.contains("beginning of several runs"), "{}", done.err);
+    assert!(done.err.contains("the ids of several runs begin with"), "{}", done.err);
     assert_ne!(desk.good(&["show", "desk"]), whole);
 }
 

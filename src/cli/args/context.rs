@@ -116,7 +116,7 @@ fn price(text: &str) -> Result<Price, String> {
         })?;
         let value = value.trim().parse::<f64>().ok();
         let value = value.filter(|value| value.is_finite() && *value >= 0.0);
-        *project = Some(value.ok_or_else(|| format!("`{part}` is no price"))?);
+        *project = Some(value.ok_or_else(|| format!("`{part}` is not a price"))?);
     }
     let [input, output, read, write] = given.map(|(_, value)| value);
     let input = input.filter(|input| *input > 0.0).ok_or("`input` is needed, and more than 0")?;
@@ -141,8 +141,8 @@ mod tests {
             ("3", "NAME=DOLLARS"),
             ("output=3", "`input` is needed"),
             ("input=0", "more than 0"),
-            ("input=-1", "no price"),
-            ("input=x", "no price"),
+            ("input=-1", "not a price"),
+            ("input=x", "not a price"),
             ("input=3,cached=1", "no `cached`"),
         ] {
             assert!(price(bad).expect_err(bad).contains(why), "{bad}");

@@ -83,7 +83,9 @@ impl Results {
         }
         let made = tempfile::Builder::new().prefix("callsheet-results-").tempdir();
         let made = made.map_err(|error| {
-            complain(&format!("error: no temporary folder: {error}; name one by --results-dir"));
+            complain(&format!(
+                "error: no temporary folder: {error}; name a folder with --results-dir"
+            ));
             Exit::Disk
         })?;
         Ok(Self { folder: made.path().to_owned(), temporary: Some(made) })

@@ -210,7 +210,7 @@ fn table(name: &str, comparison: &Comparison, price: Option<&Price>) -> String {
     if recorded.replies > 0 {
         let ratios = relative(price);
         text.push_str(&format!(
-            "{:12}  {:>9}  {:>8}  as {} replies were billed, tools and all; their output: {}\n",
+            "{:12}  {:>9}  {:>8}  as {} replies were billed, tools included; their output: {}\n",
             "recorded",
             cost(recorded.input(&ratios)),
             short(recorded.largest),
@@ -232,11 +232,12 @@ fn legend(price: Option<&Price>) -> String {
         None => "in input tokens (--price gives dollars)".to_owned(),
     };
     format!(
-        "COST: input and summaries, {unit}; a token written to the cache is {write}, one read from \
-         it {read},\none of a summary {output}. Estimated at 4 characters a token, without tools. \
-         The replies cost the same under all.\nNAMES, LINES: of the names and whole lines that the \
-         next tool call used and that had appeared before,\nthe share that the view held; OLD: \
-         those last seen more than 10 messages before.\n"
+        "COST: of the input and the summaries, {unit}; a token written to the cache costs {write} \
+         input tokens,\none read from it {read}, one of a summary {output}. Estimated at 4 \
+         characters a token, without tools. The replies cost the same under every preset.\nNAMES, \
+         LINES: of the names and whole lines that the next tool call used and that had appeared \
+         before,\nthe share that the view held; OLD: those last seen more than 10 messages \
+         before.\n"
     )
 }
 

@@ -123,7 +123,7 @@ impl Explained<'_> {
     fn text(&self) -> String {
         let next = &self.next;
         let mut text = format!(
-            "agent {}, turn {}: {} messages stand for {}\n\n",
+            "agent {}, turn {}: {} messages in the view, {} in the conversation\n\n",
             self.id,
             next.turn,
             next.view.slots().len(),
@@ -142,7 +142,10 @@ impl Explained<'_> {
             text.push_str(&format!("the provider counted {} in turn {turn}\n", short(tokens)));
         }
         if next.open_calls > 0 {
-            text.push_str(&format!("{} calls are open: their results join it\n", next.open_calls));
+            text.push_str(&format!(
+                "{} calls have no result yet: their results will be added\n",
+                next.open_calls
+            ));
         }
         if !next.history.edits().is_empty() {
             text.push_str("\nwhat was changed, oldest first:\n");

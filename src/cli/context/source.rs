@@ -78,7 +78,7 @@ impl Source {
             let skipped = self.conversation.skipped();
             if skipped > 0 {
                 let name = &self.name;
-                complain(&format!("note: {name}: {skipped} broken lines were passed over"));
+                complain(&format!("note: {name}: {skipped} broken lines were skipped"));
             }
             return Ok(None);
         };

@@ -64,13 +64,16 @@ fn json(id: &AgentId, next: &NextRequest) -> String {
 
 fn text(id: &AgentId, next: &NextRequest) -> String {
     let mut text = format!(
-        "agent {id}, turn {}: {} messages stand for {}\n",
+        "agent {id}, turn {}: {} messages in the view, {} in the conversation\n",
         next.turn,
         next.view.slots().len(),
         next.view.next_message(),
     );
     if next.open_calls > 0 {
-        text.push_str(&format!("{} calls are open: their results join it\n", next.open_calls));
+        text.push_str(&format!(
+            "{} calls have no result yet: their results will be added\n",
+            next.open_calls
+        ));
     }
     if let Some(added) = next.view.system() {
         let note = next.history.of_system().map(note).unwrap_or_default();
