@@ -38,7 +38,7 @@ pub enum PlanError {
         dependency: Name,
     },
     /// Tasks wait for each other; the list ends with its first task again.
-    #[error("tasks wait for each other: {}", .0.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> "))]
+    #[error("dependency cycle: {}", .0.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> "))]
     Cycle(Vec<Name>),
     /// The caller named a task that does not exist.
     #[error("there is no task `{0}`")]

@@ -9,7 +9,7 @@ use crate::event::{Draft, PauseCause, RunOpened, RunPaused, RunStatus};
 use crate::run_state::RunPhase;
 
 /// The reason for a pause on a full disk, for people.
-const DISK_FULL: &str = "disk full: waiting for room, the run goes on by itself";
+const DISK_FULL: &str = "disk full: waiting for disk space, then the run continues by itself";
 
 /// The longest time that the record of a pause may take on a full disk. The journal keeps space in
 /// reserve for it, so it takes this long only when the reserve is used up too.

@@ -18,7 +18,7 @@ use crate::run_state::AgentUse;
 use crate::turn::Outcome;
 
 /// Reason for ending an agent whose task is gone from the configuration.
-const TASK_REMOVED: &str = "the configuration has its task no more";
+const TASK_REMOVED: &str = "its task was removed from the configuration";
 
 impl RunMachine {
     /// Derives the open data from the state.

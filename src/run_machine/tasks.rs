@@ -27,10 +27,10 @@ use crate::turn::{AgentSpawned, Outcome, Program};
 const CHANGED: &str = "what its task is made from has changed";
 
 /// Reason for ending an agent whose task took an earlier result.
-const REUSED: &str = "its task takes a result that was made before";
+const REUSED: &str = "its task reuses an earlier result";
 
 /// Reason for ending an agent of an earlier attempt.
-pub(super) const SUPERSEDED: &str = "its task goes on without it";
+pub(super) const SUPERSEDED: &str = "its task continues without it";
 
 /// The way in which an attempt of a task begins.
 #[derive(Clone, Debug, PartialEq)]

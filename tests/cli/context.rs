@@ -216,7 +216,7 @@ fn a_comparison_says_what_each_preset_costs_and_keeps() {
     off                5.1k       573       0          0       -       -       -       -
     recorded          22.8k     21.0k  as 7 replies were billed, tools included; their output: 3.5k
     ");
-    assert!(good.contains("COST: input and summaries, in input tokens"), "{good}");
+    assert!(good.contains("COST: of the input and the summaries, in input tokens"), "{good}");
     let price = "input=3,output=15,cache_read=0.3,cache_write=3.75";
     let rows =
         desk.json(&["context", "replay", "--compare", "--json", "--price", price, "coded.jsonl"]);

@@ -86,7 +86,7 @@ const VERBS: [&[&str]; 8] = [
 fn assert_refused(done: &Done, what: &str, place: &str, seq: usize) {
     assert_eq!(done.code, 74, "{what}: {}{}", done.out, done.err);
     assert!(done.err.contains(place), "{what}: {}", done.err);
-    let way_out = format!("--truncate-at {seq}` cuts the journal there");
+    let way_out = format!("--truncate-at {seq}` cuts the journal");
     assert!(done.err.contains(&way_out), "{what}: {}", done.err);
 }
 

@@ -111,12 +111,12 @@ fn price(text: &str) -> Result<Price, String> {
     for part in text.split(',') {
         let (name, value) = part.split_once('=').ok_or("NAME=DOLLARS is needed")?;
         let known = given.iter_mut().find(|(known, _)| *known == name.trim());
-        let (_, project) = known.ok_or_else(|| {
+        let (_, given) = known.ok_or_else(|| {
             format!("there is no `{name}`; prices are input, output, cache_read and cache_write")
         })?;
         let value = value.trim().parse::<f64>().ok();
         let value = value.filter(|value| value.is_finite() && *value >= 0.0);
-        *project = Some(value.ok_or_else(|| format!("`{part}` is not a price"))?);
+        *given = Some(value.ok_or_else(|| format!("`{part}` is not a price"))?);
     }
     let [input, output, read, write] = given.map(|(_, value)| value);
     let input = input.filter(|input| *input > 0.0).ok_or("`input` is needed, and more than 0")?;

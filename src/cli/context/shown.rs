@@ -27,8 +27,8 @@ impl Out {
     /// Writes a view's messages, `[` and `]` included.
     pub(super) fn messages(&mut self, view: &View) -> Result<(), Exit> {
         self.write(&["["])?;
-        for (project, slot) in view.slots().enumerate() {
-            let comma = if project > 0 { "," } else { "" };
+        for (index, slot) in view.slots().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
             self.write(&[comma, slot.entry.json.as_str()])?;
         }
         self.write(&["]"])

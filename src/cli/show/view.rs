@@ -82,13 +82,13 @@ fn text(id: &AgentId, next: &NextRequest) -> String {
     }
     for slot in next.view.slots() {
         let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
-        text.push_str(&message_text(&project(slot), &message, |block| note_of(next, slot, block)));
+        text.push_str(&message_text(&range_of(slot), &message, |block| note_of(next, slot, block)));
     }
     text
 }
 
 /// Formats the range of messages that a slot stands for.
-fn project(slot: &Slot) -> String {
+fn range_of(slot: &Slot) -> String {
     match slot.to - slot.from {
         0 => "added".to_owned(),
         1 => slot.from.to_string(),
