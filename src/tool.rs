@@ -1,8 +1,9 @@
-//! The port to tools: what a tool declares, what a call gets, what it gives back.
+//! The port to tools: the description of a tool, the context of a call and the output of a call.
 //!
-//! Implementations live in `tool/`. A tool never imports an actor or the journal; tools that need
-//! the agent's own state (`delegate`, `compact`, `recall`, `todo_write`) are steps of the agent, and only
-//! their specs live here.
+//! Implementations live in `tool/`. A tool may use plain data, decisions, the result store, the
+//! disk and the crash points; it never imports an actor or the journal. Tools that need the agent's
+//! own state or the supervisor (`delegate`, `compact`, `snip`, `recall`, `todo_write`) are steps of
+//! the agent: only their descriptions and arguments live here, in `steps.rs`.
 
 pub mod bash;
 mod blocking;
@@ -36,102 +37,103 @@ use crate::turn::{Effect, FileChange, Process};
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a model is told of a tool, and what callsheet must know of it.
+/// Description of a tool: the part that a model reads, and the part that callsheet acts on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Name of the tool.
     pub name: Name,
-    /// What it does, for the model.
+    /// Description of the tool for the model.
     pub description: String,
-    /// Its arguments: a JSON Schema of type `object`.
+    /// JSON Schema of the arguments, of type `object`.
     pub input_schema: Json,
-    /// What a repeated call would do.
+    /// Effect that a repeated call would have.
     #[serde(skip)]
     pub effect: Effect,
-    /// Whether a call changes nothing: such calls of one turn run in parallel.
+    /// True if a call changes nothing: such calls of one turn run in parallel.
     #[serde(skip)]
     pub reads_only: bool,
 }
 
-/// The longest that a call may take unless its tool says otherwise: the limit of the documented
-/// shell tool.
+/// Time limit of a call whose tool names no other: the limit of the documented shell tool.
 pub const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// What a call may use.
+/// Context of a call: everything that the call may use.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
-    /// The files it may touch.
+    /// Files that the call may touch.
     pub workspace: Arc<Workspace>,
-    /// Where its full output goes.
+    /// Result store for the full output of the call.
     pub store: Arc<Store>,
     /// The identity of the call.
     pub key: CallKey,
-    /// Environment variables for processes.
+    /// Environment variables for the processes of the call.
     pub env: Arc<BTreeMap<String, String>>,
-    /// Variables of this program that processes must not see: those that hold keys.
+    /// Names of this program's environment variables that processes must not see: those that hold
+    /// keys.
     pub hidden_env: Arc<[String]>,
-    /// Skill folders that this agent may load.
+    /// Skill folders that the agent may load.
     pub skills: Arc<[String]>,
-    /// The longest the call may take.
+    /// Time limit of the call.
     pub timeout: Duration,
-    /// How long a process may take to end after the polite signal.
+    /// Time that a process has to end after the polite signal (SIGTERM).
     pub grace_period: Duration,
-    /// Fires when the call is to end.
+    /// Token that fires when the call has to end.
     pub cancel: CancellationToken,
-    /// Told before the call has an effect, by tools that announce themselves.
+    /// Receiver of the announcement that the effect begins, for tools that announce themselves.
     pub announce: Arc<dyn Announce>,
-    /// The program that runs commands as a wrapper; absent: they are run by this one.
+    /// Program that runs commands as a wrapper. If absent, this process runs them.
     pub wrapper: Option<Arc<Wrapper>>,
 }
 
-/// Hears that a call begins.
+/// Receives the announcement that a call begins.
 pub trait Announce: Send + Sync + std::fmt::Debug {
-    /// Records that the call begins, in this process group if it has one. When it returns, the
-    /// record is durable, and the call may have its effect.
+    /// Records that the call begins, with its process group if it has one. The record is durable
+    /// when this returns, and only then may the call have its effect.
     fn announce(&self, process: Option<Process>) -> BoxFuture<'_, Result<(), ToolError>>;
 }
 
-/// Nobody has to know.
+/// Ignores announcements, for calls that need no record.
 impl Announce for () {
     fn announce(&self, _process: Option<Process>) -> BoxFuture<'_, Result<(), ToolError>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-/// How a call ended.
+/// The way in which a call ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// It did its work.
+    /// The call did its work.
     #[default]
     Done,
-    /// It could not do its work, and the output says why.
+    /// The call could not do its work; the output gives the reason.
     Failed,
-    /// Its process ended by itself, with this exit code; 128 + n when signal n ended it.
+    /// The process ended by itself with this exit code; 128 + n if signal n ended it.
     Exited(i32),
-    /// It took too long, and its process was told to end: with this exit code where it and all of
-    /// its group did so within the grace period, and with none where something had to be killed.
+    /// The call reached its time limit, and its process was asked to end. It has an exit code if
+    /// the process and all of its group ended within the grace period, and none if any of them had
+    /// to be killed.
     TimedOut(Option<i32>),
-    /// It was cancelled, and its process was told to end, likewise. With no exit code nobody knows
-    /// how far it came.
+    /// The call was cancelled, and its process was asked to end, with an exit code under the same
+    /// condition. Without an exit code, nobody knows how much of the work was done.
     Cancelled(Option<i32>),
 }
 
-/// The end of a call: the one form from the process, or the tool, to the record.
+/// Output of a call, in one form on the whole way from the process, or the tool, to the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutput {
-    /// The text for the model: the whole output, or a preview that names where the whole is.
+    /// Text for the model: the whole output, or a preview that names the place of the whole.
     pub text: String,
-    /// The stored whole, when `text` is a preview.
+    /// Stored result that holds the whole output, if `text` is a preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<Stored>,
-    /// How it ended.
+    /// The way in which the call ended.
     #[serde(default)]
     pub ending: Ending,
-    /// The text of stderr, where that was kept apart.
+    /// Text of stderr, if it was kept apart from stdout.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub errors: String,
-    /// Processes were left behind and had to be ended.
+    /// True if the command left processes behind, which had to be ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_behind: bool,
 }
@@ -149,10 +151,11 @@ impl ToolOutput {
         Self { text: text.into(), ending: Ending::Failed, ..Self::default() }
     }
 
-    /// A successful output of any length, stored and previewed where it is long. Blocks.
+    /// Makes a successful output of a text of any length: a long text is stored and previewed.
+    /// Blocks.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Returns an error if the disk refuses the output.
     pub fn of_text(store: &Store, text: &str) -> Result<Self, ToolError> {
         let output = store.present(text.as_bytes(), INLINE_CHARS);
         let what = "store the output".to_owned();
@@ -160,13 +163,13 @@ impl ToolOutput {
         Ok(Self { stored, ..Self::ok(text) })
     }
 
-    /// True if the model is told that the call failed.
+    /// Returns true if the model reads that the call failed.
     #[must_use]
     pub fn is_error(&self) -> bool {
         !matches!(self.ending, Ending::Done | Ending::Exited(0))
     }
 
-    /// The exit code of the process, if it had one.
+    /// Returns the exit code of the process, if it had one.
     #[must_use]
     pub fn exit_code(&self) -> Option<i32> {
         match self.ending {
@@ -176,23 +179,23 @@ impl ToolOutput {
         }
     }
 
-    /// True if it was cancelled while it was at work, however it ended then.
+    /// Returns true if the call was cancelled while it was at work, whatever its exit code.
     #[must_use]
     pub fn was_cancelled(&self) -> bool {
         matches!(self.ending, Ending::Cancelled(_))
     }
 
-    /// Its text, and where the whole is stored.
+    /// Returns the text and the stored result.
     #[must_use]
     pub fn into_output(self) -> Output {
         Output { text: self.text, stored: self.stored }
     }
 }
 
-/// A call that could not do its work; the model reads the text as an error result.
+/// Error of a call that could not do its work; the model reads its text as an error result.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// The arguments are not what the schema asks for.
+    /// The arguments do not fit the schema.
     #[error("bad arguments: {0}")]
     Arguments(String),
     /// The path leads out of the workspace.
@@ -201,67 +204,69 @@ pub enum ToolError {
     /// The operating system refused.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done to what.
+        /// The operation and its object.
         what: String,
-        /// Why it did not work.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The call took longer than it may.
+    /// The call took longer than its time limit.
     #[error("timed out after {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// The call was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// What ran the call is gone, and what became of the call is not known.
+    /// The process that ran the call is gone, and nobody knows how much of the call was done.
     #[error("the process that ran the call is gone")]
     Lost,
-    /// Anything else that the model can act on.
+    /// Any other failure that the model can act on.
     #[error("{0}")]
     Failed(String),
 }
 
 impl ToolError {
-    /// The text of the error result that a model reads.
+    /// Returns the text of the error result that a model reads.
     #[must_use]
     pub fn told(&self) -> String {
         format!("Error: {self}")
     }
 }
 
-/// A tool.
+/// A tool that a model can call.
 pub trait Tool: Send + Sync {
-    /// What the model is told, and what callsheet must know.
+    /// Returns the description of the tool.
     fn spec(&self) -> &ToolSpec;
 
-    /// The texts by which permission rules may name a call: a command and its parts, a path. A rule
-    /// that allows must fit all of them; one that asks or denies, any.
+    /// Returns the texts by which permission rules may name a call, such as a command and its
+    /// parts, or a path. A rule that allows must fit all of them; a rule that asks or denies, any
+    /// of them.
     fn permission_arguments(&self, _input: &Json, _workspace: &Workspace) -> Vec<String> {
         Vec::new()
     }
 
-    /// The longest that a call may take; it is dropped then, and also when it has not ended within
-    /// the grace period after its agent was told to end. `None`: the tool sees to both itself,
-    /// because it has something to clean up.
+    /// Returns the time limit of a call. The caller drops the call at the limit, and also when its
+    /// agent has to end and the call has not ended within the grace period. A tool that returns
+    /// `None` keeps to both limits itself, because it has something to clean up.
     fn time_limit(&self) -> Option<Duration> {
         Some(TIME_LIMIT)
     }
 
-    /// Whether a call tells by [`ToolContext::announce`] when its effect begins; else that is told
-    /// for it before it is made.
+    /// Returns true if a call reports by [`ToolContext::announce`] that its effect begins. For any
+    /// other tool the caller records the beginning before it makes the call.
     fn announces_itself(&self) -> bool {
         false
     }
 
-    /// What a call of a [`Effect::Checked`] tool would change now, without changing it; `None` when
-    /// that cannot be told. After a crash it says whether the call has happened. Blocks.
+    /// Returns the change that a call of an [`Effect::Checked`] tool would make now, without making
+    /// it, or `None` if the change cannot be known. After a crash it shows if the call has
+    /// happened. Blocks.
     fn foresee(&self, _input: &Json, _workspace: &Workspace) -> Option<FileChange> {
         None
     }
 
-    /// Does the work. The input is a JSON object but is not checked against the schema yet.
+    /// Does the work. The input is a JSON object that was not checked against the schema yet.
     ///
     /// # Errors
-    /// When the work could not be done; the model reads the error.
+    /// Returns an error if the work could not be done; the model reads the error.
     fn call(
         &self,
         input: Json,
@@ -269,10 +274,10 @@ pub trait Tool: Send + Sync {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
 }
 
-/// Decodes a call's arguments, and says what is wrong with them.
+/// Decodes the arguments of a call.
 ///
 /// # Errors
-/// [`ToolError::Arguments`] with the place and the reason.
+/// Returns [`ToolError::Arguments`] with the place and the reason if the input does not decode.
 pub fn arguments<T: serde::de::DeserializeOwned>(input: &Json) -> Result<T, ToolError> {
     input.decode().map_err(|error| ToolError::Arguments(error.to_string()))
 }
@@ -284,7 +289,7 @@ pub struct Toolbox {
 }
 
 impl Toolbox {
-    /// The built-in tools that do work outside the agent.
+    /// Returns the built-in tools that do work outside the agent.
     #[must_use]
     pub fn built_in() -> Self {
         let mut tools = Self::default();
@@ -295,18 +300,18 @@ impl Toolbox {
         tools
     }
 
-    /// Adds a tool, or replaces the one of that name.
+    /// Adds a tool, and replaces a tool of the same name.
     pub fn insert(&mut self, tool: Arc<dyn Tool>) {
         self.tools.insert(tool.spec().name.clone(), tool);
     }
 
-    /// The tool of that name.
+    /// Returns the tool with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.get(name)
     }
 
-    /// The names, sorted.
+    /// Returns the names of the tools, sorted.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
         self.tools.keys()
     }

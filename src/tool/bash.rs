@@ -1,7 +1,7 @@
-//! The tool `bash`, and the runner for tasks that are commands.
+//! The tool `bash`, and the function that runs the command of a command task.
 //!
-//! Owns what a call may ask for. Processes are not confined to the workspace: what they may do is
-//! for permissions and, later, a sandbox to say.
+//! Owns the arguments of a call and its limits. Processes are not confined to the workspace: only
+//! permissions restrict them.
 
 mod parts;
 
@@ -20,7 +20,7 @@ use crate::message::Json;
 use crate::tool::BoxFuture;
 use crate::turn::Effect;
 
-/// The shell tool.
+/// Returns the shell tool.
 #[must_use]
 pub fn tools() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(Bash { spec: spec() })]
@@ -29,21 +29,21 @@ pub fn tools() -> Vec<Arc<dyn Tool>> {
 /// Runs `sh -c command` in the workspace root for at most the context's time, in a wrapper process
 /// where the context has one.
 ///
-/// The text is exactly what the command printed, stdout and stderr as they came, or a preview of
-/// it; only a failure adds words of its own. An exit code other than 0, a timeout and an end that
-/// was asked for are outputs with `is_error`; `exit_code` is absent when the command had to be
-/// killed, and 128 + n when signal n ended it. However it ends, no process of the command's group is
-/// left, even when the future is dropped.
+/// The text is exactly what the command printed, stdout and stderr in the order of arrival, or a
+/// preview of it. An exit code other than 0, a timeout and a cancellation are outputs for which
+/// [`ToolOutput::is_error`] is true. The exit code is 128 + n if signal n ended the command, and
+/// absent if it had to be killed. However the command ends, no process of its group is left, even
+/// if the future is dropped.
 ///
 /// # Errors
-/// When the command could not be started, its output not be stored, or when the call was cancelled
-/// and the command had to be killed.
+/// Returns an error if the command could not be started, if its output could not be stored, or if a
+/// wrapper ended and left no result.
 pub async fn run_command(command: &str, context: &ToolContext) -> Result<ToolOutput, ToolError> {
     let (command, timeout) = (command.to_owned(), context.timeout);
     perform(Order { command, timeout, reader: Reader::Tasks }, context).await
 }
 
-/// Announces the call and runs the command, in a wrapper process where there is one.
+/// Announces the call and runs the command, in a wrapper process if the context has one.
 async fn perform(order: Order, context: &ToolContext) -> Result<ToolOutput, ToolError> {
     match &context.wrapper {
         Some(program) => wrapper::call(program, order, context).await,
@@ -105,12 +105,12 @@ impl Tool for Bash {
         &self.spec
     }
 
-    /// Its processes get their grace.
+    /// Has no limit of its own: it gives the processes of a call their grace period.
     fn time_limit(&self) -> Option<Duration> {
         None
     }
 
-    /// It has a process to tell of.
+    /// Announces itself, because the announcement names the process group.
     fn announces_itself(&self) -> bool {
         true
     }

@@ -1,6 +1,6 @@
-//! Runs a tool's file work off the runtime's threads, within the call's time and until its cancel.
+//! Runs a tool's file work off the runtime's threads, until the call's time limit or cancellation.
 //!
-//! Knows nothing of what the work is; work that may take long looks at its [`CancellationToken`].
+//! Knows nothing of the work itself; work that may take long checks its [`CancellationToken`].
 
 use std::io::{self, Read};
 
@@ -8,11 +8,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ToolContext, ToolError};
 
-/// Runs `work` on a blocking thread. The token that it gets fires when the call is cancelled, has
-/// taken too long, or is dropped.
+/// Runs `work` on a blocking thread. The token that `work` receives fires when the call is
+/// cancelled, has taken too long, or is dropped.
 ///
 /// # Errors
-/// What `work` gives, [`ToolError::Cancelled`] or [`ToolError::Timeout`].
+/// Returns the error of `work`, [`ToolError::Cancelled`] or [`ToolError::Timeout`].
 pub(super) async fn run<T: Send + 'static>(
     context: &ToolContext,
     work: impl FnOnce(&CancellationToken) -> Result<T, ToolError> + Send + 'static,
@@ -27,7 +27,7 @@ pub(super) async fn run<T: Send + 'static>(
     match done {
         Err(_) => Err(ToolError::Timeout(context.timeout)),
         Ok(Ok(result)) => result,
-        // A panic is a defect of ours: it goes on to whoever guards the step.
+        // A panic is a defect of this program: it continues to the code that guards the step.
         Ok(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Ok(Err(_)) => Err(ToolError::Cancelled),
     }
@@ -41,7 +41,7 @@ pub(super) struct Stoppable<'a, R> {
 }
 
 impl<'a, R> Stoppable<'a, R> {
-    /// Reads from `reader` until `stop` fires.
+    /// Makes a reader that reads from `reader` until `stop` fires.
     pub(super) fn new(reader: R, stop: &'a CancellationToken) -> Self {
         Self { reader, stop }
     }

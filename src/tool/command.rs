@@ -1,7 +1,7 @@
-//! A command line, run in this process.
+//! Runs a command line in this process.
 //!
-//! Owns the words that a model is given with the output of a command; other tasks are given the
-//! output and nothing else.
+//! Owns the words that a model reads with the output of a command. Other tasks receive the output
+//! and nothing else.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 use super::process::{self, ProcessGroup};
 use super::{Ending, ToolContext, ToolError, ToolOutput};
 
-/// A command that is to be run.
+/// A command line to run, with its time limit and its reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
     /// The command line for `sh -c`.
     pub(super) command: String,
-    /// The longest it may take.
+    /// Time limit of the command.
     pub(super) timeout: Duration,
-    /// Who reads what it gave.
+    /// Reader of the output.
     pub(super) reader: Reader,
 }
 
-/// Who reads what a command gave.
+/// Reader of a command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Reader {
     /// A model.
     Model,
-    /// Other tasks: they want its output and nothing else.
+    /// Other tasks, which receive the output and nothing else.
     Tasks,
 }
 
@@ -44,18 +44,19 @@ pub(super) async fn run(
     })
 }
 
-/// What a model has to know of a command that was told to end.
+/// Line that a model reads after the output of a command that was cancelled and ended in time.
 const TOLD_TO_END: &str = "(it was told to end while it was at work, and did so by itself; its work \
     may be half done. Inspect the state before you repeat it.)";
 
-/// What a model has to know of a command that left processes.
+/// Line that a model reads after the output of a command that left processes.
 const LEFT_BEHIND: &str = "(background processes were left; those of the command's own process group \
     have been ended)";
 
 /// Adds to an output the words that a model needs in order to understand it.
 fn for_model(ended: ToolOutput, timeout: Duration) -> ToolOutput {
     let mut text = ended.text;
-    // It is told as of unknown outcome, with exactly what it printed.
+    // A killed command has an unknown outcome: its caller says so, and this output is exactly what
+    // the command printed.
     if ended.ending == Ending::Cancelled(None) {
         return ToolOutput { text, ..ended };
     }
@@ -80,7 +81,7 @@ fn for_model(ended: ToolOutput, timeout: Duration) -> ToolOutput {
     ToolOutput { text, ..ended }
 }
 
-/// Adds a line of its own.
+/// Appends a line, after a line break where the text has none at its end.
 fn with_line(mut text: String, line: &str) -> String {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

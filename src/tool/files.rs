@@ -1,6 +1,7 @@
-//! The tools `read_file`, `write_file` and `edit_file`.
+//! The tools `read_file`, `write_file` and `edit_file`, which work on single files.
 //!
-//! Owns what they tell the model. Which files they reach is for the workspace to say.
+//! Owns the specs and texts that a model reads. The workspace decides which files the tools can
+//! reach.
 
 mod read;
 
@@ -16,10 +17,10 @@ use crate::message::Json;
 use crate::tool::BoxFuture;
 use crate::turn::{Effect, FileChange};
 
-/// The largest file that `edit_file` takes, in bytes: it is held in memory three times.
+/// Largest file that `edit_file` accepts, in bytes: it is held in memory three times.
 const MAX_EDIT_BYTES: u64 = 64 << 20;
 
-/// The file tools.
+/// Returns the file tools.
 #[must_use]
 pub fn tools() -> Vec<Arc<dyn Tool>> {
     vec![
@@ -95,7 +96,7 @@ fn edit_spec() -> ToolSpec {
     }
 }
 
-/// The rule arguments of a call whose `path` may be missing or wrong.
+/// Returns the rule arguments of a call whose `path` may be missing or wrong.
 pub(super) fn rule_paths(input: &Json, workspace: &Workspace) -> Vec<String> {
     let path = input.to_value();
     path["path"].as_str().map(|path| workspace.rule_arguments(path)).unwrap_or_default()
@@ -271,7 +272,7 @@ impl Tool for EditFile {
     }
 }
 
-/// The new content, and how many occurrences were replaced in it.
+/// Returns the new content and the number of occurrences that were replaced in it.
 fn replaced(asked: &EditArguments, content: Vec<u8>) -> Result<(Vec<u8>, usize), ToolError> {
     let EditArguments { path, old_string, new_string, replace_all } = asked;
     let failed = |reason: String| Err(ToolError::Failed(reason));

@@ -1,7 +1,7 @@
-//! Hooks: commands that `agents.toml` names, which are asked before and told after a compaction.
+//! Hooks: commands that `agents.toml` names, run before a compaction to ask and after one to tell.
 //!
-//! Owns how a hook is run and how its answer is read. When one runs and what it is told is for the
-//! agent to say; no model can name one.
+//! Owns the run of a hook and the format of its answer. The agent decides when a hook runs and what
+//! it receives; no model can name one.
 
 use serde::Deserialize;
 
@@ -9,24 +9,24 @@ use super::process::{self, ProcessGroup, Program};
 use super::{Ending, ToolContext, ToolError, wrapper};
 use crate::message::Json;
 
-/// The exit code by which a hook blocks.
+/// Exit code by which a hook blocks.
 const BLOCKS: i32 = 2;
 
-/// What a hook answers.
+/// Answer of a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Go on, perhaps with this text.
+    /// Continue, with this text for the agent if there is one.
     GoOn(Option<String>),
-    /// Do not, for this reason.
+    /// Do not continue, for this reason.
     Block(String),
 }
 
-/// Runs a hook with `input` on its stdin, in the workspace root, for at most the context's time. No
-/// process of its group is left when this returns or is dropped.
+/// Runs a hook with `input` on its stdin, in the workspace root, until the time limit of the
+/// context. When this returns or is dropped, no process of its group is left.
 ///
 /// # Errors
-/// When it could not be started, took too long, was cancelled, or ended with an exit code other
-/// than 0 and 2.
+/// Returns an error if the hook could not be started, took too long, was cancelled, or ended with
+/// an exit code other than 0 and 2.
 pub async fn run(
     argv: &[String],
     input: &Json,
@@ -45,7 +45,7 @@ pub async fn run(
     }
 }
 
-/// What a hook may print in place of plain text. Other keys belong to other programs.
+/// JSON object that a hook may print in place of plain text. Other keys belong to other programs.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Said {

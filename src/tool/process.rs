@@ -1,6 +1,6 @@
-//! One command: started, fed, drained and ended, with everything that it started.
+//! Runs one command: starts it, feeds it, reads its output, and ends it with everything it started.
 //!
-//! Owns processes, not wording. Memory stays bounded whatever the command prints.
+//! Owns processes, not the wording of results. Memory stays bounded whatever the command prints.
 
 pub(super) mod group;
 
@@ -22,21 +22,22 @@ use crate::output::Output;
 use crate::store::{INLINE_CHARS, INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 
-/// How long the output is still read after the command has ended while something keeps it open,
-/// and how long what a command left behind may take to end.
+/// Time for which the output is still read after the command has ended while a process keeps it
+/// open; also the longest time that processes which the command left behind have to end.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Where a command runs.
+/// Process group in which a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tool) enum ProcessGroup {
-    /// In a process group of its own.
+    /// A new process group.
     OwnGroup,
-    /// In the group that this process leads and that holds nothing else.
+    /// The group that this process leads and that holds only this process.
     ThisGroup,
 }
 
-/// Runs `sh -c command` in the workspace root, without input; both its streams are one output. When
-/// this returns or is dropped, no process of its group lives but this one.
+/// Runs `sh -c command` in the workspace root, without input; stdout and stderr are one output.
+/// When this returns or is dropped, no process of the group lives, except this process where it is
+/// a member.
 pub(super) async fn run(
     command: &str,
     timeout: Duration,
@@ -54,18 +55,19 @@ pub(super) async fn run(
     finished(started, Vec::new(), timeout, context).await
 }
 
-/// A program that is to be run.
+/// A program to run, with its input and its time limit.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::tool) struct Program {
-    /// Its name and its arguments. A path is meant from the root; a bare name is searched for.
+    /// Name and arguments. A path is relative to the workspace root; a bare name is searched for in
+    /// `PATH`.
     pub(in crate::tool) argv: Vec<String>,
-    /// What it is given on stdin.
+    /// Text for the stdin of the program.
     pub(in crate::tool) input: String,
-    /// The longest it may take.
+    /// Time limit of the program.
     pub(in crate::tool) timeout: Duration,
 }
 
-/// As [`run`], for a program that is given an input and whose stderr is kept apart.
+/// Runs a program as [`run`] does a command, but with an input and with stderr kept apart.
 pub(in crate::tool) async fn run_program(
     program: Program,
     place: ProcessGroup,
@@ -94,7 +96,7 @@ fn io_error(what: &str, source: io::Error) -> ToolError {
     ToolError::Io { what: what.to_owned(), source }
 }
 
-/// A command at work.
+/// A running command with its process group and its pipes.
 struct Started {
     child: Child,
     group: Group,
@@ -120,7 +122,7 @@ fn started(
     Ok(Started { child, group, output: receiver(output)?, errors })
 }
 
-/// Gives a command the environment of the call.
+/// Sets the environment of the call on a command.
 pub(in crate::tool) fn set_environment(command: &mut Command, context: &ToolContext) {
     for name in context.hidden_env.iter() {
         command.env_remove(name);
@@ -169,7 +171,7 @@ async fn finished(
     Ok(ToolOutput { text, stored, ending, errors: errors.text, left_behind })
 }
 
-/// Gives the command its input; it need not read it.
+/// Writes the input to the command, which need not read it.
 async fn feed(stdin: Option<ChildStdin>, input: &[u8], ended: &CancellationToken) {
     let Some(mut stdin) = stdin else { return };
     tokio::select! {
@@ -178,8 +180,8 @@ async fn feed(stdin: Option<ChildStdin>, input: &[u8], ended: &CancellationToken
     }
 }
 
-/// Waits until the command and its group have ended, and makes them end where they have to. Says
-/// whether something was left behind.
+/// Waits until the command and its group have ended, and ends them on cancellation or at the time
+/// limit. Returns the ending, and true if processes were left behind.
 async fn watch(
     mut child: Child,
     mut group: Group,
@@ -188,9 +190,12 @@ async fn watch(
     closed: &CancellationToken,
 ) -> (io::Result<Ending>, bool) {
     let told: fn(Option<i32>) -> Ending = tokio::select! {
-        // What has ended is not told to.
+        // A command that has already ended counts as ended, even if the call was cancelled at the
+        // same moment.
         biased;
         status = child.wait() => {
+            // The group is checked only after this wait: a process that is about to end, such as
+            // one of a pipeline, does not count as left behind.
             wait_briefly(closed).await;
             let left_behind = group.is_alive().await;
             if left_behind {
@@ -207,8 +212,8 @@ async fn watch(
     (ending, !wait_briefly(closed).await)
 }
 
-/// Waits a short time until the output is closed, with what the dead have printed, and says whether
-/// it is; a process that left the group may keep it open for ever.
+/// Waits up to [`LINGER`] until the output is closed, so that the last lines of ended processes are
+/// read. Returns true if it is closed; a process that left the group may keep it open for ever.
 async fn wait_briefly(closed: &CancellationToken) -> bool {
     tokio::time::timeout(LINGER, closed.cancelled()).await.is_ok()
 }
@@ -217,8 +222,9 @@ fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
-/// Reads a stream until it is closed or the command has `ended`. When the disk refuses, the rest is
-/// read and dropped, so that the command is not blocked; the error is told at its end.
+/// Reads a stream until it is closed or the command has `ended`. If the disk refuses the output,
+/// this reads on and drops the rest, so that the command is not blocked, and returns the error at
+/// the end.
 async fn drain(
     pipe: Option<Receiver>,
     writer: StoreWriter,

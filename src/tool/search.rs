@@ -1,7 +1,7 @@
-//! The tools `glob` and `grep`.
+//! The tools `glob` and `grep`, which list files and search their contents.
 //!
-//! Owns what they tell the model. How a tree is walked and how a file is searched are in the
-//! folder beside.
+//! Owns the specs and texts that a model reads. `search/walk.rs` walks a tree, and `search/grep.rs`
+//! searches a file.
 
 mod grep;
 mod walk;
@@ -20,10 +20,11 @@ use crate::message::Json;
 use crate::tool::BoxFuture;
 use crate::turn::Effect;
 
-/// The most paths that `glob` lists: a tree with more needs a narrower pattern to be of use.
+/// Largest number of paths that `glob` lists: a tree with more needs a narrower pattern to be of
+/// use.
 const MAX_FILES: u64 = 10_000;
 
-/// The search tools.
+/// Returns the search tools.
 #[must_use]
 pub fn tools() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(Glob { spec: glob_spec() }), Arc::new(Grep { spec: grep_spec() })]
@@ -90,7 +91,7 @@ fn pattern(text: &str) -> Result<GlobMatcher, ToolError> {
     Ok(glob.map_err(|error| ToolError::Arguments(error.to_string()))?.compile_matcher())
 }
 
-/// The rule arguments of a search: where it looks.
+/// Returns the rule arguments of a search: its path, or the workspace if it names none.
 fn rule_paths(input: &Json, workspace: &Workspace) -> Vec<String> {
     let paths = files::rule_paths(input, workspace);
     if paths.is_empty() { vec![".".to_owned()] } else { paths }
@@ -132,7 +133,8 @@ impl Tool for Glob {
     }
 }
 
-/// Lists what matches, at most `most` files. An absolute pattern is split into the directory that it names and the rest.
+/// Lists the files that match, at most `most`. Splits an absolute pattern into the directory that
+/// it names and the rest.
 fn glob(
     workspace: &Arc<Workspace>,
     asked: &GlobArguments,

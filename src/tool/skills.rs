@@ -1,7 +1,8 @@
-//! The tool `load_skill`: folders of `.agents/skills/` with a `SKILL.md`.
+//! The tool `load_skill`, which gives a model the text of a `SKILL.md` in a folder of
+//! `.agents/skills/`.
 //!
-//! Owns the format of SKILL.md as far as it is used: the front matter's `name` and `description`.
-//! A skill is text for the model; nothing in it is run.
+//! Owns the format of SKILL.md as far as callsheet uses it: the `name` and `description` of the
+//! front matter. A skill is text for the model; callsheet runs nothing in it.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -15,24 +16,24 @@ use crate::message::Json;
 use crate::tool::BoxFuture;
 use crate::turn::Effect;
 
-/// Where skills are found in a workspace: the place that the Agent Skills format names.
+/// Folder of the skills in a workspace, as the Agent Skills format names it.
 const FOLDER: &str = ".agents/skills";
 
-/// The longest name and description in characters: from the same format.
+/// Longest name of a skill in characters, and longest description: from the same format.
 const MAX_NAME_CHARS: usize = 64;
 const MAX_DESCRIPTION_CHARS: usize = 1024;
 
-/// The largest SKILL.md in bytes: two hundred times what the format advises.
+/// Largest SKILL.md in bytes: two hundred times what the format advises.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// The skill tool.
+/// Returns the skill tool.
 #[must_use]
 pub fn tools() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(LoadSkill { spec: spec() })]
 }
 
-/// The skills of these names with their descriptions, for an agent's system prompt. What cannot
-/// be used is left out and logged. Reads files, so it blocks.
+/// Returns the named skills with their descriptions, for an agent's system prompt. Leaves out and
+/// logs a skill that cannot be used. Reads files, so it blocks.
 #[must_use]
 pub fn describe(workspace: &Workspace, names: &[String]) -> Vec<(String, String)> {
     let described = names.iter().filter_map(|name| match Skill::open(workspace, name) {
@@ -93,7 +94,7 @@ fn is_name(name: &str) -> bool {
         && name.split('-').all(|word| !word.is_empty())
 }
 
-/// The lines of the front matter, and the text after it.
+/// Splits a file into the lines of its front matter and the text after it.
 fn split(text: &str) -> Option<(Vec<&str>, &str)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.split_inclusive('\n');
@@ -109,8 +110,8 @@ fn split(text: &str) -> Option<(Vec<&str>, &str)> {
     None
 }
 
-/// The text of a top-level key, in the forms of YAML that people write a text in: plain, quoted,
-/// folded (`>`) and literal (`|`), on one line or on indented ones.
+/// Returns the text of a top-level key in the forms of YAML that people use for texts: plain,
+/// quoted, folded (`>`) and literal (`|`), on one line or on indented lines.
 fn field(front: &[&str], key: &str) -> Option<String> {
     let of_key = |line: &str| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_owned());
     let (at, first) = front.iter().enumerate().find_map(|(at, l)| Some((at, of_key(l)?)))?;

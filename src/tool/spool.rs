@@ -8,31 +8,32 @@ use crate::disk;
 use crate::id::CallKey;
 use crate::store::{INLINE_CHARS, Scratch, Store, make_dir};
 
-/// The disk space that is taken for the result of a call before the call begins, in bytes: the longest
-/// text that is given whole, each character as JSON at its worst, and what stands around it.
+/// Disk space that is taken for the result of a call before the call begins, in bytes: the longest
+/// text that is given whole, with every character as its longest JSON escape (6 bytes), and 4 KiB
+/// for the fields around it.
 const RESULT_ROOM: u64 = (INLINE_CHARS * 6 + 4096) as u64;
 
-/// Disk space for the result of one call. Dropping it gives it up.
+/// Disk space for the result of one call. Dropping it releases the space.
 #[derive(Debug)]
 pub struct ResultRoom(Scratch);
 
-/// The kept results of a run's calls, each under the key of its call. They stand beside the files in
-/// the making of the run's result store.
+/// Kept results of the calls of a run, each under the key of its call. They share the scratch
+/// directory of the run's result store.
 #[derive(Debug)]
 pub struct Spool<'a>(&'a Store);
 
 impl<'a> Spool<'a> {
-    /// The spool beside a store.
+    /// Returns the spool of this result store.
     #[must_use]
     pub fn of(store: &'a Store) -> Self {
         Self(store)
     }
 
-    /// Takes room for the result of a call that is about to begin, so that it can be kept also when
-    /// the disk is full by then.
+    /// Takes disk space for the result of a call that is about to begin, so that the result can be
+    /// kept even if the disk is full by then.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Returns an error if the disk refuses the space.
     pub fn take_room(&self, key: &CallKey) -> io::Result<ResultRoom> {
         make_dir(self.0.scratch_dir())?;
         let path = self.0.scratch_dir().join(Self::room_name(key));
@@ -40,12 +41,12 @@ impl<'a> Spool<'a> {
         Ok(ResultRoom(Scratch { file, path }))
     }
 
-    /// Keeps the result of a call durably until it is recorded, in the room that was taken for it if
-    /// any was. Does not wait for more: whoever asked for the call may live, and then has the result
-    /// all the same.
+    /// Keeps the result of a call durably until it is recorded, in the space that was taken for it,
+    /// if any was. Does not wait on a full disk: the process that asked for the call may still
+    /// live, and then it receives the result without the spool.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Returns an error if the disk refuses the result.
     pub fn keep_result(
         &self,
         key: &CallKey,
@@ -58,15 +59,15 @@ impl<'a> Spool<'a> {
             None => Scratch::create(&at_once)?,
         };
         scratch.file.write_all(bytes)?;
-        // What was taken and is not needed.
+        // The space that was taken is larger than most results: release the rest.
         scratch.file.set_len(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         scratch.keep_as(&at_once, self.0.scratch_dir(), &Self::result_name(key))
     }
 
-    /// The result of a call, if one was kept.
+    /// Returns the result of a call, if one was kept.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if the kept result cannot be read.
     pub fn kept_result(&self, key: &CallKey) -> io::Result<Option<Vec<u8>>> {
         match std::fs::read(self.0.scratch_dir().join(Self::result_name(key))) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -75,21 +76,21 @@ impl<'a> Spool<'a> {
         }
     }
 
-    /// Removes the result of a call, if one was kept, and the room of one that was not: it is
-    /// recorded.
+    /// Removes the result of a call that is recorded now, if one was kept, and the space that was
+    /// taken for it.
     pub fn forget_result(&self, key: &CallKey) {
         for name in [Self::result_name(key), Self::room_name(key)] {
-            // What stays is removed with the rest when the run ends.
+            // A file that cannot be removed goes with the others when the run ends.
             let _gone = std::fs::remove_file(self.0.scratch_dir().join(name));
         }
     }
 
-    /// Removes what is kept and what was never finished: the run has ended.
+    /// Removes all kept results and unfinished files after the run has ended.
     pub fn clear(&self) {
         for entry in
             std::fs::read_dir(self.0.scratch_dir()).into_iter().flatten().filter_map(Result::ok)
         {
-            // Nobody reads it any more; what cannot be removed only takes room.
+            // Nobody reads the file any more; one that cannot be removed only takes space.
             let _gone = std::fs::remove_file(entry.path());
         }
     }

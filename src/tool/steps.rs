@@ -1,6 +1,9 @@
-//! The tools that are steps of the agent itself: `delegate`, `compact`, `recall`, `todo_write`.
+//! Descriptions of the tools that are steps of the agent itself: `delegate`, `compact`, `snip`,
+//! `recall` and `todo_write`.
 //!
-//! Only their specs and texts: what they do needs the agent's own state or the supervisor.
+//! Owns their specs, arguments and answers, and performs nothing: that needs the agent's own state
+//! or the supervisor. Imports from `context` what the presets say of `compact` and `snip`, and the
+//! query of `recall`.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -16,9 +19,9 @@ use crate::turn::Effect;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelegateInput {
-    /// The agent definition that is to do it.
+    /// Agent definition for the child agent.
     pub agent: Name,
-    /// What it is to do.
+    /// Task for the child agent, as its first user message.
     pub prompt: String,
     /// Three to five words for people.
     #[serde(default)]
@@ -29,9 +32,9 @@ pub struct DelegateInput {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TodoItem {
-    /// What is to be done.
+    /// The work to do.
     pub content: String,
-    /// `pending`, `in_progress` or `completed`.
+    /// State of the work.
     pub status: TodoStatus,
 }
 
@@ -51,12 +54,12 @@ pub enum TodoStatus {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TodoInput {
-    /// The whole list; it replaces the one before.
+    /// The whole list; it replaces the previous one.
     pub todos: Vec<TodoItem>,
 }
 
 impl TodoInput {
-    /// What the model reads in answer.
+    /// Returns the text that the model reads in answer.
     #[must_use]
     pub fn answer(&self) -> String {
         let count = |status| self.todos.iter().filter(|item| item.status == status).count();
@@ -82,7 +85,7 @@ pub struct CompactInput {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnipInput {
-    /// How many of the newest messages stay.
+    /// Number of the newest messages that stay.
     pub keep: usize,
 }
 
@@ -90,31 +93,31 @@ pub struct SnipInput {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecallInput {
-    /// The id of a call, or the hash of a stored result.
+    /// Id of a call, or hash of a stored result.
     #[serde(default)]
     pub id: Option<String>,
-    /// What the lines that are looked for hold, word for word.
+    /// Text that the wanted lines contain, word for word.
     #[serde(default)]
     pub text: Option<String>,
-    /// What they match.
+    /// Regular expression that the wanted lines match.
     #[serde(default)]
     pub regex: Option<String>,
-    /// The first message, from 0.
+    /// Number of the first message, from 0.
     #[serde(default)]
     pub from: Option<u64>,
-    /// The first message after the range.
+    /// Number of the first message after the range.
     #[serde(default)]
     pub to: Option<u64>,
-    /// The first character of the answer that is given.
+    /// Number of the first character of the answer to return.
     #[serde(default)]
     pub offset: usize,
 }
 
 impl RecallInput {
-    /// What is asked for.
+    /// Checks the arguments and returns the query.
     ///
     /// # Errors
-    /// When the arguments do not go together.
+    /// Returns an error if the arguments contradict each other, or name nothing to look for.
     pub fn query(self) -> Result<Query, ToolError> {
         let bad = |problem: &str| Err(ToolError::Arguments(problem.to_owned()));
         let regex = |pattern: &str| {
@@ -144,8 +147,8 @@ impl RecallInput {
     }
 }
 
-/// The step tool of that name, if it is one that needs nothing else to be described. `compact` and
-/// `snip` are worded by the preset.
+/// Returns the spec of the step tool with this name, if its description needs no list of agents.
+/// The preset words those of `compact` and `snip`.
 #[must_use]
 pub fn named(name: &str, preset: &Preset) -> Option<ToolSpec> {
     match name {
@@ -157,7 +160,8 @@ pub fn named(name: &str, preset: &Preset) -> Option<ToolSpec> {
     }
 }
 
-/// `delegate`, for an agent that may delegate to these agents: name and description.
+/// Returns the spec of `delegate` for an agent that may delegate to these agents, each a name and a
+/// description.
 #[must_use]
 pub fn delegate(helpers: &[(&str, &str)]) -> ToolSpec {
     let mut description = String::from(
@@ -204,7 +208,7 @@ fn snip(tool: &SnipTool) -> ToolSpec {
     spec("snip", &tool.snip_description, &schema, Effect::Pure)
 }
 
-/// `recall`.
+/// Returns the spec of `recall`.
 #[must_use]
 pub fn recall() -> ToolSpec {
     let number = |what: &str| json!({"type": "integer", "minimum": 0, "description": what});

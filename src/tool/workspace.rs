@@ -1,8 +1,8 @@
 //! The files that tools may touch: one root to work in, and roots that are only read.
 //!
-//! Every path is opened relative to a directory handle that cannot be left, whatever `..`,
-//! symbolic links and races do. Knows nothing of tools. Everything here blocks: call it off the
-//! runtime. Processes are not bound by it.
+//! Opens every path relative to a directory handle that no `..`, symbolic link or race can leave.
+//! Knows nothing of tools. Everything here blocks: call it off the runtime. Processes are not
+//! confined by it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,15 +16,15 @@ use rustix::fs::OFlags;
 
 use super::ToolError;
 
-/// A directory tree, or a single file.
+/// Handle of a directory tree or of a single file.
 #[derive(Debug)]
 struct Root {
     dir: Dir,
-    /// The directory with all links resolved.
+    /// Path of the directory with all links resolved.
     path: PathBuf,
-    /// The root as it was named, made absolute.
+    /// Path of the root as it was named, made absolute.
     named: PathBuf,
-    /// The one file that may be reached, when the root is a file.
+    /// Name of the one file that may be reached, if the root is a file.
     only: Option<OsString>,
 }
 
@@ -40,7 +40,7 @@ impl Root {
         Ok(Self { dir, path, named, only })
     }
 
-    /// The part of an absolute path below this root; `..` may still be in it.
+    /// Returns the part of an absolute path below this root; `..` may still be in it.
     fn relative(&self, absolute: &Path) -> Option<PathBuf> {
         if let Some(only) = &self.only {
             let same = absolute == self.named || absolute == self.path.join(only);
@@ -51,18 +51,19 @@ impl Root {
     }
 }
 
-/// The roots of a run.
+/// The roots of a run: the workspace root and the roots that are only read.
 #[derive(Debug)]
 pub struct Workspace {
     root: Root,
     read_only: Vec<Root>,
-    /// Relative to the root; nothing in them is written.
+    /// Paths relative to the root at or below which nothing is written.
     protected: Vec<PathBuf>,
-    /// Held while a file is read, changed and replaced, so that no edit of another agent is lost.
+    /// Lock that is held while a file is read, changed and replaced, so that no edit of another
+    /// agent is lost.
     writing: Mutex<()>,
 }
 
-/// A path that was found to be within a root. It need not exist.
+/// A path within a root, as far as its text tells. It need not exist.
 #[derive(Debug)]
 pub struct WorkspacePath<'a> {
     root: &'a Root,
@@ -75,7 +76,7 @@ impl Workspace {
     /// Opens the root that tools work in.
     ///
     /// # Errors
-    /// When it is not a directory that can be opened.
+    /// Returns an error if it is not a directory that can be opened.
     pub fn open(root: &Path) -> io::Result<Self> {
         let root = Root::open(root)?;
         if root.only.is_some() {
@@ -87,7 +88,7 @@ impl Workspace {
     /// Adds a directory or a file that may be read.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// Returns an error if it cannot be opened.
     pub fn with_read_only_root(mut self, path: &Path) -> io::Result<Self> {
         self.read_only.push(Root::open(path)?);
         Ok(self)
@@ -103,13 +104,13 @@ impl Workspace {
         self
     }
 
-    /// The root with all links resolved: where processes run.
+    /// Returns the root with all links resolved, the working directory of processes.
     #[must_use]
     pub fn root_path(&self) -> &Path {
         &self.root.path
     }
 
-    /// The protected paths, absolute; those that exist also with all links resolved.
+    /// Returns the protected paths, absolute; those that exist also with all links resolved.
     #[must_use]
     pub fn protected_paths(&self) -> Vec<PathBuf> {
         let mut paths = Vec::new();
@@ -122,8 +123,9 @@ impl Workspace {
         paths
     }
 
-    /// The texts by which a permission rule may name a path: relative to the workspace where it
-    /// lies in it, without detours; and, when links lead elsewhere, also that place.
+    /// Returns the texts by which a permission rule may name a path: the path without detours,
+    /// relative to the workspace if it lies in it; and, if links lead elsewhere, also the place
+    /// they lead to.
     #[must_use]
     pub fn rule_arguments(&self, text: &str) -> Vec<String> {
         let shown = |path: &Path| {
@@ -144,8 +146,8 @@ impl Workspace {
     /// ones to the innermost root that they name.
     ///
     /// # Errors
-    /// [`ToolError::Outside`] when an absolute path is in no root. Where `..` and links lead is
-    /// found out when the place is used.
+    /// Returns [`ToolError::Outside`] if an absolute path is in no root. The use of the place finds
+    /// out where `..` and links lead.
     pub fn place(&self, text: &str) -> Result<WorkspacePath<'_>, ToolError> {
         let path = Path::new(text);
         let found = if path.is_absolute() {
@@ -161,21 +163,21 @@ impl Workspace {
         Ok(WorkspacePath { root, relative, text: text.to_owned(), in_workspace })
     }
 
-    /// Writes a file as a whole, making the directories it needs. Others see the old or the new
+    /// Writes a whole file, and makes the directories that it needs. Readers see the old or the new
     /// content, never a part.
     ///
     /// # Errors
-    /// When the path is outside the workspace, protected, no regular file or read-only, or the
-    /// disk refuses.
+    /// Returns an error if the path is outside the workspace, protected, not a regular file or
+    /// read-only, or if the disk refuses.
     pub fn write(&self, text: &str, content: &[u8]) -> Result<(), ToolError> {
         let _alone = self.writing.lock();
         self.place(text)?.replace(self, content)
     }
 
-    /// blake3 of a file's content in hexadecimal; `None` when there is no such file.
+    /// Returns the blake3 hash of a file's content in hexadecimal; `None` if there is no such file.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn fingerprint(&self, text: &str) -> Result<Option<String>, ToolError> {
         let place = self.place(text)?;
         let (mut file, _) = match place.open() {
@@ -190,12 +192,12 @@ impl Workspace {
         Ok(Some(hash.finalize().to_hex().to_string()))
     }
 
-    /// Changes a file as a whole; `change` gets its content and gives the new one. No other call
-    /// of this workspace writes in between.
+    /// Replaces a file's content by the one that `change` makes of it. No other call of this
+    /// workspace writes in between.
     ///
     /// # Errors
-    /// As [`Workspace::write`], when the file cannot be read or has more than `most` bytes, and
-    /// what `change` gives.
+    /// Returns the errors of [`Workspace::write`], the error of `change`, and an error if the file
+    /// cannot be read or has more than `most` bytes.
     pub fn edit<T>(
         &self,
         text: &str,
@@ -208,10 +210,10 @@ impl Workspace {
         Ok(answer)
     }
 
-    /// Reads a file as a whole.
+    /// Reads a whole file.
     ///
     /// # Errors
-    /// When it cannot be read or has more than `most` bytes.
+    /// Returns an error if the file cannot be read or has more than `most` bytes.
     pub fn read(&self, text: &str, most: u64) -> Result<Vec<u8>, ToolError> {
         let place = self.place(text)?;
         let (file, size) = place.open()?;
@@ -226,18 +228,19 @@ impl Workspace {
 }
 
 impl WorkspacePath<'_> {
-    /// What is there, links followed.
+    /// Returns the metadata of the file or directory, with links followed.
     ///
     /// # Errors
-    /// When nothing is there or the path leads out of its root.
+    /// Returns an error if nothing is there or the path leads out of its root.
     pub fn metadata(&self) -> Result<Metadata, ToolError> {
         self.root.dir.metadata(&self.relative).map_err(|error| self.refused("read", error))
     }
 
-    /// Opens a regular file and says how many bytes it has.
+    /// Opens a regular file and returns it with its size in bytes.
     ///
     /// # Errors
-    /// When it is no regular file, cannot be read, or the path leads out of its root.
+    /// Returns an error if it is not a regular file, cannot be read, or the path leads out of its
+    /// root.
     pub fn open(&self) -> Result<(File, u64), ToolError> {
         // Opening a pipe would wait for its other end, and opening a terminal would take it.
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -250,47 +253,48 @@ impl WorkspacePath<'_> {
                 Ok((file.into_std(), metadata.len()))
             }
             Err(error) => {
-                // What cannot be opened at all, such as a socket, is better named than its error.
+                // A socket and the like cannot be opened at all: the kind of the file says more
+                // than the error.
                 self.regular(&self.metadata()?)?;
                 Err(self.refused("read", error))
             }
         }
     }
 
-    /// Opens a file by its absolute path in the same root, as [`WorkspacePath::real_path`] or a walk of
-    /// the root gave it.
+    /// Opens a file by its absolute path in the same root, as [`WorkspacePath::real_path`] or a
+    /// walk of the root returned it.
     ///
     /// # Errors
-    /// When it cannot be opened or is not in this root.
+    /// Returns an error if the file cannot be opened or is not in this root.
     pub fn open_beside(&self, path: &Path) -> io::Result<File> {
         let relative = path.strip_prefix(&self.root.path).map_err(io::Error::other)?;
         Ok(self.root.dir.open(relative)?.into_std())
     }
 
-    /// The absolute path with all links resolved.
+    /// Returns the absolute path with all links resolved.
     ///
     /// # Errors
-    /// When nothing is there or the path leads out of its root.
+    /// Returns an error if nothing is there or the path leads out of its root.
     pub fn real_path(&self) -> Result<PathBuf, ToolError> {
         let real = self.root.dir.canonicalize(&self.relative);
         Ok(self.root.path.join(normalised(&real.map_err(|error| self.refused("read", error))?)))
     }
 
-    /// The root it is in, with all links resolved.
+    /// Returns the root of the path, with all links resolved.
     #[must_use]
     pub fn root_path(&self) -> &Path {
         &self.root.path
     }
 
-    /// How the model is told of an absolute path in the same root: relative to the workspace, or
-    /// absolute in a read-only root.
+    /// Returns the text by which a model reads an absolute path in the same root: relative to the
+    /// workspace, or absolute in a read-only root.
     #[must_use]
     pub fn shown(&self, path: &Path) -> String {
         let relative = path.strip_prefix(&self.root.path).ok().filter(|_| self.in_workspace);
         relative.unwrap_or(path).display().to_string()
     }
 
-    /// The error for something that the system refused: a path that leads out is told apart.
+    /// Converts an error of the system; a path that leads out of its root has an error of its own.
     #[must_use]
     pub fn refused(&self, what: &str, source: io::Error) -> ToolError {
         // cap-std reports an escape as a denial that did not come from the system.
@@ -311,8 +315,8 @@ impl WorkspacePath<'_> {
         Ok(())
     }
 
-    /// Where a write would go with all links resolved, relative to the root. What does not exist
-    /// yet cannot be a link, so only the part that exists is resolved.
+    /// Returns the target of a write with all links resolved, relative to the root. A part that
+    /// does not exist yet cannot be a link, so only the part that exists is resolved.
     fn target(&self, workspace: &Workspace) -> Result<PathBuf, ToolError> {
         if !self.in_workspace {
             return Err(ToolError::Failed(format!("`{}` is read-only", self.text)));
@@ -366,7 +370,7 @@ impl WorkspacePath<'_> {
             Ok(found) if found.is_symlink() => None,
             Ok(found) => {
                 self.regular(&found)?;
-                // The rename would not ask.
+                // The rename below would replace a read-only file without an error.
                 if found.permissions().readonly() {
                     return Err(ToolError::Failed(format!("`{}` is read-only", self.text)));
                 }
@@ -377,14 +381,14 @@ impl WorkspacePath<'_> {
         let written = fill(&dir, &temporary, permissions, content);
         let done = written.and_then(|()| dir.rename(&temporary, &dir, name));
         if done.is_err() {
-            // The first error is the one to tell; the file may not even have been made.
+            // The first error is the one to return; the temporary file may not even exist.
             let _gone = dir.remove_file(&temporary);
         }
         done.and_then(|()| dir.open(".")?.sync_all()).map_err(refused)
     }
 }
 
-/// Makes a new file with the permissions of the one that it will replace.
+/// Makes a new file with the permissions of the file that it will replace.
 fn fill(
     dir: &Dir,
     name: &str,
@@ -399,7 +403,7 @@ fn fill(
     file.sync_all()
 }
 
-/// A path without `.` and with every `a/..` taken out, as far as the text alone tells.
+/// Returns a path without `.` and with every `a/..` taken out, as far as the text alone tells.
 #[must_use]
 pub fn normalised(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();

@@ -1,13 +1,14 @@
-//! The tool wrapper: a process for each command, which keeps the result even when its parent dies,
-//! and for each hook, of which nothing has to be kept.
+//! The tool wrapper: a process for each command, which keeps the result even if its parent dies. A
+//! hook runs in a wrapper too, but its result is not kept.
 //!
-//! It is the program itself, started again in a mode of its own. It leads the process group of the
-//! command. It waits until the call is recorded, runs the command, keeps the result durably in the
-//! spool, and only then reports it. It holds a pipe from its parent: when that ends, the parent is
-//! gone, and the wrapper kills its group and itself with it.
+//! The wrapper is this program, started again in a mode of its own, as the leader of the process
+//! group of the command. It waits until the call is recorded, runs the command, keeps the result
+//! durably in the spool, and only then reports it. Its stdin is a pipe from the parent: when the
+//! pipe ends, the parent is gone, and the wrapper kills its group and itself.
 //!
-//! Owns what the two say to each other: a line of JSON with the job, `go`, perhaps `cancel`; back
-//! comes the result, in the form in which it is kept.
+//! Owns the protocol between the two. The parent sends a line of JSON with the job, then `go`, and
+//! `cancel` if the call is cancelled; the wrapper answers with the result in the form in which it
+//! is kept.
 
 mod parent;
 mod serve;
@@ -31,25 +32,26 @@ use crate::redaction::Secrets;
 use crate::store::Store;
 use crate::tool::spool::Spool;
 
-/// The first argument by which the program is asked to be a wrapper. The others are the workspace
-/// root, the spool and the folder of results.
+/// First argument of a process that is to serve as a wrapper. The other arguments are the workspace
+/// root, the scratch directory with the spool, and the folder of stored results.
 const ASKED: &str = "__tool-call";
 
-/// The line that lets the command begin.
+/// Line by which the parent lets the command begin.
 const GO: &str = "go";
 
-/// The line that ends it early.
+/// Line by which the parent ends the command early.
 const CANCEL: &str = "cancel";
 
-/// The form of a kept result; one that is newer is not read.
+/// Version of the form of a kept result; a newer version is not read.
 const VERSION: u32 = 2;
 
-/// Whether this program has announced that it can serve.
+/// True once this program has called [`serve_if_asked`], so that it can be its own wrapper.
 static CAN_SERVE: AtomicBool = AtomicBool::new(false);
 
-/// Serves as a tool wrapper and ends the process if it was started for that; else it returns at
-/// once. A program that calls this first in `main` can be its own wrapper; one that does not runs
-/// commands in its own process, and a crash of it loses their results and may leave them running.
+/// Serves as a tool wrapper and ends the process, if the process was started for that; else returns
+/// at once. A program that calls this first in `main` can be its own wrapper. A program that does
+/// not call it runs commands in its own process: if it crashes, their results are lost and they may
+/// keep running.
 pub fn serve_if_asked() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().as_deref() != Some(OsStr::new(ASKED)) {
@@ -58,25 +60,25 @@ pub fn serve_if_asked() {
     std::process::exit(serve::serve(arguments.map(PathBuf::from).collect()));
 }
 
-/// The program that is run as a wrapper, and what it must know.
+/// The program that runs as a wrapper, and the secrets that it removes from results.
 #[derive(Clone, Debug)]
 pub struct Wrapper {
     /// A program that calls [`serve_if_asked`].
     pub program: PathBuf,
-    /// What must not be in a result.
+    /// Secrets that must not be in a result.
     pub secrets: Secrets,
 }
 
 impl Wrapper {
-    /// This program, if it can serve.
+    /// Returns the path of this program if it can serve as a wrapper.
     #[must_use]
     pub fn this_program() -> Option<PathBuf> {
-        // By this path it is found even when its file was replaced meanwhile.
+        // This path finds the running program even after its file was replaced.
         CAN_SERVE.load(Ordering::Relaxed).then(|| PathBuf::from("/proc/self/exe"))
     }
 }
 
-/// What a wrapper is to do.
+/// Job of a wrapper.
 #[derive(Debug, Serialize, Deserialize)]
 struct Job {
     key: CallKey,
@@ -85,24 +87,25 @@ struct Job {
     secrets: Vec<String>,
 }
 
-/// What is run.
+/// The work of a job.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Work {
-    /// A command, whose result is kept.
+    /// A command, whose result is kept in the spool.
     Command(Order),
-    /// A program that works for callsheet itself: it is run again after a crash.
+    /// A program that works for callsheet itself, such as a hook. Its result is not kept: it runs
+    /// again after a crash.
     Program(Program),
 }
 
-/// A result as it is kept and told.
+/// A result in the form in which the spool keeps it and the wrapper reports it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     v: u32,
     key: CallKey,
-    /// The end of the call, or the reason why it could not be made.
+    /// Output of the call, or the reason why the call could not be made.
     end: Result<ToolOutput, String>,
-    /// The time that it took, in milliseconds.
+    /// Duration of the call in milliseconds.
     took_ms: u64,
 }
 
@@ -123,10 +126,10 @@ impl Kept {
     }
 }
 
-/// The result that a call left in the spool, and how long it took. Blocks.
+/// Returns the result that a call left in the spool, with the duration of the call. Blocks.
 ///
 /// # Errors
-/// When there is one that cannot be read.
+/// Returns an error if there is a result that cannot be read.
 pub fn spooled(
     store: &Store,
     key: &CallKey,
@@ -137,7 +140,7 @@ pub fn spooled(
     Ok(Some((kept.result(), took)))
 }
 
-/// The arguments of a wrapper.
+/// Returns the arguments for a wrapper process.
 fn arguments<'a>(root: &'a Path, store: &'a Store) -> [&'a Path; 4] {
     [Path::new(ASKED), root, store.scratch_dir(), store.results_dir()]
 }

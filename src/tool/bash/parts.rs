@@ -1,14 +1,14 @@
-//! The texts by which a permission rule may name a command: the whole, and each part of it.
+//! Finds the texts by which a permission rule may name a command: the whole, and each part of it.
 //!
-//! A textual look, not a shell: quotes are not read, so that a command hidden in a quoted
-//! argument is seen as well. It stops slips, not attackers; a sandbox is for those.
+//! It looks at the text and is not a shell: it ignores quotes, so that it also finds a command
+//! hidden in a quoted argument. It stops slips, not attackers; a sandbox is for those.
 
-/// Words that stand before a command and are not part of it.
+/// Shell words that stand before a command and are not part of it.
 const LEADING_WORDS: [&str; 10] =
     ["if", "then", "elif", "else", "while", "until", "do", "time", "!", "{"];
 
-/// The command and its parts, trimmed, without empty ones and repetitions. A part that begins
-/// with assignments is also given without them.
+/// Returns the command and its parts, trimmed, without empty texts and repetitions. A part that
+/// begins with assignments also appears without them.
 pub(super) fn parts(command: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut add = |text: &str| {
@@ -17,7 +17,7 @@ pub(super) fn parts(command: &str) -> Vec<String> {
         }
     };
     add(command.trim());
-    // A line that is continued is one line.
+    // A line that continues on the next is one line.
     let command = command.replace("\\\n", " ");
     for part in split(&command) {
         let part = bare(part);
@@ -27,7 +27,7 @@ pub(super) fn parts(command: &str) -> Vec<String> {
     found
 }
 
-/// Splits at `&&`, `||`, `;`, `|`, `&`, line ends and where a substitution begins.
+/// Splits at `&&`, `||`, `;`, `|`, `&`, line ends and the begin of a substitution.
 fn split(command: &str) -> Vec<&str> {
     let bytes = command.as_bytes();
     let (mut parts, mut from) = (Vec::new(), 0);
@@ -36,7 +36,7 @@ fn split(command: &str) -> Vec<&str> {
         let next = bytes.get(at + 1);
         let ends = match byte {
             b';' | b'|' | b'\n' | b'`' => true,
-            // `2>&1` and `&>file` redirect.
+            // In `2>&1` and `&>file` the `&` redirects and splits nothing.
             b'&' => !matches!(before, Some(b'>' | b'<')) && next != Some(&b'>'),
             b'(' => matches!(before, Some(b'$' | b'<' | b'>')),
             _ => false,
@@ -50,7 +50,7 @@ fn split(command: &str) -> Vec<&str> {
     parts
 }
 
-/// A part without the brackets and words around the command.
+/// Strips the brackets and shell words around a command.
 fn bare(part: &str) -> &str {
     let mut part = part.trim();
     loop {
@@ -60,7 +60,7 @@ fn bare(part: &str) -> &str {
             true => inner[word.len()..].trim_start(),
             false => inner,
         };
-        // A closing bracket belongs to the command if it was opened in it.
+        // A closing bracket belongs to the command if the command opens it.
         let opened = inner.matches('(').count();
         let closed = inner.matches(')').count();
         let inner = match inner.strip_suffix(')') {
@@ -74,7 +74,7 @@ fn bare(part: &str) -> &str {
     }
 }
 
-/// A command without the `NAME=value` before it.
+/// Strips the `NAME=value` assignments before a command.
 fn without_assignments(mut command: &str) -> &str {
     loop {
         let word = command.split_whitespace().next().unwrap_or_default();

@@ -1,36 +1,40 @@
-//! A window of a text file's lines, in bounded memory however large the file and its lines are.
+//! Reads a window of a text file's lines, in bounded memory however large the file and its lines
+//! are.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// The most lines that are given unless the call names a number: what Claude Code reads at once.
+/// Largest number of lines that a call returns unless it names a number: as many as Claude Code
+/// reads at once.
 pub(super) const MAX_LINES: u64 = 2_000;
 
-/// The most characters that are given, line ends included: the read limit of the presets.
+/// Largest number of characters that a call returns, line ends included: the read limit of the
+/// presets.
 pub(super) const MAX_CHARS: usize = 50_000;
 
-/// How far a file is looked at for a NUL byte before it counts as text; git's number.
+/// Bytes at the start of a file that are searched for a NUL, which marks a binary file; git's
+/// number.
 const BINARY_PROBE_BYTES: usize = 8 * 1024;
 
-/// The lines that are asked for.
+/// Range of lines that a call asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    /// The first, from 1.
+    /// Number of the first line, from 1.
     pub(super) offset: u64,
-    /// The most of them.
+    /// Largest number of lines.
     pub(super) limit: u64,
 }
 
-/// What reading gave.
+/// Result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Text {
     /// The lines.
     Shown(String),
-    /// Why there are none, as a sentence that goes on from the file's name.
+    /// Reason why there are no lines, worded to follow the file's name.
     Refused(String),
 }
 
-/// Reads a window of a file of `size` bytes. Lines keep their ends. A line that does not fit any
-/// more is left for the next call, but a line that is alone too long is cut.
+/// Reads a window of a file of `size` bytes. Lines keep their ends. A line that does not fit is
+/// left for the next call, except that a line too long for any call is cut.
 pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Text> {
     let mut file = file;
     let mut probe = Vec::with_capacity(BINARY_PROBE_BYTES);
@@ -41,7 +45,7 @@ pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Tex
     if probe.is_empty() {
         return Ok(Text::Shown("(empty file)".to_owned()));
     }
-    // What ended within the probe is neither asked for more nor given a buffer for it.
+    // A file that ended within the probe needs neither another read nor a buffer.
     let capacity = if probe.len() < BINARY_PROBE_BYTES { 0 } else { 64 * 1024 };
     let rest = file.take(if capacity == 0 { 0 } else { u64::MAX });
     let mut file = io::Cursor::new(probe).chain(BufReader::with_capacity(capacity, rest));
@@ -75,7 +79,7 @@ pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Tex
     Ok(Text::Shown(shown))
 }
 
-/// One line, of which no more is kept than could be shown.
+/// One line, of which only as much is kept as could be shown.
 #[derive(Debug, Default)]
 struct BoundedLine {
     kept: Vec<u8>,
@@ -83,10 +87,10 @@ struct BoundedLine {
 }
 
 impl BoundedLine {
-    /// A character has at most four bytes.
+    /// Bytes that are kept of a line: a character has at most four.
     const KEPT_BYTES: usize = 4 * MAX_CHARS;
 
-    /// Reads the next line with its end; false at the end of the file.
+    /// Reads the next line with its end; returns false at the end of the file.
     fn next(&mut self, file: &mut impl BufRead) -> io::Result<bool> {
         self.kept.clear();
         self.dropped = 0;
@@ -98,7 +102,8 @@ impl BoundedLine {
         Ok(read > 0)
     }
 
-    /// Adds the line if it fits, or if nothing was shown yet and it would never fit.
+    /// Adds the line if it fits, or cuts it if nothing was shown yet. Returns false if it has to
+    /// wait.
     fn add_to(&self, shown: &mut String, chars: &mut usize) -> bool {
         let text = String::from_utf8_lossy(&self.kept);
         let length = text.chars().count();
@@ -119,7 +124,7 @@ impl BoundedLine {
     }
 }
 
-/// Passes over the rest of a line and counts its bytes.
+/// Skips the rest of a line and returns its number of bytes.
 fn skip_line(file: &mut impl BufRead) -> io::Result<u64> {
     let mut skipped = 0;
     loop {
@@ -134,7 +139,7 @@ fn skip_line(file: &mut impl BufRead) -> io::Result<u64> {
     }
 }
 
-/// How many lines are left; the last need not end.
+/// Returns the number of lines that are left; the last need not have a line end.
 fn count_lines(file: &mut impl BufRead) -> io::Result<u64> {
     let (mut lines, mut open) = (0, false);
     loop {

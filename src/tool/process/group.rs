@@ -1,6 +1,6 @@
-//! Process groups: signalled as a whole, killed when nobody waits for them any more.
+//! Process groups: each is signalled as a whole, and killed when its owner drops it.
 //!
-//! Owns the one list of the groups that live in this program.
+//! Owns the one list of the groups that this program has running.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,66 +11,66 @@ use rustix::process::{Pid, Signal};
 use crate::id::CallKey;
 use crate::turn::Process;
 
-/// The environment variable that holds the call's idempotency key, for commands that can use one.
+/// Environment variable that holds the idempotency key of the call, for commands that can use one.
 pub(in crate::tool) const KEY_VARIABLE: &str = "CALLSHEET_IDEMPOTENCY_KEY";
 
-/// How often a group is looked at while it has time to end: much shorter than any grace period
+/// Pause between two checks of a group that has time to end: much shorter than any grace period
 /// that a person would set.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How long a wrapper whose parent is gone may take to store what it has: a few syncs of a slow
-/// disk. Whatever else it was at, it ends at once.
+/// Time for a wrapper whose parent is gone to store its result: a few syncs of a slow disk. A
+/// wrapper that is not storing a result ends at once.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// How long a killed group may take to be gone: only a process that waits for a broken device takes
-/// longer.
+/// Time for a killed group to be gone: only a process that waits for a broken device takes longer.
 const AFTER_KILL: Duration = Duration::from_secs(5);
 
 static LIVE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
-/// Kills every process group that tools have running: for the end of the program, when there is
-/// no time to wait for the calls.
+/// Kills every process group that tools have running, for the end of the program, when there is no
+/// time to wait for the calls.
 pub fn kill_all_groups() {
     for id in LIVE.lock().iter().copied().filter_map(Pid::from_raw) {
         signal(id, Signal::KILL);
     }
 }
 
-/// A process group of ours. Dropping it kills whatever is left of it.
+/// A process group that this program started or leads. Dropping it kills the processes left in it.
 #[derive(Debug)]
 pub(in crate::tool) struct Group {
     id: Pid,
-    /// This process, when it is itself a member: it is spared.
+    /// This process, if it is itself a member of the group: [`Group::end`] does not kill it.
     spared: Option<Pid>,
     gone: bool,
 }
 
 impl Group {
-    /// The group that the process `leader` was started in, which has the same number.
+    /// Returns the group that the process `leader` was started in, which has the same number.
     pub(in crate::tool) fn led_by(leader: u32) -> Option<Self> {
         let id = Pid::from_raw(i32::try_from(leader).ok()?)?;
         LIVE.lock().insert(id.as_raw_nonzero().get());
         Some(Self { id, spared: None, gone: false })
     }
 
-    /// The group of this process: what it starts without a group of its own is in it too.
+    /// Returns the group of this process. Processes that it starts without a group of their own are
+    /// members too.
     pub(in crate::tool) fn own() -> Self {
         let spared = Some(rustix::process::getpid());
         Self { id: rustix::process::getpgrp(), spared, gone: false }
     }
 
-    /// Its number.
+    /// Returns the number of the group.
     pub(in crate::tool) fn number(&self) -> i32 {
         self.id.as_raw_nonzero().get()
     }
 
-    /// Kills it, this process included where it is a member.
+    /// Kills the group, and with it this process if it is a member.
     pub(in crate::tool) fn kill_all(&self) {
         signal(self.id, Signal::KILL);
     }
 
-    /// Whether any process of the group is at work. Once it is known that none is, the group is
-    /// never signalled again: its number may be given to others.
+    /// Returns true if any process of the group is at work. Once a check has found none, the group
+    /// is never signalled again: the system may give its number to another group.
     pub(super) async fn is_alive(&mut self) -> bool {
         let (id, spared) = (self.id, self.spared);
         if !self.gone {
@@ -80,11 +80,11 @@ impl Group {
         !self.gone
     }
 
-    /// Asks the group to end, and kills it when the grace is over. Says whether the grace was
-    /// enough.
+    /// Asks the group to end, and kills it when the grace period is over. Returns true if all its
+    /// processes ended within the grace period.
     pub(super) async fn end(&mut self, grace: Duration) -> bool {
         signal(self.id, Signal::TERM);
-        // A stopped process would not get the signal before.
+        // A stopped process receives SIGTERM only after it continues.
         signal(self.id, Signal::CONT);
         let ended = async {
             while self.is_alive().await {
@@ -117,15 +117,18 @@ impl Drop for Group {
     }
 }
 
-/// A group that is gone already cannot be signalled, and need not be.
+/// Sends a signal to a group. Ignores errors: a group that is gone cannot be signalled, and need
+/// not be.
 fn signal(group: Pid, signal: Signal) {
     let _gone = rustix::process::kill_process_group(group, signal);
 }
 
-/// Kills a group but for one process. All are stopped first, because a shell whose command is
-/// killed before it would go on with the next one.
+/// Kills a group except for one process. Stops all of them first, because a shell whose command is
+/// killed before the shell itself would run its next command.
 fn kill_others(group: Pid, spared: Pid) {
     let mut stopped = BTreeSet::new();
+    // A process may start another between the listing and the stop, so this repeats until a listing
+    // holds nothing new.
     while let Some(others) = members(group, Some(spared)) {
         let found: BTreeSet<_> = others.iter().map(|pid| pid.as_raw_nonzero()).collect();
         if found.is_subset(&stopped) {
@@ -137,26 +140,27 @@ fn kill_others(group: Pid, spared: Pid) {
     send(&members(group, Some(spared)).unwrap_or_default(), Signal::KILL);
 }
 
-/// What is gone already cannot be signalled, and need not be.
+/// Sends a signal to processes. Ignores errors: a process that is gone cannot be signalled, and
+/// need not be.
 fn send(processes: &[Pid], signal: Signal) {
     for process in processes {
         let _gone = rustix::process::kill_process(*process, signal);
     }
 }
 
-/// Whether the group has a process at work but for the one that is spared.
+/// Returns true if the group has a process at work, except for the one that is spared.
 fn has_members(group: Pid, spared: Option<Pid>) -> bool {
     let exists = rustix::process::test_kill_process_group(group).is_ok();
     exists && members(group, spared).is_none_or(|members| !members.is_empty())
 }
 
-/// The processes of a group that are no zombies: those wait for whoever adopted them, and in a
-/// container that may be for ever. `None` where the system does not tell.
+/// Returns the processes of a group without zombies. A zombie waits for the process that adopted
+/// it, in a container possibly for ever. Returns `None` if `/proc` cannot be read.
 fn members(group: Pid, spared: Option<Pid>) -> Option<Vec<Pid>> {
     let mut members = Vec::new();
     let mut looked = false;
     for process in std::fs::read_dir("/proc").ok()?.filter_map(Result::ok) {
-        // Other entries name this process and its threads once more.
+        // Entries that are no number name this process and its threads once more.
         let number = process.file_name().to_str().and_then(|name| name.parse().ok());
         let Some(stat) = number.and_then(Pid::from_raw).and_then(Stat::of) else { continue };
         looked = true;
@@ -168,19 +172,19 @@ fn members(group: Pid, spared: Option<Pid>) -> Option<Vec<Pid>> {
     looked.then_some(members)
 }
 
-/// What the system tells of a process.
+/// The state of a process, from `/proc/PID/stat`.
 struct Stat {
     pid: Pid,
     group: i32,
     is_at_work: bool,
-    /// When it started, in clock ticks since the machine did.
+    /// Start time in clock ticks since the machine started.
     start: u64,
 }
 
 impl Stat {
     fn of(pid: Pid) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-        // `pid (name) state parent group ...`; the name may hold anything.
+        // `pid (name) state parent group ...`; the name may hold any character, also `)`.
         let (_, rest) = stat.rsplit_once(')')?;
         let fields: Vec<_> = rest.split_whitespace().collect();
         Some(Self {
@@ -192,14 +196,14 @@ impl Stat {
     }
 }
 
-/// When a process started, in clock ticks since the machine did.
+/// Returns the start time of the group's leader in clock ticks since the machine started.
 pub(in crate::tool) fn start_of(group: &Group) -> Option<u64> {
     Stat::of(group.id).map(|stat| stat.start)
 }
 
-/// Ends what an earlier life of the program left of a call's group; blocks until nothing of it is
-/// at work, or it does not end. A wrapper ends by itself when its parent is gone, and may be amid
-/// storing a result, so it is given a moment.
+/// Ends the processes of a call's group that an earlier process of this program left; blocks until
+/// none is at work, or a kill had no effect in time. Waits for a wrapper first: it ends by itself
+/// when its parent is gone, but may still be storing a result.
 pub fn end_remains(process: Process, key: &CallKey) -> Remains {
     let Some(group) = Pid::from_raw(process.pgid) else { return Remains::None };
     if !has_members(group, None) || !is_of_call(group, process, key) {
@@ -214,14 +218,14 @@ pub fn end_remains(process: Process, key: &CallKey) -> Remains {
     Remains::Ended
 }
 
-/// What was left of a call's group.
+/// The processes that were left of a call's group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
-    /// Nothing.
+    /// There was none.
     None,
-    /// Processes, which have ended now.
+    /// There were some, and they have ended now.
     Ended,
-    /// Processes that even a kill did not end in time.
+    /// There are some that even a kill did not end in time.
     AtWork,
 }
 
@@ -236,8 +240,9 @@ fn is_gone_within(group: Pid, patience: Duration) -> bool {
     true
 }
 
-/// Whether a group is that of the call: numbers are given again. Its leader tells by its start
-/// time; where only others are left, they tell by the key that they were given.
+/// Returns true if a group is that of the call, and not a later group with the same number. A
+/// leader is known by its start time; if the leader is gone, its members are known by the call's
+/// key in their environment.
 fn is_of_call(group: Pid, process: Process, key: &CallKey) -> bool {
     if let Some(leader) = Stat::of(group) {
         return leader.start == process.starttime;

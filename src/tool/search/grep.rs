@@ -15,26 +15,27 @@ use crate::tool::ToolError;
 use crate::tool::blocking::Stoppable;
 use crate::tool::workspace::{Workspace, WorkspacePath};
 
-/// The most lines that are given unless the call names a number: what fits in a preview's worth
-/// of reading several times over.
+/// Largest number of lines that a call returns unless it names a number: several times as much text
+/// as a preview holds.
 pub(super) const LIMIT: u64 = 1_000;
 
-/// The most lines that a call may ask for: they are held in memory.
+/// Largest number of lines that a call may ask for: they are held in memory.
 pub(super) const MAX_LIMIT: u64 = 10_000;
 
-/// The longest line that is given whole, in characters: longer ones are seldom written by hand.
+/// Longest line that is shown whole, in characters: longer lines are seldom written by hand.
 const MAX_LINE_CHARS: usize = 500;
 
-/// How much of a longer line is shown before the match, in bytes.
+/// Part of a longer line that is shown before the match, in bytes.
 const BEFORE_MATCH_BYTES: usize = 200;
 
-/// The longest line that is searched, in bytes; files with longer ones are named as not searched.
+/// Longest line that is searched, in bytes. A file with a longer line is named as not searched.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
-/// How far a file is looked at for a NUL byte before it counts as text; git's number.
+/// Bytes at the start of a file that are searched for a NUL, which marks a binary file; git's
+/// number.
 const BINARY_PROBE_BYTES: u64 = 8 * 1024;
 
-/// How many files that could not be searched are named.
+/// Largest number of files that could not be searched and are named.
 const MAX_NAMED: usize = 5;
 
 #[derive(Deserialize)]
@@ -59,7 +60,7 @@ enum Mode {
     Count,
 }
 
-/// Searches, and gives what the model reads.
+/// Searches the files and returns the text that the model reads.
 pub(super) fn grep(
     workspace: &Arc<Workspace>,
     asked: &GrepArguments,
@@ -72,7 +73,7 @@ pub(super) fn grep(
     let matcher = matcher.map_err(|error| ToolError::Arguments(error.to_string()))?;
     let only = asked.glob.as_deref().map(|glob| match glob.contains('/') {
         true => pattern(glob.trim_start_matches("./")),
-        // Without a slash a name is meant, wherever the file is.
+        // A pattern without a slash is a file name, in whatever directory the file is.
         false => pattern(&format!("**/{glob}")),
     });
     let only = only.transpose()?;
@@ -105,16 +106,16 @@ pub(super) fn grep(
     Ok(search.told(limit))
 }
 
-/// A search under way.
+/// State of a search under way.
 struct Search<'a> {
     place: &'a WorkspacePath<'a>,
     matcher: RegexMatcher,
     searcher: Searcher,
     mode: Mode,
-    /// How many lines may still be given.
+    /// Number of lines that may still be added.
     left: u64,
     text: String,
-    /// Whether there was more than could be given.
+    /// True if there was more than the limit allows.
     cut: bool,
     unsearched: Vec<String>,
     stop: &'a CancellationToken,
@@ -193,7 +194,7 @@ impl Search<'_> {
     }
 }
 
-/// The matches of one file.
+/// Collector of the matches of one file.
 struct Found<'a> {
     name: &'a str,
     matcher: &'a RegexMatcher,
@@ -226,7 +227,7 @@ impl Sink for Found<'_> {
 }
 
 impl Found<'_> {
-    /// Adds a line; of a long one the part around the match.
+    /// Adds a line; of a long line, the part around the match.
     fn push_line(&mut self, line: &[u8]) {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);

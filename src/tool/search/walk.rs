@@ -1,4 +1,5 @@
-//! The files below a directory of the workspace, sorted, without what `.gitignore` names.
+//! Walks the files below a directory of the workspace in sorted order, without those that
+//! `.gitignore` names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 use crate::tool::ToolError;
 use crate::tool::workspace::{Workspace, WorkspacePath};
 
-/// What is done with each file: gets its absolute path and its path below the start; false ends
-/// the walk.
+/// Callback for each file, with its absolute path and its path below the start. It returns false to
+/// end the walk.
 pub(super) type Visit<'a> = &'a mut dyn FnMut(&Path, &Path) -> Result<bool, ToolError>;
 
-/// A walk that is about to begin.
+/// A walk through the files below one directory.
 #[derive(Debug)]
 pub(super) struct Walk {
     root: PathBuf,
@@ -23,8 +24,8 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Prepares a walk from `place`, which must exist; `hidden` takes in files whose names begin
-    /// with a dot. Protected directories are passed over unless the walk begins inside one.
+    /// Prepares a walk from `place`, which must exist; `hidden` includes files whose names begin
+    /// with a dot. Skips protected directories unless the walk begins inside one.
     pub(super) fn new(
         workspace: &Arc<Workspace>,
         place: &WorkspacePath<'_>,
@@ -36,8 +37,8 @@ impl Walk {
         Ok(Self { root: place.root_path().to_owned(), start, hidden, skipped })
     }
 
-    /// Visits the files in order. A start that is itself ignored or hidden was named on purpose
-    /// and is walked all the same.
+    /// Visits the files in order. A start that is itself ignored or hidden is walked too, because
+    /// the call names it on purpose.
     pub(super) fn files(
         &self,
         stop: &CancellationToken,
@@ -49,14 +50,15 @@ impl Walk {
             }
             return visit(&self.start, Path::new("")).map(|_| ());
         }
-        // From the root, so that the ignore files on the way to the start are heeded.
+        // The walk begins at the root, so that it reads the ignore files on the way to the start.
         if !self.files_from(&self.root, stop, visit)? {
             self.files_from(&self.start, stop, visit)?;
         }
         Ok(())
     }
 
-    /// Says whether the start was reached.
+    /// Walks from `from` and visits the files below the start. Returns true if the start was
+    /// reached.
     fn files_from(
         &self,
         from: &Path,
@@ -64,7 +66,7 @@ impl Walk {
         visit: Visit<'_>,
     ) -> Result<bool, ToolError> {
         let mut reached = false;
-        // A directory that may not be read has no files for us.
+        // A directory that may not be read is left out.
         for entry in self.builder(from).build().filter_map(Result::ok) {
             if stop.is_cancelled() {
                 return Err(ToolError::Cancelled);
@@ -91,7 +93,7 @@ impl Walk {
         let mut builder = WalkBuilder::new(from);
         builder
             .hidden(!self.hidden)
-            // What lies above the root is none of the run's business.
+            // Ignore files above the root are outside the workspace and have no effect.
             .parents(false)
             .git_global(false)
             .require_git(false)

@@ -1,4 +1,5 @@
-//! The parent's side: starts a wrapper, records it, lets it go, and takes its result.
+//! The parent's side of the protocol: starts a wrapper, records it, lets it begin, and reads its
+//! result.
 
 use std::io;
 use std::process::Stdio;
@@ -15,12 +16,12 @@ use crate::tool::process::{self, Program};
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 use crate::turn::Process;
 
-/// How long a wrapper may take to report when its work has had its time and its grace: a wait for
-/// what the dead have printed, and a few syncs of a slow disk.
+/// Time for a wrapper to report after the time limit and the grace period of its work: one wait for
+/// the last output of ended processes, and a few syncs of a slow disk.
 const TO_REPORT: Duration = Duration::from_secs(10);
 
-/// Has a wrapper run a command. The call is announced between the start of the wrapper and that of
-/// the command, so that a command that was not announced has not run. When this returns or is
+/// Runs a command in a wrapper. Announces the call between the start of the wrapper and the start
+/// of the command, so that a command that was not announced has not run. When this returns or is
 /// dropped, no process of the group lives.
 pub(in crate::tool) async fn call(
     wrapper: &Wrapper,
@@ -37,7 +38,7 @@ pub(in crate::tool) async fn call(
     }
 }
 
-/// Has a wrapper run a program, of which nothing is recorded and nothing kept.
+/// Runs a program in a wrapper; nothing of it is recorded or kept.
 pub(in crate::tool) async fn run_program(
     wrapper: &Wrapper,
     program: Program,
@@ -49,7 +50,7 @@ pub(in crate::tool) async fn run_program(
     report.ok_or(ToolError::Lost)?.result()
 }
 
-/// What a wrapper has left that was ended from outside.
+/// Returns the result that a wrapper kept before it was ended from outside.
 async fn kept_result(context: &ToolContext) -> Result<ToolOutput, ToolError> {
     let (store, key) = (context.store.clone(), context.key.clone());
     let kept = tokio::task::spawn_blocking(move || spooled(&store, &key)).await;
@@ -59,7 +60,7 @@ async fn kept_result(context: &ToolContext) -> Result<ToolOutput, ToolError> {
     }
 }
 
-/// A wrapper at work.
+/// A running wrapper with its pipes.
 struct Started {
     child: Child,
     group: Group,
@@ -69,7 +70,7 @@ struct Started {
 }
 
 impl Started {
-    /// Starts a wrapper and tells it what to do.
+    /// Starts a wrapper and sends it the job.
     async fn new(wrapper: &Wrapper, work: Work, context: &ToolContext) -> Result<Self, ToolError> {
         let job = Job {
             key: context.key.clone(),
@@ -108,16 +109,17 @@ impl Started {
         self.control.write_all(format!("{line}\n").as_bytes()).await
     }
 
-    /// Lets the work begin, and gives what the wrapper reports of it; `None` when the wrapper was
-    /// ended from outside, or was stopped and so could not keep to the limit.
+    /// Lets the work begin, and returns the report of the wrapper. Returns `None` if the wrapper
+    /// was ended from outside, or was stopped and so could not keep to the limit.
     async fn report(mut self, limit: Duration, context: &ToolContext) -> Option<Kept> {
-        // One that is gone by now reports nothing, which says it all.
+        // A wrapper that is gone cannot be told; it shows as a missing report below.
         let _ = self.tell(GO).await;
         crash::pass(Point::AfterGo);
         let limit = limit.saturating_add(context.grace_period).saturating_add(TO_REPORT);
         let told = tokio::time::timeout(limit, self.everything(context)).await;
         let Self { mut child, group, .. } = self;
-        // Before the wait: after it, the number of the group might be another's.
+        // The group is dropped before the wait: after the wait, the system may give its number to
+        // another group.
         drop(group);
         let ended = child.wait().await;
         let told = told.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -128,7 +130,7 @@ impl Started {
         kept.ok()
     }
 
-    /// Everything that the wrapper writes; tells it when the call is cancelled.
+    /// Reads everything that the wrapper writes, and sends it a line when the call is cancelled.
     async fn everything(&mut self, context: &ToolContext) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut told = false;
@@ -142,7 +144,7 @@ impl Started {
                 () = context.cancel.cancelled(), if !told => {
                     told = true;
                     let line = format!("{CANCEL}\n");
-                    // One that is gone needs not be told.
+                    // A wrapper that is gone need not be told.
                     let _ = self.control.write_all(line.as_bytes()).await;
                 }
             }

@@ -1,4 +1,4 @@
-//! The wrapper's side: one command from the job to the kept result.
+//! The wrapper's side of the protocol: one command, from its job to its kept result.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -25,16 +25,17 @@ use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 
-/// What the wrapper ends with when it was not started as one: as the program does for a bug.
+/// Exit code of a process that was not started as a wrapper should be: the code for a bug of the
+/// program.
 const NOT_A_WRAPPER: i32 = 70;
 
-/// Serves one call. The group ends with the call, and this process with the group.
+/// Serves one call. Kills the group, and with it this process, when the call has ended.
 pub(super) fn serve(arguments: Vec<PathBuf>) -> i32 {
     let leads = rustix::process::getpgrp() == rustix::process::getpid();
     let Ok([root, scratch, results]) = <[PathBuf; 3]>::try_from(arguments) else {
         return NOT_A_WRAPPER;
     };
-    // What is not the leader of a group must not end the group.
+    // A process that does not lead its group must not kill the group: other processes are in it.
     if !leads {
         return NOT_A_WRAPPER;
     }
@@ -47,8 +48,9 @@ pub(super) fn serve(arguments: Vec<PathBuf>) -> i32 {
     i32::from(served.is_err())
 }
 
-/// Signals that a command or the terminal may send to the whole group. What reads from a terminal
-/// that it does not have is stopped by one, and without the wrapper nobody would see to its time.
+/// Signals that a command or the terminal may send to the whole group. TTIN and TTOU are among them
+/// because they stop a process that uses a terminal it does not own, and a stopped wrapper could
+/// not end the command at its time limit.
 const OF_THE_GROUP: [Signal; 9] = [
     Signal::TERM,
     Signal::INT,
@@ -61,7 +63,7 @@ const OF_THE_GROUP: [Signal; 9] = [
     Signal::TTOU,
 ];
 
-/// Lets this process live on when the signal comes; what it starts is not affected.
+/// Keeps this process alive when the signal comes; the processes that it starts are not affected.
 fn outlive(of_group: Signal) -> io::Result<unix::Signal> {
     unix::signal(SignalKind::from_raw(of_group.as_raw()))
 }
@@ -69,7 +71,8 @@ fn outlive(of_group: Signal) -> io::Result<unix::Signal> {
 type Control = Lines<BufReader<Receiver>>;
 
 async fn answer(root: &Path, store: Store) -> io::Result<()> {
-    // What is meant for the command goes to the whole group; this process has a result to see to.
+    // A signal for the command goes to the whole group; this process must survive it to keep the
+    // result.
     let _heard: Vec<_> = OF_THE_GROUP.into_iter().map(outlive).collect::<io::Result<_>>()?;
     disk::outlive_file_limits()?;
     let control = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
@@ -80,7 +83,7 @@ async fn answer(root: &Path, store: Store) -> io::Result<()> {
     let secrets = Secrets::new(job.secrets.iter().cloned());
     let store = Arc::new(store.redacting(secrets.clone()));
     let is_kept = matches!(job.work, Work::Command(_));
-    // It costs no time: the parent records meanwhile that the command begins.
+    // Taking the space costs no time: the parent records meanwhile that the command begins.
     let room = if is_kept { Spool::of(&store).take_room(&job.key).ok() } else { None };
     if control.next_line().await?.as_deref() != Some(GO) {
         return Ok(());
@@ -99,7 +102,8 @@ async fn answer(root: &Path, store: Store) -> io::Result<()> {
     let kept = Kept { v: VERSION, key: job.key, end, took_ms };
     let bytes = serde_json::to_vec(&kept)?;
     if is_kept {
-        // A result that cannot be kept is still a result: the parent may live to record it.
+        // A result that the spool cannot keep is still reported: the parent may be alive to record
+        // it.
         let _unkept = Spool::of(&store).keep_result(&kept.key, &bytes, room);
     }
     crash::pass(Point::WrapperAfterSpool);
@@ -113,7 +117,7 @@ fn context(job: &Job, workspace: Arc<Workspace>, store: Arc<Store>) -> ToolConte
         workspace,
         store,
         key: job.key.clone(),
-        // This process was given the environment that the command is to have.
+        // This process was started with the environment that the command needs.
         env: Arc::default(),
         hidden_env: Arc::default(),
         skills: Arc::default(),
@@ -125,7 +129,8 @@ fn context(job: &Job, workspace: Arc<Workspace>, store: Arc<Store>) -> ToolConte
     }
 }
 
-/// Works until the end. When the parent is gone before, so is this process.
+/// Does the work and returns its end. Kills the group, this process included, if the parent goes
+/// away.
 async fn perform(
     work: Work,
     context: &ToolContext,
@@ -144,7 +149,8 @@ async fn perform(
             ended = &mut work => return ended,
             line = control.next_line() => match line {
                 Ok(Some(_cancel)) => context.cancel.cancel(),
-                // The group is killed before the drop of the work could end it one by one.
+                // The whole group is killed at once: dropping the work would end its processes one
+                // by one.
                 Ok(None) | Err(_) => Group::own().kill_all(),
             },
         }

@@ -1,4 +1,5 @@
-//! Kept results in the form of the first version, which a run may have left that is resumed now.
+//! Reads kept results of version 1, which an older version of the program may have left in a run
+//! that is resumed now.
 
 use serde::Deserialize;
 
@@ -52,7 +53,7 @@ impl From<KeptV1> for Kept {
             }
             Report::Failed(reason) => Err(reason),
         };
-        // The version that is not known is refused by whoever reads it.
+        // Another version stays as it is, and `Kept::read` refuses it.
         let v = if v == 1 { VERSION } else { v };
         Self { v, key, end, took_ms }
     }
@@ -62,7 +63,8 @@ impl From<Done> for ToolOutput {
     fn from(done: Done) -> Self {
         let ending = match (done.exit_code, done.is_error) {
             (Some(code), true) if done.told_to_end => Ending::Cancelled(Some(code)),
-            // Its text says that the time was up.
+            // Version 1 has no field for a timeout; an error without an exit code can be nothing
+            // else.
             (None, true) => Ending::TimedOut(None),
             (Some(code), true) => Ending::Exited(code),
             (code, false) => Ending::Exited(code.unwrap_or(0)),
