@@ -1,6 +1,6 @@
-//! A full disk: how its errors are told from others, and how a program waits for space.
+//! Full disks: tells their errors from others, and paces the wait for space.
 //!
-//! Holds no state. The journal and the result store wait alike, and by this.
+//! Holds no state. The journal and the result store both wait by these functions.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek};
@@ -10,24 +10,25 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The first pause between two looks at a full disk; each is twice as long as the one before.
+/// First pause between two checks of a full disk; each pause is twice as long as the one before.
 pub const FIRST_LOOK: Duration = Duration::from_millis(1);
 
-/// The longest pause between two looks: soon enough for whoever has just made room.
+/// Longest pause between two checks: short for a person who has just made space.
 pub const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-/// The pause after this one: twice as long, up to [`LONGEST_LOOK`].
+/// Returns the pause after this one: twice as long, up to [`LONGEST_LOOK`].
 #[must_use]
 pub fn longer(pause: Duration) -> Duration {
     (pause * 2).min(LONGEST_LOOK)
 }
 
-/// The pauses of one that waits for a full disk by trying again.
+/// Returns the pauses between the tries of a writer that waits on a full disk.
 pub fn pauses() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(FIRST_LOOK), |pause| Some(longer(*pause)))
 }
 
-/// Makes a file that really takes up this much of the disk. What is written over it finds room.
+/// Makes a file that really takes up this many bytes of the disk, so that writing over it finds
+/// space.
 pub fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
@@ -42,17 +43,17 @@ pub fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a file that may not grow an error of the write, which is answered, and not the end of the
-/// process. Once asked for, it stays so.
+/// Makes a write past the process's limit of the file size return an error; by default the system
+/// ends the process. The change lasts for the life of the process.
 ///
 /// # Errors
-/// When the signal cannot be heard.
+/// Returns an error if the signal handler cannot be installed.
 pub fn outlive_file_limits() -> io::Result<()> {
-    // A handler that was set stays, also when nobody listens.
+    // The handler stays installed after the stream of its signals is dropped.
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
-/// Whether an error says that the disk has no room.
+/// Returns true if an error says that the disk has no space.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

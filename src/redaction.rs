@@ -20,7 +20,7 @@ const REDACTED: &str = "[redacted]";
 #[derive(Clone, Default)]
 pub struct Secrets {
     texts: Arc<[String]>,
-    /// Finds all of them at once; absent when there are none.
+    /// Automaton that finds all secrets in one pass; absent if there are none.
     finder: Option<AhoCorasick>,
 }
 
@@ -51,7 +51,7 @@ impl Secrets {
         match &self.finder {
             Some(finder) if finder.is_match(text.as_str()) => {
                 let mut redactor = Redactor { secrets: self.clone(), held: text.as_bytes().into() };
-                // Secrets are whole texts: without them it is a text still.
+                // Secrets are whole texts, so the bytes around them are valid UTF-8.
                 *text = String::from_utf8_lossy(&redactor.finish()).into_owned();
             }
             Some(_) | None => {}
@@ -69,32 +69,32 @@ impl Secrets {
 #[derive(Debug)]
 pub struct Redactor {
     secrets: Secrets,
-    /// The end of what came, in which a secret may begin.
+    /// The last bytes that were pushed, in which a secret may begin.
     held: Vec<u8>,
 }
 
 impl Redactor {
-    /// The most bytes that [`Redactor::push`] gives for this many.
+    /// Returns an upper bound for the bytes that [`Redactor::push`] returns for this many.
     #[must_use]
     pub fn most_of(&self, bytes: usize) -> usize {
         match self.secrets.finder {
-            // What stands for a secret may be longer than the shortest secret.
+            // The text that replaces a secret may be longer than the shortest secret.
             Some(_) => (self.held.len() + bytes) * REDACTED.len() / SHORTEST_SECRET,
             None => bytes,
         }
     }
 
-    /// Takes in the next bytes; gives those that hold no secret any more.
+    /// Adds the next bytes, and returns those that are known to hold no secret.
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(finder) = self.secrets.finder.clone() else { return Cow::Borrowed(bytes) };
         self.held.extend_from_slice(bytes);
         let longest = self.secrets.texts.first().map_or(0, String::len);
-        // From here on a longer secret could begin than has come by now.
+        // A secret that is longer than the rest could begin from here on.
         let safe = (self.held.len() + 1).saturating_sub(longest);
         Cow::Owned(self.emit(&finder, safe))
     }
 
-    /// The rest, at the end of the stream.
+    /// Returns the rest at the end of the stream.
     pub fn finish(&mut self) -> Vec<u8> {
         match self.secrets.finder.clone() {
             Some(finder) => self.emit(&finder, self.held.len()),
@@ -102,14 +102,15 @@ impl Redactor {
         }
     }
 
-    /// What is held, redacted, up to `safe` or the begin of the secret that stands there. Secrets
-    /// that overlap are one.
+    /// Returns the held bytes, redacted, up to `safe` or to the beginning of a secret that reaches
+    /// past it. Secrets that overlap are replaced as one.
     fn emit(&mut self, finder: &AhoCorasick, safe: usize) -> Vec<u8> {
         let (mut out, mut done) = (Vec::with_capacity(self.held.len()), 0);
         let mut safe = safe;
         for (start, end) in merged(finder, &self.held) {
             if start < safe && safe < end {
-                // Another secret may begin in it that has not come whole.
+                // The end of this secret may be the beginning of another that has not arrived
+                // whole.
                 safe = start;
             }
             if safe <= start {
@@ -125,7 +126,7 @@ impl Redactor {
     }
 }
 
-/// The ranges of the secrets in `bytes`, those that overlap as one, from left to right.
+/// Returns the ranges of the secrets in `bytes` from left to right, those that overlap as one.
 fn merged(finder: &AhoCorasick, bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut found: Vec<_> =
         finder.find_overlapping_iter(bytes).map(|found| (found.start(), found.end())).collect();

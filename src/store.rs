@@ -1,8 +1,9 @@
 //! The result store of a run: large outputs, each in a file that is named by the hash of its bytes.
 //!
-//! Owns the limits of what a model is given inline, the form of a preview, and the redaction of what
-//! passes through: no key or secret reaches the disk. Everything here blocks: call it off the
-//! runtime. While the disk is full it waits, so that no result is lost.
+//! Owns the limits of the text that a model receives inline, the form of a preview, and the
+//! redaction of outputs: no key or secret reaches the disk. Everything here blocks: call it off the
+//! runtime. A store that was told to wait does so while the disk is full, so that no result is
+//! lost.
 
 mod preview;
 mod reading;
@@ -22,36 +23,36 @@ use crate::disk;
 use crate::output::{Output, Stored};
 use crate::redaction::Secrets;
 
-/// A stored result that is not what was recorded.
+/// Error for a stored result that cannot be read or is not what was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stored result {}: {reason}", .path.display())]
 pub struct StoreError {
-    /// The file that was to hold it.
+    /// Path of the file that should hold the result.
     pub path: PathBuf,
-    /// The reason why it cannot be given, as a sentence without a full stop.
+    /// Reason why the result cannot be returned, as a sentence without a full stop.
     pub reason: String,
 }
 
-/// The longest output given whole after a success, in characters: what Claude Code gives of a
-/// shell command.
+/// Longest output that is given whole after a success, in characters: the limit of Claude Code for
+/// the output of a shell command.
 pub const INLINE_CHARS: usize = 30_000;
 
-/// The longest output given whole after a failure, in characters: the same source.
+/// Longest output that is given whole after a failure, in characters: the same source.
 pub const INLINE_CHARS_FAILED: usize = 10_000;
 
-/// The longest preview in characters, half of it the beginning and half the end: enough for the
-/// command that failed and the summary at the end, a quarter of what would be given whole.
+/// Longest preview in characters, half of it the beginning and half the end: enough for the command
+/// that failed and the summary at the end. It is about a quarter of [`INLINE_CHARS`].
 pub const PREVIEW_CHARS: usize = 8_000;
 
-/// How much of an output stays in memory before a file is made, in bytes: the size of a Linux
-/// pipe. The memory that a writer takes is at most three times this.
+/// Bytes of an output that stay in memory before a file is made: the size of a Linux pipe. A writer
+/// takes at most three times this.
 pub const MEMORY_BYTES: usize = 64 * 1024;
 
-/// The most bytes of one output that are stored; what follows is dropped and the text says so. A
-/// command in an endless loop would otherwise fill the disk within its time limit.
+/// Largest number of bytes of one output that are stored; the rest is dropped, and the text says
+/// so. A command in an endless loop would otherwise fill the disk within its time limit.
 pub const MAX_STORED_BYTES: u64 = 1 << 30;
 
-/// The result store of one run: the directory of its results, and one for files in the making.
+/// The result store of one run: the directory of its results, and a directory for unfinished files.
 #[derive(Clone, Debug)]
 pub struct Store {
     scratch: PathBuf,
@@ -60,14 +61,14 @@ pub struct Store {
     secrets: Secrets,
 }
 
-/// The time for which a full disk is waited for.
+/// The time for which the store waits on a full disk.
 #[derive(Clone)]
 enum Patience {
-    /// None.
+    /// It does not wait.
     None,
-    /// While this says so, which is told of the full disk by being asked.
+    /// It waits while this returns true. Each call also reports that the disk is full.
     While(Arc<dyn Fn() -> bool + Send + Sync>),
-    /// As long as this process lives.
+    /// It waits as long as this process lives.
     Endless,
 }
 
@@ -82,7 +83,7 @@ impl fmt::Debug for Patience {
 }
 
 impl Patience {
-    /// Whether to try again.
+    /// Returns true if the store should try again.
     fn lasts(&self) -> bool {
         match self {
             Self::None => false,
@@ -93,9 +94,9 @@ impl Patience {
 }
 
 impl Store {
-    /// Unfinished outputs go to `scratch_dir`, finished ones to `results_dir`. Both are made when
-    /// they are first needed and must be on the same file system. Previews name results by
-    /// `results_dir` as it is given here.
+    /// Makes a store that writes unfinished outputs to `scratch_dir` and finished ones to
+    /// `results_dir`. Both are made when they are first needed and must be on the same file system.
+    /// Previews name a result by `results_dir` as it is given here.
     #[must_use]
     pub fn new(scratch_dir: PathBuf, results_dir: PathBuf) -> Self {
         Self {
@@ -106,47 +107,48 @@ impl Store {
         }
     }
 
-    /// Waits for room on a full disk while `report_full`, which is called before each new try,
-    /// returns true.
+    /// Makes the store wait for space on a full disk while `report_full` returns true. The store
+    /// calls it before each new try.
     #[must_use]
     pub fn waiting_while(mut self, report_full: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.patience = Patience::While(Arc::new(report_full));
         self
     }
 
-    /// Waits for room on a full disk for as long as this process lives.
+    /// Makes the store wait for space on a full disk for as long as this process lives.
     #[must_use]
     pub fn waiting(mut self) -> Self {
         self.patience = Patience::Endless;
         self
     }
 
-    /// Takes these secrets out of every output that is written in parts or presented.
+    /// Makes the store remove these secrets from every output that goes through a writer or
+    /// [`Store::present`]. [`Store::store`] stores bytes as they are.
     #[must_use]
     pub fn redacting(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
     }
 
-    /// The same store, which reports a full disk in place of waiting for space.
+    /// Returns the same store, which reports a full disk in place of waiting for space.
     #[must_use]
     pub(crate) fn without_patience(&self) -> Self {
         Self { patience: Patience::None, ..self.clone() }
     }
 
-    /// Where finished outputs are.
+    /// Returns the directory of the finished outputs.
     #[must_use]
     pub fn results_dir(&self) -> &Path {
         &self.results
     }
 
-    /// The file that holds a stored output.
+    /// Returns the path of the file that holds a stored output.
     #[must_use]
     pub fn path_of(&self, stored: &Stored) -> PathBuf {
         self.results.join(&stored.hash)
     }
 
-    /// Where unfinished outputs and results that are not recorded yet are.
+    /// Returns the directory of unfinished outputs and of results that are not recorded yet.
     #[must_use]
     pub fn scratch_dir(&self) -> &Path {
         &self.scratch
@@ -158,11 +160,11 @@ impl Store {
         StoreWriter::new(self)
     }
 
-    /// Stores bytes durably under their hash. Bytes that are there already are left alone; a file
-    /// that does not hold them any more is replaced.
+    /// Stores bytes durably under their hash. Leaves a correct file of that name alone, and
+    /// replaces a damaged one.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Returns an error if the disk refuses.
     pub fn store(&self, bytes: impl AsRef<[u8]>) -> io::Result<Stored> {
         let bytes = bytes.as_ref();
         let stored = Stored {
@@ -170,7 +172,7 @@ impl Store {
             bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
         };
         if read(&self.results, &stored).is_ok() {
-            // Whoever wrote it may not have synced the directory yet.
+            // An earlier writer of the file may not have synced the directory yet.
             File::open(&self.results)?.sync_all()?;
             return Ok(stored);
         }
@@ -180,7 +182,8 @@ impl Store {
         Ok(stored)
     }
 
-    /// Tries until the disk takes it, or nobody waits for room any more.
+    /// Repeats an attempt until it succeeds, fails for a reason other than a full disk, or the
+    /// patience of the store ends.
     fn patiently<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let mut pauses = disk::pauses();
         loop {
@@ -204,11 +207,10 @@ impl Store {
         Ok(())
     }
 
-    /// Gives an output that is complete: whole up to `inline_chars` characters, else stored and
-    /// previewed.
+    /// Returns a complete output: whole up to `inline_chars` characters, else stored and previewed.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Returns an error if the disk refuses.
     pub fn present(&self, bytes: &[u8], inline_chars: usize) -> io::Result<Output> {
         self.writer().write(bytes)?.finish(inline_chars)
     }

@@ -1,4 +1,4 @@
-//! Disk space of a run: how much is kept free, and what happens when the disk is full.
+//! Disk space of a run: the amount that is kept free, and the reaction to a full disk.
 //!
 //! Owns the sizes and the keeper of one journal's reserve. The keeper only watches the free space
 //! and releases the reserve; whoever watches the keeper must see to it that no new work begins.
@@ -20,8 +20,9 @@ const WATERMARK: u64 = 1 << 30;
 /// The same limit for the smallest disk: 256 KiB, space for the records of a few calls.
 const LEAST_WATERMARK: u64 = 256 << 10;
 
-/// How long a record may take on a full disk that nobody could wait for room with. The reserve
-/// makes room for it, so that it takes this long only when that is used up too.
+/// Time after which an append to a full disk gives up, where no caller can wait for space. The
+/// reserve makes space for the record, so an append takes this long only if the reserve is used up
+/// too.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The state of the disk: enough space for new work, or not.
@@ -156,7 +157,7 @@ impl Keeper {
     }
 }
 
-/// Ends when room has been scarce for too long. A slow disk is another matter.
+/// Completes once space has been scarce for [`PATIENCE`]. A slow disk is not a reason to give up.
 pub(super) async fn out_of_patience(room: &mut watch::Receiver<DiskSpace>) {
     if room.wait_for(|room| *room == DiskSpace::Scarce).await.is_err() {
         // The journal is closed: the waiting append reports that itself.

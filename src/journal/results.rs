@@ -1,7 +1,7 @@
-//! Stored results, read back: one whose content is not what was recorded is given to nobody.
+//! Finds the records that name stored results, and the call or task that made one.
 //!
-//! Owns the check of a content against its name, and the search for what made it. Writing them is
-//! the spool's business.
+//! Owns the list of the event fields that name a result. The module `store` writes stored results,
+//! reads them and checks their content.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,10 +17,11 @@ use crate::output::Stored;
 use crate::store;
 use crate::turn::Outcome;
 
-/// Whether the folder of a run's stored results is there. Blocks.
+/// Returns true if the run has a folder of stored results. Blocks.
 ///
 /// # Errors
-/// When it is not, and results are recorded that it held.
+/// Returns an error if the folder is missing although the journal names a result, or if the journal
+/// cannot be read.
 pub fn has_folder(dir: &RunDir) -> Result<bool, JournalError> {
     if dir.results().is_dir() {
         return Ok(true);
@@ -31,22 +32,22 @@ pub fn has_folder(dir: &RunDir) -> Result<bool, JournalError> {
     }
 }
 
-/// What made a stored result.
+/// The origin of a stored result in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The task whose agent did.
+    /// Task whose agent made the result.
     pub task: Option<Name>,
-    /// The last record before it began to.
+    /// Number of the last record before the call that made the result began.
     pub before: u64,
-    /// The first record that names it.
+    /// Number of the first record that names the result.
     pub named: u64,
 }
 
-/// What made the stored result at `path`; `None` when no record of its run names it. Reads the
-/// journal of the run. Blocks.
+/// Returns the origin of the stored result at `path`, or `None` if no record of its run names it.
+/// Reads the journal of the run. Blocks.
 ///
 /// # Errors
-/// When the journal cannot be read.
+/// Returns an error if the journal cannot be read.
 pub fn origin(path: &Path) -> Result<Option<Origin>, JournalError> {
     let run = path.parent().and_then(Path::parent);
     let (Some(run), Some(wanted)) = (run, path.file_name().and_then(|name| name.to_str())) else {
@@ -56,13 +57,13 @@ pub fn origin(path: &Path) -> Result<Option<Origin>, JournalError> {
     Ok(found.map(|(_, origin)| origin))
 }
 
-/// The first result that a record names and that is wanted, with its hash.
+/// Returns the hash and the origin of the first wanted result that a record names.
 fn first(
     dir: &RunDir,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Option<(String, Origin)>, JournalError> {
     let mut reader = walk::open(dir, Position::START)?;
-    // The calls at work, and when they began.
+    // The calls at work, each with the number of the record of its beginning.
     let mut begun = HashMap::new();
     while let Some(records) = reader.next_batch()? {
         for record in &records {
@@ -81,8 +82,8 @@ fn first(
     Ok(None)
 }
 
-/// The stored results that an event names in place of holding them. A text that only talks of one,
-/// whoever wrote it, names none.
+/// Returns the stored results that an event names in place of holding them. A text that merely
+/// looks like such a name, such as a model's message, does not count.
 pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
     let mut cleared: &[ClearedResult] = &[];
     let own = match event {
@@ -95,7 +96,7 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
             cleared = cleared_by(edit);
             None
         }
-        // Whoever adds an event or a field that names a result adds it above.
+        // This match has no wildcard: a new event must state here if it names a result.
         Event::RunCreated(_)
         | Event::RunOpened(_)
         | Event::RunPaused(_)

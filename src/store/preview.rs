@@ -1,17 +1,18 @@
-//! Previews: the beginning and the end of an output, and what is missing between them.
+//! Previews: the beginning and the end of an output, with a line that says how much is missing
+//! between them.
 //!
 //! Pure.
 
-/// The first and the last `chars` characters of an output of `total` bytes, with a line between
-/// them that says what is missing and the `place` of the whole. Cuts fall on line ends where one
-/// is near.
+/// Returns the first and the last `chars` characters of an output of `total` bytes, with a line
+/// between them that says how much is missing and names the `place` of the whole. Cuts at a line
+/// end if one is near.
 pub(super) fn preview(head: &[u8], tail: &[u8], total: u64, chars: usize, place: &str) -> String {
     let starts = char_starts(head);
     let end = starts.get(chars).copied().unwrap_or(head.len());
     let line_end = head[..end].iter().rposition(|b| *b == b'\n').map(|at| at + 1);
     let head = &head[..line_end.filter(|at| *at > end / 2).unwrap_or(end)];
 
-    // The tail's memory may begin amid a character.
+    // The tail may begin in the middle of a character.
     let torn = tail.iter().take(3).take_while(|b| **b & 0xc0 == 0x80).count();
     let tail = &tail[torn..];
     let starts = char_starts(tail);
@@ -27,7 +28,8 @@ pub(super) fn preview(head: &[u8], tail: &[u8], total: u64, chars: usize, place:
     format!("{head}{line_break}[... {omitted} of {total} bytes omitted; {place} ...]\n{tail}")
 }
 
-/// Where the characters of the readable form begin.
+/// Returns the byte offsets of the characters; an invalid sequence counts as one character, as in
+/// the lossy text.
 fn char_starts(bytes: &[u8]) -> Vec<usize> {
     let mut starts = Vec::with_capacity(bytes.len());
     let mut at = 0;

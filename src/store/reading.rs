@@ -1,6 +1,6 @@
-//! Reads stored results: one whose content is not what was recorded is given to nobody.
+//! Reads stored results. A result whose content is not what was recorded is an error.
 //!
-//! Owns the check of a content against its name.
+//! Owns the comparison of a content with the hash in its file name.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,24 +9,24 @@ use std::path::{Path, PathBuf};
 use super::StoreError;
 use crate::output::{Output, Stored};
 
-/// Whether a text can name a stored result. Nothing else may become part of a path.
+/// Returns true if a text has the form of a hash. No other text may become part of a path.
 #[must_use]
 pub fn is_hash(text: &str) -> bool {
     let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     text.len() == blake3::OUT_LEN * 2 && text.bytes().all(is_hex)
 }
 
-/// Opens the stored result of that hash in a folder of results.
+/// Opens the stored result with this hash in a folder of results.
 ///
 /// # Errors
-/// When that is no hash, or the result is not there or cannot be opened.
+/// Returns an error if the text is not a hash, or if the result is not there or cannot be opened.
 pub fn open(folder: &Path, hash: &str) -> Result<Checked, StoreError> {
     if !is_hash(hash) {
         let reason = format!("{hash:?} is not a hash");
         return Err(StoreError { path: folder.to_owned(), reason });
     }
     let path = folder.join(hash);
-    // Not one that never ends, or waits for somebody to write.
+    // A device that never ends, or a pipe that waits for a writer, is not a stored result.
     if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
         return Err(StoreError { path, reason: "it is not a file".to_owned() });
     }
@@ -36,18 +36,18 @@ pub fn open(folder: &Path, hash: &str) -> Result<Checked, StoreError> {
     }
 }
 
-/// Looks whether a stored result is what was recorded. Blocks.
+/// Checks that a stored result is what was recorded. Blocks.
 ///
 /// # Errors
-/// When it is not there, cannot be read, or is not what was stored.
+/// Returns an error if the result is not there, cannot be read, or is not what was stored.
 pub fn check(folder: &Path, hash: &str) -> Result<(), StoreError> {
     open(folder, hash)?.finish()
 }
 
-/// The content of a stored result. Blocks.
+/// Returns the content of a stored result. Blocks.
 ///
 /// # Errors
-/// When it is not there, cannot be read, or is not what was stored.
+/// Returns an error if the result is not there, cannot be read, or is not what was stored.
 pub fn read(folder: &Path, stored: &Stored) -> Result<Vec<u8>, StoreError> {
     let mut result = open(folder, &stored.hash)?;
     let mut bytes = Vec::new();
@@ -56,17 +56,18 @@ pub fn read(folder: &Path, stored: &Stored) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-/// The whole text of an output. Blocks.
+/// Returns the whole text of an output. Blocks.
 ///
 /// # Errors
-/// When it is stored, and not there or damaged.
+/// Returns an error if the output is stored, and the stored result is missing or damaged.
 pub fn whole_text(folder: &Path, output: &Output) -> Result<String, StoreError> {
     let Some(stored) = &output.stored else { return Ok(output.text.clone()) };
     let bytes = read(folder, stored)?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into()))
 }
 
-/// A stored result that is being read. What it gives counts once [`Checked::finish`] says so.
+/// A stored result that is being read. Its bytes are to be trusted only after [`Checked::finish`]
+/// succeeds.
 #[derive(Debug)]
 pub struct Checked {
     file: File,
@@ -83,10 +84,10 @@ impl Read for Checked {
 }
 
 impl Checked {
-    /// Reads what is left, and compares the whole with what was stored.
+    /// Reads the rest, and compares the hash of the whole with the file name.
     ///
     /// # Errors
-    /// When it cannot be read or is another.
+    /// Returns an error if the file cannot be read or has another content.
     pub fn finish(mut self) -> Result<(), StoreError> {
         io::copy(&mut self, &mut io::sink()).map_err(|error| self.refused(&error))?;
         let found = self.hasher.finalize().to_hex();
@@ -97,7 +98,7 @@ impl Checked {
         Err(StoreError { path: self.path, reason })
     }
 
-    /// What a read that was refused means.
+    /// Converts an error of a read.
     #[must_use]
     pub fn refused(&self, error: &io::Error) -> StoreError {
         unreadable(self.path.clone(), error)

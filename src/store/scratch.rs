@@ -1,4 +1,4 @@
-//! Files in the making: they have a temporary name until they are whole and durable.
+//! Unfinished files: they have a temporary name until they are whole and durable.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::Store;
 
-/// A file under a temporary name; it is removed unless it is kept.
+/// A file under a temporary name. Dropping it removes the file unless it was kept.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) file: File,
@@ -24,10 +24,11 @@ impl Scratch {
         Ok(Self { file, path })
     }
 
-    /// Gives the file its lasting name. A file of that name has the same content, so replacing
-    /// it changes nothing.
+    /// Syncs the file and gives it its lasting name. Replaces a file of that name, which has the
+    /// same content or is damaged.
     pub(crate) fn keep_as(self, store: &Store, dir: &Path, name: &str) -> io::Result<()> {
-        // A sync that failed is not tried again, whatever the reason.
+        // A sync that failed is not tried again: after a failure the system may drop the unwritten
+        // pages and report success the next time.
         self.file.sync_all()?;
         store.patiently(|| {
             make_dir(dir)?;
@@ -39,8 +40,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // After the rename nothing has this name, and of a file that cannot be removed there is
-        // nobody to tell: the next start of the run clears the directory.
+        // After the rename no file has this name. A failure to remove it is ignored: nobody could
+        // act on it, and the next start of the run clears the directory.
         let _gone = std::fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,5 @@
-//! Writes an output as it comes: into memory first, into a file when it grows, to its name at the end.
+//! Writes an output in parts: to memory at first, to a file once it is large, under its hash at the
+//! end.
 
 use std::io;
 
@@ -8,16 +9,16 @@ use super::{MAX_STORED_BYTES, MEMORY_BYTES, PREVIEW_CHARS, Store};
 use crate::output::{Output, Stored};
 use crate::redaction::Redactor;
 
-/// An output that is being written. Dropping it forgets the output.
+/// Writer of one output. Dropping it discards the output.
 #[derive(Debug)]
 pub struct StoreWriter {
     store: Store,
-    /// The first [`MEMORY_BYTES`]; everything, while there is no file.
+    /// The first [`MEMORY_BYTES`] of the output; all of it while there is no file.
     head: Vec<u8>,
-    /// At least the last [`MEMORY_BYTES`], at most twice that.
+    /// The end of the output: at least its last [`MEMORY_BYTES`], at most twice that.
     tail: Vec<u8>,
     file: Option<Scratch>,
-    /// Of the bytes that are kept.
+    /// Hash of the bytes that are kept.
     hash: blake3::Hasher,
     kept: u64,
     seen: u64,
@@ -40,16 +41,16 @@ impl StoreWriter {
         }
     }
 
-    /// Whether `more` bytes would still go to memory only, so that writing them cannot block.
+    /// Returns true if `more` bytes would go to memory only, so that writing them cannot block.
     #[must_use]
     pub fn stays_in_memory(&self, more: usize) -> bool {
         self.file.is_none() && self.head.len() + self.redactor.most_of(more) <= MEMORY_BYTES
     }
 
-    /// Adds bytes. A writer that failed is gone, so that no damaged output can be finished.
+    /// Adds bytes. An error consumes the writer, so that no damaged output can be finished.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Returns an error if the disk refuses.
     pub fn write(mut self, bytes: &[u8]) -> io::Result<Self> {
         let redacted = self.redactor.push(bytes);
         self.add(&redacted)
@@ -83,11 +84,12 @@ impl StoreWriter {
         self.tail.extend_from_slice(last);
     }
 
-    /// Ends the output: whole up to `inline_chars` characters, else stored durably and previewed.
-    /// What is too large for memory is stored whatever its number of characters.
+    /// Ends the output: gives it whole up to `inline_chars` characters, else stores it durably and
+    /// gives a preview. An output over [`MEMORY_BYTES`] is stored whatever its number of
+    /// characters.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Returns an error if the disk refuses.
     pub fn finish(mut self, inline_chars: usize) -> io::Result<Output> {
         let rest = self.redactor.finish();
         self.add(&rest)?.finished(inline_chars)
@@ -119,13 +121,13 @@ impl StoreWriter {
         Ok(Output { text, stored: Some(stored) })
     }
 
-    /// Stores at most this many bytes.
+    /// Limits the stored bytes to this number.
     #[cfg(test)]
     pub(super) fn limit(&mut self, bytes: u64) {
         self.most = bytes;
     }
 
-    /// The bytes that are held in memory.
+    /// Returns the number of bytes held in memory.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         self.head.len() + self.tail.len()
