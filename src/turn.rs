@@ -1,4 +1,5 @@
-//! One agent's turns as the journal tells them: what it was started for, what it asked, what it got.
+//! Records of one agent's turns: the program that it runs, its calls of models and tools, and their
+//! results.
 //!
 //! Pure. Owns the payloads of the `agent.*`, `turn.*`, `model.*` and `tool.*` events.
 
@@ -12,22 +13,23 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
 use crate::output::{Output, Stored};
 
-/// What a repeated call would do to the world; decides what happens after a crash.
+/// Effect that a repeated call would have on the world; decides whether a lost call runs again
+/// after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// Nothing: it may be run again.
+    /// None: the call may run again.
     Pure,
-    /// The target honours the call's key: it may be run again with the same key.
+    /// The target honours the call's key: the call may run again with the same key.
     Keyed,
-    /// Whether it has happened can be seen from the target.
+    /// The state of the target shows if the call has happened.
     Checked,
     /// It must not be repeated blindly.
     Once,
 }
 
 impl Effect {
-    /// Whether a call that was cut short is simply made again.
+    /// Returns true if a call that was cut short may simply run again.
     #[must_use]
     pub fn is_repeatable(self) -> bool {
         match self {
@@ -37,18 +39,18 @@ impl Effect {
     }
 }
 
-/// What an agent at work does.
+/// Program of an agent: the work that it was started for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Program {
-    /// It talks with a model.
+    /// A conversation with a model.
     Model {
         /// The agent definition.
         agent: Name,
-        /// Its first user message.
+        /// First user message.
         prompt: String,
     },
-    /// It runs one command.
+    /// One command.
     Command {
         /// The command line for `sh -c`.
         run: String,
@@ -60,14 +62,14 @@ pub enum Program {
 /// `agent.spawned`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentSpawned {
-    /// What it does.
+    /// Program that the agent runs.
     pub program: Program,
-    /// Its delegation depth; a task's main agent is at 0.
+    /// Delegation depth; a task's main agent is at 0.
     pub depth: u32,
-    /// The agent that delegated to it, if any.
+    /// Agent that delegated to this one, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<AgentId>,
-    /// The parent's call that asked for it, if any.
+    /// Call of the parent that asked for this agent, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallKey>,
 }
@@ -75,32 +77,32 @@ pub struct AgentSpawned {
 /// `agent.restarted`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRestarted {
-    /// How often by now, from 1.
+    /// Number of this restart, from 1.
     pub restart: u32,
-    /// What the crash said.
+    /// Message of the crash.
     pub reason: String,
 }
 
-/// How an agent ended.
+/// Outcome of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
-    /// With an answer.
+    /// It ended with an answer.
     Completed {
         /// The answer.
         output: Output,
     },
-    /// With a failure.
+    /// It ended with a failure.
     Failed {
-        /// Why.
+        /// The failure.
         failure: Failure,
-        /// What it had said by then, if anything.
+        /// Text that the agent had written by then, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partial: Option<Output>,
     },
     /// It was cancelled.
     Cancelled {
-        /// Why.
+        /// Reason of the cancellation.
         reason: String,
     },
 }
@@ -108,9 +110,9 @@ pub enum Outcome {
 /// `agent.ended`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentEnded {
-    /// How.
+    /// Outcome of the agent.
     pub outcome: Outcome,
-    /// Its model calls that gave a reply.
+    /// Number of its model calls that gave a reply.
     pub turns: u32,
     /// Its own tokens, children not included.
     pub usage: Usage,
@@ -119,9 +121,9 @@ pub struct AgentEnded {
 /// `turn.started`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnStarted {
-    /// Which turn of the agent, from 1; never restarts within one agent.
+    /// Number of the turn within the agent, from 1; it never starts again at 1.
     pub turn: u32,
-    /// A user message in Anthropic form that joins the conversation first, if any.
+    /// User message in Anthropic form that joins the conversation first, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Json>,
 }
@@ -129,18 +131,18 @@ pub struct TurnStarted {
 /// `model.requested`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRequested {
-    /// The turn it belongs to.
+    /// Turn of the call.
     pub turn: u32,
     /// The model's name in the configuration.
     pub model: Name,
-    /// Messages in the view.
+    /// Number of messages in the view.
     pub messages: usize,
-    /// Bytes of the request body's messages.
+    /// Size of the request body's messages in bytes.
     pub bytes: usize,
-    /// Tokens of the system prompt and the tools, by estimate.
+    /// Estimated tokens of the system prompt and the tools.
     #[serde(default)]
     pub head_tokens: u64,
-    /// The tokens that the whole request is expected to hold, by the agent's measure.
+    /// Tokens that the whole request is expected to hold, by the agent's measure.
     #[serde(default)]
     pub expected_tokens: u64,
 }
@@ -148,23 +150,23 @@ pub struct ModelRequested {
 /// `model.responded`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelResponded {
-    /// The turn it belongs to.
+    /// Turn of the call.
     pub turn: u32,
     /// The model's name in the configuration.
     pub model: Name,
     /// The assistant message in Anthropic block form.
     pub message: Json,
-    /// Why the model stopped.
+    /// Reason why the model stopped.
     pub stop: StopReason,
     /// Tokens of this call.
     pub usage: Usage,
-    /// Where its input is known from.
+    /// Source of the number of input tokens.
     #[serde(default, skip_serializing_if = "UsageSource::is_reported")]
     pub usage_source: UsageSource,
-    /// What it cost; absent when the model has no price.
+    /// Cost of the call in US dollars; absent if the model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// What the provider told of the context.
+    /// The provider's report on its work on the context.
     #[serde(default, skip_serializing_if = "ContextReport::is_empty")]
     pub context: ContextReport,
 }
@@ -172,19 +174,19 @@ pub struct ModelResponded {
 /// `model.failed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFailed {
-    /// The turn it belongs to.
+    /// Turn of the call.
     pub turn: u32,
-    /// Which attempt of the call failed, from 1.
+    /// Number of the attempt that failed, from 1.
     pub attempt: u32,
-    /// Why.
+    /// The failure.
     pub failure: Failure,
-    /// The pause before the next attempt in milliseconds; absent when none follows.
+    /// Pause before the next attempt in milliseconds; absent if none follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<u64>,
-    /// The tokens of the request, where the refusal named them.
+    /// Tokens of the request, if the refusal named them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<u64>,
-    /// The tokens of the model's window, where the refusal named them.
+    /// Tokens of the model's window, if the refusal named them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_tokens: Option<u64>,
 }
@@ -192,121 +194,121 @@ pub struct ModelFailed {
 /// `tool.intended`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolIntended {
-    /// The call's idempotency key.
+    /// Idempotency key of the call.
     pub key: CallKey,
-    /// The turn it belongs to.
+    /// Turn of the call.
     pub turn: u32,
-    /// Its place in the turn, from 0.
+    /// Place of the call in the turn, from 0.
     pub index: u32,
-    /// The id of the call: the provider's, or another one where that repeats an earlier one.
+    /// Id of the call: the provider's, or a new one if the provider repeated an earlier one.
     pub id: String,
-    /// The tool, as the model wrote it.
+    /// Name of the tool, as the model wrote it.
     pub name: String,
-    /// The arguments, as the model wrote them.
+    /// Arguments, as the model wrote them.
     pub input: Json,
-    /// What a repeated call would do.
+    /// Effect that a repeated call would have.
     pub effect: Effect,
 }
 
 /// `tool.started`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolStarted {
-    /// The call.
+    /// Key of the call.
     pub key: CallKey,
-    /// The process group that it runs in, if it has one: the number of its leader.
+    /// Process group of the call, if it has one: the number of its leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pgid: Option<i32>,
-    /// When that leader started, in clock ticks since the machine did.
+    /// Start time of that leader, in clock ticks since the machine started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starttime: Option<u64>,
-    /// What it will change, if that can be told before.
+    /// Change that the call will make, if it is known before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<FileChange>,
 }
 
 impl ToolStarted {
-    /// The process group that it runs in.
+    /// Returns the process group of the call, if both of its numbers are recorded.
     #[must_use]
     pub fn process(&self) -> Option<Process> {
         Some(Process { pgid: self.pgid?, starttime: self.starttime? })
     }
 }
 
-/// A process group, told from a later one of the same number.
+/// A process group. The start time tells it from a later group with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// The number of the group and of its leader.
+    /// Number of the group and of its leader.
     pub pgid: i32,
-    /// When the leader started, in clock ticks since the machine did.
+    /// Start time of the leader, in clock ticks since the machine started.
     pub starttime: u64,
 }
 
-/// What a call changes, by which one can see later whether it has.
+/// The change of a file by a call; it shows later if the call has happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// The file, as the model named it.
+    /// Path of the file, as the model wrote it.
     pub path: String,
-    /// blake3 of its content before, in hexadecimal; absent when there is no such file.
+    /// blake3 hash of the content before, in hexadecimal; absent if there is no such file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre: Option<String>,
-    /// blake3 of its content after.
+    /// blake3 hash of the content after, in hexadecimal.
     pub post: String,
-    /// What the model is told when it is done.
+    /// Text that the model reads once the call is done.
     pub answer: String,
 }
 
-/// How a tool call ended.
+/// Status of a tool call that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStatus {
-    /// It did its work.
+    /// The call did its work.
     Ok,
-    /// It failed, and the model is told why.
+    /// The call failed, and the model reads the reason.
     Error,
-    /// It was interrupted; it may have taken effect.
+    /// The call was interrupted; it may have taken effect.
     Unknown,
 }
 
-/// Where a tool result comes from.
+/// Source of a tool result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResultSource {
     /// The call was run.
     Live,
-    /// The call had finished before a crash and its spooled result was found.
+    /// The call had finished before a crash, and the spool held its result.
     Spool,
-    /// The result was made up to repair an interrupted call.
+    /// callsheet wrote the result, because the call was interrupted and has none of its own.
     Recovered,
-    /// The call was run and gave what the view shows already; the result refers to that.
+    /// The call was run and returned what the view shows already; the result refers to that.
     Unchanged,
 }
 
 /// `tool.finished`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolFinished {
-    /// The call.
+    /// Key of the call.
     pub key: CallKey,
-    /// The turn it belongs to.
+    /// Turn of the call.
     pub turn: u32,
-    /// Its place in the turn, from 0.
+    /// Place of the call in the turn, from 0.
     pub index: u32,
-    /// The tool, as the model wrote it.
+    /// Name of the tool, as the model wrote it.
     pub name: String,
-    /// How it ended.
+    /// Status of the call.
     pub status: ToolStatus,
-    /// Where the result comes from.
+    /// Source of the result.
     pub source: ResultSource,
     /// The `tool_result` block in Anthropic form, as the model reads it.
     pub block: Json,
-    /// The stored whole, when the block holds a preview.
+    /// Stored result that holds the whole output, if the block holds a preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<Stored>,
-    /// The exit code of a process.
+    /// Exit code of the process, if the call had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether it was cancelled while it was at work, and ended by itself then.
+    /// True if the call was cancelled while it was at work, and its process ended by itself then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub told_to_end: bool,
-    /// How long it took, in milliseconds.
+    /// Duration of the call in milliseconds.
     pub took_ms: u64,
 }

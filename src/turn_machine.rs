@@ -1,7 +1,7 @@
 //! The turn machine: the fold of one agent's events, and the step that follows from it.
 //!
-//! Pure: no clock, no I/O. The same fold runs while the agent works and when it is rebuilt from
-//! the journal, so an agent that was interrupted goes on where its records end.
+//! Pure: no clock, no I/O. The same fold runs while the agent works and when it is rebuilt from the
+//! journal, so an agent that was interrupted resumes where its records end.
 
 mod calls;
 pub mod interrupted;
@@ -33,16 +33,16 @@ use crate::turn::{
     ToolFinished, ToolIntended, ToolStatus,
 };
 
-/// How often in a row an answer that was cut is continued: enough for an answer of several
+/// Most times in a row that an answer which was cut is continued: enough for an answer of several
 /// times the output limit, few enough that a model which never ends is stopped.
 const MAX_CONTINUATIONS: u32 = 4;
 
-/// What a model is told after its answer was cut at the output limit.
+/// Message to a model after its answer was cut at the output limit.
 const CONTINUE: &str = "Continue from the previous response. Do not repeat completed work.";
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// The history is complete: the model is next.
+    /// The history is complete: a model call is next.
     Ready,
     /// A model call was announced and has no reply.
     Calling,
@@ -54,7 +54,7 @@ enum Phase {
     Ended,
 }
 
-/// One agent as its events tell it.
+/// State of one agent, folded from its events.
 #[derive(Clone, Debug)]
 pub struct Machine {
     spawned: AgentSpawned,
@@ -71,12 +71,13 @@ pub struct Machine {
     continuations: u32,
     answer: String,
     summaries: Summaries,
-    /// How many of the newest messages stay when the middle is dropped, as the model asked.
+    /// Number of the newest messages that stay when the middle is dropped, as the model asked.
     snip: Option<usize>,
-    /// The refusal of a request as too long, if a summary was to help and none succeeded since.
+    /// Failure of a request that was refused as too long, while a summary is to help and no reply
+    /// has come since.
     refused: Option<Failure>,
     inventory: Inventory,
-    /// The last reply asked to be sent back as it is.
+    /// True if the last reply has to be sent back as it is, so that the provider continues it.
     paused: bool,
     usage: Usage,
     provider: ProviderWork,
@@ -85,7 +86,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The agent that `spawned` announces; it may call its model `max_turns` times.
+    /// Makes the state of the agent that `spawned` announces; it may call its model `max_turns`
+    /// times.
     #[must_use]
     pub fn new(spawned: AgentSpawned, max_turns: u32) -> Self {
         let mut view = View::default();
@@ -117,94 +119,95 @@ impl Machine {
         }
     }
 
-    /// What the agent was started for.
+    /// Returns the event that started the agent.
     #[must_use]
     pub fn spawned(&self) -> &AgentSpawned {
         &self.spawned
     }
 
-    /// The view of the conversation.
+    /// Returns the view of the conversation.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// The current turn, from 1; 0 before the first.
+    /// Returns the number of the current turn, from 1; 0 before the first.
     #[must_use]
     pub fn turn(&self) -> u32 {
         self.turn
     }
 
-    /// Model calls that gave a reply.
+    /// Returns the number of model calls that gave a reply.
     #[must_use]
     pub fn replies(&self) -> u32 {
         self.replies
     }
 
-    /// The agent's own tokens.
+    /// Returns the tokens of the agent itself, without its child agents.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// What the replies tell of the provider's work on the context.
+    /// Returns the replies' report on the provider's work on the context.
     #[must_use]
     pub fn provider(&self) -> ProviderWork {
         self.provider
     }
 
-    /// What the agent has at hand.
+    /// Returns the files, skills, child agents and todo list of the agent.
     #[must_use]
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
     }
 
-    /// The ids of all calls so far: a new one must not repeat any.
+    /// Returns the ids of all calls so far; a new call must not repeat any.
     #[must_use]
     pub fn call_ids(&self) -> Arc<HashSet<String>> {
         self.call_ids.clone()
     }
 
-    /// Whether the provider asked to have its last message back, to go on with it.
+    /// Returns true if the provider asked to receive its last message back, in order to continue
+    /// it.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// How many of the newest messages stay when the middle of the view is dropped, if the model
-    /// asked for that in its latest batch.
+    /// Returns the number of the newest messages that stay when the middle of the view is dropped,
+    /// if the model asked for that in its latest batch of calls.
     #[must_use]
     pub fn snip(&self) -> Option<usize> {
         self.snip
     }
 
-    /// The user message that joins the conversation with the next turn, if one is due: a prompt to
-    /// go on.
+    /// Returns the user message that joins the conversation with the next turn, if one is due: a
+    /// request to continue an answer that was cut.
     #[must_use]
     pub fn continuation(&self) -> Option<&Json> {
         self.continuation.as_ref()
     }
 
-    /// What the agent has said in its latest answer.
+    /// Returns the text of the agent's latest answer.
     #[must_use]
     pub fn answer(&self) -> &str {
         &self.answer
     }
 
-    /// The model call that was announced and has no reply: whoever made it was interrupted, and it
-    /// is made again in the same turn.
+    /// Returns the model call that was announced and has no reply. Its agent was interrupted, and
+    /// makes the call again in the same turn.
     #[must_use]
     pub fn announced(&self) -> Option<&ModelRequested> {
         self.requested.as_ref().filter(|_| matches!(self.phase, Phase::Calling))
     }
 
-    /// Whether the outcome is recorded.
+    /// Returns true if the outcome is recorded.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended)
     }
 
-    /// What follows from what was recorded.
+    /// Returns the step that follows from the records.
     #[must_use]
     pub fn next(&self) -> Step {
         match &self.phase {
@@ -230,43 +233,43 @@ impl Machine {
             return Step::Finish(self.failed(FailureKind::MaxTurns, message));
         }
         match self.phase {
-            // Its message has joined the conversation.
+            // The message of the announced turn has already joined the conversation.
             Phase::Calling => Step::CallModel { turn: self.turn, message: None },
             _ => Step::CallModel { turn: self.turn + 1, message: self.continuation.clone() },
         }
     }
 
-    /// The calls of the turn that have no result yet.
+    /// Returns the calls of the turn that have no result yet.
     #[must_use]
     pub fn open_calls(&self) -> Vec<PendingCall> {
         calls::open(&self.calls)
     }
 
-    /// The open calls that had begun. In an agent that was rebuilt they were interrupted; those
-    /// that had not begun have had no effect and are run as if nothing had happened.
+    /// Returns the open calls that had begun. In an agent that was rebuilt, these are its lost
+    /// calls; open calls that had not begun had no effect and run as usual.
     #[must_use]
     pub fn interrupted(&self) -> Vec<Interrupted> {
         calls::interrupted(&self.calls)
     }
 
-    /// The results that answer whatever is open when the agent is told to end, so that its
-    /// conversation stays whole.
+    /// Returns results for all open calls of an agent that has to end, so that every call in its
+    /// conversation has a result.
     #[must_use]
     pub fn closings(&self) -> Vec<ToolFinished> {
         calls::closings(self.turn, self.open_calls())
     }
 
-    /// A failure with what the agent had said by then.
+    /// Returns a failure together with the text that the agent had written by then.
     #[must_use]
     pub fn failed(&self, kind: FailureKind, message: impl Into<String>) -> Outcome {
         let partial = (!self.answer.is_empty()).then(|| Output::whole(self.answer.as_str()));
         Outcome::Failed { failure: Failure::new(kind, message), partial }
     }
 
-    /// Takes a recorded event in.
+    /// Applies a recorded event.
     ///
     /// # Errors
-    /// When it cannot follow what was recorded before.
+    /// Returns an error if the event cannot follow the records before it.
     pub fn apply(&mut self, event: &Event) -> Result<(), IllegalEvent> {
         let illegal =
             |reason: &str| IllegalEvent { event: event.kind(), reason: reason.to_owned() };
@@ -334,7 +337,7 @@ impl Machine {
             }
             Event::AgentRestarted(_) => self.summaries.forget_lost(),
             Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
-            // What concerns others, or is only of interest to people.
+            // Other events are about other parts of the run, or only of interest to people.
             _ => {}
         }
         Ok(())
@@ -362,7 +365,7 @@ impl Machine {
             return Err(illegal("no model call is under way".to_owned()));
         }
         let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
-        // A usage that counts summaries by the provider is not the size of what was sent.
+        // A usage that counts the provider's summaries too is not the size of the request.
         if reply.usage_source == UsageSource::Reported && reply.context.tokens.is_none() {
             self.measure.report(reply.usage.context() + reply.context.cleared_tokens());
         }
@@ -381,7 +384,7 @@ impl Machine {
         self.answer.push_str(&message.text());
         let calls: Vec<_> = message.tool_calls().cloned().collect();
         if !calls.is_empty() {
-            // No step holds the set by now, so nothing is copied.
+            // No step holds the set at this time, so `make_mut` does not copy it.
             Arc::make_mut(&mut self.call_ids).extend(calls.iter().map(|call| call.id.clone()));
             self.calls = calls.into_iter().map(CallState::asked).collect();
             self.continuations = 0;
@@ -392,7 +395,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What a reply without tool calls means.
+    /// Decides how the agent continues after a reply without tool calls.
     fn judge(&mut self, stop: &StopReason, is_empty: bool) -> Phase {
         let no_text = self.answer.trim().is_empty();
         match stop {
@@ -403,7 +406,7 @@ impl Machine {
                 Phase::Ending(self.failed(FailureKind::Refusal, message))
             }
             StopReason::PauseTurn if !is_empty => Phase::Ready,
-            // What the summary does to the view is recorded before the next call.
+            // The effect of the summary on the view is recorded before the next call.
             StopReason::Compaction => Phase::Ready,
             StopReason::ContextWindowExceeded => {
                 if self.summaries.settled_in(self.turn) {

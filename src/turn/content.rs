@@ -1,7 +1,7 @@
-//! What a task's result is made from, and the key that stands for it.
+//! The content of a task, from which its result is made, and the key of that content.
 //!
-//! Pure. Two results with one key were made from the same prompt or command, by the same agents with
-//! the same models and tools: the names of tasks, their order and their number do not count.
+//! Pure. Two results with one key were made from the same prompt or command, by the same agents
+//! with the same models and tools. The names of tasks, their order and their number do not count.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::id::Name;
 use crate::permission::Permissions;
 use crate::spec::{AgentSpec, ModelSpec, OutputFormat};
 
-/// What a task's result is made from.
+/// Everything that a task's result is made from.
 #[derive(Clone, Debug, Serialize)]
 pub struct Content<'a> {
     program: &'a Program,
@@ -23,7 +23,7 @@ pub struct Content<'a> {
     models: BTreeMap<&'a Name, VisibleModel<'a>>,
 }
 
-/// What of an agent's definition can be seen in what it gives.
+/// The part of an agent's definition that can affect a result.
 #[derive(Clone, Debug, Serialize)]
 struct VisibleAgent<'a> {
     description: &'a str,
@@ -36,7 +36,7 @@ struct VisibleAgent<'a> {
     skills: &'a [String],
 }
 
-/// What of a model can.
+/// The part of a model's definition that can affect a result.
 #[derive(Clone, Debug, Serialize)]
 struct VisibleModel<'a> {
     provider: &'a Name,
@@ -49,8 +49,8 @@ struct VisibleModel<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// What this program gives with these variables for processes, where definitions and models
-    /// are found by name. The agents to which its agent may delegate count, and theirs.
+    /// Collects the content of a program with these environment variables, where definitions and
+    /// models are found by name. Includes every agent that its agent can reach by delegation.
     pub fn of(
         program: &'a Program,
         output: OutputFormat,
@@ -74,7 +74,7 @@ impl<'a> Content<'a> {
         Self { program, output, env, agents, models }
     }
 
-    /// The key that stands for it.
+    /// Returns the key of this content: 32 hexadecimal digits of its blake3 hash.
     #[must_use]
     pub fn key(&self) -> String {
         let text = self.document().to_string();
@@ -82,7 +82,7 @@ impl<'a> Content<'a> {
         blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
     }
 
-    /// Where it differs from another, as paths in both.
+    /// Returns the paths, in dots, of the values that differ from those of another content.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The tool calls of one turn: which are open, and what answers those that were interrupted.
+//! The tool calls of one turn: their state, and the results of calls that have none of their own.
 
 use serde::Serialize;
 
@@ -13,10 +13,10 @@ use crate::turn::{
     Effect, Outcome, ResultSource, ToolFinished, ToolIntended, ToolStarted, ToolStatus,
 };
 
-/// What answers a call that was under way, or had not begun, when its agent was told to end.
+/// Result of a call that was open when its agent had to end.
 const CUT_SHORT: &str = "no result: the agent was told to end before the call had one";
 
-/// How an attempt fails whose command was interrupted.
+/// Returns the failure of an attempt whose command was interrupted.
 fn interrupted_because(what: &str) -> Failure {
     let message = format!(
         "the command was interrupted and {what}; it was not run again. Inspect the state before you \
@@ -28,54 +28,54 @@ fn interrupted_because(what: &str) -> Failure {
 /// A tool call of the current turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingCall {
-    /// Its idempotency key.
+    /// Idempotency key of the call.
     pub key: CallKey,
-    /// Its place in the turn, from 0.
+    /// Place of the call in the turn, from 0.
     pub index: u32,
-    /// What the model asked for.
+    /// The call as the model wrote it.
     pub call: ToolCall,
-    /// What a repeated call would do.
+    /// Effect that a repeated call would have.
     pub effect: Effect,
-    /// The earlier read that this one repeats and that still stands in the view, if that counts.
+    /// Earlier read that this call repeats and that is still in the view, if repeats are replaced.
     pub repeats: Option<Read>,
-    /// What the agent itself answers, where only it knows.
+    /// Result that the agent itself gives, for a call that only it can answer.
     pub answer: Option<String>,
 }
 
-/// A call that had begun.
+/// An open call that had begun.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interrupted {
     /// The call.
     pub call: PendingCall,
-    /// Its beginning.
+    /// The record of its beginning.
     pub started: ToolStarted,
 }
 
-/// A call as its events tell it.
+/// State of a call, folded from its events.
 #[derive(Clone, Debug)]
 pub(super) struct CallState {
     pub(super) call: ToolCall,
     pub(super) intended: Option<(CallKey, Effect)>,
-    /// The latest of its beginnings.
+    /// Record of the latest beginning of the call.
     pub(super) started: Option<ToolStarted>,
     pub(super) result: Option<Json>,
 }
 
 impl CallState {
-    /// A call that was only asked for.
+    /// Makes the state of a call that no event has followed yet.
     pub(super) fn asked(call: ToolCall) -> Self {
         Self { call, intended: None, started: None, result: None }
     }
 }
 
-/// The call of an agent that no model asked.
+/// Makes the state of the call of a command agent, which no model asked for.
 pub(super) fn announced(intended: &ToolIntended) -> CallState {
     let (id, name) = (intended.id.clone(), intended.name.clone());
     let call = ToolCall { id, name, input: intended.input.clone() };
     CallState::asked(call)
 }
 
-/// Takes in that a call began.
+/// Notes that a call began.
 pub(super) fn note_start(calls: &mut [CallState], started: &ToolStarted) {
     let is_it = |state: &&mut CallState| {
         state.intended.as_ref().is_some_and(|(key, _)| *key == started.key)
@@ -85,12 +85,12 @@ pub(super) fn note_start(calls: &mut [CallState], started: &ToolStarted) {
     }
 }
 
-/// The calls that were announced and have no result yet, in call order.
+/// Returns the calls that were announced and have no result yet, in call order.
 pub(super) fn open(calls: &[CallState]) -> Vec<PendingCall> {
     calls.iter().enumerate().filter_map(pending).collect()
 }
 
-/// Those of them that had begun.
+/// Returns the open calls that had begun.
 pub(super) fn interrupted(calls: &[CallState]) -> Vec<Interrupted> {
     let begun = calls.iter().enumerate().filter_map(|(index, state)| {
         Some(Interrupted { call: pending((index, state))?, started: state.started.clone()? })
@@ -108,13 +108,13 @@ fn pending((index, state): (usize, &CallState)) -> Option<PendingCall> {
     Some(PendingCall { key, index, call, effect, repeats, answer })
 }
 
-/// The results of the calls that an agent leaves open when it is told to end.
+/// Returns results for the calls that an agent leaves open when it has to end.
 pub(super) fn closings(turn: u32, open: Vec<PendingCall>) -> Vec<ToolFinished> {
     let answer = |call| answer(turn, call, ToolStatus::Unknown, CUT_SHORT.to_owned());
     open.into_iter().map(answer).collect()
 }
 
-/// A result that was made up, because the call has none of its own.
+/// Makes a result for a call that has none of its own.
 pub(super) fn answer(
     turn: u32,
     call: PendingCall,
@@ -141,7 +141,7 @@ pub(super) fn answer(
     }
 }
 
-/// Takes a call with its result into the inventory.
+/// Adds a call and its result to the inventory.
 pub(super) fn take_stock(
     inventory: &mut Inventory,
     view: &mut View,
@@ -158,13 +158,14 @@ pub(super) fn take_stock(
     }
 }
 
-/// How many of the newest messages stay when a call of `snip` drops the middle of the view.
+/// Returns the number of the newest messages that stay when a call of `snip` drops the middle of
+/// the view.
 #[must_use]
 pub fn snip_keep(call: &ToolCall) -> Option<usize> {
     usize::try_from(call.input.to_value()["keep"].as_u64()?).ok()
 }
 
-/// How an agent ends that ran one command.
+/// Returns the outcome of an agent that ran one command.
 #[must_use]
 pub fn command_outcome(finished: &ToolFinished) -> Outcome {
     let text = match finished.block.decode::<Block>() {
@@ -176,14 +177,14 @@ pub fn command_outcome(finished: &ToolFinished) -> Outcome {
     let failure = match (finished.status, finished.exit_code) {
         (ToolStatus::Ok, _) => return Outcome::Completed { output },
         (ToolStatus::Unknown, _) => interrupted_because("may have taken effect"),
-        // One that caught the signal, cleaned up and left has not done what it was for.
+        // A command that caught the signal and ended by itself has not done its work.
         (ToolStatus::Error, Some(code)) if finished.told_to_end => {
             interrupted_because(&format!("ended by itself with exit code {code}"))
         }
         (ToolStatus::Error, Some(code)) => {
             failed(format!("the command ended with exit code {code}"))
         }
-        // It did not come to an exit code: the text is the reason, and not an output.
+        // Without an exit code, the text is the reason of the failure and not an output.
         (ToolStatus::Error, None) => {
             return Outcome::Failed { failure: failed(output.text), partial: None };
         }
@@ -191,7 +192,8 @@ pub fn command_outcome(finished: &ToolFinished) -> Outcome {
     Outcome::Failed { failure, partial: Some(output) }
 }
 
-/// The user message that carries the results of one turn: their encoded blocks, as they are.
+/// Returns the user message that carries the results of one turn, with their encoded blocks as they
+/// are.
 pub(super) fn results_message(blocks: &[Json]) -> Json {
     #[derive(Serialize)]
     struct Results<'a> {

@@ -1,41 +1,42 @@
-//! What becomes of a call that had begun and has no result: the rules of the effect classes.
+//! Decides whether a lost call runs again or gets a result, by the rules of the effect classes.
 //!
-//! Pure: what the spool, the processes and the files show is found out elsewhere and told here.
+//! Pure: the caller checks the spool, the processes and the files, and passes its findings as
+//! [`Known`].
 
 use super::PendingCall;
 use super::calls::{self, Interrupted};
 use crate::output::Output;
 use crate::turn::{Effect, ToolFinished, ToolStatus};
 
-/// What a model is told of a call that was interrupted and may have taken effect.
+/// Text that a model reads for a call that was interrupted and may have taken effect.
 const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
     effect; it was not run again.";
 
-/// And in the end.
+/// Last sentence of that text.
 const INSPECT: &str = "Inspect the state before you repeat it.";
 
-/// What is known of an interrupted call that left no result.
+/// Findings about an interrupted call that left no result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// When it began.
+    /// Time at which the call began.
     pub began: Option<String>,
-    /// What was found of its processes, as a sentence.
+    /// Sentence about the processes of the call.
     pub processes: Option<String>,
-    /// The file that it was to change, as it is now.
+    /// Present state of the file that the call was to change.
     pub content: Content,
-    /// What it had printed by its end.
+    /// Output of the call up to its end.
     pub printed: Output,
 }
 
-/// A file as it is now.
+/// Present state of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Content {
-    /// Nobody could look.
+    /// Nobody could check the file.
     #[default]
     Unknown,
     /// There is no such file.
     Absent,
-    /// blake3 of its content in hexadecimal.
+    /// blake3 hash of the content in hexadecimal.
     Hash(String),
 }
 
@@ -49,7 +50,7 @@ impl Content {
     }
 }
 
-/// The result that answers an interrupted call; `None`: it is to be run again.
+/// Returns the result for an interrupted call; `None` if the call runs again.
 #[must_use]
 pub fn answer(turn: u32, interrupted: Interrupted, known: &Known) -> Option<ToolFinished> {
     let Interrupted { call, started } = interrupted;
@@ -72,7 +73,7 @@ pub fn answer(turn: u32, interrupted: Interrupted, known: &Known) -> Option<Tool
     }
 }
 
-/// The result of a call of which nobody knows what became of it.
+/// Returns the result of a call whose outcome nobody knows.
 #[must_use]
 pub fn unknown(turn: u32, call: PendingCall, known: &Known) -> ToolFinished {
     let mut text = OUTCOME_UNKNOWN.to_owned();

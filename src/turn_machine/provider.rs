@@ -1,14 +1,14 @@
-//! What an agent's replies tell of its provider's work on the context.
+//! The provider's work on the context, as an agent's replies report it.
 
 use crate::message::StopReason;
 use crate::turn::ModelResponded;
 
-/// The latest of it.
+/// The latest report on the provider's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderWork {
-    /// Replies in a row that were a summary and nothing else.
+    /// Number of replies in a row that were a summary and nothing else.
     pub pauses: u32,
-    /// The tokens that were taken out of the latest request before the model read it.
+    /// Tokens that the provider took out of the latest request before the model read it.
     pub cleared_tokens: u64,
 }
 

@@ -1,15 +1,15 @@
-//! A model's reply made fit for the conversation that it joins, before it is recorded.
+//! Changes a model's reply so that it fits the conversation that it joins, before it is recorded.
 //!
-//! Pure. Servers repeat the ids of calls, leave them out, or send blocks that no request may have;
-//! what a provider would refuse to have back never becomes a record.
+//! Pure. Servers repeat the ids of calls, leave them out, or send blocks that no request may have.
+//! A block that a provider would refuse to receive back never becomes a record.
 
 use std::collections::HashSet;
 
 use crate::context::view::rules::Kind;
 use crate::message::{Block, Message};
 
-/// The reply with an id of its own for every call, and without what cannot be sent back: empty
-/// texts, half calls and results. `known` are the ids of the conversation's earlier calls.
+/// Returns the reply with a unique id for every call, and without blocks that cannot be sent back:
+/// empty texts, half calls and results. `known` are the ids of the conversation's earlier calls.
 #[must_use]
 pub fn fit(mut reply: Message, turn: u32, known: &HashSet<String>) -> Message {
     let mut fresh: HashSet<String> = HashSet::new();

@@ -1,19 +1,19 @@
-//! What an agent does next, and what it cannot take in.
+//! The step that an agent must take next, and the error of an event that cannot be applied.
 
 use super::PendingCall;
 use crate::context::CompactionTrigger;
 use crate::message::Json;
 use crate::turn::Outcome;
 
-/// What an agent must do next.
+/// The step that an agent must take next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Call the model: begin this turn, with this user message first if there is one; or make the
     /// announced call of the current turn again.
     CallModel {
-        /// The turn's number.
+        /// Number of the turn.
         turn: u32,
-        /// A message that joins the conversation first.
+        /// User message that joins the conversation first.
         message: Option<Json>,
     },
     /// Run these calls, which have no result yet.
@@ -22,14 +22,14 @@ pub enum Step {
     RunCommand(Option<PendingCall>),
     /// Replace the older part of the view by a summary.
     Compact {
-        /// Why.
+        /// Reason for the summary.
         trigger: CompactionTrigger,
-        /// What to preserve.
+        /// Things to preserve in the summary, in the words of the request.
         focus: Option<String>,
     },
     /// Record the end.
     Finish(Outcome),
-    /// Nothing: the end is recorded, or a call is under way.
+    /// Nothing: the end is recorded.
     Rest,
 }
 
@@ -37,8 +37,8 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{event} cannot follow here: {reason}")]
 pub struct IllegalEvent {
-    /// The event's type.
+    /// Type of the event.
     pub event: &'static str,
-    /// Why it cannot.
+    /// Reason why the event cannot follow.
     pub reason: String,
 }

@@ -1,4 +1,4 @@
-//! What an agent's events tell of its summaries, and what follows for the next one.
+//! The summaries of one agent, folded from its events, and the rules for the next one.
 //!
 //! Pure. Counts in turns, never in time, so that a rebuilt agent keeps the same pace.
 
@@ -7,76 +7,78 @@ use crate::context::layers::guard;
 use crate::context::layers::summary::{OnRefill, Pace, Urgency};
 use crate::context::{CompactionTrigger, ContextEdited};
 
-/// The summaries of one agent.
+/// State of the summaries of one agent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Summaries {
     pace: Pace,
-    /// The one that was asked for at the next turn boundary.
+    /// Summary that was requested for the next turn boundary.
     asked: Option<(CompactionTrigger, Option<String>)>,
-    /// The one that waits until a user speaks.
+    /// Requested summary that waits until a user speaks.
     deferred: Option<(CompactionTrigger, Option<String>)>,
-    /// Why those were asked for that are being written: what was asked for last ends first.
+    /// Reasons of the summaries that are being written, in the order of the requests: the last one
+    /// ends first.
     open: Vec<CompactionTrigger>,
-    /// The turn in which one was last begun.
+    /// Turn in which a summary was last begun.
     tried: Option<u32>,
-    /// The turn in which one was last begun because a request was refused.
+    /// Turn in which a summary was last begun because a request was refused.
     relieved: Option<u32>,
-    /// The turn in which one last came to an end, good or bad.
+    /// Turn in which a summary last ended, with or without success.
     settled: Option<u32>,
-    /// The turn in which the view was last made smaller because it was full.
+    /// Turn in which the view was last made smaller because it was full.
     freed: Option<u32>,
-    /// How often in a row it was full again soon after.
+    /// Times in a row that the view was full again soon after it was made smaller.
     refills: u32,
-    /// How often in a row a request was refused as too long.
+    /// Times in a row that a request was refused as too long.
     refusals: u32,
-    /// Whether the next request must be smaller, though no summary made it so.
+    /// True if the next request must be smaller although no summary made it so.
     must_shrink: bool,
 }
 
-/// What an agent does about the size of its view before a turn.
+/// The way in which an agent makes its view smaller before a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relief {
-    /// Nothing.
+    /// It does nothing.
     Nothing,
-    /// It has a summary written and goes on.
+    /// It has a summary written and continues meanwhile.
     Prepare,
-    /// It has a summary written and waits.
+    /// It has a summary written and waits for it.
     Summarise,
     /// It waits for the summary that is being written.
     Wait,
     /// It makes the view smaller without a model.
     Digest,
-    /// It makes the view half as large without a model: what was sent was refused.
+    /// It makes the view half as large without a model, because the last request was refused.
     Halve,
-    /// It ends: the view is full again and again.
+    /// It ends, because the view is full again and again.
     Stop,
 }
 
 impl Machine {
-    /// The same agent with another pace of summaries than the documented one.
+    /// Returns the same agent with this pace of summaries in place of the default.
     #[must_use]
     pub fn paced(self, pace: Pace) -> Self {
         Self { summaries: Summaries { pace, ..Summaries::default() }, ..self }
     }
 
-    /// What the agent does about the size of its view before its next turn, given how soon a
-    /// summary is wanted and whether one is being written.
+    /// Returns the way in which the agent makes its view smaller before its next turn. `wanted` is
+    /// the urgency of a summary, and `is_written` is true if one is being written.
     #[must_use]
     pub fn relief(&self, wanted: Option<Urgency>, is_written: bool) -> Relief {
         self.summaries.relief(self.turn, wanted, is_written)
     }
 
-    /// Asks for a summary at the next turn boundary.
+    /// Requests a summary at the next turn boundary.
     pub fn ask_to_compact(&mut self, trigger: CompactionTrigger, focus: Option<String>) {
         self.summaries.ask(trigger, focus);
     }
 
-    /// Puts the summary that was asked for off until a user speaks.
+    /// Defers the requested summary until a user speaks.
     pub fn defer_summary(&mut self) {
         self.summaries.deferred = self.summaries.asked.take();
     }
 
-    /// An agent that is rebuilt has no summary under way, whatever its records announce.
+    /// Forgets the summaries under way when an agent is rebuilt: none of those that its records
+    /// announce is still being written.
     pub fn forget_lost_summary(&mut self) {
         self.summaries.forget_lost();
     }
@@ -88,8 +90,7 @@ impl Summaries {
         Self { pace, ..Self::default() }
     }
 
-    /// What follows in this turn, given how soon a summary is wanted and whether one is being
-    /// written.
+    /// Decides for this turn, from the urgency of a summary and whether one is being written.
     pub(super) fn relief(&self, turn: u32, wanted: Option<Urgency>, is_written: bool) -> Relief {
         if self.must_shrink {
             return Relief::Halve;
@@ -110,12 +111,12 @@ impl Summaries {
         }
     }
 
-    /// Whether a refused request had a summary written a short while ago.
+    /// Returns true if a summary was begun a short while ago because a request was refused.
     fn was_relieved(&self, turn: u32) -> bool {
         self.relieved.is_some_and(|relieved| turn < relieved + self.pace.summary_spacing)
     }
 
-    /// Whether a view that is full now is so soon after it was made smaller.
+    /// Returns true if the view was made smaller so few turns ago that a full view now is a refill.
     fn is_refill(&self, turn: u32) -> bool {
         self.freed.is_some_and(|freed| turn <= freed + self.pace.summary_spacing)
     }
@@ -132,7 +133,7 @@ impl Summaries {
         self.asked = Some((trigger, focus));
     }
 
-    /// A user spoke.
+    /// Notes that a user spoke, which ends the wait of a deferred summary.
     pub(super) fn user_spoke(&mut self) {
         self.asked = self.deferred.take().or(self.asked.take());
     }
@@ -164,17 +165,19 @@ impl Summaries {
         }
     }
 
-    /// One came to its end; gives why it had been asked for, if somebody had.
+    /// Notes the end of a summary. Returns the reason of the request that it answers, if there is
+    /// one.
     fn settle(&mut self, turn: u32) -> Option<CompactionTrigger> {
         self.settled = Some(turn);
-        // One that was written ahead does not answer what was asked since.
+        // A summary that was written ahead does not answer a request that came after its beginning.
         let is_ahead = self.open.pop() == Some(CompactionTrigger::Auto);
         let answered = if is_ahead { None } else { self.asked.take() };
         answered.map(|(trigger, _)| trigger)
     }
 
-    /// A request was refused as too long. Whether it is made smaller and sent again: by a summary
-    /// the first time, then without a model, as also where the last summary did not help for long.
+    /// Notes that a request was refused as too long. Returns true if it is to be made smaller and
+    /// sent again: by a summary the first time, after that without a model. It also goes without a
+    /// model if a summary was written for a refused request a short while ago.
     pub(super) fn refused(&mut self, turn: u32) -> bool {
         self.refusals += 1;
         match self.refusals {
@@ -185,8 +188,9 @@ impl Summaries {
         true
     }
 
-    /// An edit was recorded that needed no model. The guard's tells that the view was full, where
-    /// something is done about that without a model; no agent ends for what was no summary.
+    /// Notes an edit that needed no model. An edit by the guard means that the view was full. It
+    /// counts as a refill only if the reaction to refills is a digest: no agent may end for an edit
+    /// that was not a summary.
     pub(super) fn edited(&mut self, turn: u32, edited: &ContextEdited) {
         let counts = self.pace.on_refill == OnRefill::Digest && edited.layer == guard::GUARD_LAYER;
         if counts && self.freed != Some(turn) {
@@ -203,8 +207,8 @@ impl Summaries {
         self.refusals = 0;
     }
 
-    /// A summary that was being written when the agent was interrupted is lost: it is as if it had
-    /// not been tried.
+    /// Forgets a summary that was being written when the agent was interrupted, as if it had not
+    /// been tried.
     pub(super) fn forget_lost(&mut self) {
         if !self.open.is_empty() {
             self.open.clear();
