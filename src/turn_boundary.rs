@@ -1,8 +1,10 @@
-//! The turn boundary: what an agent does next, and how its view is made fit for that.
+//! The turn boundary: decides an agent's next action, and the edits that fit its view to the next
+//! request.
 //!
-//! Pure. [`next`] is given an agent as its records tell it and tries out what the layers, the guard
-//! and the provider's strategy ask for on a copy of the view. It changes nothing: the agent records
-//! the edits, and applies them when they are recorded, live as on a resume.
+//! Pure. [`next`] reads an agent's state, folded from its records, and tries the edits of the
+//! layers, the guard and the provider's strategy on a copy of the view. It does not change the
+//! state: the agent records the edits, and applies them when they are recorded, live as on a
+//! resume.
 
 mod relief;
 mod size;
@@ -37,69 +39,68 @@ use crate::spec::{ModelSpec, Thinking};
 use crate::turn::Outcome;
 use crate::turn_machine::{Machine, PendingCall, Step, snip_keep};
 
-/// The times in a row that a provider may stop after a summary and nothing else. The second time it
-/// made no headway, so the next request asks for a plain reply.
+/// Most times in a row that a provider may stop after a summary and nothing else. A second such
+/// stop made no headway, so the next request asks for a plain reply.
 const MOST_PAUSES: u32 = 2;
 
-/// What an agent's requests are made under: its configuration, its model and the time.
+/// Conditions of an agent's requests: its configuration, its model and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
-    /// The layers and their constants.
+    /// Layers and their constants.
     pub preset: &'a Preset,
-    /// What is left to providers.
+    /// Work on the context that is left to providers.
     pub strategy: &'a StrategySettings,
-    /// The agent's model.
+    /// Model of the agent.
     pub model: &'a ModelSpec,
-    /// What the model's provider can do, as far as is known by now.
+    /// Known capabilities of the model's provider.
     pub capabilities: &'a Capabilities,
-    /// The tools that the requests offer, sorted.
+    /// Names of the tools that the requests offer, sorted.
     pub tools: &'a [Name],
-    /// The model that is configured for summaries, if there is one.
+    /// Model that is configured for summaries, if there is one.
     pub summariser: Option<&'a ModelSpec>,
-    /// The path of the agent's transcript, as markers name it.
+    /// Path of the agent's transcript, as markers name it.
     pub transcript: &'a str,
-    /// The folder of the stored results, as markers name it.
+    /// Folder of the stored results, as markers name it.
     pub results: &'a str,
-    /// The time since the last request.
+    /// Time since the last request.
     pub idle: Duration,
 }
 
-/// A summary that is written while the agent goes on.
+/// State of a summary that is written while the agent continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
     /// There is none.
     None,
     /// It is being written.
     Writing,
-    /// It is there, or it is known that it will not come.
+    /// It is written, or it is known that it will not come.
     Answered,
 }
 
-/// What an agent does next.
+/// The next action of an agent.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// It has looked over a view that was rebuilt: it records these repairs, if there are any, and
-    /// decides again.
+    /// Record these repairs of a view that was rebuilt, if there are any, and decide again.
     LookedOver(Vec<Event>),
-    /// It records these events and decides again.
+    /// Record these events and decide again.
     Record(Vec<Event>),
-    /// It puts the summary that was written ahead into its view, or drops it.
+    /// Put the summary that was written ahead into the view, or drop it.
     TakeAhead,
-    /// It waits for the summary that is being written ahead.
+    /// Wait for the summary that is being written ahead.
     AwaitAhead,
-    /// It has a summary written and waits for it.
+    /// Have a summary written and wait for it.
     Summarise(Box<Summarise>),
-    /// It puts the summary that was asked for off until a user speaks.
+    /// Defer the requested summary until a user speaks.
     Defer,
-    /// It records that there is nothing to summarise.
+    /// Record that there is nothing to summarise.
     NothingToSummarise(CompactionRequested),
-    /// It calls its model.
+    /// Call the model.
     Send(Box<Sending>),
-    /// It runs these calls, which have no result yet.
+    /// Run these calls, which have no result yet.
     RunTools(Vec<PendingCall>),
-    /// It runs its command: the call, if it was announced before.
+    /// Run the agent's command: the call, if it was announced before.
     RunCommand(Option<PendingCall>),
-    /// It records its end.
+    /// Record the end.
     Finish(Outcome),
     /// Nothing: the end is recorded.
     Rest,
@@ -108,28 +109,28 @@ pub enum Action {
 /// A model call that is to be made.
 #[derive(Clone, Debug)]
 pub struct Sending {
-    /// The turn that it begins, or makes again.
+    /// Number of the turn that the call begins, or of the present turn if the call is made again.
     pub turn: u32,
-    /// The view that is sent, with the message that joins it first.
+    /// View that is sent, with the message that joins it first.
     pub outgoing: Outgoing,
-    /// The edits that made the view, in order.
+    /// Edits that made the view, in order.
     pub changes: Vec<AppliedEdit>,
-    /// A summary that is to be written meanwhile.
+    /// Summary that is to be written meanwhile.
     pub prepare: Option<Due>,
-    /// What the provider is asked to do with the context.
+    /// Work on the context that the provider is asked for.
     pub context: ContextWork,
-    /// The most tokens of the reply.
+    /// Most tokens of the reply.
     pub max_output_tokens: u64,
-    /// The tokens that the request is expected to hold.
+    /// Tokens that the request is expected to hold.
     pub expected_tokens: u64,
 }
 
-/// A view on its way out, and the rules that it must keep.
+/// A view that is about to be sent, with the rules that it must keep.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// The view.
+    /// View of the conversation.
     pub view: View,
-    /// A user message that joins it first.
+    /// User message that joins the view first.
     pub message: Option<Json>,
     last: Last,
     thinking: Thinking,
@@ -137,11 +138,11 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Checks the view against the rules of what may be sent. A prompt of many megabytes is a
-    /// failure, not a bill.
+    /// Checks the view against the rules for what may be sent. This stops a prompt of many
+    /// megabytes before it costs anything.
     ///
     /// # Errors
-    /// The rule that is broken. Any but [`Rule::Fits`] is a defect of this program.
+    /// Returns the rule that is broken. Any rule but [`Rule::Fits`] is a defect of this program.
     pub fn check<'a>(&'a self, tools: &'a [Name]) -> Result<Sendable<'a>, Invalid> {
         let Self { last, thinking, room, .. } = *self;
         let rules = Rules { tools, last, thinking, room };
@@ -150,8 +151,9 @@ impl Outgoing {
     }
 }
 
-/// What an agent does next. `terms` are absent for an agent that runs one command; `is_rebuilt` says
-/// that the view was made from records of whatever version and was not looked over since.
+/// Returns the next action of an agent. `terms` are absent for an agent that runs one command.
+/// `is_rebuilt` is true if the view was rebuilt from records, of whatever version, and was not
+/// checked since.
 #[must_use]
 pub fn next(
     machine: &Machine,
@@ -187,7 +189,7 @@ fn events(changes: Vec<AppliedEdit>) -> Vec<Event> {
     changes.into_iter().map(|change| change.edited.into()).collect()
 }
 
-/// One agent between two turns: a copy of its view, and the edits that were made of it.
+/// One agent between two turns: a copy of its view, and the edits made on the copy.
 struct Boundary<'a> {
     machine: &'a Machine,
     terms: &'a Terms<'a>,
@@ -206,7 +208,7 @@ impl<'a> Boundary<'a> {
         Self { machine, terms, strategy, size, view, changes: Vec::new() }
     }
 
-    /// The boundary at which a request can be made, or what is done before that.
+    /// Returns the boundary at which a request can be made, or the action that must come first.
     fn begin(
         machine: &'a Machine,
         terms: &'a Terms<'a>,
@@ -224,12 +226,12 @@ impl<'a> Boundary<'a> {
         }
     }
 
-    /// The preset without the layers whose work the provider does.
+    /// Returns the preset without the layers whose work the provider does.
     fn client_preset(&self) -> Cow<'a, Preset> {
         self.strategy.layers().of(self.terms.preset)
     }
 
-    /// Lets a part of the pipeline edit the view, and keeps what it changed.
+    /// Lets a part of the pipeline edit the view, and keeps its edits.
     fn edit(&mut self, work: impl FnOnce(&mut View, &Surroundings<'_>) -> Vec<AppliedEdit>) {
         let state = self.machine.inventory().state();
         let around = self.size.surroundings(self.terms, &self.view, state.as_deref());
@@ -248,7 +250,7 @@ impl<'a> Boundary<'a> {
         }
     }
 
-    /// The view as a request for a reply.
+    /// Prepares the view as a request for a reply.
     fn outgoing(&self, message: Option<Json>) -> Outgoing {
         let last = if self.machine.is_paused() { Last::Either } else { Last::User };
         let room = self.terms.preset.guard.then(|| self.size.room(&self.view));
@@ -256,8 +258,8 @@ impl<'a> Boundary<'a> {
         Outgoing { view, message, last, thinking, room }
     }
 
-    /// Answers the calls that only the agent itself can answer: what a `snip` would come to, and
-    /// which reads repeat one that still stands in the view.
+    /// Sets the answers that only the agent itself can give: the result of a `snip`, and the
+    /// earlier read that a read repeats, if its result is still in the view.
     fn answer(&self, calls: &mut [PendingCall]) {
         let (preset, reads) = (self.terms.preset, self.machine.inventory().reads());
         for pending in calls {

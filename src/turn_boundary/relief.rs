@@ -1,5 +1,5 @@
-//! What a view that grows large is made fit by: layers that need no model first, then a summary,
-//! then what the guard takes away.
+//! Decides what comes before a turn whose view grows large: layers that need no model first, then a
+//! summary, then the guard.
 
 use super::{Action, Ahead, Boundary, Due, MOST_PAUSES, Sending};
 use crate::context::layers::guard::Reach;
@@ -11,13 +11,13 @@ use crate::message::Json;
 use crate::turn_machine::Relief;
 
 impl Boundary<'_> {
-    /// The action before a turn: the model call, or what must come first.
+    /// Returns the action before a turn: the model call, or the action that must come first.
     pub(super) fn before_turn(mut self, turn: u32, message: Option<Json>, ahead: Ahead) -> Action {
-        // What is being summarised is left alone: an edit would make the summary stale, and what it
-        // edits is about to go.
+        // No layer edits the view while a summary is being written: an edit would make the summary
+        // stale, and the edited messages are about to be replaced.
         let is_written = ahead == Ahead::Writing;
-        // What was sent last is in the provider's cache: a summary reads that, whatever the layers
-        // change now.
+        // The provider's cache holds the view as it was sent last. A summary reads that view,
+        // whatever the layers change now.
         let as_sent = self.pressure().map(|_| self.view.clone());
         self.snip();
         if !is_written {
@@ -43,7 +43,8 @@ impl Boundary<'_> {
         }
         let preset = self.terms.preset;
         self.edit(|view, around| pipeline::run_guard(view, preset, around));
-        // Before the summary is asked for: a change of what it covers would make it stale.
+        // This comes before the summary is requested: a change of the messages that it covers would
+        // make it stale.
         self.leave_out_stale_thinking();
         let is_due = relief == Relief::Prepare;
         let prepare = is_due.then(|| self.due(None, as_sent.as_ref())).flatten();
@@ -65,19 +66,19 @@ impl Boundary<'_> {
         Action::Send(Box::new(sending))
     }
 
-    /// How soon a summary is wanted that nobody asked for.
+    /// Returns the urgency of a summary that nobody asked for.
     fn pressure(&self) -> Option<Urgency> {
         let preset = self.client_preset();
         self.ask(|view, around| pipeline::pressure(view, &preset, around))
     }
 
-    /// Drops the middle of the view, if the model asked for that.
+    /// Drops the middle of the view if the model asked for that.
     fn snip(&mut self) {
         let (Some(keep), preset) = (self.machine.snip(), self.terms.preset) else { return };
         self.edit(|view, around| pipeline::run_snip(view, preset, around, keep));
     }
 
-    /// Makes the view as small as a summary was to make it, without a model.
+    /// Makes the view as small as a summary would have made it, without a model.
     fn digest(&mut self) {
         let preset = self.terms.preset;
         let Some(layer) = pipeline::summary(preset) else { return };
@@ -87,7 +88,8 @@ impl Boundary<'_> {
         });
     }
 
-    /// Makes a view that was refused smaller without a model: as its preset does it, or by half.
+    /// Makes a view that was refused smaller without a model: by the rule of its preset, or to half
+    /// its size if the rule changes nothing.
     fn halve(&mut self) {
         let preset = self.terms.preset;
         self.edit(|view, around| {

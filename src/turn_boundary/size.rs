@@ -1,7 +1,7 @@
-//! The size of an agent's next request, and what of its window that leaves.
+//! The size of an agent's next request, and the part of the window that is left.
 //!
-//! Pure. The view is given with every question, because edits change it between two of them; all
-//! else stays as the records tell it.
+//! Pure. Every question has the view as an argument, because edits change the view between two
+//! questions; the rest stays as the records have it.
 
 use super::Terms;
 use crate::context::layers::{Surroundings, Window};
@@ -12,19 +12,19 @@ use crate::message::Message;
 use crate::spec::ModelSpec;
 use crate::turn_machine::Machine;
 
-/// The least output, in tokens, that is worth asking for when input and output together do not fit:
-/// an answer of some 700 words.
+/// Least output, in tokens, that is worth asking for if input and output together do not fit the
+/// window: an answer of some 700 words.
 pub const LEAST_OUTPUT_TOKENS: u64 = 1_024;
 
-/// Tokens a character where nothing was reported yet: a token of text or code has three characters
-/// or more.
+/// Tokens for each character while no provider has reported a size: a token of text or code has
+/// three characters or more.
 const UNREPORTED_TOKENS_PER_CHAR: f64 = 1.0 / 3.0;
 
-/// How one agent's requests are measured.
+/// The measure of one agent's requests.
 pub(super) struct Size<'a> {
     machine: &'a Machine,
     model: &'a ModelSpec,
-    /// The estimated tokens of the message that is to join the view.
+    /// Estimated tokens of the message that is to join the view.
     joining: u64,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Size<'a> {
         Self { machine, model, joining }
     }
 
-    /// What the layers may know besides the view.
+    /// Returns the facts that the layers may use besides the view.
     pub(super) fn surroundings<'b>(
         &self,
         terms: &Terms<'b>,
@@ -62,22 +62,23 @@ impl<'a> Size<'a> {
         }
     }
 
-    /// The tokens that the request is expected to hold.
+    /// Returns the tokens that the request is expected to hold.
     pub(super) fn expected_tokens(&self, view: &View) -> u64 {
         self.machine.measure().size(self.extent(view))
     }
 
-    /// The room that the request needs by any measure, after all that the guard could do, and has.
+    /// Returns the least tokens that the request needs after all that the guard could do, with the
+    /// window that must hold them.
     pub(super) fn room(&self, view: &View) -> Fit {
         let needed = self.machine.measure().at_least(self.extent(view));
         Fit { needed, window: self.window() }
     }
 
-    /// The most tokens of the reply: fewer than the model allows where input and output together
-    /// would not fit the window.
+    /// Returns the most tokens of the reply: fewer than the model allows if input and output
+    /// together would not fit the window.
     pub(super) fn output_limit(&self, view: &View) -> u64 {
         let measure = self.machine.measure();
-        // The wide margin of a first request is no reason to cut its answer short.
+        // The size of a first request has a wide margin, which must not shorten the answer.
         let size = match measure.is_calibrated() {
             true => measure.at_most(self.extent(view)),
             false => self.expected_tokens(view),
@@ -86,22 +87,22 @@ impl<'a> Size<'a> {
         self.model.max_output_tokens.min(room.max(LEAST_OUTPUT_TOKENS))
     }
 
-    /// The messages of the request: the view and what joins it.
+    /// Returns the extent of the request's messages: the view and the message that joins it.
     fn extent(&self, view: &View) -> Extent {
         let extent = view.extent();
         Extent { held: extent.held + self.joining, ..extent }
     }
 
-    /// The window of the model, with what the provider took out of the latest request: it takes
-    /// that out of the next one as well.
+    /// Returns the model's window, plus the tokens that the provider took out of the latest
+    /// request: it takes them out of the next request as well.
     fn window(&self) -> WindowSize {
         let mut window = self.machine.measure().window(self.model.context_window);
         window.tokens += self.machine.provider().cleared_tokens;
         window
     }
 
-    /// The tokens that a character of the view is expected to have; until a provider has reported,
-    /// no fewer than text and code have at most on average.
+    /// Returns the expected tokens for each character of the view; until a provider has reported a
+    /// size, at least [`UNREPORTED_TOKENS_PER_CHAR`].
     #[expect(clippy::cast_precision_loss, reason = "a view has far fewer than 2^52 tokens")]
     fn tokens_per_char(&self, view: &View) -> f64 {
         let measure = self.machine.measure();

@@ -1,5 +1,5 @@
-//! Summaries that are due: what one covers, who writes it, and what a provider is asked for that
-//! writes it by itself.
+//! Summaries that are due: the messages that one covers, its writer, and the request to a provider
+//! that writes summaries by itself.
 
 use super::{Action, Boundary, Outgoing};
 use crate::context::layers::pipeline::{self, AppliedEdit};
@@ -11,58 +11,57 @@ use crate::context::sending::validity::Last;
 use crate::context::view::View;
 use crate::context::{CompactionRequested, CompactionTrigger};
 
-/// How many characters a token is taken to have where two costs are compared: as in the documented
-/// presets.
+/// Characters that count as one token where two costs are compared: as in the documented presets.
 const CHARS_PER_TOKEN: usize = 4;
 
-/// Who writes a summary, and what it reads.
+/// Writer of a summary, and the form in which it reads the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// The agent's own model, which reads what it was sent last from its cache.
+    /// The agent's own model, which reads the last request from its cache.
     Prefix,
-    /// The model that is configured for summaries, else the agent's own, which reads the messages
-    /// as text.
+    /// The model that is configured for summaries, else the agent's own model; it reads the
+    /// messages as text.
     Configured,
 }
 
 /// A summary that is due.
 #[derive(Clone, Debug)]
 pub struct Due {
-    /// The layer that asks for it.
+    /// Layer that asks for the summary.
     pub layer: Summary,
-    /// What is asked.
+    /// Request for the summary.
     pub request: SummaryRequest,
-    /// Who writes it.
+    /// Writer of the summary.
     pub writer: Writer,
 }
 
 /// A summary that the agent waits for.
 #[derive(Clone, Debug)]
 pub struct Summarise {
-    /// The edits that are made before.
+    /// Edits that come before the summary.
     pub changes: Vec<AppliedEdit>,
     /// The summary.
     pub due: Due,
-    /// The view after those edits, which the summary is put into.
+    /// View after those edits, into which the summary is put.
     pub view: View,
-    /// What the provider is asked for, where it writes summaries by itself; tried first.
+    /// Request to a provider that writes summaries by itself, if it does; tried first.
     pub by_provider: Option<ByProvider>,
 }
 
-/// A summary that the provider writes: of what the agent sent last, cut where the summary ends, so
-/// that it is read from the warm cache.
+/// A summary that the provider writes. It reads the agent's last request, cut where the summary
+/// ends, so that the provider finds it in its cache.
 #[derive(Clone, Debug)]
 pub struct ByProvider {
-    /// What is sent.
+    /// View that is sent.
     pub outgoing: Outgoing,
-    /// How many of its messages, from the oldest.
+    /// Number of its messages to send, from the oldest.
     pub messages: usize,
-    /// What the provider is to do.
+    /// Work that the provider is asked for.
     pub context: ContextWork,
 }
 
 impl Boundary<'_> {
-    /// The summary that somebody asked for, or why there is none.
+    /// Returns the action for a summary that somebody asked for.
     pub(super) fn summarise_as_asked(
         mut self,
         trigger: CompactionTrigger,
@@ -72,7 +71,8 @@ impl Boundary<'_> {
         if trigger == CompactionTrigger::Manual && pipeline::waits_for_user(&self.view, preset) {
             return Action::Defer;
         }
-        // Before the summary is asked for: a change of what it covers would make it stale.
+        // This comes before the summary is requested: a change of the messages that it covers would
+        // make it stale.
         self.leave_out_stale_thinking();
         let Some(due) = self.due(Some((trigger, focus.clone())), None) else {
             let end = self.view.next_message();
@@ -80,22 +80,23 @@ impl Boundary<'_> {
             return Action::NothingToSummarise(requested);
         };
         if trigger == CompactionTrigger::Reactive {
-            // The largest results of what the summary leaves in a view that was refused.
+            // A refused request was too long: take out the largest results of the part that the
+            // summary leaves.
             let from = due.request.to;
             self.edit(|view, around| pipeline::shed(view, preset, around, from));
         }
         self.summarise(due, None)
     }
 
-    /// Has a summary written and waits for it. `as_sent` is the view as it was sent last, where
-    /// layers have changed it since.
+    /// Returns the action that has a summary written and waits for it. `as_sent` is the view as it
+    /// was sent last, if layers have changed it since.
     pub(super) fn summarise(self, due: Due, as_sent: Option<View>) -> Action {
         let by_provider = self.by_provider(&due.request, as_sent);
         let Self { changes, view, .. } = self;
         Action::Summarise(Box::new(Summarise { changes, due, view, by_provider }))
     }
 
-    /// The summary that is due, if one is.
+    /// Returns the summary that is due, if there is one.
     pub(super) fn due(
         &self,
         asked: Option<(CompactionTrigger, Option<String>)>,
@@ -111,8 +112,8 @@ impl Boundary<'_> {
         Some(Due { layer, request, writer })
     }
 
-    /// The agent's own model reads its warm prefix, unless the price table says that the configured
-    /// one reads all of it anew for less.
+    /// Chooses the writer: the agent's own model, which finds its last request in the cache, unless
+    /// by the price table the configured model costs less although it reads everything anew.
     fn writer(&self, request: &SummaryRequest) -> Writer {
         let own = self.terms.model;
         let other = self.terms.summariser.filter(|other| other.name != own.name);
@@ -127,7 +128,7 @@ impl Boundary<'_> {
     }
 
     fn by_provider(&self, request: &SummaryRequest, as_sent: Option<View>) -> Option<ByProvider> {
-        // What was refused as too long is too long for this as well.
+        // A request that was refused as too long is too long for the provider's summary too.
         if request.trigger == CompactionTrigger::Reactive {
             return None;
         }
@@ -136,7 +137,7 @@ impl Boundary<'_> {
         let messages = view.slots().take_while(|slot| slot.to <= request.to).count();
         let thinking = self.terms.model.thinking;
         let outgoing = Outgoing { view, message: None, last: Last::Either, thinking, room: None };
-        // A view that cannot be sent is summarised by a prompt of ours.
+        // If the view cannot be sent as it is, a prompt of this program asks for the summary.
         outgoing.check(self.terms.tools).ok()?;
         Some(ByProvider { outgoing, messages, context })
     }

@@ -1,5 +1,5 @@
-//! Agents played against their own decisions: random replies and results, every preset, small
-//! windows, summaries that come, fail or come late.
+//! Plays agents against their own decisions: random replies and results, every preset, small
+//! windows, and summaries that come, fail or come late.
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
@@ -41,7 +41,7 @@ fn model(context_window: u64, thinking: Thinking) -> ModelSpec {
     }
 }
 
-/// What the model does in one turn.
+/// Reaction of the model in one turn.
 #[derive(Clone, Debug)]
 enum Turn {
     /// Calls, by tool and size of the result in characters.
@@ -52,7 +52,7 @@ enum Turn {
     Refused,
 }
 
-/// What becomes of a summary.
+/// Fate of a summary.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Written,
@@ -62,7 +62,7 @@ enum Fate {
 #[derive(Clone, Debug)]
 struct Script {
     preset: &'static str,
-    /// Where summaries are written ahead: which of the cheap layers run before, as bits.
+    /// Bits that say which of the cheap layers run, if summaries are written ahead.
     ahead: Option<u16>,
     window: u64,
     thinking: Thinking,
@@ -101,7 +101,7 @@ fn script() -> impl Strategy<Value = Script> {
         })
 }
 
-/// One agent at play.
+/// State of one agent in the game.
 struct Play {
     preset: Preset,
     strategy: StrategySettings,
@@ -109,7 +109,7 @@ struct Play {
     capabilities: Capabilities,
     machine: Machine,
     events: Vec<Event>,
-    /// The summary that is written ahead, and whether it is there.
+    /// The summary that is written ahead, and true once it is written.
     ahead: Option<(Due, bool)>,
     is_rebuilt: bool,
     fates: Vec<Fate>,
@@ -166,7 +166,8 @@ impl Play {
         changes.into_iter().for_each(|change| self.record(change.edited));
     }
 
-    /// Does what is decided up to the next request; gives that, or how the agent ends.
+    /// Performs the decided actions up to the next request; returns the request, or the outcome of
+    /// an agent that ends first.
     fn until_request(&mut self) -> Result<Sending, Outcome> {
         for _ in 0..30 {
             match self.next() {
@@ -244,7 +245,7 @@ impl Play {
         }
     }
 
-    /// Sends, checks what becomes of it, and takes in what the model did.
+    /// Sends a request, checks it against the records, and applies the model's reaction.
     fn send(&mut self, sending: Sending, turn: &Turn, number: usize) -> Result<(), Outcome> {
         let tools = {
             let mut tools = TOOLS.map(name).to_vec();
@@ -406,8 +407,9 @@ fn places(view: &View) -> Vec<(u64, u64, u64, String)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// What is sent is what the records give, whatever happens; a summary that is paid for is of
-    /// what still stands there; and an agent that is rebuilt from the records is the same.
+    /// The view that is sent is the fold of the records, whatever happens. A summary that costs
+    /// money covers messages that are still in the view. An agent rebuilt from the records is the
+    /// same.
     #[test]
     fn what_is_sent_is_what_is_recorded(script in script()) {
         let mut play = Play::new(&script);
@@ -435,8 +437,8 @@ proptest! {
         prop_assert_eq!(rebuilt.inventory().state(), play.machine.inventory().state());
     }
 }
-/// A result was cleared before thinking that a summary is to cover: the thinking goes before the
-/// summary is asked for, or that would be stale before it is written.
+/// A result was cleared before thinking that a summary is to cover. The thinking must go before the
+/// summary is requested: else the summary would be stale before it is written.
 #[test]
 fn a_summary_is_asked_for_when_all_edits_are_made() {
     let script = Script {
