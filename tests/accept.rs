@@ -1,4 +1,4 @@
-//! A run that goes on with another configuration: what was made from the same content stands.
+//! A run that resumes with another configuration keeps the results whose content did not change.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::faults::{
 };
 use crate::resume::{batch_ends, files, set_back};
 
-/// Four tasks: one, two after it, three after that, and another by itself.
+/// A plan of tasks that depend on each other, and one that stands alone.
 fn chain(one: &str, two: &str, helper: &str) -> String {
     format!(
         r#"
@@ -228,7 +228,8 @@ fn replies(records: &[SharedRecord]) -> usize {
     records.iter().filter(|record| matches!(record.event, Event::ModelResponded(_))).count()
 }
 
-/// A task, one that uses what it gives and is half done, and one by itself that is too.
+/// A plan with a finished task, a half-done task that uses its output, and a half-done task that
+/// stands alone.
 fn half_done(make: &str, rest: &str) -> String {
     format!(
         r#"
@@ -253,7 +254,8 @@ depends_on = ["make"]
 
 const ASIDE: &str = "[tasks.aside]\nagent = \"a\"\nprompt = \"aside\"";
 
-/// Its agents of kind `a` give two jobs away, of which one is done at once and one at the gate.
+/// A model whose agents of kind `a` delegate two jobs: one is done at once, the other waits at the
+/// gate.
 fn jobs(gate: &Arc<Semaphore>) -> Arc<Fake> {
     let gate = gate.clone();
     Fake::new(move |request| {
@@ -269,7 +271,7 @@ fn jobs(gate: &Arc<Semaphore>) -> Arc<Fake> {
     })
 }
 
-/// A run in which two tasks are half done, stopped there; the gate is open from now on.
+/// Runs until two tasks are half done and stops the run there; the gate is open from then on.
 async fn stopped_half_way() -> (Setup, Arc<Fake>, RunDir) {
     let slow = gate();
     let fake = jobs(&slow);
@@ -349,7 +351,7 @@ async fn what_is_half_done_is_held_over_any_number_of_openings() {
     }
 }
 
-/// How the agents ended that were at work for the second task.
+/// Returns the reasons for the ends of the agents that were at work for the second task.
 fn reasons(ended: &Ended, agents: [&str; 2]) -> [String; 2] {
     agents.map(|agent| match ended.outcome(agent) {
         Outcome::Cancelled { reason } => reason,

@@ -84,7 +84,7 @@ fn sources() -> Vec<Source> {
     out
 }
 
-/// Where a module stands: its layer and its place in it.
+/// Returns the place of a module: its layer, and its position in the layer.
 fn rank(module: &str) -> Option<(usize, usize)> {
     LAYERS.iter().enumerate().find_map(|(layer, (_, modules))| {
         modules.iter().position(|name| *name == module).map(|place| (layer, place))
@@ -151,7 +151,7 @@ fn modules_form_no_cycle() {
     assert!(left.is_empty(), "modules in a cycle: {left:?}");
 }
 
-/// Those that import each other, or stand between some that do.
+/// Returns the modules that are in an import cycle, or on a path between two cycles.
 fn in_cycles(edges: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
     let mut reversed: BTreeMap<String, BTreeSet<String>> =
         edges.keys().map(|module| (module.clone(), BTreeSet::new())).collect();
@@ -163,7 +163,7 @@ fn in_cycles(edges: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
     above_cycles(edges).intersection(&above_cycles(&reversed)).cloned().collect()
 }
 
-/// Those that import each other, or one that does.
+/// Returns the modules that are in an import cycle, or import one of those.
 fn above_cycles(edges: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
     let mut open: BTreeSet<_> = edges.keys().cloned().collect();
     loop {
@@ -186,8 +186,8 @@ fn module_path(source: &Source) -> Vec<String> {
     relative.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
 }
 
-/// The modules that code in the module `own` names, with `super` resolved. What is named there may
-/// also be an item of a module: its path then is longer than that of any file.
+/// Returns the paths of the modules that code in the module `own` names, with `super` resolved. A
+/// path may end with an item of a module; it is then longer than the path of any file.
 fn named_paths(own: &[String], code: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("::") {
@@ -210,7 +210,8 @@ fn named_paths(own: &[String], code: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Adds the paths of a use tree such as `a::{b, c::D}` to `found`; gives what follows it.
+/// Adds the paths of a use tree such as `a::{b, c::D}` to `found`; returns the text that follows
+/// the tree.
 fn tree<'a>(base: &[String], text: &'a str, found: &mut Vec<Vec<String>>) -> &'a str {
     if let Some(mut rest) = text.strip_prefix('{') {
         loop {
@@ -233,7 +234,8 @@ fn tree<'a>(base: &[String], text: &'a str, found: &mut Vec<Vec<String>>) -> &'a
     }
 }
 
-/// The modules of one folder, each with its own folders, and which of the others each names.
+/// Returns the modules of one folder, each with its subfolders, and for each the others that it
+/// names.
 fn siblings(all: &[Source], folder: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     let depth = folder.len();
     let within = |path: &[String]| path.len() > depth && path[..depth] == *folder;

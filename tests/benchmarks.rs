@@ -1,4 +1,4 @@
-//! What the benchmarks make up: the conversations of an agent at work.
+//! Checks of the generators behind the benchmarks: conversations of an agent at work.
 
 use crate::conversations::refusals;
 use crate::work::Conversation;

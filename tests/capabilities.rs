@@ -1,5 +1,5 @@
-//! What the pipeline can do beside its layers: stubs for repeated reads, hooks, and
-//! what comes back after a compaction.
+//! Abilities of the pipeline beside its layers: stubs for repeated reads, hooks, and attachments
+//! after a compaction.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn results(messages: &[Message]) -> Vec<String> {
     texts.collect()
 }
 
-/// Runs these calls, one a turn, and gives what the model read of each.
+/// Runs these calls, one in each turn, and returns the results that the model read.
 async fn read_of(
     setup: Setup,
     compaction: &str,
@@ -210,7 +210,7 @@ fn of_kind<'a>(ended: &'a Ended, kind: &'a str) -> impl Iterator<Item = &'a Even
     ended.records.iter().map(|record| &record.event).filter(move |event| event.kind() == kind)
 }
 
-/// What a script noted in a file, one JSON document a line.
+/// Reads the notes of a script in a file, one JSON document a line.
 fn noted(ended: &Ended, file: &str) -> Vec<Value> {
     let root = ended.dir.path().parent().and_then(|runs| runs.parent()).expect("the root");
     let text = std::fs::read_to_string(root.join(file)).expect("noted");
@@ -328,7 +328,7 @@ async fn an_agent_that_ends_takes_its_hook_along() {
     assert!(!crate::test_run::is_alive(pid.trim()));
 }
 
-/// What a message attaches again after its summary.
+/// Returns the attachments of a message after its summary.
 fn attached(messages: &[Message]) -> Option<String> {
     let text = messages[0].text();
     text.find("[Attached again").map(|at| text[at..].to_owned())
@@ -459,11 +459,11 @@ async fn a_rebuilt_view_has_what_came_back_without_the_disk() {
     assert_eq!(before, after);
 }
 
-/// How often a parent is told to compact in the test below: the number of its rounds.
+/// Rounds of the test below: the number of times that a parent is asked to compact.
 const ROUNDS: u32 = 50;
 
-/// A parent that gives a job to a child each round and is told to compact while the child works; it
-/// crashes once amid its children.
+/// A parent that delegates a job in each round and is asked to compact while the child works. It
+/// crashes once while its children work.
 #[tokio::test]
 async fn fifty_compactions_with_children_at_work_lose_none() {
     let todos = json!({"todos": [{"content": "all \"fifty\"\nrounds", "status": "in_progress"}]});

@@ -32,7 +32,7 @@ use crate::support::answer::Answer;
 use crate::support::asked::Asked;
 use crate::support::provider::Provider;
 
-/// A small threshold, and summaries as often as they are due.
+/// Settings with a small threshold, and summaries as often as they are due.
 const EVERY_TURN: &str = "threshold = 2_000\nsummary_spacing = 1";
 
 const PROMPT: &str = "Find \"every\" error\nand list it.";
@@ -427,7 +427,7 @@ async fn a_crash_after_a_summary_rebuilds_the_same_view() {
     assert_eq!(before, after);
 }
 
-/// What happens to a conversation.
+/// One thing that happens to a conversation.
 #[derive(Clone, Debug)]
 enum Happening {
     /// A turn with results of these sizes.
@@ -498,7 +498,7 @@ fn cheap(view: &mut View, preset: &Preset) -> Vec<AppliedEdit> {
     run_cheap_layers(view, preset, &around())
 }
 
-/// What holds for every view between two model calls.
+/// Checks the rules that hold for every view between two model calls.
 fn check(view: &View, request: &str, last_turn: Option<&Message>) -> Result<(), TestCaseError> {
     let all = messages(view);
     prop_assert_eq!(unsendable(&all), None, "{:#?}", all);
@@ -594,7 +594,7 @@ proptest! {
     }
 }
 
-/// The conversation that the happenings make, without any edit.
+/// Builds the conversation of these happenings, without any edit.
 fn conversation(happenings: &[Happening]) -> Vec<Json> {
     let mut view = View::default();
     push(&mut view, &Message::user("request 0"));

@@ -1,4 +1,5 @@
-//! Delegation as it runs: what a parent gets back, what bounds the tree, and who pays.
+//! Delegation in a run: the answer that a parent receives, the limits of the tree, and the agent
+//! that pays.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -546,7 +547,7 @@ async fn cancelling_a_child_tells_its_parent_and_cancelling_a_task_ends_its_chil
     assert!(matches!(outcome, Some(Outcome::Cancelled { .. })), "{outcome:?}");
 }
 
-/// What a run did, without ids, times and tokens.
+/// Returns the events of a run without ids, times and tokens.
 fn story(ended: &Ended) -> String {
     let tokens = regex::Regex::new(r#"\\*"usage\\*":\{[^}]*\}"#).expect("a pattern");
     let plain = |text: &str| {

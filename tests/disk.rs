@@ -39,7 +39,7 @@ fn is_pause(event: &Event, wanted: PauseCause) -> bool {
     matches!(event, Event::RunPaused(RunPaused { cause, .. }) if *cause == wanted)
 }
 
-/// A run whose tool waits at the gate; the folder that it is in, and what its model was asked.
+/// Starts a run whose tool waits at the gate; gives also its folder and the requests to its model.
 async fn at_the_tool() -> (Setup, Rig, Arc<Fake>, Arc<Semaphore>) {
     at_the_tool_of(CHAIN).await
 }

@@ -1,4 +1,4 @@
-//! The examples run, and print exactly this.
+//! Runs the examples, which must print exactly this.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

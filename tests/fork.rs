@@ -1,4 +1,4 @@
-//! A new run that begins as another one did.
+//! A new run that begins with the first records of another run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn set<const N: usize>(keys: [(&str, &str); N]) -> BTreeMap<String, String> {
     keys.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
-/// The number of the record by which a task had this event.
+/// Returns the number of the record of this event of a task.
 fn seq(dir: &RunDir, task: &str, kind: &str) -> u64 {
     let is = |record: &&callsheet::event::SharedRecord| {
         record.agent.is_none()

@@ -1,4 +1,5 @@
-//! Who may call a provider, and when: over real sockets, and the gateway alone in paused time.
+//! Permits of the gateway: which call may reach a provider, and when. Over real sockets, and with
+//! the gateway alone in paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +63,8 @@ async fn run(provider: &Provider, wire: Wire) -> Ended {
     setup.run(&graph(provider, wire, 8, 1)).await
 }
 
-/// 529 says so; the 503 of the other wire may be anything.
+/// Returns the failure kind of an overload: status 529 names it; the 503 of the other wire has no
+/// clear cause.
 fn overloaded(wire: Wire) -> FailureKind {
     match wire {
         Wire::Anthropic => FailureKind::Overloaded,
@@ -185,7 +187,7 @@ async fn a_reply_limit_that_does_not_fit_is_made_smaller() {
     }
 }
 
-/// Whether a request asks for a summary of what it holds.
+/// Returns true if a request asks for a summary of its messages.
 fn is_summary(asked: &Asked) -> bool {
     let last = asked.messages().pop();
     last.is_some_and(|message| message.text().contains("Respond with TEXT ONLY"))

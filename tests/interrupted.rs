@@ -1,4 +1,5 @@
-//! Calls that were under way when their agent was lost: what becomes of them.
+//! Lost calls: calls that were under way when their agent's process or actor ended, and the results
+//! that they get.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +28,15 @@ agent = "lead"
 prompt = "Go."
 "#;
 
-/// A task whose command notes that it began, and sleeps. Its retries are for failures.
+/// A task whose command notes its beginning and sleeps. Its retries are for failures.
 const COMMAND: &str = r#"
 [tasks.work]
 retry = { max_attempts = 3 }
 run = "echo $CALLSHEET_IDEMPOTENCY_KEY >> ledger; sleep 300"
 "#;
 
-/// The agent calls `bash` twice: the first call notes itself and sleeps, the second notes itself.
+/// An agent that calls `bash` twice: the first command notes itself and sleeps, the second notes
+/// itself.
 fn two_calls() -> Arc<Fake> {
     let note = "echo $CALLSHEET_IDEMPOTENCY_KEY >> ledger";
     Fake::new(move |request| match follows_tools(request) {
@@ -55,7 +57,7 @@ fn ledger(setup: &Setup) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Waits until the first call is at work, and gives its beginning.
+/// Waits until the first call is at work, and returns the record of its beginning.
 async fn begun(setup: &Setup, rig: &Rig) -> ToolStarted {
     until(|| ledger(setup).len() == 1).await;
     let starts = records(&rig.dir).into_iter().filter_map(|record| match &record.event {

@@ -1,5 +1,5 @@
-//! Requests against windows: providers that count in their own way, and runs that would outgrow
-//! every window if nobody measured.
+//! Requests against windows: providers that count tokens in their own way, and runs that would
+//! outgrow every window if callsheet did not measure them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::support::provider::Provider;
 /// The window of the agent `lead`, and of its child `helper`.
 const WINDOWS: [(&str, u64); 2] = [("lead", 12_000), ("helper", 8_000)];
 
-/// What either model may answer at most.
+/// Most output tokens of either model.
 const OUTPUT: u64 = 1_500;
 
 /// Texts of about `tokens` tokens by the estimate.
@@ -40,7 +40,7 @@ fn text(kind: &str, tokens: u64) -> String {
     line.repeat(usize::try_from(lines).expect("few lines"))
 }
 
-/// What a provider counts for a request, given how it counts a text.
+/// Returns the tokens that a provider counts for a request, given its count of a text.
 fn count(asked: &Asked, tokens: &dyn Fn(&str) -> u64) -> u64 {
     let body = asked.json();
     let head = tokens(&asked.system()) + tokens(&body["tools"].to_string());
@@ -123,7 +123,7 @@ fn text_tool() -> Arc<FakeTool> {
     })
 }
 
-/// What an agent reads in turn: as much as several windows.
+/// The texts that an agent reads in turn: several times the size of its window.
 fn reading(turn: usize) -> Option<(&'static str, u64)> {
     let plan = [
         ("prose", 700),
@@ -143,7 +143,7 @@ fn reading(turn: usize) -> Option<(&'static str, u64)> {
     plan.get(turn).copied()
 }
 
-/// Plays both agents: each reads its plan, the lead delegates once amid it.
+/// Plays both agents: each reads its plan, and the lead delegates once halfway.
 fn play(turns: &Mutex<HashMap<String, usize>>, model: &str) -> Answer {
     let mut turns = turns.lock();
     let turn = turns.entry(model.to_owned()).or_default();
@@ -162,12 +162,12 @@ fn play(turns: &Mutex<HashMap<String, usize>>, model: &str) -> Answer {
     }
 }
 
-/// What a provider says of its counts.
+/// The part of its token counts that a provider reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reports {
     All,
     Nothing,
-    /// It reads no more than its window and says nothing of the rest.
+    /// It reads no more than its window and reports only the tokens that it read.
     WhatItRead,
 }
 
@@ -176,7 +176,7 @@ struct Server {
     wire: Wire,
     tokens: Counting,
     reports: Reports,
-    /// Its windows, where they are smaller than configured.
+    /// Size of its windows, if they are smaller than configured.
     window: Option<u64>,
 }
 
@@ -201,7 +201,7 @@ impl Server {
         if self.reports == Reports::Nothing { answer.with(Fault::NoUsage) } else { answer }
     }
 
-    /// Runs both agents; gives what the provider saw.
+    /// Runs both agents; returns the requests that the provider received.
     async fn run(self) -> (Ended, Vec<Seen>) {
         let (wire, all) = (self.wire, Arc::new(Mutex::new(Vec::new())));
         let (turns, of_all) = (Mutex::default(), all.clone());
@@ -255,7 +255,7 @@ async fn no_request_of_parent_or_child_is_over_its_window_however_a_provider_cou
     }
 }
 
-/// Folds an agent's records and compares what it expected before each request.
+/// Folds an agent's records, and checks that the fold expects the recorded size before each request.
 fn rebuilt_agents_measure_as_before(ended: &Ended, agent: &str) {
     let events = ended.of_agent(agent);
     let Some(Event::AgentSpawned(spawned)) = events.first() else { panic!("{events:?}") };
@@ -278,7 +278,7 @@ fn rebuilt_agents_measure_as_before(ended: &Ended, agent: &str) {
     assert_eq!(requests, 14);
 }
 
-/// What the agents expected of their requests, in order.
+/// Returns the expected sizes of the agents' requests, in order.
 fn expected(ended: &Ended, agent: &str) -> Vec<u64> {
     let requested = ended.of_agent(agent).into_iter().filter_map(|event| match event {
         Event::ModelRequested(requested) => Some(requested.expected_tokens),

@@ -1,4 +1,5 @@
-//! The presets beside `three-layer` in a run: what a model reads, and what is recorded first.
+//! The presets other than `three-layer`, each in a run: the requests that a model reads, and the
+//! records before them.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::faults::{Act, Ended, Fake, FakeTool, Setup, unsendable};
 
 const PROMPT: &str = "Find every error.";
 
-/// What the summariser of `four-layer` is told first.
+/// First line of the instruction to the summariser of `four-layer`.
 const ASKED: &str = "Summarize this conversation so that work can continue.";
 
 fn graph(compaction: &str) -> String {

@@ -1,4 +1,4 @@
-//! What has left an agent's view comes back through `recall`, byte for byte.
+//! Messages and results that have left an agent's view come back through `recall`, byte for byte.
 
 use std::sync::{Arc, OnceLock};
 
@@ -127,7 +127,7 @@ async fn what_was_cleared_is_recalled_by_id_by_range_and_by_search() {
     assert!(given[10].is_error && given[10].text().contains("unknown field `where`"));
 }
 
-/// Whoever looks at the records when a request is made sees what is sent.
+/// Checks that the view that the records give before each request is the one that was sent.
 fn same_as_sent(ended: &Ended, requests: &[Asked]) {
     let work = id("work");
     let records: Vec<_> =

@@ -1,4 +1,4 @@
-//! A run that was stopped anywhere goes on as if it had not been.
+//! A run that was stopped at any record resumes and comes to the same end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -105,8 +105,8 @@ fn crew(fake: &Arc<Fake>) -> Setup {
     Setup::new().model("main", fake).tool(&echo())
 }
 
-/// What a run comes to, whatever happened on the way: every task's end, and what every agent said
-/// and heard.
+/// Returns the result of a run, which interruptions must not change: every task's end, and all
+/// messages of every agent.
 fn result(ended: &Ended) -> (BTreeMap<String, String>, BTreeMap<String, Vec<Message>>) {
     let tasks = &ended.completed().tasks;
     let tasks = tasks.iter().map(|(name, end)| (name.clone(), end.to_string())).collect();
@@ -165,7 +165,8 @@ fn is_sound(dir: &RunDir) {
     assert_eq!(tail, Tail::Clean);
 }
 
-/// Leaves a snapshot from after so many batches, and the agents' files as they were then.
+/// Leaves a snapshot taken after this many batches, and the agents' files as they were at that
+/// time.
 fn leave_snapshot(dir: &RunDir, batches: usize) {
     std::fs::remove_dir_all(dir.agents()).expect("removed");
     std::fs::create_dir(dir.agents()).expect("a folder");
@@ -184,9 +185,9 @@ fn leave_snapshot(dir: &RunDir, batches: usize) {
     assert_eq!(snapshot::newest(dir).expect("a snapshot").at.offset, growth);
 }
 
-/// Runs to the end, and then again from after each batch of the journal, every second time with a
-/// snapshot from before: each time it must come to the same end, and ask only for what had not been
-/// answered.
+/// Runs to the end, and then resumes from after each batch of the journal, every second time with
+/// an older snapshot. Each time the run must come to the same end, and ask only for replies that it
+/// had not received.
 async fn sweep(text: &str, model: fn() -> Arc<Fake>) -> Ended {
     let undisturbed = model();
     let setup = crew(&undisturbed);
@@ -214,7 +215,7 @@ async fn sweep(text: &str, model: fn() -> Arc<Fake>) -> Ended {
     whole
 }
 
-/// How often an agent called its model; summaries are not counted.
+/// Returns the number of an agent's model calls, without those for summaries.
 fn replies(fake: &Fake) -> usize {
     fake.count() - fake.summaries()
 }
@@ -367,7 +368,7 @@ async fn a_parent_finds_its_children_again_and_starts_none_twice() {
     assert_eq!(fake.count(), 4 + 3);
 }
 
-/// Has a journal tell that its run began a day ago and had been at work for so many minutes by
+/// Changes a journal so that its run began a day ago and had been at work for this many minutes by
 /// record `at`.
 pub(crate) fn set_to_yesterday(dir: &RunDir, minutes: i64, at: u64) {
     let began = stamp::now_ms() - 86_400_000;

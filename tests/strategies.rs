@@ -1,5 +1,5 @@
-//! Context editing and compaction by the provider, over real sockets: what is asked, what is done
-//! with the answers, and what happens where a provider cannot do it.
+//! Context editing and compaction by the provider, over real sockets: the requests, the reaction to
+//! the answers, and the behaviour if a provider cannot do it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -47,7 +47,7 @@ prompt = {PROMPT:?}
     )
 }
 
-/// A run under `three-layer`, and what was asked.
+/// Runs a graph under `three-layer`; gives the run and its requests.
 async fn run(server: impl Responder, capabilities: &str, compaction: &str) -> (Ended, Vec<Asked>) {
     run_under("three-layer", server, capabilities, compaction).await
 }
@@ -69,7 +69,7 @@ fn dump(size: usize) -> Answer {
     Answer::tool("dump", json!({ "size": size }))
 }
 
-/// So many calls for results of this size, and an answer.
+/// A script with this many calls, each with a result of this size, and then an answer.
 fn dumps(count: usize, size: usize) -> Vec<Answer> {
     let mut answers = vec![dump(size); count];
     answers.push(Answer::text("done"));

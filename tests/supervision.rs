@@ -1,4 +1,4 @@
-//! Crashes, cancellations and interruptions: what one agent suffers concerns no other.
+//! Crashes, cancellations and interruptions of one agent, which must not affect any other agent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! The test bench: what several integration tests and the benchmarks need.
+//! The test bench: parts that several integration tests and the benchmarks use.
 //!
 //! The paths are written out so that a benchmark can include this file from its own folder.
 

@@ -15,7 +15,7 @@ const AGENTS: &str = include_str!("../agents.toml");
 const SCRIPT: &str = include_str!("../scripts/survey.toml");
 const CHECK: &str = include_str!("../scripts/check.sh");
 
-/// What the model gets to see of older results.
+/// The part of the older results that the model can see.
 #[derive(Clone, Copy)]
 enum View {
     Whole,
@@ -193,8 +193,9 @@ fn write(root: &Path, name: &str, text: impl AsRef<[u8]>) {
     fs::write(path, text).expect("written");
 }
 
-/// A tree with everything that miscounts: names with spaces and quotes, an empty file, a last line
-/// without its break, blank lines at the end, files longer than one page, bytes that are no text.
+/// Makes a tree of everything that is easy to miscount: names with spaces and quotes, an empty
+/// file, a last line without its line end, blank lines at the end, files longer than one page,
+/// bytes that are not text.
 fn awkward_tree(root: &Path) -> (usize, usize) {
     write(root, "my tree/main file.rs", "a\nb\n");
     write(root, "my tree/it's \"quoted\" <&>.txt", "1\n2\n3");

@@ -1,5 +1,5 @@
-//! Tools in a run: in which order calls run and are answered, what may run at all, and what is
-//! left when a call goes wrong or is stopped.
+//! Tools in a run: the order in which calls run and are answered, the calls that may run at all,
+//! and the records and processes that are left after a call fails or is stopped.
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ agent = "worker"
 prompt = "go"
 "#;
 
-/// One agent that has two tools of ours.
+/// One agent with two tools of this test.
 const OWN: &str = r#"
 [permissions]
 default = "allow"
@@ -300,7 +300,7 @@ async fn rules_decide_what_may_run_and_the_agent_is_told_why_not() {
     assert!(ended.exists("notes/n.txt") && !ended.exists("other.txt") && !ended.exists("b.txt"));
 }
 
-/// Says yes to what contains a word, and notes the questions.
+/// Allows calls whose text contains a word, and notes the questions.
 #[derive(Debug)]
 struct Person {
     yes: &'static str,
@@ -616,7 +616,7 @@ async fn a_tool_hears_of_a_cancel_and_gets_its_grace() {
     assert!(results[1].text().contains("told to end"), "{}", results[1].text());
 }
 
-/// A tool that never ends and listens to nobody.
+/// A tool that never ends and ignores its cancellation.
 struct Endless(ToolSpec);
 
 impl Tool for Endless {

@@ -60,7 +60,7 @@ fn fifty() -> String {
     (1..=5).map(task).fold(FIFTY.to_owned(), |text, task| text + &task)
 }
 
-/// Follows a run to its end, beside it.
+/// Follows a run to its end while it works.
 fn followed(run: &Run) -> tokio::task::JoinHandle<Vec<SharedRecord>> {
     let mut follower = run.follow().expect("a journal");
     tokio::spawn(async move {
@@ -72,7 +72,7 @@ fn followed(run: &Run) -> tokio::task::JoinHandle<Vec<SharedRecord>> {
     })
 }
 
-/// Every record has its number, and the chain of checksums holds to the last byte.
+/// Checks that every record has its number and that the chain of checksums holds to the last byte.
 fn check_journal(dir: &RunDir, records: &[SharedRecord]) {
     let numbers: Vec<_> = records.iter().map(|record| record.seq).collect();
     assert_eq!(numbers, (1..=records.len() as u64).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! What agents send, whatever a provider answers: every request is one that a provider takes.
+//! Requests of agents after any answer of a provider: each is one that a provider accepts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::support::answer::{Answer, Part};
 use crate::support::asked::{Asked, Wire};
 use crate::support::provider::Provider;
 
-/// Lets one agent work against the provider; gives how it ended and the provider's requests.
+/// Runs one agent against the provider; returns its outcome and the provider's requests.
 async fn work(
     wire: Wire,
     model: &str,
@@ -112,7 +112,7 @@ async fn ids_that_a_provider_repeats_are_told_apart() {
     }
 }
 
-/// The numbers of the messages with thinking.
+/// Returns the numbers of the messages with thinking.
 fn thoughts(messages: &[Json]) -> Vec<usize> {
     let thinks = |json: &&Json| json.as_str().contains(r#""type":"thinking""#);
     let messages = messages.iter().enumerate();
@@ -225,8 +225,8 @@ fn records_with_repeated_ids() -> Vec<Event> {
     events
 }
 
-/// An agent alone, on a journal in memory and a model of one's own; gives its records once it has
-/// ended.
+/// Runs one agent on a journal in memory and a model of the test's own; returns its records once it
+/// has ended.
 async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let (root, journal) = (tempfile::tempdir().expect("a directory"), MemoryJournal::default());
     let text = "[agents.worker]\nmodel = \"main\"\ninstructions = \"Work.\"\ntools = [\"glob\"]\n\

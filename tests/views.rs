@@ -1,4 +1,4 @@
-//! Views of generated conversations: what every preset must keep, whatever was said.
+//! Views of generated conversations: the rules that every preset must keep in any conversation.
 
 use callsheet::context::layers::pipeline;
 use callsheet::context::layers::preset::{Preset, Variant};
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::conversations::{Unread, conversation, play};
 
-/// Enough to meet every kind of step next to every other in a test that takes seconds.
+/// Number of cases: enough to meet every pair of steps in a test that takes seconds.
 fn cases() -> ProptestConfig {
     ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -19,13 +19,14 @@ fn around() -> Surroundings<'static> {
     Surroundings::new("t.jsonl", "results", window)
 }
 
-/// What the layers that need no model change now.
+/// Returns the edits of the layers that need no model.
 fn cheap(view: &View, preset: &Preset) -> Vec<Edit> {
     let changes = pipeline::run_cheap_layers(&mut view.clone(), preset, &around());
     changes.into_iter().map(|change| change.edited.edit).collect()
 }
 
-/// What a turn changes: the cheap layers, then the summary that is due or that somebody asks for.
+/// Returns the edits of a turn: those of the cheap layers, then the summary that is due or
+/// requested.
 fn all(view: &View, preset: &Preset, asked: Option<CompactionTrigger>) -> Vec<Edit> {
     let mut view = view.clone();
     let mut edits = cheap(&view, preset);
@@ -57,7 +58,7 @@ fn small(preset: Preset) -> Preset {
     preset.with_constants(&own).expect("its constants")
 }
 
-/// The presets whose documented rule may clear results of a large batch before they were read.
+/// Presets whose documented rule may clear results of a large batch before the model has read them.
 fn unread(preset: &Preset) -> Unread {
     match preset.name.as_str() {
         "off" => Unread::Whole,

@@ -1,5 +1,5 @@
-//! The model clients against a provider on real sockets: what they send, and every way in which
-//! an answer can go wrong, on both wires.
+//! The model clients against a provider on real sockets: the requests that they send, and every
+//! fault of an answer, on both wires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +24,10 @@ use crate::support::answer::{Answer, Fault, FaultAt};
 use crate::support::asked::{Asked, Wire};
 use crate::support::provider::Provider;
 
-/// For what must not happen: longer than any answer on the loopback interface takes.
+/// Time to wait for an event that must not happen: longer than any answer on the loopback interface
+/// takes.
 const LONG: Duration = Duration::from_secs(20);
-/// For what must happen, and is waited for in full.
+/// Deadline for an event that must happen.
 const SHORT: Duration = Duration::from_millis(60);
 
 fn name(text: &str) -> Name {
@@ -99,7 +100,7 @@ async fn call(model: &dyn Model) -> Result<Reply, ModelError> {
     model.call(request, &mut |_| {}).await
 }
 
-/// The reply to one call that is answered so.
+/// Returns the reply to one call that the provider answers with this.
 async fn ask(wire: Wire, answer: Answer) -> Result<Reply, ModelError> {
     let provider = Provider::script(vec![answer]).await;
     let result = call(&*client(wire, endpoint(provider.url_for(wire)))).await;

@@ -1,5 +1,5 @@
-//! Commands in a wrapper process: what they give, how they end, what is kept of them, and that
-//! nothing of them is left, however their parent ends.
+//! Commands in a wrapper process: their results, their ends, their kept results, and that no
+//! process of theirs is left, however their parent ends.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-/// For what must happen: far longer than it takes.
+/// Deadline for an event that must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(20);
 
 /// A text that no record may hold.
@@ -32,14 +32,14 @@ const SECRET: &str = "hunter2-hunter2";
 /// A command whose grandchild notes itself in `pid` and sleeps.
 const GRANDCHILD: &str = "sh -c 'echo $$ > new; mv new pid; echo ready; exec sleep 300' & wait";
 
-/// A workspace, and what a call in it gets.
+/// A workspace, and the context of a call in it.
 struct Bench {
     dir: tempfile::TempDir,
     store: Arc<Store>,
     heard: Arc<Heard>,
 }
 
-/// Remembers what was announced, and can refuse it.
+/// Remembers announcements, and can refuse them.
 #[derive(Debug, Default)]
 struct Heard {
     process: Mutex<Option<Process>>,
@@ -109,7 +109,7 @@ impl Bench {
         kept.map(|(result, _took)| result)
     }
 
-    /// The process that a command noted, once it has.
+    /// Waits for the process that a command noted, and returns its number.
     async fn noted(&self) -> i32 {
         let path = self.path("pid");
         until("a process was noted", || std::fs::read_to_string(&path).ok()).await;
@@ -128,7 +128,7 @@ async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// What the system says of a process that is at work: its group is the third of the fields.
+/// Returns the fields of `/proc/PID/stat` after the name; the third is the process group.
 fn stat(pid: i32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;

@@ -361,12 +361,12 @@ pub(super) mod tests {
             tool.call(Json::encode(&input), self.context()).await
         }
 
-        /// What the model reads of a call that must work.
+        /// Makes a call that must succeed; returns the text that the model reads.
         pub(in crate::tool) async fn text(&self, tool: &str, input: serde_json::Value) -> String {
             self.call(tool, input).await.unwrap().text
         }
 
-        /// What the model reads of a call that must fail.
+        /// Makes a call that must fail; returns the text that the model reads.
         pub(in crate::tool) async fn error(&self, tool: &str, input: serde_json::Value) -> String {
             self.call(tool, input).await.unwrap_err().to_string()
         }
@@ -419,7 +419,7 @@ pub(super) mod tests {
             assert_eq!(bench.text(tool, input).await, foreseen.answer);
             assert_eq!(hash(path), Some(foreseen.post));
         }
-        // What will fail changes nothing.
+        // A call that will fail changes nothing.
         let edit_file = EditFile { spec: edit_spec() };
         assert!(edit_file.foresee(&Json::encode(&edit), &bench.workspace).is_none());
         assert!(bench.workspace.fingerprint("../x").is_err());

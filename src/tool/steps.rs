@@ -76,7 +76,7 @@ impl TodoInput {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompactInput {
-    /// What to preserve in the summary.
+    /// Things to preserve in the summary.
     #[serde(default)]
     pub focus: Option<String>,
 }

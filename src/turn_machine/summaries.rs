@@ -268,7 +268,7 @@ mod tests {
             }
             assert_eq!(summaries.relief(19, Some(Soon), false), Nothing);
             assert_eq!(summaries.relief(19, Some(Now), false), relief);
-            // What came later than that is no thrashing.
+            // A refill after more turns is no thrashing.
             assert_eq!(summaries.relief(20, Some(Now), false), Summarise);
             summaries.requested(20, CompactionTrigger::Auto);
             summaries.finished(20);

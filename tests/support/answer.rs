@@ -1,6 +1,6 @@
-//! What the loopback provider is told to answer: a reply, its pace, and what goes wrong with it.
+//! The answers that the loopback provider gives: a reply, its pace, and its faults.
 //!
-//! Says nothing of any wire format; `render` does.
+//! Knows no wire format; `render` does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) enum Part {
     Whole(String),
 }
 
-/// What goes wrong.
+/// A fault of an answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
     /// 429; the text is the value of `retry-after`, if any.
@@ -45,7 +45,7 @@ pub(crate) enum Fault {
     TooManyBytes,
     /// 401.
     BadKey,
-    /// An answer of one's own: status, headers, body.
+    /// An answer of the test's own: status, headers, body.
     Http { status: u16, headers: Vec<(String, String)>, body: String },
     /// The request is read and nothing is answered.
     StallBeforeHead,
@@ -69,7 +69,7 @@ pub(crate) enum Fault {
     Refusal(String),
     /// The last call is cut in its arguments by the output limit.
     CutByLimit,
-    /// Pings, comments and unknown events, deltas and fields everywhere.
+    /// Pings, comments, and unknown events, deltas and fields everywhere.
     Noise,
     /// The last event of the wire (`message_stop`, `[DONE]`) is missing.
     NoEnd,
@@ -79,7 +79,7 @@ pub(crate) enum Fault {
     Crlf,
 }
 
-/// Where in the stream something happens.
+/// The place in the stream at which a fault happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultAt {
     /// Amid the first block.
@@ -96,9 +96,9 @@ pub(crate) struct Answer {
     pub(crate) stop: Option<String>,
     /// The token counts; absent: estimated from the bytes.
     pub(crate) usage: Option<Usage>,
-    /// What is reported of context editing.
+    /// The report on context editing.
     pub(crate) applied: Vec<Value>,
-    /// What is reported of each time that the context was read.
+    /// The report on each time that the context was read.
     pub(crate) iterations: Vec<Value>,
     pub(crate) fault: Option<Fault>,
     /// The most characters in one delta; zero: the whole text in one.

@@ -1,6 +1,7 @@
-//! A request that the loopback provider received, and how to read it.
+//! A request that the loopback provider received, and access to its parts.
 //!
-//! Nothing is parsed before it is asked for, so that a benchmark pays for nothing it does not use.
+//! Parses a part only when a test asks for it, so that a benchmark pays for nothing it does not
+//! use.
 
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    /// Both, for tests that go through them.
+    /// Both wires, for tests that run on each.
     pub(crate) const BOTH: [Self; 2] = [Self::Anthropic, Self::OpenAi];
 }
 
@@ -24,15 +25,15 @@ impl Wire {
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) wire: Wire,
-    /// Which request of the provider this is, from 1.
+    /// Number of the request at its provider, from 1.
     pub(crate) count: usize,
-    /// Which connection it came over, from 1.
+    /// Number of its connection, from 1.
     pub(crate) connection: usize,
     pub(crate) path: String,
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Bytes,
-    /// When it had been read.
+    /// Time at which the whole request had been read.
     pub(crate) at: Instant,
 }
 
@@ -96,7 +97,7 @@ impl Asked {
     }
 }
 
-/// Results and the text after them are one user message in block form.
+/// Merges tool results and the text after them into one user message, as the block form has it.
 fn add_chat_message(read: &mut Vec<Message>, message: &Value) {
     let text = message["content"].as_str().unwrap_or_default();
     let (role, mut blocks) = match message["role"].as_str() {

@@ -12,14 +12,14 @@ use crate::support::answer::{Answer, Fault, Part};
 use crate::support::asked::Asked;
 use crate::support::provider::Responder;
 
-/// What every summary says beside its number.
+/// Text of every summary, followed by its number.
 pub(crate) const SUMMARY: &str = "what was done so far";
 
-/// The provider: it gives its answers in turn, and the last one ever after.
+/// The provider. It gives its answers in turn, and then repeats the last one.
 pub(crate) struct ContextServer {
     answers: Vec<Answer>,
     given: AtomicUsize,
-    /// The fields that it does not know.
+    /// Fields that it does not support.
     lacks: &'static [&'static str],
     /// The signed summaries that it wrote.
     signed: Mutex<Vec<Value>>,
@@ -31,7 +31,7 @@ impl ContextServer {
         Self { answers, given, lacks: &[], signed }
     }
 
-    /// Without these fields of the request's body.
+    /// Makes the provider refuse these fields of a request's body.
     pub(crate) fn lacking(mut self, fields: &'static [&'static str]) -> Self {
         self.lacks = fields;
         self
@@ -58,7 +58,7 @@ impl ContextServer {
         Answer { iterations: vec![iteration("compaction", read, 40)], ..answer }
     }
 
-    /// Why the API would refuse the request.
+    /// Returns the reason for which the API would refuse the request, if it would.
     fn refusal(&self, body: &Value, betas: &[&str], messages: &[Message]) -> Option<String> {
         if let Some(field) = self.lacks.iter().find(|field| body.get(**field).is_some()) {
             return Some(format!("{field}: Extra inputs are not permitted"));
@@ -186,13 +186,13 @@ fn is_effective(block: &Block) -> bool {
     callsheet::context::provider::compaction_block::summary_text(block).is_some()
 }
 
-/// What the model reads: from the last summary on.
+/// Returns the messages that the model reads: from the last summary on.
 fn after_summary(messages: &[Message]) -> Vec<Message> {
     let at = messages.iter().rposition(|message| message.content.iter().any(is_effective));
     messages[at.unwrap_or(0)..].to_vec()
 }
 
-/// The conversation with a summary in front as a plain one: the summary is a user's word.
+/// Returns the conversation as plain messages, with the summary in front as a user message.
 fn as_read(messages: &[Message]) -> Vec<Message> {
     let Some((first, rest)) = messages.split_first() else { return Vec::new() };
     if !first.content.first().is_some_and(is_effective) || first.role != Role::Assistant {
@@ -213,7 +213,7 @@ fn tokens(messages: &[Message]) -> u64 {
     serde_json::to_string(messages).expect("JSON").len() as u64 / 4
 }
 
-/// What clearing old results would free, if it frees enough.
+/// Returns the report on the clearing of old results, if that frees enough.
 fn cleared(edit: &Value, messages: &[Message]) -> Option<Value> {
     let results: Vec<usize> =
         messages.iter().flat_map(|m| m.tool_results().map(|r| r.text().len())).collect();

@@ -1,8 +1,8 @@
-//! A conversation that does not end by itself: a provider that always asks for one more tool call,
-//! holds every request against a window, and the tool that it asks for.
+//! A conversation that does not end by itself: a provider that always asks for one more tool call
+//! and checks every request against a window, and the tool that it asks for.
 //!
-//! The provider's verdict is the agent's answer: how large the largest request was, or what was
-//! wrong with the first that did not fit.
+//! The provider's verdict is the agent's answer: the size of the largest request, or the fault of
+//! the first request that did not fit.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -23,7 +23,7 @@ use super::provider::Responder;
 pub(crate) const WINDOW: u64 = 20_000;
 /// The most tokens of a reply.
 const MAX_TOKENS: u64 = 1_000;
-/// What the model says beside a call.
+/// Text of the model beside a call.
 const SAYS: &str = "That part is about the order of events. I look at the next one, because the \
     place where the number is set has not come up yet.";
 /// The name of the tool.
@@ -104,14 +104,14 @@ impl Responder for Endless {
     }
 }
 
-/// What the call of a turn asks for.
+/// Returns the arguments of a turn's call.
 fn asked_of(turn: usize) -> serde_json::Value {
     let path = format!("src/part_{}/item_{turn}.rs", turn % 97);
     json!({ "path": path, "pattern": format!("fn handle_{}|set_number_{turn}", turn % 31) })
 }
 
-/// The tokens of a text by a rule of the provider's own: four letters or digits of a word, or one
-/// mark.
+/// Counts the tokens of a text by a rule of this provider: four letters or digits of a word, or one
+/// mark, are a token.
 fn tokens(text: &str) -> u64 {
     let (mut tokens, mut letters) = (0, 0_u64);
     for byte in text.bytes() {
@@ -132,7 +132,7 @@ fn output_limit(body: &str) -> u64 {
     limit[..end].parse().expect("a number")
 }
 
-/// The tool: gives a few hundred to a few thousand characters, other ones each time.
+/// The tool. It returns a few hundred to a few thousand characters, different ones each time.
 pub(crate) struct Look<F> {
     spec: ToolSpec,
     calls: Mutex<usize>,
@@ -140,7 +140,7 @@ pub(crate) struct Look<F> {
 }
 
 impl<F: Fn(usize) + Send + Sync> Look<F> {
-    /// Tells of each call, counted from 1.
+    /// Sender that reports each call, counted from 1.
     pub(crate) fn new(at_call: F) -> Self {
         let spec = ToolSpec {
             name: Name::new(TOOL).expect("a name"),
@@ -169,7 +169,7 @@ impl<F: Fn(usize) + Send + Sync> Tool for Look<F> {
     }
 }
 
-/// What the call of a turn finds: 4 to 48 lines, of 70 characters or so.
+/// Returns the result of a turn's call: 4 to 48 lines, of about 70 characters each.
 fn found(turn: usize) -> String {
     let lines = 4 + turn * 7_919 % 45;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Models and tools that go wrong on purpose, runs of them, and what a run left behind.
+//! Models and tools that fail on purpose, runs of them, and access to the records of a run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,7 +38,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
-/// A deadline for what must happen: far longer than it takes.
+/// Deadline for an event that must happen: far longer than it takes.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// A name.
@@ -51,7 +51,7 @@ pub(crate) fn id(text: &str) -> AgentId {
     AgentId::from_text(text)
 }
 
-/// What a model does when it is called.
+/// An action of a model that is called.
 pub(crate) enum Act {
     Say(String),
     /// Calls these tools.
@@ -62,7 +62,7 @@ pub(crate) enum Act {
     Fail(ErrorClass),
     /// Never answers.
     Hang,
-    /// Does the next once the gate has a permit.
+    /// Does the next action once the gate has a permit.
     After(Arc<Semaphore>, Box<Self>),
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn open(gate: &Semaphore) {
 
 type Answers = dyn Fn(&Request) -> Act + Send + Sync;
 
-/// A model of one's own: it implements the call only, and keeps what it was asked.
+/// A model of the test's own: it implements only the call, and keeps its requests.
 pub(crate) struct Fake {
     answers: Box<Answers>,
     asked: Mutex<Vec<Request>>,
@@ -105,17 +105,17 @@ impl Fake {
         Arc::new(Self { answers: Box::new(answers), asked: Mutex::default(), waiting })
     }
 
-    /// How often it was called.
+    /// Returns the number of calls.
     pub(crate) fn count(&self) -> usize {
         self.asked.lock().len()
     }
 
-    /// What it counted of all that it was asked.
+    /// Returns the tokens that it counted in all its requests.
     pub(crate) fn counted(&self) -> u64 {
         self.asked.lock().iter().map(counted).sum()
     }
 
-    /// How many of the calls were to write a summary.
+    /// Returns the number of calls that were for a summary.
     pub(crate) fn summaries(&self) -> usize {
         let asked = self.asked.lock();
         asked.iter().filter(|request| request.agent.as_str() == "compactor").count()
@@ -133,7 +133,7 @@ impl Fake {
         of_agent.map(Request::messages).collect()
     }
 
-    /// What it would do now.
+    /// Returns its action for a request.
     pub(crate) fn act(&self, request: &Request) -> Act {
         (self.answers)(request)
     }
@@ -173,7 +173,7 @@ impl Model for Fake {
     }
 }
 
-/// What the model counts of a request: a token for each four bytes.
+/// Counts the tokens of a request: one for each four bytes.
 pub(crate) fn counted(request: &Request) -> u64 {
     let pieces: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
     ((request.head.0.len() + pieces) / 4) as u64
@@ -206,17 +206,17 @@ async fn perform(
     })
 }
 
-/// Whether the last message carries tool results: a turn that follows tools.
+/// Returns true if the last message carries tool results.
 pub(crate) fn follows_tools(request: &Request) -> bool {
     request.messages().last().is_some_and(|message| message.tool_results().next().is_some())
 }
 
 type Work = dyn Fn(usize, Value) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
 
-/// What `dump` gives, again and again: text of four characters a token.
+/// Text that `dump` repeats: four characters for each token.
 pub(crate) const DUMPED: &str = "look into it: ";
 
-/// A tool of one's own that counts its calls.
+/// A tool of the test's own that counts its calls.
 pub(crate) struct FakeTool {
     spec: ToolSpec,
     calls: AtomicUsize,
@@ -287,7 +287,7 @@ impl Setup {
         Self { root, models: BTreeMap::new(), tools: Vec::new() }
     }
 
-    /// In the workspace of another.
+    /// Uses the workspace of another setup.
     pub(crate) fn at(mut self, other: &Self) -> Self {
         self.root = other.root.clone();
         self
@@ -303,7 +303,7 @@ impl Setup {
         self
     }
 
-    /// The configuration with its first lines, and everything allowed.
+    /// Loads a configuration, with its first lines added and everything allowed.
     pub(crate) fn config(&self, text: &str) -> Config {
         let text =
             format!("version = 1\nname = \"test\"\n{text}\n[permissions]\ndefault = \"allow\"\n");
@@ -324,7 +324,7 @@ impl Setup {
         Options { tools, models, ..Options::default() }
     }
 
-    /// Takes a run up as it stands.
+    /// Resumes a run as it is.
     pub(crate) async fn resume(&self, dir: &RunDir) -> Run {
         let stopped = StoppedRun::open(dir, Cut::Torn).expect("it can be taken up");
         let config = stopped.config(self.sources());
@@ -342,7 +342,7 @@ impl Setup {
         Run::start(self.config(text), options).await.expect("starts")
     }
 
-    /// Takes a run up with another configuration.
+    /// Resumes a run with another configuration.
     pub(crate) async fn accept(&self, dir: &RunDir, text: &str) -> Run {
         let stopped = StoppedRun::open(dir, Cut::Torn).expect("it can be taken up");
         let before = stopped.config(self.sources()).expect("recorded");
@@ -364,7 +364,7 @@ pub(crate) struct Ended {
     pub(crate) end: RunEnd,
     pub(crate) dir: RunDir,
     pub(crate) records: Vec<SharedRecord>,
-    /// Keeps the files where the run's setup does not.
+    /// Keeps the files alive if the setup of the run is dropped.
     _root: Option<Arc<TempDir>>,
 }
 
@@ -433,7 +433,7 @@ impl Ended {
     }
 }
 
-/// What a failed outcome says.
+/// Returns the message of a failed outcome.
 pub(crate) fn failure(outcome: &Outcome) -> &Failure {
     match outcome {
         Outcome::Failed { failure, .. } => failure,
@@ -441,7 +441,7 @@ pub(crate) fn failure(outcome: &Outcome) -> &Failure {
     }
 }
 
-/// Everything that stands in a journal.
+/// Reads all records of a journal.
 pub(crate) fn records(dir: &RunDir) -> Vec<SharedRecord> {
     let mut reader = Reader::open(&dir.journal()).expect("a journal");
     let mut records = Vec::new();
@@ -458,12 +458,12 @@ pub(crate) fn fold(records: &[SharedRecord]) -> RunState {
     state
 }
 
-/// Waits until the journal holds such a record.
+/// Waits until the journal holds a record that satisfies the condition.
 pub(crate) async fn until_recorded(dir: &RunDir, wanted: impl Fn(&SharedRecord) -> bool) {
     until(|| records(dir).iter().any(&wanted)).await;
 }
 
-/// Waits until something holds.
+/// Waits until the condition holds.
 pub(crate) async fn until(holds: impl Fn() -> bool) {
     let waited = async {
         while !holds() {
@@ -489,7 +489,7 @@ pub(crate) fn transcript(path: &Path) -> Vec<Message> {
     text.lines().map(line).collect()
 }
 
-/// Why a conversation cannot be sent, or could not have been had.
+/// Returns the rule of the protocol that a conversation breaks, if it breaks one.
 pub(crate) fn defect(messages: &[Message]) -> Option<String> {
     let first = messages.first()?;
     if first.role != Role::User {
@@ -522,7 +522,8 @@ pub(crate) fn defect(messages: &[Message]) -> Option<String> {
     (!open.is_empty()).then(|| format!("{open:?} are not answered"))
 }
 
-/// Why a conversation cannot be sent: as [`defect`], and it ends with the user.
+/// Returns the reason for which a conversation cannot be sent: as [`defect`], and it must end with
+/// a user message.
 pub(crate) fn unsendable(messages: &[Message]) -> Option<String> {
     let ends_with_user = messages.last().is_some_and(|message| message.role == Role::User);
     defect(messages)
@@ -553,7 +554,7 @@ impl Rig {
         actor.expect("it is at work").send_message(message).expect("it lives");
     }
 
-    /// Lets the step that an agent has under way die.
+    /// Makes the step crash that an agent has under way.
     pub(crate) fn crash(&self, agent: &str) {
         let actor = self.services.addresses.agents.get(&id(agent)).map(|actor| actor.clone());
         let actor = actor.expect("it is at work");

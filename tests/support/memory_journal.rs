@@ -1,5 +1,5 @@
-//! A journal in memory, for tests with paused time: appends take effect at once and on the caller's
-//! thread, so that there is no thread that tokio does not know of.
+//! A journal in memory, for tests with paused time. Appends take effect at once on the caller's
+//! thread: tokio's paused clock would not wait for a thread of the journal's own.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! A model provider on the loopback interface: HTTP/1.1 by hand, so that it costs next to nothing.
+//! A model provider on the loopback interface. It speaks HTTP/1.1 without a library, so that it
+//! costs next to nothing.
 //!
-//! Owns the sockets and the record of what was asked. What is answered is for the responder to
-//! say, and how that looks on the wire for `render`.
+//! Owns the sockets and the list of received requests. The responder decides the answer, and
+//! `render` its form on the wire.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::answer::Answer;
 use super::asked::{Asked, Wire};
 use super::render::{Step, render, whole};
 
-/// Decides what is answered.
+/// Decides the answer to a request.
 pub(crate) trait Responder: Send + Sync + 'static {
     /// The answer to this request.
     fn answer(&self, asked: &Asked) -> Answer;
@@ -64,13 +65,13 @@ impl Provider {
         Self { address, shared, accepting }
     }
 
-    /// Starts a provider that gives these answers in turn, and the last one ever after.
+    /// Starts a provider that gives these answers in turn, and then repeats the last one.
     pub(crate) async fn script(answers: Vec<Answer>) -> Self {
         let last = answers.len().checked_sub(1).expect("at least one answer");
         Self::start(move |asked: &Asked| answers[last.min(asked.count - 1)].clone()).await
     }
 
-    /// Answers with this when it is asked about a model.
+    /// Sets the answer to questions about a model.
     pub(crate) fn describe(&self, model: Value) {
         *self.shared.model.lock() = Some(model);
     }
@@ -98,7 +99,7 @@ impl Provider {
         self.shared.asked.lock().clone()
     }
 
-    /// How many requests there were.
+    /// Returns the number of requests so far.
     pub(crate) fn count(&self) -> usize {
         self.shared.count.load(Ordering::Relaxed)
     }
@@ -164,7 +165,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection: usize) {
     }
 }
 
-/// Takes the steps; says whether the connection can be used again.
+/// Performs the steps; returns true if the connection can be used again.
 async fn play(stream: &mut TcpStream, steps: Vec<Step>) -> bool {
     for step in steps {
         match step {

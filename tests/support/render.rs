@@ -1,4 +1,4 @@
-//! How an answer looks on the wire: HTTP framing, and the event streams of both formats.
+//! The form of an answer on the wire: HTTP framing, and the event streams of both formats.
 //!
 //! The error texts are those of the wire reference, word for word.
 
@@ -14,7 +14,7 @@ use tokio::sync::Barrier;
 use super::answer::{Answer, Fault, FaultAt, Part};
 use super::asked::{Asked, Wire};
 
-/// What a connection does, in order.
+/// One action of a connection; an answer is a list of them.
 #[derive(Debug)]
 pub(crate) enum Step {
     Write(Bytes),
@@ -62,7 +62,7 @@ fn stream_head() -> Bytes {
 
 type HttpError = (u16, Vec<(String, String)>, String);
 
-/// The answer to a fault that is told by the status.
+/// The answer to a fault that the status reports.
 fn http_error(wire: Wire, fault: &Fault) -> Option<HttpError> {
     let mut headers = Vec::new();
     let (status, kind, code, message) = match (wire, fault) {
@@ -157,7 +157,7 @@ fn error_object(wire: Wire, kind: &str, code: &str, message: &str) -> Value {
     }
 }
 
-/// The events of a reply and the places where faults strike: how many events come before.
+/// The events of a reply, and for each place of a fault the number of events before it.
 #[derive(Default)]
 struct Events {
     list: Vec<String>,
@@ -231,7 +231,8 @@ fn stream(asked: &Asked, answer: &Answer) -> Vec<Step> {
     frame(&answer, events.list, end)
 }
 
-/// The steps that send the events: one write without a pace, else one an event.
+/// The steps that send the events: all in one write if there is no pace, else one write for each
+/// event.
 fn frame(answer: &Answer, events: Vec<String>, end: Option<Step>) -> Vec<Step> {
     let mut steps: Vec<Step> = answer.gate.iter().cloned().map(Step::Gate).collect();
     let mut bytes = stream_head().to_vec();
@@ -295,8 +296,8 @@ fn pieces(text: &str, chars: usize) -> Vec<String> {
     all.chunks(chars).map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// The arguments in fragments: halves, so that no fragment is JSON by itself; cut by the limit
-/// the second half is missing.
+/// Returns the arguments in two halves, neither of which is JSON; arguments that the output limit
+/// cut have no second half.
 fn fragments(input: &Value, is_cut: bool) -> Vec<String> {
     let text = input.to_string();
     let (first, second) = text.split_at(text.len() / 2);
@@ -386,7 +387,7 @@ fn anthropic_events(asked: &Asked, answer: &Answer, usage: Usage) -> Events {
     events
 }
 
-/// How a block begins, and its deltas.
+/// Returns the beginning of a block, and its deltas.
 fn anthropic_part(asked: &Asked, answer: &Answer, at: usize, part: &Part) -> (String, Vec<String>) {
     match part {
         Part::Text(text) => {

@@ -1,8 +1,9 @@
-//! A whole run for a test: a workspace of its own, a script that answers for the models, and what
-//! the run left behind.
+//! A whole run for a test: a workspace of its own, a script that answers for the models, and access
+//! to the records and files of the run.
 //!
 //! The same script answers in the process (kind `scripted`) or behind the loopback provider on
-//! either wire. Every agent has a model of its name, so that the provider knows who asks.
+//! either wire. Every agent has a model of its own name, so that the provider knows which agent
+//! asks.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -33,10 +34,11 @@ use crate::support::answer::{Answer, Fault, Part};
 use crate::support::asked::{Asked, Wire};
 use crate::support::provider::Provider;
 
-/// For what must happen: far longer than any of these runs takes on a busy machine.
+/// Deadline for an event that must happen: far longer than any of these runs takes on a busy
+/// machine.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Waits for what must happen.
+/// Waits for an event that must happen.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(DEADLINE, future).await;
     waited.unwrap_or_else(|_| panic!("waited too long: {what}"))
@@ -50,7 +52,7 @@ pub(crate) fn agent(text: &str) -> AgentId {
     AgentId::from_text(text)
 }
 
-/// What answers for the models.
+/// The place from which the models' answers come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
     /// The script itself.
@@ -60,14 +62,14 @@ pub(crate) enum Host {
 }
 
 impl Host {
-    /// All, for tests that go through them.
+    /// All places, for tests that use each.
     pub(crate) const ALL: [Self; 3] =
         [Self::Scripted, Self::Loopback(Wire::Anthropic), Self::Loopback(Wire::OpenAi)];
 }
 
 type Adapt = Arc<dyn Fn(&Asked, Answer) -> Answer + Send + Sync>;
 
-/// A run to be.
+/// A run that is prepared and not started yet.
 pub(crate) struct TestRun {
     agents: String,
     script: String,
@@ -81,7 +83,7 @@ pub(crate) struct TestRun {
 }
 
 impl TestRun {
-    /// A run of this agents.toml, which is written without version, providers and models.
+    /// Prepares a run of this agents.toml, which is written without version, providers and models.
     pub(crate) fn new(agents: &str) -> Self {
         Self {
             agents: format!("version = 1\nname = \"test\"\n{agents}"),
@@ -102,13 +104,13 @@ impl TestRun {
         self
     }
 
-    /// With the script played there.
+    /// Plays the script in this place.
     pub(crate) fn on(mut self, host: Host) -> Self {
         self.host = host;
         self
     }
 
-    /// With the provider's answers changed by this before they are sent.
+    /// Changes the provider's answers by this function before they are sent.
     pub(crate) fn adapting(
         mut self,
         adapt: impl Fn(&Asked, Answer) -> Answer + Send + Sync + 'static,
@@ -135,7 +137,7 @@ impl TestRun {
         self
     }
 
-    /// With a model of one's own for the agent of this name.
+    /// Gives the agent of this name a model of the test's own.
     pub(crate) fn model(mut self, agent: &str, model: Arc<dyn Model>) -> Self {
         self.models.push((name(agent), model));
         self
@@ -147,13 +149,13 @@ impl TestRun {
         self
     }
 
-    /// With `--keep-going`.
+    /// Runs as with `--keep-going`.
     pub(crate) fn keep_going(mut self) -> Self {
         self.options.keep_going = true;
         self
     }
 
-    /// With somebody who answers permission questions.
+    /// Answers permission questions by this asker.
     pub(crate) fn asker(mut self, asker: Arc<dyn Asker>) -> Self {
         self.options.asker = Some(asker);
         self
@@ -281,8 +283,8 @@ fn answer(message: &Message, stop: &StopReason) -> Answer {
     let answer = Answer { parts: parts.collect(), ..Answer::default() };
     match stop {
         StopReason::Refusal(_) => {
-            // Without a word there is no refusal on the OpenAI wire; these are callsheet's own for
-            // a script that says nothing.
+            // A refusal needs a text on the OpenAI wire; this is callsheet's own text for a script
+            // that gives none.
             let said = Some(message.text()).filter(|text| !text.is_empty());
             answer.with(Fault::Refusal(said.unwrap_or_else(|| "no reason was given".to_owned())))
         }
@@ -302,7 +304,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Waits for the first record from here on of which this holds.
+    /// Waits for the first record from here on that satisfies the condition.
     pub(crate) async fn until(&mut self, what: &str, is: impl Fn(&Record) -> bool) -> SharedRecord {
         let found = async {
             loop {
@@ -341,7 +343,7 @@ impl Live {
         self.run.remote()
     }
 
-    /// Cancels, and says whether there was such a target.
+    /// Cancels a target; returns true if there was one.
     pub(crate) async fn cancel(&self, target: CancelTarget) -> bool {
         soon("the answer to a cancel", self.run.remote().cancel(target, "not needed")).await
     }
@@ -419,7 +421,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// What holds of every run.
+    /// Checks the rules that hold for every run.
     fn check(&self) {
         for (place, record) in (1..).zip(&self.records) {
             assert_eq!(record.seq, place, "the numbers have no gap");
@@ -460,14 +462,15 @@ impl Ended {
         &status.output.as_ref().expect("an output").text
     }
 
-    /// Why a task failed.
+    /// Returns the message of a task's failure.
     pub(crate) fn failure(&self, task: &str) -> &Failure {
         let status = self.task(task);
         assert_eq!(status.state, TaskState::Failed, "{task}: {:?}", status.output);
         status.failure.as_ref().expect("a failure")
     }
 
-    /// The kind of a task's failure; the task has no output, in the result neither.
+    /// Returns the kind of a task's failure, and checks that neither the task nor the result has an
+    /// output.
     pub(crate) fn kind(&self, task: &str) -> FailureKind {
         let kind = self.failure(task).kind;
         assert_eq!(self.task(task).output, None);
@@ -484,20 +487,20 @@ impl Ended {
         status.because.as_ref().map(Name::as_str)
     }
 
-    /// The number of the first record of which this holds.
+    /// Returns the number of the first record that satisfies the condition.
     pub(crate) fn seq(&self, what: &str, is: impl Fn(&Record) -> bool) -> u64 {
         let found = self.records.iter().find(|record| is(record));
         found.unwrap_or_else(|| panic!("no record: {what}")).seq
     }
 
-    /// When a task's first attempt began.
+    /// Returns the time at which a task's first attempt began.
     pub(crate) fn started(&self, task: &str) -> u64 {
         self.seq(&format!("{task} started"), |r| {
             of_task(r, task) && matches!(r.event, Event::TaskStarted(_))
         })
     }
 
-    /// When a task ended.
+    /// Returns the time at which a task ended.
     pub(crate) fn ended(&self, task: &str) -> u64 {
         self.seq(&format!("{task} ended"), |r| {
             let ends = matches!(
@@ -511,7 +514,7 @@ impl Ended {
         })
     }
 
-    /// The prompt that an agent got.
+    /// Returns the prompt that an agent received.
     pub(crate) fn prompt(&self, id: &str) -> String {
         let spawned = self.of_agent(id).find_map(|record| match &record.event {
             Event::AgentSpawned(spawned) => Some(spawned.program.clone()),
@@ -566,8 +569,8 @@ impl Ended {
         self.state.agents().keys().map(AgentId::as_str).collect()
     }
 
-    /// The most that were at work at once, of those agents of which this holds: from its
-    /// `agent.spawned` to its `agent.ended`.
+    /// Returns the largest number of agents that were at work at once, among those that satisfy the
+    /// condition. An agent is at work from its `agent.spawned` to its `agent.ended`.
     pub(crate) fn most_at_work(&self, is: impl Fn(&AgentId) -> bool) -> usize {
         let mut open: HashMap<&AgentId, ()> = HashMap::new();
         let mut most = 0;
@@ -596,7 +599,7 @@ fn of_task(record: &Record, task: &str) -> bool {
     record.agent.is_none() && record.task.as_ref().is_some_and(|name| name.as_str() == task)
 }
 
-/// Whether a process lives: one that has ended and that nobody has asked about yet does not.
+/// Returns true if a process lives. A zombie does not.
 pub(crate) fn is_alive(pid: &str) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
