@@ -114,7 +114,7 @@ pub struct AgentEnded {
     pub outcome: Outcome,
     /// Number of its model calls that gave a reply.
     pub turns: u32,
-    /// Its own tokens, children not included.
+    /// Tokens of the agent itself, without its child agents.
     pub usage: Usage,
 }
 

@@ -1,7 +1,7 @@
 //! Disk space of a run: the amount that is kept free, and the reaction to a full disk.
 //!
 //! Owns the sizes and the keeper of one journal's reserve. The keeper only watches the free space
-//! and releases the reserve; whoever watches the keeper must see to it that no new work begins.
+//! and releases the reserve; the code that watches the keeper must prevent new work.
 
 use std::time::{Duration, Instant};
 

@@ -182,7 +182,7 @@ mod tests {
             TaskCompleted { attempt: 1, output }.into(),
         ];
         for event in &events {
-            // The search for those words is what would find them.
+            // The text alone looks like a result's name, so a search for the word would find it.
             assert!(event.data().as_str().contains("stored"), "{event:?}");
             assert_eq!(named(event), Vec::<&str>::new(), "{event:?}");
         }

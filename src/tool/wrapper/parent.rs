@@ -112,7 +112,7 @@ impl Started {
     /// Lets the work begin, and returns the report of the wrapper. Returns `None` if the wrapper
     /// was ended from outside, or was stopped and so could not keep to the limit.
     async fn report(mut self, limit: Duration, context: &ToolContext) -> Option<Kept> {
-        // A wrapper that is gone cannot be told; it shows as a missing report below.
+        // A write to a wrapper that is gone fails; its missing report shows that below.
         let _ = self.tell(GO).await;
         crash::pass(Point::AfterGo);
         let limit = limit.saturating_add(context.grace_period).saturating_add(TO_REPORT);
@@ -144,7 +144,7 @@ impl Started {
                 () = context.cancel.cancelled(), if !told => {
                     told = true;
                     let line = format!("{CANCEL}\n");
-                    // A wrapper that is gone need not be told.
+                    // A wrapper that is gone has nothing to cancel.
                     let _ = self.control.write_all(line.as_bytes()).await;
                 }
             }
