@@ -255,7 +255,7 @@ async fn no_request_of_parent_or_child_is_over_its_window_however_a_provider_cou
     }
 }
 
-/// Folds an agent's records, and checks that the fold expects the recorded size before each request.
+/// Folds an agent's records; before each request the fold must expect the recorded size.
 fn rebuilt_agents_measure_as_before(ended: &Ended, agent: &str) {
     let events = ended.of_agent(agent);
     let Some(Event::AgentSpawned(spawned)) = events.first() else { panic!("{events:?}") };
