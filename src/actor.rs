@@ -1,15 +1,16 @@
 //! The actors of a run.
 //!
 //! [`supervisor`] owns the run; an [`agent`] owns one conversation; [`compactor`],
-//! [`transcript_writer`] and [`gateway`] serve them. Everything between them is mail ([`mail`]);
-//! [`services`] are the values and handles that they share, [`addresses`] the table by which they
+//! [`transcript_writer`] and [`gateway`] serve them. Actors communicate by mail only ([`mail`]).
+//! [`services`] holds the values and handles that they share, [`addresses`] the table by which they
 //! find each other.
 //!
 //! Mailboxes are unbounded in ractor, so each kind of mail has a bound of its own:
-//! - an agent has one step under way and one summary written ahead, and each mails one result; a
-//!   step asks at most one thing of each other actor at a time;
-//! - the supervisor is told of records by a token each commit batch: the records wait in a bounded
-//!   feed ([`transcript_writer::feed`]), and the journal waits when it is full.
+//! - An agent has one step in progress and at most one summary that is written ahead; each of them
+//!   mails one result. A step asks at most one question of each other actor at a time; only for
+//!   delegations it asks one for each `delegate` call of its turn.
+//! - For each commit batch the supervisor receives one message without content. The records wait in
+//!   a bounded feed ([`transcript_writer::feed`]), and the journal waits when the feed is full.
 
 pub mod addresses;
 pub mod agent;

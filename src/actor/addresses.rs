@@ -10,10 +10,8 @@ use tokio::sync::watch;
 use super::mail::{AgentMsg, CompactorMsg, GatewayMsg, SupervisorMsg};
 use crate::id::{AgentId, Name};
 
-/// The address of an actor that is restarted when it crashes.
-///
-/// A watch rather than a plain cell: whoever asked an actor that crashed asks its successor again,
-/// and has to hear of it.
+/// A watch and not a plain cell: a task that asked an actor that crashed must ask its successor
+/// again, so it has to learn of the new address.
 #[derive(Debug)]
 pub struct Address<M>(watch::Sender<Option<ActorRef<M>>>);
 
@@ -24,18 +22,18 @@ impl<M> Default for Address<M> {
 }
 
 impl<M: Message> Address<M> {
-    /// The actor now; `None` before the first start.
+    /// Returns the current actor; `None` before the first start.
     #[must_use]
     pub fn get(&self) -> Option<ActorRef<M>> {
         self.0.borrow().clone()
     }
 
-    /// Puts a successor in the actor's place.
+    /// Sets the address to the actor's successor.
     pub fn set(&self, actor: ActorRef<M>) {
         self.0.send_replace(Some(actor));
     }
 
-    /// The actor and its successors as they come.
+    /// Returns a receiver of the actor and of each successor.
     #[must_use]
     pub fn follow(&self) -> watch::Receiver<Option<ActorRef<M>>> {
         self.0.subscribe()
@@ -56,15 +54,15 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Addresses for a run with these providers; no actor is there yet.
+    /// Makes the addresses of a run with these providers; no actor is there yet.
     pub fn new(providers: impl IntoIterator<Item = Name>) -> Self {
         let gateways = providers.into_iter().map(|provider| (provider, Address::default()));
         Self { gateways: gateways.collect(), ..Self::default() }
     }
 
-    /// Mails an agent; false when it has no actor.
+    /// Sends mail to an agent. Returns false if the agent has no actor.
     pub(super) fn mail_agent(&self, agent: &AgentId, message: AgentMsg) -> bool {
-        // The guard of the map is not held while mail is sent.
+        // The reference is copied first, so that no lock of the map is held while mail is sent.
         let actor = self.agents.get(agent).map(|actor| actor.value().clone());
         actor.is_some_and(|actor| actor.send_message(message).is_ok())
     }

@@ -1,8 +1,9 @@
-//! The agent: one conversation, one turn machine, one step at a time.
+//! The agent: an actor with one conversation and one turn machine, which runs one step at a time.
 //!
-//! Owns its context. The handler folds recorded events and starts the next step in a `JoinSet`;
-//! the step works off the mailbox and mails back what it recorded. A result of an earlier step is
-//! dropped. The agent never writes the journal from its handler and never blocks its mailbox.
+//! It owns its context. Its handler folds recorded events into the machine and starts the next step
+//! as a task in a `JoinSet`. The task runs beside the mailbox and mails back the records that it
+//! made; the result of an earlier step is dropped. The handler never writes the journal and never
+//! waits.
 
 mod past;
 mod sending;
@@ -35,10 +36,10 @@ use crate::turn::{AgentEnded, Outcome};
 use crate::turn_boundary::{self, Action, Ahead, Terms};
 use crate::turn_machine::Machine;
 
-/// One agent at work: what never changes about it.
+/// One agent: the part of it that never changes.
 #[derive(Clone, Debug)]
 pub struct Agent {
-    /// What it shares with the run's other actors.
+    /// The values and handles that it shares with the run's other actors.
     pub services: Arc<Services>,
     /// Its id.
     pub id: AgentId,
@@ -48,39 +49,42 @@ pub struct Agent {
     pub right: RecordRight,
 }
 
-/// What an agent keeps.
+/// The state of an agent.
 #[derive(Debug)]
 pub struct State {
     machine: Machine,
     past: Past,
     talk: Option<Talk>,
     step: u64,
-    /// Whether a step is under way.
+    /// True while a step is in progress.
     busy: bool,
-    /// Whether that step records the end: it is never given up, or there might be two ends.
+    /// True while that step records the agent's end. Such a step is never given up, because there
+    /// might then be two ends.
     finishing: bool,
-    /// Whether a step was given up because it did not end within its grace.
+    /// True if a step was given up because it did not end within its grace period.
     gave_up: bool,
     steps: JoinSet<()>,
-    /// The answers that its steps wait for.
+    /// The table of answers that its steps wait for.
     answers: Arc<Answers>,
-    /// The summary that is written ahead, if one is.
+    /// The summary that is written ahead of need, if there is one.
     ahead: Option<SummaryAhead>,
-    /// How many were.
+    /// Number of summaries written ahead so far.
     aheads: u64,
-    /// What waits for it beside the steps.
+    /// The task that waits for that summary beside the steps.
     beside: JoinSet<()>,
     cancel: CancellationToken,
     ending: Option<Ending>,
-    /// Whether the view was looked over since it was rebuilt from records of whatever version.
+    /// True if the view was checked and repaired since it was rebuilt from records, which may be of
+    /// an older version.
     looked_over: bool,
-    /// When its last request was made, in milliseconds since the Unix epoch.
+    /// The time of its last request, in milliseconds since the Unix epoch.
     requested_ms: Option<i64>,
-    /// The calls that had no result when it was lost: looked up before all else.
+    /// The calls without a result when the last actor of this agent ended: looked up before
+    /// anything else.
     lost: Vec<Lost>,
 }
 
-/// How the agent was told to end.
+/// The way in which the agent must end.
 #[derive(Clone, Debug)]
 enum Ending {
     With(Outcome),
@@ -98,6 +102,7 @@ impl Actor for Agent {
         folded: Folded,
     ) -> Result<State, ActorProcessingErr> {
         let Folded { machine, talk, past, requested_ms, lost } = folded;
+        // The address comes before `Go`: an answer to the first step must find the agent.
         self.services.addresses.agents.insert(self.id.clone(), myself.clone());
         myself.send_message(AgentMsg::Go)?;
         Ok(State {
@@ -136,7 +141,7 @@ impl Actor for Agent {
             AgentMsg::End(outcome) => self.end(&myself, state, Ending::With(outcome)),
             AgentMsg::Interrupt => self.end(&myself, state, Ending::Interrupted),
             AgentMsg::ChildEnded { call, answer } => {
-                // An agent that was restarted meanwhile asks again.
+                // Nobody waits if the agent was restarted meanwhile: its next step asks again.
                 state.answers.children.answer(&call, answer);
             }
             AgentMsg::SlotGranted => drop(state.answers.slot.answer(&(), ())),
@@ -154,6 +159,8 @@ impl Actor for Agent {
                 self.summarised(&myself, state, number, *answer);
             }
             AgentMsg::GraceOver { step } if step == state.step && !state.finishing => {
+                // The number of the step grows, so that a result that the aborted step has already
+                // mailed is ignored.
                 state.steps.abort_all();
                 state.busy = false;
                 state.gave_up = true;
@@ -189,8 +196,8 @@ impl Agent {
             Err(StepError::Cancelled) => {}
             Err(StepError::Crashed(reason)) => return Err(reason.into()),
             Err(StepError::Journal(error)) => {
-                // The run stops: the supervisor is told by the writer as well, but may not be
-                // told first.
+                // The run stops. The writer reports its failure to the supervisor as well, but this
+                // mail may arrive first.
                 self.services.tell_supervisor(SupervisorMsg::JournalFailed(error));
                 myself.stop(None);
                 return Ok(());
@@ -210,12 +217,12 @@ impl Agent {
         if !state.busy {
             return self.advance(myself, state);
         }
-        // Tools get the grace that the limits allow, and a moment to report.
+        // Tools get the grace period of the limits. The extra second is for recording the results.
         let grace = self.services.limits.grace_period + std::time::Duration::from_secs(1);
         myself.send_after(grace, move || AgentMsg::GraceOver { step });
     }
 
-    /// Starts what follows from the records.
+    /// Starts the next step, as the records and a pending end demand.
     fn advance(&self, myself: &ActorRef<AgentMsg>, state: &mut State) {
         if state.machine.is_ended() {
             self.services.addresses.agents.remove(&self.id);
@@ -272,7 +279,7 @@ impl Agent {
         }
     }
 
-    /// What the agent does next, by its records.
+    /// Returns the next action of the agent, decided from its records.
     fn next(&self, state: &State) -> Action {
         let Some(Talk { briefing, .. }) = &state.talk else {
             return turn_boundary::next(&state.machine, None, Ahead::None, false);
@@ -303,7 +310,8 @@ impl Agent {
         if std::mem::replace(&mut state.finishing, true) {
             return;
         }
-        // A step that was given up may have recorded results that did not arrive here.
+        // The results of a step that was given up may be recorded without being known here, so its
+        // open calls are not closed: a call must not have two results.
         let closings = if state.gave_up { Vec::new() } else { state.machine.closings() };
         let mut closings: Vec<_> = closings.into_iter().map(Event::from).collect();
         let mut usage = state.machine.usage();
@@ -332,8 +340,8 @@ impl Agent {
         }
     }
 
-    /// Starts a step off the mailbox. A panic in it is caught and mailed: the agent then fails as
-    /// a whole, and its restart policy decides.
+    /// Starts a step beside the mailbox. A panic in it is caught and mailed: the agent then fails
+    /// as a whole, and its restart policy decides.
     fn start(
         &self,
         myself: &ActorRef<AgentMsg>,
@@ -347,13 +355,13 @@ impl Agent {
             let result = std::panic::AssertUnwindSafe(body).catch_unwind().await;
             let result =
                 result.unwrap_or_else(|panic| Err(StepError::Crashed(panic_text(panic.as_ref()))));
-            // An agent that is gone needs no result: its successor starts from the journal.
+            // An agent that has ended needs no result: its successor starts from the journal.
             let _ = myself.send_message(AgentMsg::StepDone { step, result });
         });
     }
 }
 
-/// When a request was made, if the record tells of one.
+/// Returns the time of a request, if the record announces one.
 fn requested_ms(record: &SharedRecord) -> Option<i64> {
     matches!(record.event, Event::ModelRequested(_)).then_some(record.ts_ms)
 }

@@ -1,7 +1,7 @@
-//! The steps of an agent: what runs off its mailbox, from announcement to record.
+//! The steps of an agent, which run beside its mailbox.
 //!
-//! Each step follows the write-ahead order: what it is about to do is durable before it does it,
-//! and its result is durable before the agent hears of it.
+//! Each step follows the write-ahead order: the event that announces an effect is durable before
+//! the effect begins, and the result is durable before the agent receives it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ use crate::turn::{
 };
 use crate::turn_machine::{PendingCall, reply};
 
-/// The largest output that stands in a record; a larger one is stored beside the journal and named
-/// by its hash (the limit of the journal's format).
+/// Most bytes of an output in a record: 64 KiB, the limit of the journal's format. A larger output
+/// is stored beside the journal and named by its hash.
 const INLINE_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// What a repeated call of this tool would do; `once` for a tool that is not there.
+/// Returns the effect class of a tool; `once` for a tool that does not exist.
 fn effect_of(tools: &[ToolSpec], name: &str) -> Effect {
     let spec = tools.iter().find(|spec| spec.name.as_str() == name);
-    // Nothing happens when a tool does not exist, but its name may belong to one later.
+    // Such a call does nothing now, but a resumed run may have a tool of that name.
     spec.map_or(Effect::Once, |spec| spec.effect)
 }
 
@@ -45,23 +45,23 @@ pub async fn record<E: Into<Event>>(context: StepContext, events: Vec<E>) -> Ste
 /// A model call that is to be made.
 #[derive(Debug)]
 pub struct ModelTurn {
-    /// The turn it begins.
+    /// The turn that it begins.
     pub turn: u32,
-    /// A user message that joins the conversation first.
+    /// A user message that is added to the conversation first.
     pub message: Option<Json>,
-    /// The changes that shaped the view it sends.
+    /// The edits that made the view that is sent.
     pub changes: Vec<AppliedEdit>,
-    /// A summary that is written meanwhile.
+    /// The announcement of a summary that is written during the call.
     pub announcement: Option<Announcement>,
     /// The request.
     pub request: Request,
-    /// What it was made from: the model, the head and the tools.
+    /// The briefing from which the request was made: the model, the head and the tools.
     pub briefing: Arc<Briefing>,
     /// The tokens that the request is expected to hold.
     pub expected_tokens: u64,
-    /// The ids of the conversation's calls so far.
+    /// The ids of all tool calls in the conversation so far.
     pub call_ids: Arc<HashSet<String>>,
-    /// The turn's call as it was announced before, if it is made again.
+    /// The earlier announcement of the turn's model call, if the call is made again.
     pub announced: Option<ModelRequested>,
 }
 
@@ -99,13 +99,14 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         head_tokens,
         expected_tokens,
     };
-    // One announcement of one call is enough, however often it is interrupted.
+    // A call that is made again is announced only if it differs from its earlier announcement,
+    // however often it was interrupted.
     if announced.as_ref() != Some(&requested) {
         before.push(requested.into());
     }
     let mut records = context.record(before).await?;
     if let Some(durable) = summary {
-        // Whoever waits for it begins now.
+        // The summary's announcement is durable, so its writing may begin.
         let _ = durable.send(());
     }
 
@@ -166,7 +167,7 @@ pub async fn run_tools(context: StepContext, calls: Vec<PendingCall>) -> StepRes
     tool_run::run(&context, calls).await
 }
 
-/// Runs the command of a `run` task, announced now unless that was done before.
+/// Runs the command of a `run` task. Announces it first, unless it was announced before.
 pub async fn run_command(
     context: StepContext,
     program: Program,
@@ -184,7 +185,7 @@ pub async fn run_command(
     let mut all = context.services.env.clone();
     all.extend(env);
     tool_context.env = Arc::new(all);
-    // The limit of the tools that models call is not meant here: a task has its own.
+    // The time limit of tools does not apply: a `run` task has the time limit of its task.
     tool_context.timeout = Duration::MAX;
     let result = crate::tool::bash::run_command(&run, &tool_context).await;
     let result = ended(&context, &call, result, began.elapsed(), ToString::to_string);
@@ -192,10 +193,10 @@ pub async fn run_command(
     Ok(records)
 }
 
-/// The turn of a command: it has one.
+/// The number of a command's only turn.
 const COMMAND_TURN: u32 = 1;
 
-/// Announces the command of a `run` task as a call that nobody asked for.
+/// Announces the command of a `run` task as a tool call that no model made.
 async fn announce(
     context: &StepContext,
     run: &str,
@@ -226,7 +227,7 @@ async fn announce(
     Ok((records, PendingCall { key, index, call, effect, repeats, answer }))
 }
 
-/// Records the agent's end, and before it what answers the calls that it leaves open.
+/// Records the agent's end, and before it the results that close its open calls.
 pub async fn finish(
     context: StepContext,
     closings: Vec<Event>,
@@ -248,7 +249,7 @@ pub async fn finish(
     Ok(context.record(closings.into_iter().chain([Event::from(ended)])).await?)
 }
 
-/// Stores an output that is too large for a record and keeps its beginning.
+/// Stores an output that is too large for a record, and keeps its beginning in the record.
 async fn bounded(context: &StepContext, output: Output) -> Output {
     if output.stored.is_some() || output.text.len() <= INLINE_OUTPUT_BYTES {
         return output;
@@ -260,7 +261,7 @@ async fn bounded(context: &StepContext, output: Output) -> Output {
             let end = output.text.floor_char_boundary(INLINE_OUTPUT_BYTES);
             Output { text: output.text[..end].to_owned(), stored: Some(stored) }
         }
-        // The whole text in the record is large but loses nothing.
+        // Then the whole text is put into the record: it is large, but nothing is lost.
         Ok(Err(error)) => {
             tracing::warn!(%error, "an output could not be stored");
             output

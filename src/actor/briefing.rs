@@ -1,7 +1,8 @@
-//! What all agents of one definition have in common: made once, shared by thousands.
+//! Briefings: the parts of an agent that all agents of one definition share.
 //!
 //! The system prompt, the tools and their rendering for the wire are the larger part of an idle
-//! agent; sharing them keeps one at a few kilobytes, and the head of every request byte-identical.
+//! agent. They are made once and shared, so that an idle agent takes only a few kilobytes and the
+//! head of every request is the same byte for byte.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Once};
@@ -17,47 +18,49 @@ use crate::spec::{AgentSpec, Limits};
 use crate::tool::workspace::Workspace;
 use crate::tool::{ToolSpec, Toolbox, skills, steps};
 
-/// The presets that offer `recall` unasked. Those that reproduce a teaching design have its tools;
-/// there, and under `off`, an agent has it that lists it.
+/// The presets that offer `recall` to every agent. The presets that reproduce a teaching design
+/// keep the tools of that design; there, and under `off`, an agent has `recall` only if it lists
+/// it.
 const RECALLING: [&str; 2] = ["adaptive", "production"];
 
-/// A definition made ready to talk.
+/// A definition with everything that its requests begin with.
 #[derive(Debug)]
 pub struct Briefing {
     /// The definition.
     pub spec: Arc<AgentSpec>,
     /// Its model.
     pub model: Arc<ModelService>,
-    /// The tools that its requests name, sorted.
+    /// The tools in its requests, sorted by name.
     pub tools: Arc<[ToolSpec]>,
-    /// Their names, in the same order.
+    /// The names of these tools, in the same order.
     pub tool_names: Vec<Name>,
     /// The system prompt of its requests.
     pub system: String,
-    /// The front of its requests.
+    /// The front of its requests (system prompt and tools), rendered for the wire.
     pub head: Head,
-    /// The tokens of that front, by estimate.
+    /// Estimated tokens of that front.
     pub head_tokens: u64,
-    /// The warning that its provider counts far fewer tokens than are sent: once is enough.
+    /// Makes the warning that the provider counts far fewer tokens than are sent appear only once.
     pub(super) doubt: Once,
 }
 
-/// The briefings of a run, by definition and by where the agent stands.
+/// The briefings of a run, by definition and by the agent's position in the tree of agents.
 #[derive(Debug, Default)]
 pub struct Briefings(Mutex<HashMap<(Name, TreePosition), Arc<Briefing>>>);
 
-/// What depends on where an agent stands in the tree of agents.
+/// The properties of an agent's position in the tree of agents that its tools depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct TreePosition {
-    /// It is offered `delegate`: at the depth limit it is not, so that no model tries in vain.
+    /// True if the agent is offered `delegate`. At the depth limit it is not, so that no model
+    /// tries in vain.
     delegates: bool,
-    /// It is a task's own agent, which may be offered `snip`.
+    /// True for a task's own agent, which may be offered `snip`.
     is_main: bool,
 }
 
 impl Briefings {
-    /// The briefing of an agent of this definition at this delegation depth, made when it is first
-    /// needed.
+    /// Returns the briefing of an agent of this definition at this delegation depth. It is made at
+    /// the first request; then the files of its skills are read.
     pub(super) fn of(
         &self,
         stock: &Stock<'_>,
@@ -92,22 +95,22 @@ impl Briefings {
 pub struct Front {
     /// The system prompt.
     pub system: String,
-    /// The tools, sorted, so that the prefix is stable.
+    /// The tools, sorted by name, so that the prefix of the requests does not change.
     pub tools: Vec<ToolSpec>,
 }
 
-/// What the fronts of a run's agents are made from.
+/// The inputs from which the fronts of a run's agents are made.
 #[derive(Clone, Copy, Debug)]
 pub struct Stock<'a> {
     /// The agent definitions.
     pub agents: &'a BTreeMap<Name, Arc<AgentSpec>>,
     /// The tools that do work outside the agents.
     pub tools: &'a Toolbox,
-    /// Where skills are.
+    /// The workspace, which contains the skills.
     pub workspace: &'a Workspace,
-    /// The layers that run on the agents' views.
+    /// The preset, which decides about `recall`, `snip` and additions to the system prompt.
     pub preset: &'a Preset,
-    /// The ceilings.
+    /// The limits of the run, which bound the delegation depth.
     pub limits: &'a Limits,
 }
 
@@ -117,7 +120,7 @@ impl Stock<'_> {
         TreePosition { delegates, is_main: depth == 0 }
     }
 
-    /// The front of the requests of an agent of this definition at this delegation depth.
+    /// Makes the front of the requests of an agent of this definition at this delegation depth.
     #[must_use]
     pub fn front(&self, spec: &AgentSpec, depth: u32) -> Front {
         let known_skills = skills::describe(self.workspace, &spec.skills);
@@ -129,8 +132,9 @@ impl Stock<'_> {
         Front { system, tools: self.offered_tools(spec, self.place(spec, depth)) }
     }
 
-    /// Where a context loses bytes on the way, the tool that has them back comes along; an agent
-    /// without tools has one turn, and nothing to lose.
+    /// Returns the tools that an agent is offered, sorted by name. `recall` is added under the
+    /// presets that offer it to every agent ([`RECALLING`]), but not for an agent without tools: it
+    /// has only one turn, so nothing leaves its view.
     fn offered_tools(&self, spec: &AgentSpec, place: TreePosition) -> Vec<ToolSpec> {
         let tools = spec.tools.iter().filter(|name| place.is_main || name.as_str() != "snip");
         let named = tools.filter_map(|name| match self.tools.get(name.as_str()) {

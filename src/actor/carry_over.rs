@@ -1,5 +1,8 @@
-//! What an agent reads again after a compaction: gathered when the summary is there, put into the
-//! edit before it is recorded.
+//! Gathers the texts that an agent reads again after a compaction: files, skills, state, and the
+//! answer of a hook.
+//!
+//! Runs when the summary is there and before the edit is recorded: the texts become part of the
+//! edit, so that a rebuilt view needs no disk.
 
 use std::time::Duration;
 
@@ -18,14 +21,19 @@ use crate::id::CallKey;
 use crate::message::Json;
 use crate::tool::ToolOutput;
 
-/// The longest that one file may take: a disk that hangs must not hold the agent up.
+/// The time limit for reading one file or skill: a disk that hangs must not stop the agent.
 const READ_WITHIN: Duration = Duration::from_secs(10);
 
-/// More lines than a file has that is small enough to come back.
+/// A line limit that is larger than any file: a file that is small enough comes back whole.
 const ALL_LINES: u64 = 1 << 40;
 
-/// Adds to an edit of `view` what comes back with it, so far as no more than `most_tokens` are left:
-/// less than what sets off a compaction. Of a view that was compacted early, half must go as well.
+/// Adds to an edit of `view` the texts that the agent reads again, as far as there is space: with
+/// them the view holds at most `most_tokens` tokens, which is less than triggers a compaction, and
+/// at most half of the tokens that it had. The second limit matters for a view that was compacted
+/// early.
+///
+/// # Errors
+/// Returns an error if the agent is cancelled.
 pub(super) async fn add(
     context: &StepContext,
     inventory: &Inventory,
@@ -35,7 +43,8 @@ pub(super) async fn add(
 ) -> Result<Edit, StepError> {
     let mut after = view.clone();
     if after.apply(&edit).is_err() || after.chars() >= view.chars() {
-        // There is no compaction: whoever would record it says why.
+        // The edit makes the view no smaller, so there will be no compaction. The caller records
+        // the reason.
         return Ok(edit);
     }
     let recovery = context.services.compaction.preset.recovery;
@@ -62,7 +71,8 @@ pub(super) async fn add(
     })
 }
 
-/// Reads a file or a skill by its tool, as the agent itself would, where that needs no person.
+/// Reads a file or a skill by its tool, under the permissions of the agent; does not read it if a
+/// person would have to be asked.
 async fn reread(
     context: &StepContext,
     tool: &str,

@@ -1,7 +1,7 @@
-//! The steps that make a view smaller by a summary: asked for, written, applied or dropped.
+//! The steps that make a view smaller by a summary: they ask for it, and apply or drop it.
 //!
-//! Runs in an agent's step, or beside its steps: then the summary is announced with a turn, written
-//! while the agent goes on, and held against the view at a later turn boundary.
+//! Runs in an agent's step or beside its steps. Beside its steps, the summary is announced with a
+//! turn, written while the agent continues, and compared with the view at a later turn boundary.
 
 use tokio::sync::oneshot;
 
@@ -22,66 +22,68 @@ use crate::event::Event;
 use crate::tool::hook;
 use crate::turn_machine::Machine;
 
-/// A summary that is to be written and applied.
+/// The parts of a summary that a step has written and applies.
 #[derive(Debug)]
 pub struct Compaction {
-    /// What the cheap layers changed before.
+    /// The edits that other layers made before.
     pub changes: Vec<AppliedEdit>,
     /// The layer that asks for it.
     pub layer: Summary,
-    /// What is asked.
+    /// The range to summarise, and how.
     pub due: SummaryRequest,
-    /// What it is for.
+    /// The view that it is for.
     pub held: Held,
-    /// Who writes it.
+    /// The model that writes it, and its input.
     pub source: Source,
 }
 
-/// What an agent holds when a summary is put into its view.
+/// The view and the inventory of an agent at the time when a summary is put into its view.
 #[derive(Debug)]
 pub struct Held {
     /// The view.
     pub view: View,
-    /// What it has at hand, some of which comes back with the summary.
+    /// The agent's inventory; some of it is attached again with the summary.
     pub inventory: Inventory,
 }
 
 impl Held {
-    /// This view, and what the agent has at hand beside it.
+    /// Takes this view, and the inventory of the agent's machine.
     #[must_use]
     pub fn new(view: View, machine: &Machine) -> Self {
         Self { view, inventory: machine.inventory().clone() }
     }
 }
 
-/// A summary that is announced with a turn.
+/// The announcement of a summary, which is recorded with a turn.
 #[derive(Debug)]
 pub struct Announcement {
-    /// The announcement.
+    /// The event that announces it.
     pub requested: CompactionRequested,
-    /// Where the writing waits until the announcement is durable.
+    /// Starts the writing, when the announcement is durable.
     pub durable: oneshot::Sender<()>,
 }
 
-/// What a summary covers: what it is held against before it is applied.
+/// The range that a summary covers, and the conditions that are checked before it is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Covered {
     /// The first message covered.
     pub from: u64,
     /// The first message not covered.
     pub to: u64,
-    /// What stood there when it was asked for.
+    /// The version of that range when the summary was asked for; a summary for another version is
+    /// stale.
     pub version: Version,
-    /// The characters that must be freed.
+    /// Least number of characters that the summary must free.
     pub least_gain: usize,
-    /// Why it was asked for.
+    /// The reason for the summary.
     pub trigger: CompactionTrigger,
-    /// The tokens that the view may have with what comes back: less than sets off another.
+    /// Most tokens that the view may have with the texts that are attached again: fewer than
+    /// trigger another summary.
     pub most_tokens: u64,
 }
 
 impl Covered {
-    /// What this summary is to cover.
+    /// Takes these values from the request for the summary.
     #[must_use]
     pub fn by(due: &SummaryRequest) -> Self {
         let SummaryRequest { from, to, version, least_gain, trigger, limit, .. } = *due;
@@ -89,14 +91,14 @@ impl Covered {
     }
 }
 
-/// The event that announces a summary.
+/// Makes the event that announces a summary.
 #[must_use]
 pub fn announced(due: &SummaryRequest) -> CompactionRequested {
     let (trigger, from, to) = (due.trigger, due.from, due.to);
     CompactionRequested { trigger, from, to, focus: due.focus.clone() }
 }
 
-/// Has a summary written and records the edit that it makes, or why there is none.
+/// Has a summary written, and records the edit that it makes or why there is none.
 pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
     let Compaction { changes, layer, due, held, source } = compaction;
     context.room().await?;
@@ -112,8 +114,8 @@ pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult
     Ok(records)
 }
 
-/// Has a summary written once its announcement is durable. It changes nothing: what comes of it is
-/// decided at a turn boundary.
+/// Has a summary written when its announcement is durable. It does not change the view: a later
+/// turn boundary decides about the answer.
 pub async fn prepare(
     context: StepContext,
     durable: oneshot::Receiver<()>,
@@ -131,7 +133,7 @@ pub async fn prepare(
     }
 }
 
-/// Asks the hook, and then for the summary.
+/// Runs the `pre_compact` hook, and asks for the summary unless the hook blocks it.
 async fn write(
     context: &StepContext,
     mut due: SummaryRequest,
@@ -149,7 +151,7 @@ async fn write(
     Ok(summarise::summarise(context, due, source).await)
 }
 
-/// Records the edit that a summary makes of the view as it is now, or why it makes none.
+/// Records the edit that a summary makes to the current view, or why it makes none.
 pub async fn apply(
     context: StepContext,
     layer: Summary,
@@ -174,7 +176,8 @@ pub async fn apply(
     Ok(records)
 }
 
-/// What a summary comes to: nothing, where what it covers has changed or the view would not shrink.
+/// Makes the event that ends a summary: its edit, or a failure if the covered range has changed or
+/// the view would not become small enough.
 async fn conclusion(
     context: &StepContext,
     layer: &Summary,
@@ -217,7 +220,7 @@ async fn conclusion(
     Ok(finished.into())
 }
 
-/// The event that says why there is no summary, and what it cost all the same.
+/// Makes the event that says why there is no summary, and what the attempt cost.
 pub fn failed(error: &SummaryError, spent: Option<Spent>) -> Event {
     let blocked = matches!(error, SummaryError::Blocked(_));
     CompactionFailed { reason: error.to_string(), blocked, spent }.into()

@@ -1,8 +1,9 @@
 //! The compactor: has summaries written for all agents of a run.
 //!
-//! Owns the queue of requests, the workers and the breakers. It never touches a context: it gives
-//! back what was written, and the agent applies it or not. Its books outlive it: a compactor that was
-//! restarted knows who waits, its workers go on, and nothing is paid for twice.
+//! It owns the queue of requests, the workers and the circuit breakers. It never touches a context:
+//! it returns the summary, and the agent applies or drops it. Its books outlive it: a compactor
+//! that was restarted knows which agents wait, its workers continue, and no summary is paid for
+//! twice.
 
 mod queue;
 mod writing;
@@ -25,15 +26,15 @@ use crate::event::Draft;
 use crate::id::{AgentId, Name};
 use crate::policy::{Breaker, BreakerState};
 
-/// A summary, by the agent that asked for it and the number under which it did.
+/// The key of a summary: the agent that asked for it, and the number of its request.
 type Key = (AgentId, u64);
 
-/// The books of the compactor, which its successor takes over.
+/// The state of the compactor that its successor takes over after a crash.
 #[derive(Debug)]
 pub struct Books {
     queue: Queue<Box<SummaryJob>>,
     under_way: HashMap<Key, UnderWay>,
-    /// The results of workers that were not taken in yet.
+    /// Results of workers that no compactor has handled yet.
     finished: Vec<Finished>,
     breakers: HashMap<Name, Breaker>,
     born: Instant,
@@ -59,7 +60,7 @@ impl Default for Books {
 #[derive(Debug)]
 struct UnderWay {
     model: Name,
-    /// Whether it is the breaker's probe.
+    /// True if it is the one summary that tests a half-open breaker.
     is_probe: bool,
     worker: AbortHandle,
 }
@@ -69,7 +70,8 @@ struct UnderWay {
 struct Finished {
     key: Key,
     answer: SummaryAnswer,
-    /// Whether there is a summary; `None` when that says nothing of the summariser.
+    /// True if there is a summary; `None` if the result says nothing about the model that writes
+    /// summaries.
     success: Option<bool>,
 }
 
@@ -78,7 +80,7 @@ struct Finished {
 pub struct Compactor {
     /// The values and handles that the run's actors share.
     pub services: Arc<Services>,
-    /// Its books.
+    /// Its books, shared with its workers and its successor.
     pub books: Arc<Mutex<Books>>,
 }
 
@@ -98,7 +100,7 @@ impl Actor for Compactor {
         myself: ActorRef<CompactorMsg>,
         (): (),
     ) -> Result<State, ActorProcessingErr> {
-        // Workers may have ended while there was no compactor.
+        // Workers may have ended while there was no compactor to receive their mail.
         myself.send_message(CompactorMsg::WorkerEnded)?;
         Ok(State::default())
     }
@@ -132,7 +134,8 @@ impl Actor for Compactor {
 }
 
 impl Books {
-    /// Takes a request in; one that is asked for again, because its compactor crashed, has one place.
+    /// Puts a request into the queue. A request that is sent again, because the compactor crashed,
+    /// keeps its one place.
     fn ask(&mut self, job: Box<SummaryJob>) {
         let key = (job.agent.clone(), job.number);
         let is_known = |waiting: &SummaryJob| waiting.agent == key.0 && waiting.number == key.1;
@@ -150,7 +153,8 @@ impl Books {
         self.judge(&under_way, None)
     }
 
-    /// Judges a summariser by the end of a summary. Returns the breaker's new state if it changed.
+    /// Reports the end of a summary to the breaker of its model. Returns the breaker's new state if
+    /// it changed.
     fn judge(&mut self, under_way: &UnderWay, success: Option<bool>) -> Option<BreakerState> {
         let now = self.born.elapsed();
         let breaker = self.breakers.get_mut(&under_way.model)?;
@@ -176,8 +180,9 @@ impl Compactor {
             let breaker = books.breakers.entry(job.model.clone());
             let breaker = breaker
                 .or_insert_with(|| Breaker::new(settings.failure_threshold, settings.cooldown));
-            // What a person or the agent asked for, and the last way out of a request that is too
-            // long, are tried even so; their success closes the breaker.
+            // The breaker stops only automatic summaries. Those that a person or the agent asked
+            // for, and those that are the last resort for a request that is too long, are tried
+            // even when it is open; a success closes it.
             let is_auto = job.due.trigger == CompactionTrigger::Auto;
             if is_auto && !breaker.admit(now) {
                 self.answer(&(job.agent, job.number), Err(SummaryError::BreakerOpen.into()));
@@ -198,18 +203,19 @@ impl Compactor {
         let of_worker = key.clone();
         let worker = books.workers.spawn(async move {
             let (answer, success) = writing::work(&services, job, &permits).await;
-            // Nobody wants the summaries of a run that is over.
+            // The books are held weakly: they own the workers, and a cycle would keep both alive
+            // after the run. If they are gone, the run is over and nobody wants the summary.
             let Some(books) = shelf.upgrade() else { return };
             books.lock().finished.push(Finished { key: of_worker, answer, success });
             if let Some(compactor) = services.addresses.compactor.get() {
-                // One that is being restarted looks into its books.
+                // A compactor that is being restarted finds the result in its books.
                 let _ = compactor.send_message(CompactorMsg::WorkerEnded);
             }
         });
         books.under_way.insert(key, UnderWay { model, is_probe, worker });
     }
 
-    /// Takes in what workers have finished.
+    /// Handles the results of workers: reports them to the breakers and answers the agents.
     fn take_in(&self, books: &mut Books, changes: &mut Vec<BreakerState>) {
         while books.workers.try_join_next().is_some() {}
         for Finished { key, answer, success } in std::mem::take(&mut books.finished) {
@@ -222,11 +228,12 @@ impl Compactor {
 
     fn answer(&self, (agent, number): &Key, answer: SummaryAnswer) {
         let message = AgentMsg::SummaryEnded { number: *number, answer: Box::new(answer) };
-        // An agent that is gone has no use for it.
+        // An agent that has ended needs no answer.
         self.services.addresses.mail_agent(agent, message);
     }
 
-    /// Records the breaker's state beside the mailbox.
+    /// Records the breaker's state in a task beside the mailbox: the handler must not wait for the
+    /// disk.
     fn record(&self, breaker: BreakerState, state: &mut State) {
         while state.records.try_join_next().is_some() {}
         let services = self.services.clone();

@@ -1,7 +1,8 @@
-//! The ends of agents that have no actor: recorded for them, with nothing started.
+//! Records the ends of agents that have no actor, without starting anything.
 //!
-//! Decides nothing: who is meant, and how each ends, is said by the caller. What became of calls
-//! that had begun is found out as when an agent comes back; what is open then has no result.
+//! The caller decides which agents end and with which outcome. Calls that had begun are looked up
+//! as for an agent that resumes; calls that are still open then are closed without a result of
+//! their own.
 
 use std::cmp::Reverse;
 
@@ -16,7 +17,7 @@ use crate::journal::agent_records::AgentRecords;
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_machine::Machine;
 
-/// An agent without an end and without an actor.
+/// An agent without an actor, whose end is not recorded yet.
 #[derive(Clone, Debug)]
 pub struct Idle {
     agent: AgentId,
@@ -27,8 +28,8 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// An agent that works for `task` at this delegation depth, with its records and the outcome
-    /// that is to be recorded.
+    /// Makes the entry of an agent that works for `task` at this delegation depth, with its records
+    /// and the outcome that is to be recorded.
     #[must_use]
     pub fn new(
         agent: AgentId,
@@ -40,19 +41,19 @@ impl Idle {
         Self { agent, task, depth, records, outcome }
     }
 
-    /// Its end, after what answers the calls that it leaves open.
+    /// Makes the events that end the agent: first the results of its open calls, then its end.
     fn end(self, traces: &Traces) -> Result<Vec<Draft>, JournalError> {
         let mut events = Vec::new();
         let (mut turns, mut usage) = Default::default();
         if let Some((mut machine, begun)) = fold(&self.records)? {
             if machine.is_ended() {
-                // The last thing that its actor gave to the journal.
+                // Its actor gave its end to the journal before it was gone.
                 return Ok(Vec::new());
             }
             let lost = begun.lost(&machine);
             let found = lost_calls::results(traces, machine.turn(), lost);
             for event in found.into_iter().map(Event::from) {
-                // It is refused only where the records make no sense.
+                // The machine refuses a result only if the records contradict each other.
                 if machine.apply(&event).is_ok() {
                     events.push(event);
                 }
@@ -66,10 +67,11 @@ impl Idle {
     }
 }
 
-/// The ends of these agents, children first. Waits for processes and reads files.
+/// Makes the events that end these agents, children first: an agent has ended only when every agent
+/// below it has. Blocks: waits for processes and reads files.
 ///
 /// # Errors
-/// When their records cannot be read.
+/// Returns an error if the records of an agent cannot be read.
 pub fn ends(traces: &Traces, mut idle: Vec<Idle>) -> Result<Vec<Draft>, JournalError> {
     idle.sort_by_key(|idle| Reverse(idle.depth));
     let mut drafts = Vec::new();
@@ -80,21 +82,22 @@ pub fn ends(traces: &Traces, mut idle: Vec<Idle>) -> Result<Vec<Draft>, JournalE
     Ok(drafts)
 }
 
-/// Records the ends of these agents, children first.
+/// Records the ends of these agents, children first, as one batch.
 ///
 /// # Errors
-/// When the journal failed.
+/// Returns an error if the journal failed.
 pub(super) async fn record(services: &Services, idle: Vec<Idle>) -> Result<(), JournalError> {
     let traces = Traces::of(services);
     let drafts = tokio::task::spawn_blocking(move || ends(&traces, idle)).await;
-    // Lost only when the runtime shuts down.
+    // A blocking task is lost only when the runtime shuts down.
     let drafts = drafts.unwrap_or(Err(JournalError::Closed))?;
     let records = services.journal.append(drafts).await?;
     forget_results(services.store.clone(), &records);
     Ok(())
 }
 
-/// What an agent's records fold to, as far as they make sense: it ends all the same.
+/// Folds an agent's records up to the first one that cannot follow the others: such an agent must
+/// end all the same. Returns `None` if it has no `agent.spawned` record.
 fn fold(records: &AgentRecords) -> Result<Option<(Machine, Begun)>, JournalError> {
     let mut folded: Option<(Machine, Begun)> = None;
     let mut makes_sense = true;

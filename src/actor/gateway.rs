@@ -1,9 +1,9 @@
-//! The gateway: tells calls to a provider when they may start.
+//! The gateway of a provider: tells callers when their calls to the provider may start.
 //!
-//! One actor per provider. The admission (`crate::admission`) decides; the gateway receives mail,
-//! answers by mail, records and sets the timer. Its books outlive it: a gateway that was restarted
-//! knows which calls are out, how long everybody waits and how the breaker stands, and asks the
-//! callers which of their calls are still under way.
+//! One actor for each provider. The admission (`crate::admission`) decides; the gateway receives
+//! mail, answers by mail, records events and sets the timer. Its books outlive it: a gateway that
+//! was restarted knows which calls are in progress, how long all callers must pause and the state
+//! of the circuit breaker. It then asks the callers which of their calls are still in progress.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ use crate::id::Name;
 pub struct GatewaySettings {
     /// The provider.
     pub provider: Name,
-    /// Calls at once.
+    /// Most calls in progress at the same time.
     pub max_concurrency: usize,
-    /// Whether a 429 of one call makes all wait.
+    /// True if a 429 of one call makes all calls wait.
     pub respect_retry_after: bool,
 }
 
-/// The books of a gateway, which its successor takes over.
+/// The state of a gateway that its successor takes over after a crash.
 #[derive(Debug)]
 pub struct Books {
     admission: Admission<CallId>,
@@ -43,7 +43,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// The books of a gateway that has no calls yet.
+    /// Makes the books of a gateway that has no calls yet.
     #[must_use]
     pub fn new(settings: &GatewaySettings) -> Arc<Mutex<Self>> {
         let GatewaySettings { provider, max_concurrency, respect_retry_after } = settings.clone();
@@ -57,7 +57,7 @@ impl Books {
 pub struct Gateway {
     /// The provider.
     pub provider: Name,
-    /// Its books.
+    /// Its books, shared with its successor.
     pub books: Arc<Mutex<Books>>,
     /// The journal and the addresses of the callers.
     pub services: Arc<Services>,
@@ -91,6 +91,7 @@ impl Actor for Gateway {
         message: GatewayMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        // The lock is held for the decision only, and never across an await or while mail is sent.
         let (effects, now) = {
             let mut books = self.books.lock();
             let now = books.born.elapsed();
@@ -107,8 +108,8 @@ impl Actor for Gateway {
 }
 
 impl Gateway {
-    /// Asks the callers of all calls that are out: the mail that told of an end may have been lost
-    /// with the gateway's predecessor.
+    /// Asks the callers of all calls in progress whether they still are: mail that reported an end
+    /// may have been lost with the gateway's predecessor.
     fn ask_for_lost_ends(&self) {
         let out: Vec<CallId> = self.books.lock().admission.out().cloned().collect();
         for call in out {
@@ -125,13 +126,14 @@ impl Gateway {
         }
     }
 
-    /// Mails a caller; a call whose caller is gone has ended.
+    /// Sends mail to a caller. A call whose caller has ended counts as ended.
     fn mail(&self, call: CallId, send: impl FnOnce(&Services, Name) -> bool) {
         if !send(&self.services, self.provider.clone())
             && let Some(gateway) =
                 self.services.addresses.gateways.get(&self.provider).and_then(|a| a.get())
         {
-            // To itself, behind what is in the mailbox already.
+            // The gateway sends this to itself instead of changing the books here: mail that is
+            // already in its mailbox is handled first.
             let _ = gateway.send_message(GatewayMsg::Done(call, CallEnd::Abandoned));
         }
     }
@@ -166,12 +168,13 @@ impl Gateway {
             }),
         };
         if !told {
-            // A caller that is gone makes no call.
+            // The caller has ended and will not make the call: its permit is given back at once.
             let _ = myself.send_message(GatewayMsg::Done(call, CallEnd::Abandoned));
         }
     }
 
-    /// Records an event beside the mailbox; the next ones reap the finished records.
+    /// Records an event in a task beside the mailbox: waiting for the disk here would hold up every
+    /// caller. Finished tasks are removed when the next event is recorded.
     fn record(&self, event: Event, state: &mut State) {
         while state.records.try_join_next().is_some() {}
         let services = self.services.clone();
@@ -182,7 +185,7 @@ impl Gateway {
     }
 }
 
-/// The calls of one caller that wait for their admission or are under way.
+/// The calls of one caller that wait for a permit or hold one.
 #[derive(Debug)]
 pub struct Permits {
     caller: Caller,
@@ -191,19 +194,20 @@ pub struct Permits {
 }
 
 impl Permits {
-    /// The calls of this caller; there are none yet.
+    /// Makes an empty table for this caller.
     #[must_use]
     pub fn new(caller: Caller) -> Self {
         Self { caller, admitted: Replies::default(), held: Mutex::default() }
     }
 
-    /// A gateway admitted a call. One that nobody makes any more was given back when it was given
-    /// up.
+    /// Passes on the permit for a call. If the call was dropped meanwhile, nobody waits for the
+    /// permit; dropping the call has given it back already.
     pub(super) fn admit(&self, number: u64) {
         self.admitted.answer(&number, ());
     }
 
-    /// Answers a gateway that was restarted: a call that is not under way has ended.
+    /// Answers a gateway that was restarted: reports the end of a call that is no longer in
+    /// progress.
     pub(super) fn tell_end(&self, services: &Services, call: CallId, provider: &Name) {
         let gateway = services.addresses.gateways.get(provider).and_then(|address| address.get());
         if let Some(gateway) = gateway.filter(|_| !self.held.lock().contains(&call.number)) {
@@ -212,7 +216,7 @@ impl Permits {
     }
 }
 
-/// The right to make one call. Dropping it gives it back.
+/// The permit to make one call. Dropping it gives it back.
 #[derive(Debug)]
 pub struct Permit<'a> {
     permits: &'a Permits,
@@ -233,14 +237,15 @@ impl Drop for Permit<'_> {
         self.permits.held.lock().remove(&self.call.number);
         let end = self.end.take().unwrap_or(CallEnd::Abandoned);
         if let Some(gateway) = self.gateway.borrow().as_ref() {
-            // One that is being restarted asks what is under way when it is back.
+            // A gateway that is being restarted misses this, but asks for the calls in progress
+            // when it starts.
             let _ = gateway.send_message(GatewayMsg::Done(self.call.clone(), end));
         }
     }
 }
 
-/// Waits for a permit to call a provider; for ever if need be, so callers select on their
-/// cancellation. `None`: there is no such provider.
+/// Waits for a permit to call a provider, without a time limit: callers select on their
+/// cancellation. Returns `None` if there is no such provider.
 pub async fn acquire<'a>(
     services: &Services,
     provider: &Name,
@@ -249,6 +254,9 @@ pub async fn acquire<'a>(
     let gateway = services.addresses.gateways.get(provider)?.follow();
     let number = services.calls.fetch_add(1, Ordering::Relaxed);
     let call = CallId { caller: permits.caller.clone(), number };
+    // Both come before the question is sent: a gateway that is restarted asks whether the call is
+    // in progress, and the answer must not be no; and if this future is dropped, the permit's
+    // `Drop` withdraws the call.
     permits.held.lock().insert(number);
     let admitted = permits.admitted.expect(number);
     let mut permit = Permit { permits, gateway, call, end: None };
@@ -256,7 +264,7 @@ pub async fn acquire<'a>(
     loop {
         let now = permit.gateway.borrow_and_update().clone();
         if let Some(gateway) = now {
-            // One that is being restarted is asked again when its successor is there.
+            // A gateway that is being restarted is asked again when its successor has an address.
             let _ = gateway.send_message(GatewayMsg::Ask(permit.call.clone()));
         }
         tokio::select! {

@@ -1,7 +1,7 @@
-//! When the hooks of a compaction run and what they are told.
+//! Runs the hooks of a compaction and gives them their input.
 //!
-//! A hook that cannot be run, or ends with an error of its own, is logged and changes nothing: only
-//! a hook that says so blocks a compaction.
+//! A hook that cannot be run, or that ends with an error of its own, is logged and changes nothing:
+//! a compaction is blocked only by a hook that says so (docs/hooks.md).
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,8 @@ use crate::message::Json;
 use crate::tool::ToolError;
 use crate::tool::hook::{self, Answer};
 
-/// The documented word for a trigger: they know of two.
+/// Returns the word for a trigger in the input of hooks. Hooks know only two: a request that was
+/// refused as too long counts as `auto`.
 fn word(trigger: CompactionTrigger) -> &'static str {
     match trigger {
         CompactionTrigger::Manual => "manual",
@@ -22,7 +23,7 @@ fn word(trigger: CompactionTrigger) -> &'static str {
     }
 }
 
-/// Asks the hook before a compaction.
+/// Runs the `pre_compact` hook, which may block the compaction.
 pub(super) async fn pre_compact(
     context: &StepContext,
     trigger: CompactionTrigger,
@@ -33,15 +34,17 @@ pub(super) async fn pre_compact(
     run(context, argv, "PreCompact", own).await
 }
 
-/// Tells the hook after a compaction; it is recorded by then, so nothing can go wrong any more.
+/// Runs the `post_compact` hook. The compaction is recorded by then, so the hook can change
+/// nothing.
 pub(super) async fn post_compact(context: &StepContext, trigger: CompactionTrigger, summary: &str) {
     let argv = &context.services.compaction.hooks.post_compact;
     let own = json!({"trigger": word(trigger), "compact_summary": summary});
-    // Whatever it answers, and also when the agent is told to end meanwhile.
+    // The answer does not matter, not even when the agent is cancelled meanwhile.
     let _ = run(context, argv, "PostCompact", own).await;
 }
 
-/// Asks the hook for what the agent should read after a compaction.
+/// Runs the `after_compact_context` hook, and returns the text that the agent should read after the
+/// compaction.
 pub(super) async fn added_context(context: &StepContext) -> Result<Option<String>, StepError> {
     let argv = &context.services.compaction.hooks.after_compact_context;
     match run(context, argv, "SessionStart", json!({"source": "compact"})).await? {
@@ -83,7 +86,7 @@ async fn run(
     }
 }
 
-/// The documented fields that all hooks are given, with those of the event.
+/// Makes the input of a hook: the documented fields of all hooks, and those of the event.
 fn input(context: &StepContext, event: &str, own: Value) -> Json {
     let services = &context.services;
     let mut fields = json!({

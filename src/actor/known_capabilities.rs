@@ -1,30 +1,30 @@
-//! What a model's provider can do with a context, as far as the run knows by now.
+//! The known capabilities of a model's provider: how it can shrink a context by itself.
 //!
-//! Known before the first call; a provider that refuses what it was said to be able to do loses it
-//! for the rest of the run, so that one refused request is all that a wrong belief costs.
+//! They are assumed before the first call. If a provider refuses one of them, it is removed for the
+//! rest of the run, so that a wrong assumption costs only one refused request.
 
 use parking_lot::Mutex;
 
 use crate::spec::capability::{Capabilities, Capability};
 
-/// What one model's provider can do.
+/// The known capabilities of one model's provider, shared by all its callers.
 #[derive(Debug, Default)]
 pub struct KnownCapabilities(Mutex<Capabilities>);
 
 impl KnownCapabilities {
-    /// What is believed before the first call.
+    /// Makes the set from the capabilities that are assumed before the first call.
     #[must_use]
     pub fn new(believed: Capabilities) -> Self {
         Self(Mutex::new(believed))
     }
 
-    /// What is believed now.
+    /// Returns the capabilities that are known now.
     #[must_use]
     pub fn now(&self) -> Capabilities {
         self.0.lock().clone()
     }
 
-    /// Notes that the provider cannot do this; says whether that is news.
+    /// Removes a capability that the provider refused. Returns true if it was known until now.
     pub(super) fn lose(&self, capability: Capability) -> bool {
         self.0.lock().lose(capability)
     }

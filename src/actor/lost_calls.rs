@@ -1,8 +1,9 @@
-//! What became of the calls that had begun when an agent was lost: looked up before it goes on.
+//! Finds out what became of calls that had begun when their agent's process or actor ended.
 //!
-//! Owns the order: first nothing of the call may be at work any more, then its kept result is
-//! looked for, and only without one the rules of its effect apply. The same steps serve an agent
-//! that crashed, a run that is resumed, and an agent that ends without coming back.
+//! Owns the order of the steps: first all processes of the call are ended, so that nothing can
+//! change any more; then its kept result is looked up in the spool; only if there is none, the
+//! rules of its effect apply. The same steps serve an agent that crashed, a run that is resumed,
+//! and an agent that ends without resuming.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,23 +23,23 @@ use crate::turn::{ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::interrupted::{self, Content, Known};
 use crate::turn_machine::{Interrupted, Machine, PendingCall};
 
-/// Where calls leave traces.
+/// The places where calls leave traces: the result store with its spool, and the workspace.
 #[derive(Clone, Debug)]
 pub struct Traces {
-    /// Where results are kept.
+    /// The result store, whose spool keeps the results of calls.
     pub store: Arc<Store>,
-    /// The files that calls change; absent: nobody can look.
+    /// The files that calls change; `None` if they cannot be looked at.
     pub workspace: Option<Arc<Workspace>>,
 }
 
 impl Traces {
-    /// The traces of a live run.
+    /// Returns the places of a live run.
     pub(super) fn of(services: &Services) -> Self {
         Self { store: services.store.clone(), workspace: Some(services.workspace.clone()) }
     }
 }
 
-/// The beginnings of an agent's calls since its latest reply.
+/// The `tool.started` records of an agent since the latest reply of its model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Begun(Vec<SharedRecord>);
 
@@ -52,7 +53,7 @@ impl Begun {
         }
     }
 
-    /// The calls that have no result.
+    /// Returns the calls that have no result.
     pub(super) fn lost(&self, machine: &Machine) -> Vec<Lost> {
         let mut interrupted = machine.interrupted();
         let lost = machine.open_calls().into_iter().map(|call| {
@@ -76,20 +77,20 @@ impl Begun {
 #[derive(Clone, Debug)]
 pub(super) struct Lost {
     call: PendingCall,
-    /// `None`: it is on record that it had not begun. What the spool has of it tells that the end
-    /// of the journal was lost.
+    /// `None`: according to the records the call had not begun. If the spool holds a result of it
+    /// all the same, the end of the journal was lost.
     begun: Option<Beginning>,
 }
 
-/// That a call began, and when, in milliseconds since the Unix epoch.
+/// The beginning of a call, and its time in milliseconds since the Unix epoch.
 #[derive(Clone, Debug)]
 struct Beginning {
     started: ToolStarted,
     ts_ms: Option<i64>,
 }
 
-/// Records what became of the calls, as one batch. Those that are left without a result are run
-/// again by the agent's next step.
+/// Records what became of the calls, as one batch. Calls that stay without a result are run again
+/// by the agent's next step.
 pub(super) async fn look_up(context: StepContext, lost: Vec<Lost>) -> StepResult {
     let (traces, turn) = (Traces::of(&context.services), context.turn);
     let found = tokio::task::spawn_blocking(move || results(&traces, turn, lost)).await;
@@ -98,8 +99,8 @@ pub(super) async fn look_up(context: StepContext, lost: Vec<Lost>) -> StepResult
     tool_run::settled(&context, results).await
 }
 
-/// What became of the calls of this turn; those that may be run again are left out. Waits for
-/// processes and reads files.
+/// Returns the results of the lost calls of this turn. Calls that may be run again are left out.
+/// Blocks: waits for processes and reads files.
 pub(super) fn results(traces: &Traces, turn: u32, lost: Vec<Lost>) -> Vec<ToolFinished> {
     lost.into_iter().filter_map(|lost| result_of(traces, turn, lost)).collect()
 }
@@ -108,12 +109,13 @@ fn result_of(traces: &Traces, turn: u32, lost: Lost) -> Option<ToolFinished> {
     let Lost { call, begun } = lost;
     let process = begun.as_ref().and_then(|begun| begun.started.process());
     let remains = process.map(|process| process::end_remains(process, &call.key));
+    // Only after the processes were ended: until then the wrapper might still write its result.
     let kept = wrapper::spooled(&traces.store, &call.key).unwrap_or_else(|error| {
         tracing::warn!(key = %call.key, %error, "a kept result cannot be read");
         None
     });
     let known = match kept {
-        // What of it was done counts for nothing: it is made again as a whole.
+        // The cancelled part does not count: the call is made again as a whole.
         Some((Ok(output), _)) if output.was_cancelled() && call.effect.is_repeatable() => {
             return None;
         }
@@ -121,7 +123,7 @@ fn result_of(traces: &Traces, turn: u32, lost: Lost) -> Option<ToolFinished> {
         Some((Ok(output), took)) => return Some(adopted(turn, &call, output, took)),
         Some((Err(ToolError::Lost), _)) => Known::default(),
         Some((Err(error), took)) => {
-            // Worded as if it had been recorded then.
+            // The same words as if the error had been recorded when it happened.
             let output = ToolOutput::error(error.told());
             return Some(adopted(turn, &call, output, took));
         }
@@ -139,7 +141,7 @@ fn result_of(traces: &Traces, turn: u32, lost: Lost) -> Option<ToolFinished> {
     interrupted::answer(turn, Interrupted { call, started }, &known)
 }
 
-/// The record of a call whose result was kept.
+/// Makes the record of a call from the result that the spool kept.
 fn adopted(turn: u32, call: &PendingCall, output: ToolOutput, took: Duration) -> ToolFinished {
     let live = finished(turn, call, output, took);
     ToolFinished { source: ResultSource::Spool, ..live }

@@ -1,8 +1,8 @@
 //! The mail of a run's actors.
 //!
-//! Between actors it is plain data: no reply port, no permit, no handle and no local path, so that a
-//! message can be answered from another task or, later, from another machine. A question carries a
-//! key; its answer comes back as mail with the same key (see [`replies`](super::replies)).
+//! Mail between actors is plain data: it holds no reply port, permit, handle or local path, so that
+//! a message can be answered from another task or, later, from another machine. A question carries
+//! a key; its answer comes back as mail with the same key (see [`replies`](super::replies)).
 
 use serde_json::Value;
 
@@ -19,28 +19,30 @@ use crate::turn::Outcome;
 /// The mail of the supervisor.
 #[derive(Debug)]
 pub enum SupervisorMsg {
-    /// Records became durable: they wait in the supervisor's feed.
+    /// Records became durable; they wait in the supervisor's feed.
     News,
-    /// An agent gives a job to a child.
+    /// An agent delegates a job to a child.
     Delegate(Delegation),
     /// An agent whose children have ended wants its slot back.
     SlotWanted(AgentId),
-    /// The output of a task was checked and written where it is wanted.
+    /// The output of a task was checked, and written to the task's `output_file` if it has one.
     OutputChecked {
         /// The task.
         task: Name,
-        /// The output's value for templates, or why it is not what the task asks for.
+        /// The value of the output for templates, or why the output is not what the task declares.
         checked: Result<Value, Failure>,
     },
-    /// The records of an agent were folded, or could not be.
+    /// The fold of an agent's records is done or has failed: its result is in the supervisor's
+    /// state.
     Folded(AgentId),
-    /// The pause before the restart of a serving actor is over.
+    /// The pause before the restart of a serving actor is over; the number is its place in the
+    /// supervisor's list.
     StartService(usize),
-    /// Stop the run, a task or an agent with its children.
+    /// Cancel the run, a task, or an agent with its children.
     Cancel {
         /// The number by which the answer is known.
         request: u64,
-        /// The part of the run that is meant.
+        /// The part of the run to cancel.
         target: CancelTarget,
         /// Why, for the records.
         reason: String,
@@ -54,12 +56,12 @@ pub enum SupervisorMsg {
         /// What the summary should preserve.
         focus: Option<String>,
     },
-    /// Stop now so that the run can be resumed.
+    /// Interrupt the run now, so that it can be resumed.
     Interrupt {
         /// Why, for the records.
         reason: String,
     },
-    /// The disk has no more room for new work, or has it again.
+    /// The disk became full, or has space for new work again.
     Disk(DiskSpace),
     /// A timer of the run is due.
     Wake,
@@ -70,24 +72,24 @@ pub enum SupervisorMsg {
 /// The mail of an agent.
 #[derive(Debug)]
 pub enum AgentMsg {
-    /// Begin, or go on where the records end.
+    /// Begin, or resume where the records end.
     Go,
-    /// A step of its own has ended.
+    /// A step of the agent has ended.
     StepDone {
-        /// The step; an older one is ignored.
+        /// The number of the step; a step that is not the current one is ignored.
         step: u64,
-        /// The records that it made, or why it could not.
+        /// The records of the step, or why it has none.
         result: Result<Vec<SharedRecord>, StepError>,
     },
-    /// End with this outcome as soon as the step under way has let go.
+    /// End with this outcome as soon as the step in progress has ended or was given up.
     End(Outcome),
-    /// Stop without an outcome: the run is to be resumed later.
+    /// Stop without an outcome, because the run is to be resumed later.
     Interrupt,
-    /// A child has ended, or was refused.
+    /// A child has ended, or the delegation was refused.
     ChildEnded {
-        /// The call that asked for it.
+        /// The call that asked for the child.
         call: CallKey,
-        /// How it ended, or why there is none.
+        /// The result of the child, or why there is no child.
         answer: Result<ChildResult, Refused>,
     },
     /// The agent has its slot back.
@@ -96,9 +98,9 @@ pub enum AgentMsg {
     Admitted(u64),
     /// The gateway of a provider was restarted and asks whether a call is still under way.
     IsUnderWay(CallId, Name),
-    /// A summary was written, or was not.
+    /// The compactor has written a summary, or failed to write it.
     SummaryEnded {
-        /// The number under which it was asked for.
+        /// The number of the request for the summary.
         number: u64,
         /// The summary, or why there is none.
         answer: Box<SummaryAnswer>,
@@ -108,26 +110,26 @@ pub enum AgentMsg {
         /// What the summary should preserve.
         focus: Option<String>,
     },
-    /// The summary that the agent has written ahead has ended.
+    /// The task that waits for a summary written ahead has ended.
     Summarised {
-        /// Which one; another is ignored.
+        /// The number of the summary; one that is not the current one is ignored.
         number: u64,
         /// The summary, or why there is none.
         answer: Box<SummaryAnswer>,
     },
-    /// The step under way had its grace.
+    /// The grace period of the step in progress is over.
     GraceOver {
         /// The step.
         step: u64,
     },
 }
 
-/// A step of an agent that did not come to its end.
+/// The reason why a step of an agent did not complete.
 #[derive(Clone, Debug)]
 pub enum StepError {
-    /// The agent was told to end.
+    /// The agent must end.
     Cancelled,
-    /// The step panicked: the text says how.
+    /// The step panicked; the text is the panic's message.
     Crashed(String),
     /// The journal failed.
     Journal(JournalError),
@@ -142,9 +144,9 @@ impl From<JournalError> for StepError {
 /// The mail of a gateway.
 #[derive(Debug)]
 pub enum GatewayMsg {
-    /// A call wants to start.
+    /// A call asks for a permit.
     Ask(CallId),
-    /// A call has ended, or wants to start no more.
+    /// A call has ended, or was dropped before it had a permit.
     Done(CallId, CallEnd),
     /// A pause may be over.
     Wake,
@@ -153,9 +155,9 @@ pub enum GatewayMsg {
 /// A call to a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallId {
-    /// Who makes it.
+    /// The actor that makes the call.
     pub caller: Caller,
-    /// Its number, which the caller gives once.
+    /// Number of the call; each is used once in a run of this process.
     pub number: u64,
 }
 
@@ -173,11 +175,11 @@ pub enum Caller {
 pub enum CompactorMsg {
     /// Write a summary.
     Summarise(Box<SummaryJob>),
-    /// Nobody waits for the summary of this number any more.
+    /// Nobody waits any longer for the summary with this agent and number.
     Withdraw(AgentId, u64),
-    /// An agent waits by now for what it asked for ahead of need.
+    /// An agent now waits for the summary that it asked for ahead of need.
     Hurry(AgentId),
-    /// A worker has ended: its result is in the compactor's books.
+    /// A worker has ended; its result is in the compactor's books.
     WorkerEnded,
     /// A model call may start.
     Admitted(u64),

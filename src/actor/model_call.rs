@@ -1,7 +1,8 @@
-//! One model call with its retries: permit, attempt, verdict, pause, again.
+//! Makes one model call with its retries: waits for a permit, tries, judges the error, pauses,
+//! tries again.
 //!
-//! Runs inside a step's task, never in a handler. Used by agents and by the compactor alike, so
-//! that every caller is limited and retried by the same rules.
+//! Runs inside a step's task, never in a handler. Agents and the compactor both use it, so that the
+//! same limits and the same rules for retries apply to all of them.
 
 use std::time::Duration;
 
@@ -30,14 +31,14 @@ pub struct Caller<'a> {
     pub turn: u32,
 }
 
-/// A call that gave no reply after all its attempts.
+/// The reason why a call gave no reply after all its attempts.
 #[derive(Debug)]
 pub enum CallError {
     /// The model failed.
     Model {
-        /// How.
+        /// The error of the last attempt.
         error: ModelError,
-        /// The record of the last attempt, if the caller has its calls recorded.
+        /// The record of the last attempt, if the attempts of this caller are recorded.
         record: Option<SharedRecord>,
     },
     /// The caller was cancelled.
@@ -52,21 +53,21 @@ impl From<JournalError> for CallError {
     }
 }
 
-/// What happens after a failed attempt.
+/// The decision after a failed attempt.
 enum Next {
     GiveUp,
     Again(Duration),
-    /// At once, with a smaller output limit.
+    /// Try again at once, with this smaller output limit in tokens.
     Smaller(u64),
-    /// At once, asking for a reply and nothing else.
+    /// Try again at once, without work on the context by the provider.
     Plain,
 }
 
-/// Makes a call and, while it is worth it, makes it again. Failed attempts are recorded for the
-/// caller, if one is given.
+/// Makes a call, and makes it again as long as the retry policy allows. Failed attempts are
+/// recorded for the caller, if one is given.
 ///
 /// # Errors
-/// The last attempt's error, the cancellation, or the journal's error.
+/// Returns the last attempt's error, the cancellation, or the journal's error.
 pub async fn call(
     services: &Services,
     service: &ModelService,
@@ -107,7 +108,8 @@ pub async fn call(
     }
 }
 
-/// Notes what the provider turned out not to be able to do, so that no later call asks for it.
+/// Removes a capability that the provider refused from its known capabilities, so that no later
+/// call asks for it.
 fn note_what_is_missing(error: &ModelError, service: &ModelService) {
     let ErrorClass::Unsupported(capability) = error.class else { return };
     if service.known_capabilities.lose(capability) {
@@ -142,6 +144,7 @@ async fn one_attempt(
     cancel: &CancellationToken,
 ) -> Result<Result<Reply, ModelError>, CallError> {
     let acquire = gateway::acquire(services, &service.spec.provider, permits);
+    // Each attempt takes a permit of its own, so that a call that pauses before a retry holds none.
     let permit = tokio::select! {
         () = cancel.cancelled() => return Err(CallError::Cancelled),
         permit = acquire => permit,
@@ -159,7 +162,7 @@ async fn one_attempt(
     Ok(result)
 }
 
-/// How a call's end concerns the other calls to the provider.
+/// Returns what the end of a call means for the other calls to the provider.
 fn end_of(result: &Result<Reply, ModelError>) -> CallEnd {
     match result {
         Ok(reply) if matches!(reply.stop, StopReason::Interrupted(_)) => CallEnd::Failed,

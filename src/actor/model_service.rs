@@ -9,13 +9,13 @@ use crate::spec::ModelSpec;
 
 /// A model with everything that a call of it needs.
 pub struct ModelService {
-    /// What it is.
+    /// The settings of the model: its name, provider, window and prices.
     pub spec: ModelSpec,
-    /// How it is called.
+    /// The client that calls it.
     pub model: Arc<dyn Model>,
-    /// How often a call is tried.
+    /// The policy for retries of its calls.
     pub retry: RetryPolicy,
-    /// What its provider can do with a context.
+    /// The known capabilities of its provider.
     pub known_capabilities: KnownCapabilities,
 }
 

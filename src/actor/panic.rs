@@ -1,6 +1,6 @@
-//! What a caught panic said.
+//! The text of a caught panic.
 
-/// The text of a panic.
+/// Returns the message of a panic as text.
 #[must_use]
 pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -1,8 +1,8 @@
-//! The step `recall`: where the bytes come from that an agent asks to see again.
+//! The step `recall`: finds the past messages and stored results that an agent asks to see again.
 //!
-//! The transcript is read first, because it is no longer than the conversation. It is a projection
-//! that may lag behind, so one in which a message is missing is no source: then the journal is, in
-//! which none is. Files are read off the runtime's threads.
+//! It reads the agent's transcript first, because that is no longer than the conversation. The
+//! transcript is a projection that may lag behind: if a message is missing from it, the journal is
+//! read instead, which has them all. Files are read off the runtime's threads.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -19,13 +19,14 @@ use crate::store::{self, StoreError};
 use crate::tool::steps::RecallInput;
 use crate::tool::{ToolError, ToolOutput};
 
-/// How much of a stored result is read at once.
+/// Bytes of a stored result that are read at once: 64 KiB.
 const CHUNK: u64 = 64 * 1024;
 
 /// Answers a call of `recall`.
 ///
 /// # Errors
-/// When the arguments are wrong, what is asked for is not there, or it cannot be read.
+/// Returns an error if the arguments are wrong, or if what they name does not exist or cannot be
+/// read.
 pub(super) async fn recall(
     context: &StepContext,
     input: RecallInput,
@@ -40,7 +41,8 @@ pub(super) async fn recall(
 async fn answer(context: &StepContext, query: Query) -> Result<String, ToolError> {
     let lost = match stored_result(context, &query).await? {
         Some(Ok(page)) => return page.finish().map_err(not_there),
-        // It may still be the id of a call.
+        // The text looks like a hash, but it may also be the id of a call: look in the conversation
+        // too.
         Some(Err(error)) => Some(error),
         None => None,
     };
@@ -51,7 +53,7 @@ async fn answer(context: &StepContext, query: Query) -> Result<String, ToolError
     })
 }
 
-/// What the conversation holds of it.
+/// Searches the conversation for what the query names.
 async fn recall_of(context: &StepContext, query: Query) -> Result<Recall, ToolError> {
     let (path, asked) = (context.services.transcript(&context.agent), query.clone());
     let past = context.past;
@@ -72,14 +74,15 @@ async fn recall_of(context: &StepContext, query: Query) -> Result<Recall, ToolEr
     from_journal.await
 }
 
-/// The lines of the transcript, made again.
+/// Makes the lines of the transcript again from the agent's records.
 fn transcript_of(records: &[SharedRecord]) -> Vec<u8> {
     let (mut transcript, mut lines) = (Transcript::default(), Vec::new());
     records.iter().for_each(|record| transcript.fold(record, &mut lines));
     lines
 }
 
-/// Goes over the messages of a transcript that are past. `None` when not all of them are there.
+/// Reads the messages of a transcript that belong to the past. Returns `None` if not all of them
+/// are there.
 fn read(mut lines: impl BufRead, query: Query, past: Past) -> io::Result<Option<Recall>> {
     #[derive(Deserialize)]
     struct TranscriptLine<'a> {
@@ -103,8 +106,8 @@ fn read(mut lines: impl BufRead, query: Query, past: Past) -> io::Result<Option<
     }
 }
 
-/// A page of the stored result of that hash, or why it cannot be had; `None` when the query asks for
-/// something else.
+/// Returns a page of the stored result with the query's hash, or why it cannot be read; `None` if
+/// the query asks for something else.
 async fn stored_result(
     context: &StepContext,
     query: &Query,
@@ -121,9 +124,10 @@ async fn stored_result(
     page.await.map(Some)
 }
 
-/// What an earlier version stored is not redacted. It is before it is cut into pages, a line at a time: a
-/// secret that is half on one page and half on the next could not be told. It is read to its end,
-/// for only the whole can be checked.
+/// Makes one page of a stored result. An earlier version stored results without redaction, so the
+/// text is redacted here, before it is cut into pages and a line at a time: a secret that is half
+/// on one page and half on the next would not be recognised. The result is read to its end, because
+/// only the whole can be compared with its hash.
 fn stored_page(
     mut result: store::Checked,
     offset: usize,
@@ -144,7 +148,8 @@ fn stored_page(
     }
 }
 
-/// Where the last whole line ends, or in a line without an end the last whole character.
+/// Returns the end of the last whole line; in text without a line end, the end of the last whole
+/// character.
 fn whole_end(bytes: &[u8]) -> usize {
     let line = bytes.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
     line.unwrap_or_else(|| {
@@ -166,7 +171,7 @@ async fn off_the_runtime<T: Send + 'static>(
 ) -> Result<T, ToolError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        // A panic is a defect of ours: it goes on to whoever guards the step.
+        // A panic is a bug here: it is passed on to the code that guards the step.
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => Err(ToolError::Cancelled),
     }

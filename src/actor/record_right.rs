@@ -1,9 +1,8 @@
-//! The right of an agent's steps to record, which is taken away before somebody else records the
+//! The right of an agent's steps to record. It is withdrawn before somebody else records the
 //! agent's end.
 //!
-//! A step that was aborted may run on until its next await, and may give events to the journal in
-//! that time. Behind the recorded end of its agent they would make the records contradict each
-//! other.
+//! A step that was aborted may run until its next await, and may append events in that time. Events
+//! after the recorded end of their agent would make the records contradict each other.
 
 use std::sync::Arc;
 
@@ -11,28 +10,28 @@ use tokio::sync::{RwLock, RwLockReadGuard};
 
 /// The right to record events of one agent. Clones share it.
 ///
-/// A lock rather than a flag: whoever takes the right away waits for the appends that have begun.
+/// A lock and not a flag: withdrawing the right waits for the appends that have begun.
 #[derive(Clone, Debug, Default)]
 pub struct RecordRight(Arc<RwLock<Withdrawn>>);
 
-/// Whether the right was taken away.
+/// True if the right was withdrawn.
 #[derive(Debug, Default)]
 struct Withdrawn(bool);
 
-/// An append under way.
+/// An append in progress.
 #[derive(Debug)]
 pub(super) struct Recording<'a>(
     #[expect(dead_code, reason = "held")] RwLockReadGuard<'a, Withdrawn>,
 );
 
 impl RecordRight {
-    /// Begins an append; `None` when the right was taken away.
+    /// Begins an append. Returns `None` if the right was withdrawn.
     pub(super) async fn begin(&self) -> Option<Recording<'_>> {
         let withdrawn = self.0.read().await;
         (!withdrawn.0).then_some(Recording(withdrawn))
     }
 
-    /// Takes the right away. Returns when no append is under way any more.
+    /// Withdraws the right. Returns when no append is in progress any longer.
     pub(super) async fn withdraw(&self) {
         self.0.write().await.0 = true;
     }

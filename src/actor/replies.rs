@@ -1,8 +1,9 @@
-//! Answers that tasks wait for, by the key of the question.
+//! A table of tasks that wait for answers, by the key of the question.
 //!
-//! A question goes out as mail that holds its key; the actor that receives the answer hands it to
-//! whoever waits. Nobody holds a port of somebody else, so an answer may come from a successor of
-//! the actor that was asked, or twice: the second one finds nobody and is dropped.
+//! A question is sent as mail that holds its key. The actor that receives the answer passes it to
+//! the task that waits for the key. There is no reply port, so the answer may come from a successor
+//! of the actor that was asked, or arrive twice: the second answer finds no waiting task and is
+//! dropped.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,14 +28,15 @@ impl<K: fmt::Debug, V> fmt::Debug for Replies<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V> Replies<K, V> {
-    /// Begins to wait for an answer: call it before the question is sent.
+    /// Begins to wait for an answer. Call this before the question is sent, or a quick answer finds
+    /// nobody.
     pub fn expect(&self, key: K) -> Expected<'_, K, V> {
         let (sender, answer) = oneshot::channel();
         self.0.lock().insert(key.clone(), sender);
         Expected { replies: self, key, answer }
     }
 
-    /// Hands an answer to whoever waits for it. Returns whether somebody did.
+    /// Passes an answer to the task that waits for it. Returns true if a task did.
     pub fn answer(&self, key: &K, value: V) -> bool {
         let waiting = self.0.lock().remove(key);
         waiting.is_some_and(|waiting| waiting.send(value).is_ok())
@@ -50,7 +52,7 @@ pub struct Expected<'a, K: Clone + Eq + Hash, V> {
 }
 
 impl<K: Clone + Eq + Hash, V> Expected<'_, K, V> {
-    /// Waits for the answer. `None`: another task waits under the same key now.
+    /// Waits for the answer. Returns `None` if another task now waits under the same key.
     pub async fn wait(mut self) -> Option<V> {
         (&mut self.answer).await.ok()
     }
@@ -58,7 +60,8 @@ impl<K: Clone + Eq + Hash, V> Expected<'_, K, V> {
 
 impl<K: Clone + Eq + Hash, V> Drop for Expected<'_, K, V> {
     fn drop(&mut self) {
-        // The entry of a later wait under the same key stays.
+        // Only this wait's entry is removed: a later wait under the same key has replaced it with
+        // its own, whose receiver is open.
         let mut waiting = self.replies.0.lock();
         if waiting.get(&self.key).is_some_and(oneshot::Sender::is_closed) {
             waiting.remove(&self.key);

@@ -4,14 +4,14 @@ use crate::event::RunCompleted;
 use crate::journal::JournalError;
 use crate::run_machine::Finish;
 
-/// How a run ended for the process that drove it.
+/// The end of a run for the process that drove it.
 #[derive(Clone, Debug)]
 pub enum RunEnd {
     /// `run.completed` is recorded.
     Completed(RunCompleted),
-    /// `run.paused` is recorded; the run can be resumed.
+    /// `run.paused` is recorded with this reason; the run can be resumed.
     Paused(String),
-    /// The journal cannot be written; nothing after its last batch counts.
+    /// The journal cannot be written or read; nothing after its last batch counts.
     JournalFailed(JournalError),
     /// A bug: the records contradict each other, or an actor of the run crashed again and again.
     Broken(String),
@@ -29,7 +29,7 @@ impl From<Finish> for RunEnd {
 }
 
 impl RunEnd {
-    /// The output of a task, if the run came to its end and the task completed.
+    /// Returns the output of a task, if the run came to its end and the task completed.
     #[must_use]
     pub fn output(&self, task: &str) -> Option<&str> {
         match self {

@@ -1,6 +1,7 @@
 //! The values and handles that the actors of a run share.
 //!
-//! Made once before the run begins and never changed; nothing here decides.
+//! Made once before the run begins. The values never change; the addresses, the answers, the
+//! counter and the disk state are handles that actors use together. Nothing here decides.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -28,18 +29,18 @@ use crate::tool::Toolbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 
-/// What the actors of one run share: values, and handles to send mail by.
+/// The values that the actors of one run share, and the handles by which they send mail.
 #[derive(Debug)]
 pub struct Services {
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
-    /// The workflow's name.
+    /// The name of the workflow.
     pub workflow: String,
     /// The run's inputs.
     pub inputs: serde_json::Map<String, serde_json::Value>,
     /// The agent definitions.
     pub agents: BTreeMap<Name, Arc<AgentSpec>>,
-    /// What agents of one definition have in common.
+    /// The briefings: the parts that agents of one definition share.
     pub briefings: Briefings,
     /// The models.
     pub models: HashMap<Name, Arc<ModelService>>,
@@ -47,54 +48,55 @@ pub struct Services {
     pub tools: Toolbox,
     /// The files that tools may touch.
     pub workspace: Arc<Workspace>,
-    /// Where large outputs go.
+    /// The result store, for large outputs.
     pub store: Arc<Store>,
-    /// Environment variables for processes.
+    /// Environment variables that processes get.
     pub env: BTreeMap<String, String>,
-    /// Variables of this program that processes must not see: those that hold keys.
+    /// Names of variables of this program that processes must not see, because they hold keys.
     pub hidden_env: Arc<[String]>,
-    /// Keys and secrets, which no record may hold.
+    /// Keys and secrets, which no record may contain.
     pub secrets: Secrets,
-    /// What runs commands; absent: this process does.
+    /// The wrapper that runs commands; `None`: this process runs them itself.
     pub wrapper: Option<Arc<Wrapper>>,
-    /// The ceilings.
+    /// The limits of the run.
     pub limits: Limits,
-    /// How summaries are made.
+    /// The settings of compaction.
     pub compaction: CompactionSpec,
     /// The journal.
     pub journal: JournalHandle,
-    /// Whether new work may begin, as the supervisor last said: it may not while the disk is full.
+    /// The state of the disk as the supervisor last set it: no new work begins while it is full.
     pub room: watch::Sender<DiskSpace>,
-    /// The folder of the transcripts, as markers name it.
+    /// The folder of the transcripts, as the markers in views name it.
     pub transcripts: PathBuf,
-    /// Who answers a permission question; absent when nobody is at a terminal.
+    /// Asks a person permission questions; `None` if nobody is at a terminal.
     pub asker: Option<Arc<dyn Asker>>,
     /// The addresses of the run's actors.
     pub addresses: Addresses,
-    /// The answers to requests that came from outside the actors, by the number of the request:
-    /// whether the part of the run exists that was meant.
+    /// The answers to requests from outside the actors, by the number of the request: true if the
+    /// part of the run that the request names exists.
     pub requests: Replies<u64, bool>,
-    /// The number of the next model call.
+    /// The number of the next model call or summary.
     pub calls: AtomicU64,
 }
 
 /// Asks a person whether a tool call may run.
 pub trait Asker: Send + Sync + std::fmt::Debug {
-    /// Asks, and waits for the answer. `what` names the tool and its argument.
+    /// Asks, and waits for the answer: true if the call may run. `what` names the tool and its
+    /// argument.
     fn ask(&self, agent: &AgentId, what: &str) -> crate::model::BoxFuture<'_, bool>;
 }
 
 impl Services {
-    /// The transcript of an agent.
+    /// Returns the path of an agent's transcript.
     #[must_use]
     pub fn transcript(&self, agent: &AgentId) -> PathBuf {
         self.transcripts.join(format!("{}.jsonl", agent.file_stem()))
     }
 
-    /// The briefing of an agent of this definition at this delegation depth.
+    /// Returns the briefing of an agent of this definition at this delegation depth.
     ///
     /// # Errors
-    /// When the definition or its model does not exist.
+    /// Returns an error if the definition or its model does not exist.
     pub fn briefing(&self, definition: &Name, depth: u32) -> Result<Arc<Briefing>, String> {
         let stock = Stock {
             agents: &self.agents,
@@ -106,22 +108,22 @@ impl Services {
         self.briefings.of(&stock, &self.models, definition, depth)
     }
 
-    /// The model that is configured for summaries, if there is one.
+    /// Returns the model that is configured for summaries, if there is one.
     #[must_use]
     pub fn summariser(&self) -> Option<&Arc<ModelService>> {
         self.models.get(self.compaction.model.as_ref()?)
     }
 
-    /// The whole text of an output.
+    /// Returns the whole text of an output, from the result store if necessary.
     pub(crate) async fn whole_text(&self, output: &Output) -> Result<String, JournalError> {
         let (folder, output) = (self.store.results_dir().to_owned(), output.clone());
         let read = move || store::whole_text(&folder, &output);
-        // A task of the blocking pool is lost only when the runtime shuts down.
+        // A blocking task is lost only when the runtime shuts down.
         Ok(tokio::task::spawn_blocking(read).await.map_err(|_| JournalError::Closed)??)
     }
 
-    /// Mails the supervisor. It outlives whoever calls this, so a refusal only means that the run
-    /// is over.
+    /// Sends mail to the supervisor. The supervisor lives longer than every caller of this
+    /// function, so an undelivered message only means that the run is over.
     pub(crate) fn tell_supervisor(&self, message: SupervisorMsg) {
         if let Some(supervisor) = self.addresses.supervisor.get() {
             let _ = supervisor.send_message(message);

@@ -1,4 +1,5 @@
-//! What the steps of an agent share: what they know of it, how they end, what they record.
+//! The code that the steps of an agent share: their context, the answers that they wait for, and
+//! the records of calls that end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +27,13 @@ use crate::turn::{ResultSource, ToolFinished, ToolStatus};
 use crate::turn_machine::interrupted::{self, Known};
 use crate::turn_machine::{Machine, PendingCall};
 
-/// The messages of a conversation before the model's latest reply: that one makes the calls, and
-/// would only find itself.
+/// The messages of a conversation before the model's latest reply, which `recall` may search. The
+/// reply itself is left out: it makes the call of `recall`, so a search would find the call itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Past {
-    /// How many they are.
+    /// Number of these messages.
     pub messages: u64,
-    /// The number of the record that the reply came with: theirs are smaller.
+    /// The `seq` of the reply's record: the records of these messages have smaller numbers.
     pub before: u64,
 }
 
@@ -45,21 +46,21 @@ impl Past {
     }
 }
 
-/// The answers that the steps of an agent wait for.
+/// The tables of answers that the steps of an agent wait for.
 #[derive(Debug)]
 pub struct Answers {
-    /// The ends of children, by the call that asked for the child.
+    /// The results of children, by the call that asked for the child.
     pub children: Replies<CallKey, Result<ChildResult, Refused>>,
-    /// The agent's slot.
+    /// The return of the agent's slot.
     pub slot: Replies<(), ()>,
-    /// The agent's calls to providers.
+    /// The permits of the agent's calls to providers.
     pub permits: Permits,
-    /// Summaries, by the number under which they were asked for.
+    /// Summaries, by the number of the request.
     pub summaries: Replies<u64, SummaryAnswer>,
 }
 
 impl Answers {
-    /// No answer is waited for yet.
+    /// Makes empty tables.
     #[must_use]
     pub fn new(caller: Caller) -> Self {
         Self {
@@ -71,10 +72,10 @@ impl Answers {
     }
 }
 
-/// What a step knows of its agent.
+/// The data and handles of the agent that a step works for.
 #[derive(Clone, Debug)]
 pub struct StepContext {
-    /// What the run's actors share.
+    /// The values and handles that the run's actors share.
     pub services: Arc<Services>,
     /// The task.
     pub task: Name,
@@ -84,9 +85,9 @@ pub struct StepContext {
     pub turn: u32,
     /// The agent's delegation depth.
     pub depth: u32,
-    /// The part of its conversation that can be recalled.
+    /// The part of its conversation that `recall` may search.
     pub past: Past,
-    /// The agent's definition; absent for a command.
+    /// The agent's definition; `None` for a command.
     pub spec: Option<Arc<AgentSpec>>,
     /// The tools that the agent was offered.
     pub tools: Arc<[ToolSpec]>,
@@ -94,17 +95,17 @@ pub struct StepContext {
     pub answers: Arc<Answers>,
     /// The right to record.
     pub right: RecordRight,
-    /// Fires when the agent is to end.
+    /// Cancelled when the agent must end.
     pub cancel: CancellationToken,
 }
 
 impl StepContext {
-    /// Waits until new work may begin.
+    /// Waits until new work may begin, which it may not while the disk is full.
     pub(super) async fn room(&self) -> Result<(), StepError> {
         let mut room = self.services.room.subscribe();
         tokio::select! {
             () = self.cancel.cancelled() => Err(StepError::Cancelled),
-            // The other end is among the services themselves.
+            // The sender is in the services themselves, so it cannot be dropped here.
             _ = room.wait_for(|room| *room == DiskSpace::Enough) => Ok(()),
         }
     }
@@ -112,11 +113,12 @@ impl StepContext {
     /// Records events of this agent as one batch; returns when they are durable.
     ///
     /// # Errors
-    /// When the journal failed, or somebody else records the agent's end.
+    /// Returns an error if the journal failed, or if somebody else records the agent's end.
     pub(super) async fn record<E: Into<Event>>(
         &self,
         events: impl IntoIterator<Item = E>,
     ) -> Result<Vec<SharedRecord>, JournalError> {
+        // Held until the append is acknowledged: whoever withdraws the right waits for that.
         let Some(_recording) = self.right.begin().await else { return Err(JournalError::Closed) };
         let drafts = events.into_iter().map(|event| Draft::agent(&self.task, &self.agent, event));
         self.services.journal.append(drafts.collect()).await
@@ -124,7 +126,7 @@ impl StepContext {
 }
 
 impl StepContext {
-    /// Removes the kept results of the calls that these records are of: they are durable now.
+    /// Removes the spooled results of the calls in these records: the records are durable now.
     pub(super) fn forget_results(&self, records: &[SharedRecord]) {
         if self.services.wrapper.is_some() {
             forget_results(self.services.store.clone(), records);
@@ -132,7 +134,7 @@ impl StepContext {
     }
 }
 
-/// Removes the kept results of the calls that these records are of: they are durable now.
+/// Removes the spooled results of the calls in these records: the records are durable now.
 pub(crate) fn forget_results(store: Arc<Store>, records: &[SharedRecord]) {
     let keys = records.iter().filter_map(|record| match &record.event {
         Event::ToolFinished(finished) => Some(finished.key.clone()),
@@ -140,15 +142,15 @@ pub(crate) fn forget_results(store: Arc<Store>, records: &[SharedRecord]) {
     });
     let keys: Vec<_> = keys.collect();
     if !keys.is_empty() {
-        // Nobody waits for it: what stays is removed when the run ends.
+        // Nobody waits for this task: files that it leaves are removed when the run ends.
         tokio::task::spawn_blocking(move || {
             keys.iter().for_each(|key| Spool::of(&store).forget_result(key));
         });
     }
 }
 
-/// The record of a call's end, whatever its tool gave. `took` is the time since it began, `told` the
-/// words for an error.
+/// Makes the record of a call's end, whatever its tool returned. `took` is the time since the call
+/// began; `told` puts an error into words.
 pub(super) fn ended(
     context: &StepContext,
     call: &PendingCall,
@@ -168,7 +170,7 @@ pub(super) fn ended(
     interrupted::unknown(context.turn, call.clone(), &known)
 }
 
-/// The record of a call whose outcome is known.
+/// Makes the record of a call whose outcome is known.
 pub(super) fn finished(
     turn: u32,
     call: &PendingCall,
@@ -197,20 +199,21 @@ pub(super) fn finished(
     }
 }
 
-/// How a command came to be told to end.
+/// The beginning of the sentence about a command that received the signal to end.
 const TOLD: &str = "It was told to end while it was at work, because its agent was";
 
-/// What is known of a command of which something had to be killed, by what it had printed.
+/// Returns the facts about a command of which a part had to be killed, with the text that it had
+/// printed.
 pub(super) fn killed(printed: ToolOutput) -> Known {
     let processes = Some(format!("{TOLD}, and had to be killed."));
     Known { processes, printed: printed.into_output(), ..Known::default() }
 }
 
-/// What a step recorded, or why it could not.
+/// The records of a step, or the reason why it did not complete.
 pub type StepResult = Result<Vec<SharedRecord>, StepError>;
 
-/// Stores what the changes took out of the view, and gives their records: what a marker names is
-/// durable before the marker is.
+/// Stores the texts that the edits removed from the view, and returns the events of the edits. The
+/// texts are durable before the records of the markers that name them.
 pub(super) async fn settled(
     context: &StepContext,
     changes: Vec<AppliedEdit>,

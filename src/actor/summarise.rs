@@ -1,6 +1,6 @@
 //! Asks the compactor for a summary and waits for it.
 //!
-//! Runs in a step's task, or beside the steps, never in a handler.
+//! Runs in a step's task or in a task beside the steps, never in a handler.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,19 +19,19 @@ use crate::context::provider::strategy;
 use crate::id::AgentId;
 use crate::model::Request;
 
-/// The writer of a summary, and what it reads.
+/// The model that writes a summary, and the input that it reads.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The model.
     pub service: Arc<ModelService>,
-    /// The front of the agent's own requests, where the summary rides on their prefix.
+    /// The front of the agent's own requests, if the summary is written on their prefix.
     pub prefix: Option<Arc<Briefing>>,
-    /// The request for a provider that writes summaries by itself; tried first.
+    /// The request for a provider that writes summaries itself; tried first.
     pub by_provider: Option<Request>,
 }
 
 impl Source {
-    /// Adds instructions of somebody's own for a provider that writes by itself.
+    /// Adds the instructions of a hook to the request for a provider that writes summaries itself.
     pub(super) fn instruct(&mut self, instructions: &str) {
         if let Some(request) = &mut self.by_provider {
             strategy::instruct(&mut request.context, instructions);
@@ -39,7 +39,7 @@ impl Source {
     }
 }
 
-/// A request to the compactor; dropping it ends the wait.
+/// A request to the compactor. Dropping it ends the wait and withdraws the request.
 struct Asked {
     compactor: watch::Receiver<Option<ActorRef<CompactorMsg>>>,
     agent: AgentId,
@@ -49,7 +49,7 @@ struct Asked {
 impl Asked {
     fn mail(&mut self, message: CompactorMsg) {
         if let Some(compactor) = self.compactor.borrow_and_update().as_ref() {
-            // One that is being restarted is asked again when its successor is there.
+            // A compactor that is being restarted is asked again when its successor has an address.
             let _ = compactor.send_message(message);
         }
     }
@@ -62,10 +62,10 @@ impl Drop for Asked {
     }
 }
 
-/// Asks for a summary and waits for it.
+/// Asks for a summary and waits for it, also while the compactor is restarted.
 ///
 /// # Errors
-/// When there is none; the view then stays as it is.
+/// Returns an error if there is no summary; the view then stays as it is.
 pub(super) async fn summarise(
     context: &StepContext,
     due: SummaryRequest,
@@ -77,6 +77,8 @@ pub(super) async fn summarise(
     let (agent, model) = (context.agent.clone(), service.spec.name.clone());
     let prefix = prefix.map(|briefing| (briefing.spec.name.clone(), context.depth));
     let job = SummaryJob { agent: agent.clone(), number, due, model, prefix, by_provider };
+    // The wait begins before the question is sent. The compactor ignores a request that it has
+    // already, so it does no harm to ask its successor again.
     let answer = context.answers.summaries.expect(number);
     let compactor = services.addresses.compactor.follow();
     let mut asked = Asked { compactor, agent, number };
@@ -92,10 +94,11 @@ pub(super) async fn summarise(
     }
 }
 
-/// Says that an agent waits by now for the summary that it asked for ahead of need.
+/// Reports to the compactor that an agent now waits for the summary that it asked for ahead of
+/// need.
 pub(super) fn hurry(services: &Services, agent: &AgentId) {
     if let Some(compactor) = services.addresses.compactor.get() {
-        // One that is being restarted takes its time.
+        // A compactor that is being restarted misses this: the summary is then only written later.
         let _ = compactor.send_message(CompactorMsg::Hurry(agent.clone()));
     }
 }

@@ -1,4 +1,4 @@
-//! Summaries: what the compactor is asked for and what it answers. Plain data.
+//! The data of a summary: the request to the compactor, and its answer.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use crate::journal::JournalError;
 use crate::message::Block;
 use crate::model::Request;
 
-/// A summary that an agent asks for.
+/// A request for a summary.
 #[derive(Clone, Debug)]
 pub struct SummaryJob {
-    /// The agent.
+    /// The agent that asks.
     pub agent: AgentId,
-    /// The number by which the answer is known.
+    /// The number that the answer repeats.
     pub number: u64,
-    /// What is asked for.
+    /// The range to summarise, and how.
     pub due: SummaryRequest,
     /// The model that writes it.
     pub model: Name,
-    /// The definition and the delegation depth of the agent on whose requests the messages ride, if
-    /// they are sent as they are.
+    /// The definition and the delegation depth of the agent, if the summary is written on the
+    /// prefix of its requests: the messages are then sent as they are, behind the same front.
     pub prefix: Option<(Name, u32)>,
-    /// The request for a provider that writes summaries by itself; tried first.
+    /// The request for a provider that writes summaries itself; tried first.
     pub by_provider: Option<Request>,
 }
 
 impl SummaryJob {
-    /// Its place among those that wait.
+    /// Returns its rank in the queue; the largest is written first.
     pub(super) fn rank(&self) -> (Urgency, u64) {
         (self.due.urgency, self.due.fullness)
     }
@@ -37,22 +37,22 @@ impl SummaryJob {
 /// A summary, or why there is none.
 pub type SummaryAnswer = Result<Summary, NoSummary>;
 
-/// A summary as it came.
+/// The content of a summary.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Written {
-    /// A text, by a prompt of ours.
+    /// A text that a model wrote for a prompt of callsheet.
     Text(String),
-    /// A block of the provider's own, which stands in the view as it is.
+    /// A block that the provider made, which stands in the view unchanged.
     Block {
         /// The block.
         summary: Block,
-        /// What it says.
+        /// The text in the block.
         text: String,
     },
 }
 
 impl Written {
-    /// What it says.
+    /// Returns the text of the summary.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -64,18 +64,18 @@ impl Written {
 /// A summary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// What was written.
+    /// The content.
     pub written: Written,
-    /// What it cost.
+    /// Its cost.
     pub spent: Spent,
 }
 
-/// No summary.
+/// The answer when there is no summary.
 #[derive(Clone, Debug)]
 pub struct NoSummary {
-    /// Why.
+    /// The reason.
     pub error: SummaryError,
-    /// What it cost all the same, if a model replied.
+    /// The cost of the attempt, if a model replied.
     pub spent: Option<Spent>,
 }
 
@@ -85,40 +85,41 @@ impl From<SummaryError> for NoSummary {
     }
 }
 
-/// Why there is no summary. The view stays as it is.
+/// The reason why there is no summary. The view stays as it is.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SummaryError {
-    /// Too many failed in a row; nothing is tried until the pause is over.
+    /// The circuit breaker is open: too many summaries failed in a row, and none is tried until the
+    /// pause is over.
     #[error("the breaker is open: too many summaries failed in a row")]
     BreakerOpen,
     /// The model failed.
     #[error("{0}")]
     Model(String),
-    /// The reply is no summary.
+    /// The reply cannot be used as a summary.
     #[error("the reply is no summary: {0}")]
     Unusable(&'static str),
     /// The model has read nothing yet that could be summarised.
     #[error("there is nothing to summarise")]
     NothingToCover,
-    /// It would make the context no smaller, or by too little.
+    /// The summary would make the context no smaller, or not enough.
     #[error("the summary frees too little")]
     FreesTooLittle,
-    /// A hook of the user's own said no.
+    /// A hook of the user blocked the compaction.
     #[error("blocked by the pre_compact hook: {0}")]
     Blocked(String),
-    /// What it was about has changed meanwhile.
+    /// The range that it covers has changed meanwhile.
     #[error("stale: what it covers has changed since it was asked for")]
     Stale,
-    /// The agent ended before it was there.
+    /// The agent ended before the summary was finished.
     #[error("the agent ended first")]
     TooLate,
-    /// It took too long.
+    /// The summary was not finished within its time limit.
     #[error("no summary after {} s", .0.as_secs_f64())]
     Timeout(Duration),
-    /// The worker crashed.
+    /// The worker that wrote it crashed.
     #[error("the summary crashed ({0})")]
     Crashed(String),
-    /// The compactor is not there.
+    /// The compactor has no actor now.
     #[error("the compactor is restarting")]
     Gone,
     /// The journal failed.

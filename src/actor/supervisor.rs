@@ -1,9 +1,15 @@
-//! The supervisor: performs what the run machine decides, and supervises the run's actors.
+//! The supervisor: performs the actions of the run machine, and supervises the agents, the gateways
+//! and the compactor.
 //!
-//! It tells the machine what happened (records that became durable, mail, actors that are gone,
-//! time) and performs the actions that come back. So no effect precedes its record, and what
-//! happens next is never decided here. It never calls a model; files are read and written by tasks
-//! that it starts, never by its handlers.
+//! It reports events to the machine (durable records, mail, ended actors, time) and performs the
+//! actions that come back, so no effect precedes its record. The machine decides what happens to
+//! tasks and agents. The supervisor itself decides only when a crashed gateway or compactor is
+//! started again, and that the run ends when it crashes too often or the journal fails.
+//!
+//! It never calls a model. Its handlers do not touch files, because one slow disk would hold up the
+//! whole run: tasks that it starts read and write them. One exception: the first agent of a
+//! definition is started by a handler that reads the descriptions of the definition's skills
+//! (`briefing.rs`).
 
 mod outputs;
 mod perform;
@@ -46,19 +52,20 @@ pub struct Supervisor {
     pub gateways: Vec<GatewaySettings>,
 }
 
-/// The agents that had not ended when a run was last left, with the places of their records.
+/// The agents that had not ended when the last process left a run, with the places of their
+/// records.
 pub type Left = BTreeMap<AgentId, track::Left>;
 
 /// The arguments of a supervisor.
 #[derive(Debug)]
 pub struct Start {
-    /// The decisions of the run; it has not begun.
+    /// The machine that decides for the run; `begin` was not called yet.
     pub machine: RunMachine,
-    /// The agents that had not ended when the run was last left.
+    /// The agents that had not ended when the last process left the run.
     pub left: Left,
-    /// The records that become durable.
+    /// The feed of records that become durable.
     pub feed: Feed,
-    /// Answered when the run is over.
+    /// Receives the end of the run.
     pub end: oneshot::Sender<RunEnd>,
 }
 
@@ -66,25 +73,27 @@ pub struct Start {
 #[derive(Debug)]
 pub struct State {
     machine: RunMachine,
-    /// The moment at which the machine was made.
+    /// The time at which the machine was made: the machine counts its time from here.
     born: Instant,
     feed: Feed,
     end: Option<oneshot::Sender<RunEnd>>,
-    /// Events to be recorded, in the order in which they were decided. At most one change a task and
-    /// one an agent are on their way, so the queue needs no bound of its own.
+    /// Events that wait to be recorded, in the order in which they were decided. At most one change
+    /// of each task and one of each agent waits here, so the queue needs no bound of its own.
     proposals: mpsc::UnboundedSender<Vec<Draft>>,
     left: Left,
     agents: HashMap<AgentId, ActorRef<AgentMsg>>,
-    /// The rights of agents' steps to record, until their ends are on record.
+    /// The rights of agents' steps to record, kept until the ends of the agents are recorded.
     rights: HashMap<AgentId, RecordRight>,
     agents_by_actor: HashMap<ActorId, AgentId>,
-    /// The serving actors, and their places in `serving` by actor.
+    /// The serving actors: the gateways and the compactor.
     serving: Vec<Serving>,
+    /// Places in `serving`, by actor.
     serving_by_actor: HashMap<ActorId, usize>,
     folding: HashMap<AgentId, Folding>,
     /// The timer for the machine's next wake.
     timer: Option<(tokio::time::Duration, AbortHandle)>,
-    /// Tasks beside the mailbox; they end with the supervisor.
+    /// Tasks that run beside the mailbox; dropping the set aborts them, so they end with the
+    /// supervisor.
     work: JoinSet<()>,
 }
 
@@ -93,7 +102,7 @@ impl State {
         Now { since: self.born.elapsed(), wall_ms: stamp::now_ms() }
     }
 
-    /// Tells the machine of all records in the feed.
+    /// Passes all records in the feed to the machine.
     fn take_in(&mut self) {
         while let Some(records) = self.feed.next() {
             let now = self.now();
@@ -102,7 +111,8 @@ impl State {
     }
 }
 
-/// An actor that serves the whole run, with the books that its successor takes over.
+/// An actor that serves the whole run, with its books: the state that its successor takes over
+/// after a crash.
 #[derive(Clone, Debug)]
 enum Service {
     Gateway(Name, Arc<Mutex<gateway::Books>>),
@@ -123,7 +133,7 @@ impl fmt::Display for Service {
 struct Serving {
     service: Service,
     restarts: RestartWindow,
-    /// The number of its restarts so far.
+    /// Number of its restarts so far.
     count: u32,
 }
 
@@ -156,6 +166,8 @@ impl Actor for Supervisor {
         };
         state.work.spawn(proposals::record_in_order(self.services.clone(), myself.clone(), queue));
         state.work.spawn(tell_of_disk(self.services.journal.room(), myself.clone()));
+        // The address is known before the first agent exists. A batch that is committed before
+        // `listen` is not announced: it waits in the feed until `post_start` takes it in.
         let _ = self.services.addresses.supervisor.set(myself.clone());
         state.feed.listen(myself.clone());
         let gateways = self.gateways.iter().map(|settings| {
@@ -188,6 +200,8 @@ impl Actor for Supervisor {
         message: SupervisorMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        // Finished tasks are removed here; otherwise the set would grow for as long as the run
+        // lasts.
         while state.work.try_join_next().is_some() {}
         let now = state.now();
         match message {
@@ -240,7 +254,7 @@ impl Actor for Supervisor {
         match event {
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
             SupervisionEvent::ActorTerminated(cell, _, reason) => {
-                // A kill is no end of one's own: it counts as a crash.
+                // A killed agent did not end by itself: its end counts as a crash.
                 let killed = reason.filter(|reason| reason == KILLED);
                 self.actor_gone(&myself, state, cell.get_id(), killed).await;
             }
@@ -254,7 +268,7 @@ impl Actor for Supervisor {
 }
 
 impl Supervisor {
-    /// An actor is gone; with an error it crashed.
+    /// Handles the end of an actor; an `error` means that it crashed.
     async fn actor_gone(
         &self,
         myself: &ActorRef<SupervisorMsg>,
@@ -272,14 +286,15 @@ impl Supervisor {
         state.agents.remove(&id);
         self.services.addresses.agents.remove(&id);
         if error.is_none() {
-            // It ended by itself, or was interrupted.
+            // It ended by itself or was interrupted, so nobody else will record its end.
             state.rights.remove(&id);
         }
         let now = state.now();
         state.machine.agent_gone(now, &id, error);
     }
 
-    /// A serving actor is gone; after a crash it is started again, unless it crashes too often.
+    /// Handles the end of a serving actor. After a crash it is started again after a pause, unless
+    /// it has crashed too often: then the run ends as broken.
     fn service_gone(
         &self,
         myself: &ActorRef<SupervisorMsg>,
@@ -303,10 +318,10 @@ impl Supervisor {
         });
     }
 
-    /// Ends the run for this process. What is still at work is killed with the supervisor.
+    /// Ends the run for this process. Actors that still work are killed with the supervisor.
     fn finish(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, end: RunEnd) {
         if let Some(reply) = state.end.take() {
-            // Whoever drove the run may be gone.
+            // The receiver may be gone: nobody may be waiting for the run.
             let _ = reply.send(end);
         }
         for actor in state.agents.values() {
@@ -347,9 +362,9 @@ impl Supervisor {
     }
 }
 
-/// Tells the supervisor whenever the disk fills up or has room again.
+/// Reports to the supervisor when the disk becomes full and when it has space again.
 async fn tell_of_disk(mut room: watch::Receiver<DiskSpace>, supervisor: ActorRef<SupervisorMsg>) {
-    // The other end goes with the journal; a supervisor that is gone needs no news.
+    // The sender is dropped with the journal. A supervisor that has ended needs no report.
     while room.changed().await.is_ok() {
         let now = *room.borrow_and_update();
         let _ = supervisor.send_message(SupervisorMsg::Disk(now));

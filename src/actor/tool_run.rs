@@ -1,8 +1,10 @@
 //! Runs the tool calls of one turn.
 //!
-//! Calls that only read, and delegations, run at the same time; any other call runs alone, in its
-//! place. Every call gets exactly one result, also one that is denied, unknown, wrong or crashes.
-//! Results are recorded as they come and read by the model in call order.
+//! Calls that only read, and delegations, run at the same time; any other call runs alone, after
+//! all calls before it. Every call gets exactly one result, also if it is denied, unknown, wrong or
+//! crashes. The exception is a repeatable call that is cancelled with its agent: it gets none, so
+//! that a resumed run makes it again. Results are recorded as they arrive; the model reads them in
+//! the order of the calls.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,14 +33,14 @@ use crate::tool::{
 use crate::turn::{Effect, Outcome, Process, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
 
-/// The most characters of a child's answer that its parent reads: the documented limit of
-/// sub-agent results. The whole stands in the child's transcript.
+/// Most characters of a child's answer that its parent reads: the documented limit of sub-agent
+/// results. The child's transcript holds the whole answer.
 const CHILD_TEXT_CHARS: usize = 32_000;
 
-/// Runs the calls and gives the records of their results.
+/// Runs the calls and returns the records of their results.
 ///
 /// # Errors
-/// When the journal failed.
+/// Returns an error if the journal failed.
 pub async fn run(
     context: &StepContext,
     calls: Vec<PendingCall>,
@@ -47,7 +49,8 @@ pub async fn run(
     for group in groups(context, calls) {
         let delegates = group.iter().any(|call| call.call.name == "delegate");
         run_group(context, group, &mut records).await?;
-        // What is recorded by now counts, also for an agent that was told to end.
+        // The records are returned also when the agent must end: its machine must know which
+        // results are recorded, or it would close those calls a second time.
         if context.cancel.is_cancelled() {
             return Ok(records);
         }
@@ -58,7 +61,7 @@ pub async fn run(
     Ok(records)
 }
 
-/// The calls in order, those together that may run at the same time.
+/// Returns the calls in order, in groups: the calls of a group may run at the same time.
 fn groups(context: &StepContext, calls: Vec<PendingCall>) -> Vec<Vec<PendingCall>> {
     let mut groups: Vec<(bool, Vec<PendingCall>)> = Vec::new();
     for call in calls {
@@ -94,7 +97,7 @@ async fn run_group(
         running.spawn(async move { run_one(&context, &call, ticket).await });
     }
     while let Some(first) = running.join_next().await {
-        // What else is ready by now is recorded in the same batch.
+        // Other results that are ready are recorded in the same batch: one sync for all of them.
         let mut ready: Vec<ToolFinished> = first.into_iter().flatten().collect();
         while let Some(Some(next)) = running.join_next().now_or_never() {
             ready.extend(next.into_iter().flatten());
@@ -104,7 +107,7 @@ async fn run_group(
     Ok(())
 }
 
-/// Records results, which then need not be kept elsewhere.
+/// Records results and removes their copies in the spool, which are no longer needed.
 pub(super) async fn settled(
     context: &StepContext,
     results: impl IntoIterator<Item = ToolFinished>,
@@ -116,23 +119,24 @@ pub(super) async fn settled(
     Ok(records)
 }
 
-/// A call's place among those that must ask in call order: children are numbered as they are asked
-/// for, and a run that is repeated should name them alike.
+/// The place of a `delegate` call in the queue of its group. The calls ask for their children in
+/// call order: children are numbered in the order in which they are asked for, and a run that is
+/// repeated should give them the same names.
 #[derive(Debug, Default)]
 struct Ticket {
     before: Option<oneshot::Receiver<()>>,
-    /// Dropped when it is the next call's turn to ask.
+    /// Dropping it lets the next call ask.
     _after: Option<oneshot::Sender<()>>,
 }
 
 impl Ticket {
-    /// The ticket after the one that `last` waits for; `last` then waits for this one.
+    /// Returns a ticket that waits for the last ticket, and puts itself in its place in `last`.
     fn after(last: &mut Option<oneshot::Receiver<()>>) -> Self {
         let (done, next) = oneshot::channel();
         Self { before: last.replace(next), _after: Some(done) }
     }
 
-    /// Waits until the call before has asked, or has ended without asking.
+    /// Waits until the call before it has asked, or has ended without asking.
     async fn wait(&mut self) {
         if let Some(before) = self.before.take() {
             let _ = before.await;
@@ -140,14 +144,15 @@ impl Ticket {
     }
 }
 
-/// Runs one call to its result, whatever happens. `None`: it was cancelled with its agent and has
-/// no result, so that a resumed run makes it again.
+/// Runs one call to its result, whatever happens. Returns `None` if the call was cancelled with its
+/// agent and is repeatable: it then has no result, so that a resumed run makes it again.
 async fn run_one(
     context: &StepContext,
     call: &PendingCall,
     ticket: Ticket,
 ) -> Option<ToolFinished> {
     let began = Instant::now();
+    // A tool that panics must not end the agent: its panic becomes an error result.
     let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket));
     let mut result = match body.catch_unwind().await {
         Ok(result) if was_cancelled(context, &result) && call.effect.is_repeatable() => {
@@ -168,11 +173,11 @@ async fn run_one(
         }
     }
     let ended = ended(context, call, result, began.elapsed(), ToolError::told);
-    // Only a call that gave what the view shows already has another source.
+    // The source differs only if the view already shows the same text.
     Some(if source == ResultSource::Live { ended } else { ToolFinished { source, ..ended } })
 }
 
-/// Whether a call was ended with its agent.
+/// Returns true if a call was ended because its agent must end.
 fn was_cancelled(context: &StepContext, result: &Result<ToolOutput, ToolError>) -> bool {
     match result {
         Ok(output) => output.was_cancelled(),
@@ -224,6 +229,8 @@ async fn dispatch(
                 result = tokio::time::timeout(limit, work.as_mut()) => {
                     return result.unwrap_or(Err(ToolError::Timeout(limit)));
                 }
+                // The work is not dropped here: a command that receives the signal to end may
+                // report its result within the grace period.
                 () = context.cancel.cancelled() => {}
             }
             let grace = context.services.limits.grace_period;
@@ -233,7 +240,8 @@ async fn dispatch(
     }
 }
 
-/// Records that a call begins, unless a repetition does no harm or its tool tells that itself.
+/// Records that a call begins. Does nothing if a repetition does no harm, or if the tool announces
+/// the beginning itself.
 async fn begin(
     context: &StepContext,
     call: &PendingCall,
@@ -262,7 +270,7 @@ async fn record_start(context: &StepContext, started: ToolStarted) -> Result<(),
     Ok(())
 }
 
-/// Records the beginnings that tools tell themselves.
+/// Records the beginnings that tools announce themselves.
 #[derive(Debug)]
 struct Announcer {
     context: StepContext,
@@ -277,7 +285,7 @@ impl Announce for Announcer {
     }
 }
 
-/// What a tool may use in this call.
+/// Returns everything that a tool may use in this call.
 pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
     let services = &context.services;
     let skills = context.spec.as_ref().map(|spec| spec.skills.as_slice());
@@ -297,7 +305,7 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
     }
 }
 
-/// Whether the rules let a call run without asking anybody.
+/// Returns true if the rules allow a call without asking a person.
 pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> bool {
     let Some(spec) = &context.spec else { return true };
     match judged(context, spec, name, input).0 {
@@ -310,14 +318,14 @@ pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> boo
     }
 }
 
-/// What the rules say of a call, and which of them.
+/// Returns the verdict of the rules on a call, and the rule that gave it, if one did.
 fn judged<'a>(
     context: &StepContext,
     spec: &'a AgentSpec,
     name: &str,
     input: &Json,
 ) -> (Verdict, Option<&'a Rule>) {
-    // To find out where a path leads is work that most calls need not have done.
+    // Resolving a path costs file system calls, so it is done only if a rule depends on it.
     let weighed = match spec.permissions.depends_on_arguments(name) {
         true => rule_texts(context, name, input),
         false => Vec::new(),
@@ -326,14 +334,15 @@ fn judged<'a>(
     spec.permissions.judge(name, &weighed)
 }
 
-/// The texts by which rules may name a call.
+/// Returns the texts by which rules may name a call.
 fn rule_texts(context: &StepContext, name: &str, input: &Json) -> Vec<String> {
     let tool = context.services.tools.get(name);
     let texts = tool.map(|tool| tool.permission_arguments(input, &context.services.workspace));
     texts.unwrap_or_default()
 }
 
-/// Why a call may not run, in words for the model; `None` when it may.
+/// Returns the reason why a call may not run, in words for the model; `None` if it may run. Asks a
+/// person where the rules say so.
 async fn denial(context: &StepContext, name: &str, input: &Json) -> Option<String> {
     let spec = context.spec.as_ref()?;
     let (verdict, rule) = judged(context, spec, name, input);
@@ -364,7 +373,7 @@ async fn denial(context: &StepContext, name: &str, input: &Json) -> Option<Strin
     }
 }
 
-/// Gives a job to a child and waits for its result.
+/// Delegates a job to a child agent and waits for its result.
 async fn delegate(
     context: &StepContext,
     call: &PendingCall,
@@ -378,9 +387,11 @@ async fn delegate(
         return Err(ToolError::Arguments(problem));
     }
     if input.prompt.trim().is_empty() {
-        // No provider takes a message without text.
+        // No provider accepts a message without text.
         return Err(ToolError::Arguments("`prompt` is blank".to_owned()));
     }
+    // The wait begins before the mail is sent: the child may have ended long ago (the agent was
+    // restarted, or its run was resumed), and then the answer comes at once.
     let result = context.answers.children.expect(call.key.clone());
     ticket.wait().await;
     context.services.tell_supervisor(SupervisorMsg::Delegate(Delegation {
@@ -391,6 +402,7 @@ async fn delegate(
         agent: input.agent,
         prompt: input.prompt,
     }));
+    // The next call asks as soon as this one has asked; it does not wait for this child's result.
     drop(ticket);
     let result = tokio::select! {
         () = context.cancel.cancelled() => return Err(ToolError::Cancelled),
@@ -399,18 +411,19 @@ async fn delegate(
     match result {
         Some(Ok(child)) => child_output(context, &child).await,
         Some(Err(Refused(reason))) => Ok(ToolOutput::error(format!("Error: {reason}"))),
-        // Nobody else waits for this call.
+        // This cannot happen: no other task waits for the same call.
         None => told_to_end(context).await,
     }
 }
 
-/// Waits until the agent is told to end.
+/// Waits until the agent is cancelled.
 async fn told_to_end<T>(context: &StepContext) -> Result<T, ToolError> {
     context.cancel.cancelled().await;
     Err(ToolError::Cancelled)
 }
 
-/// The typed result that a parent reads, cut to a bounded shortened.
+/// Makes the result that a parent reads of its child: a JSON object whose text has a bounded
+/// length.
 async fn child_output(context: &StepContext, child: &ChildResult) -> Result<ToolOutput, ToolError> {
     let (status, output, failure) = match &child.outcome {
         Outcome::Completed { output } => ("completed", Some(output), None),
@@ -426,7 +439,8 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> Result<Tool
     let text = match text {
         Ok(text) => text,
         Err(error) => {
-            // What the child gave is lost: the run stops, and nobody takes a part for the whole.
+            // The stored answer of the child is lost. The run stops, so that nobody takes the
+            // preview for the whole.
             context.services.tell_supervisor(SupervisorMsg::JournalFailed(error));
             return told_to_end(context).await;
         }
@@ -445,7 +459,7 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> Result<Tool
     Ok(if status == "completed" { ToolOutput::ok(text) } else { ToolOutput::error(text) })
 }
 
-/// The beginning and the end of a text that is too long.
+/// Returns a text unchanged, or the beginning and the end of a text that is too long.
 fn shortened(text: &str) -> String {
     let total = text.chars().count();
     if total <= CHILD_TEXT_CHARS {
@@ -457,7 +471,7 @@ fn shortened(text: &str) -> String {
     format!("{head}\n... {} characters left out; see the transcript ...\n{tail}", total - 2 * half)
 }
 
-/// Takes back the slot that the agent gave up while its children were at work.
+/// Waits for the slot that the agent gave up while its children worked.
 async fn take_slot(context: &StepContext) {
     let granted = context.answers.slot.expect(());
     context.services.tell_supervisor(SupervisorMsg::SlotWanted(context.agent.clone()));

@@ -1,14 +1,15 @@
 //! The transcript writer: the only owner of a run's records on disk.
 //!
-//! The actor is a facade: it owns the run's lock and the journal's writer thread with its observers
-//! (the transcripts, the supervisor's feed), and closes them in order. Steps append through the
-//! handle, which is bounded, so that no overload hides in this mailbox. It decides nothing and drops
-//! nothing.
+//! The actor is a facade. It owns the run's lock and the journal's writer thread with its observers
+//! (the agents' files, the supervisor's feed), and closes them in order. Steps append through the
+//! journal's handle, not by mail: the handle is bounded, so that no overload can hide in an
+//! unbounded mailbox. It decides nothing and drops nothing.
 //!
-//! It is not linked with the supervisor: ractor ends an actor's linked children with it, and the
-//! lock must be held until the writer thread has written what the supervisor's last moments gave
-//! it. Each hears of the other's end all the same: a supervisor whose writer is gone by its next
-//! append, which fails, and whoever drives the run closes the writer after the supervisor's end.
+//! It is not linked with the supervisor. ractor ends the linked children of an actor with it, but
+//! the lock must be held until the writer thread has written everything that was appended at the
+//! supervisor's end. Each learns of the other's end in another way: the supervisor by its next
+//! append, which fails; and the code that drives the run closes the writer after the supervisor's
+//! end.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,8 +24,8 @@ use crate::journal::line::Position;
 use crate::journal::snapshot::Snapshots;
 use crate::journal::{JournalError, JournalHandle, Observer};
 
-/// The commit batches on their way from the writer to the supervisor: enough that the writer does
-/// not wait for each, and little memory should the supervisor be slow.
+/// Most commit batches that wait in the feed from the writer to the supervisor: enough that the
+/// writer does not wait for each, and little memory if the supervisor is slow.
 const FEED_BATCHES: usize = 64;
 
 /// The mail of the transcript writer.
@@ -38,7 +39,8 @@ pub enum TranscriptWriterMsg {
 #[derive(Debug)]
 pub struct TranscriptWriter;
 
-/// The state of the transcript writer: the journal, and the run's lock for as long as it lives.
+/// The state of the transcript writer: the journal, and the run's lock for as long as the actor
+/// lives.
 #[derive(Debug)]
 pub struct State {
     journal: JournalHandle,
@@ -46,12 +48,12 @@ pub struct State {
 }
 
 impl State {
-    /// Starts the journal's writer thread at the end of a run's records. The agents' files, which
-    /// `snapshots` holds, come before the supervisor's feed, so that they exist when an agent's actor
-    /// is started.
+    /// Starts the journal's writer thread at the end of a run's records. The observer `snapshots`,
+    /// which also writes the agents' files, comes before the supervisor's feed, so that an agent's
+    /// files exist when its actor starts.
     ///
     /// # Errors
-    /// When the journal does not end at `at`, or no thread can be had.
+    /// Returns an error if the journal does not end at `at`, or if no thread can be started.
     pub fn start(
         owned: OwnedRun,
         at: Position,
@@ -65,7 +67,7 @@ impl State {
         Ok(Self { journal, _owned: owned })
     }
 
-    /// A handle of the journal.
+    /// Returns a handle of the journal.
     #[must_use]
     pub fn journal(&self) -> JournalHandle {
         self.journal.clone()
@@ -93,7 +95,7 @@ impl Actor for TranscriptWriter {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             TranscriptWriterMsg::Close => {
-                // Closing is the last thing it does, so nothing waits behind this.
+                // The handler may wait here, because nothing comes after this message.
                 state.journal.close().await;
                 myself.stop(None);
             }
@@ -102,8 +104,8 @@ impl Actor for TranscriptWriter {
     }
 }
 
-/// A feed of durable records for a supervisor, and the observer of the journal that fills it. The
-/// observer waits when the feed is full, so that a slow supervisor slows the journal down.
+/// Makes a feed of durable records for a supervisor, and the observer of the journal that fills it.
+/// The observer waits when the feed is full, so that a slow supervisor slows the journal down.
 #[must_use]
 pub fn feed() -> (FeedObserver, Feed) {
     let (sender, batches) = mpsc::channel(FEED_BATCHES);
@@ -112,7 +114,7 @@ pub fn feed() -> (FeedObserver, Feed) {
     (observer, Feed { listener, batches })
 }
 
-/// The records of a run's journal that its supervisor has not taken in yet.
+/// The records of a run's journal that its supervisor has not handled yet.
 #[derive(Debug)]
 pub struct Feed {
     listener: Arc<OnceLock<ActorRef<SupervisorMsg>>>,
@@ -120,18 +122,19 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Has the supervisor told of batches from now on; those before are in the feed already.
+    /// Sends `SupervisorMsg::News` to the supervisor for each batch from now on; earlier batches
+    /// are in the feed already.
     pub(super) fn listen(&self, supervisor: ActorRef<SupervisorMsg>) {
         let _ = self.listener.set(supervisor);
     }
 
-    /// The records of the next commit batch, if there is one.
+    /// Returns the records of the next commit batch, if there is one.
     pub(super) fn next(&mut self) -> Option<Vec<SharedRecord>> {
         self.batches.try_recv().ok()
     }
 }
 
-/// Fills the feed of a supervisor with the records that its state is made of, batch by batch.
+/// Fills the feed of a supervisor with the records that its state depends on, batch by batch.
 #[derive(Debug)]
 pub struct FeedObserver {
     listener: Arc<OnceLock<ActorRef<SupervisorMsg>>>,
@@ -139,8 +142,8 @@ pub struct FeedObserver {
     batch: Vec<SharedRecord>,
 }
 
-/// Whether the supervisor's state depends on the event; what an agent does within its turns is of
-/// interest to readers of the journal only.
+/// Returns true if the supervisor's state depends on the event. Events within an agent's turns
+/// concern only readers of the journal.
 fn concerns_supervisor(event: &Event) -> bool {
     match event {
         Event::TurnStarted(_)
@@ -187,8 +190,8 @@ impl Observer for FeedObserver {
         if self.batch.is_empty() {
             return;
         }
-        // A supervisor that is gone needs no more records. One that is not there yet looks into its
-        // feed when it starts.
+        // A supervisor that has ended needs no more records. One that has not started yet finds
+        // them in its feed when it starts.
         let sent = self.batches.blocking_send(std::mem::take(&mut self.batch));
         if let (Ok(()), Some(supervisor)) = (sent, self.listener.get()) {
             let _ = supervisor.send_message(SupervisorMsg::News);

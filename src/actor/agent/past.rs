@@ -1,7 +1,7 @@
-//! An agent as its records tell it: the same fold whether it is new, crashed, or goes on after a
+//! Rebuilds an agent from its records: the same fold for a new agent, after a crash and on a
 //! resume.
 //!
-//! Owns the place where the records are read. Records nothing.
+//! Reads records, and records nothing.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use crate::journal::agent_records::AgentRecords;
 use crate::turn::Program;
 use crate::turn_machine::{IllegalEvent, Machine};
 
-/// The fold of an agent's records: all that its actor needs to go on.
+/// The fold of an agent's records: everything that its actor needs to begin or resume.
 #[derive(Debug)]
 pub struct Folded {
     pub(super) machine: Machine,
     pub(super) talk: Option<Talk>,
     pub(super) past: Past,
     pub(super) requested_ms: Option<i64>,
-    /// The calls that had begun and have no result.
+    /// The calls without a result.
     pub(super) lost: Vec<Lost>,
 }
 
-/// Records of an agent that could not be folded.
+/// The reason why the records of an agent could not be folded.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
     /// They cannot be read.
@@ -56,11 +56,12 @@ struct Fold {
 }
 
 impl Folded {
-    /// Folds all records of an agent, the first of which is its `agent.spawned`. Blocks where they
-    /// are stored.
+    /// Folds all records of an agent; the first one must be its `agent.spawned`. Blocks if the
+    /// records are read from the disk.
     ///
     /// # Errors
-    /// When they cannot be read or make no sense.
+    /// Returns an error if the records cannot be read or contradict each other, or if they name a
+    /// definition that does not exist.
     pub fn of(
         services: &Arc<Services>,
         id: &AgentId,
@@ -79,6 +80,7 @@ impl Folded {
         if let Some(Talk { briefing, .. }) = &talk {
             machine.begin_with(&briefing.model.spec.name, briefing.head_tokens);
         }
+        // A summary that the records announce was written beside the last actor and ended with it.
         machine.forget_lost_summary();
         let lost = begun.lost(&machine);
         Ok(Self { machine, talk, past, requested_ms, lost })

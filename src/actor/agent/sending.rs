@@ -1,4 +1,4 @@
-//! What an agent sends: its requests, rendered from checked views, and the announcement of a turn.
+//! Makes the requests of an agent from checked views, and starts the step that sends them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +19,17 @@ use crate::model::{Head, Rendering, Request};
 use crate::turn_boundary::{Outgoing, Sending};
 use crate::turn_machine::Machine;
 
-/// A report this many times smaller than expected is no passing difference: somebody should know.
+/// The provider's count is doubted aloud if it is this many times smaller than expected: such a
+/// difference is not chance.
 const FAR_LESS: u64 = 2;
 
-/// What an agent that talks with a model needs for it.
+/// The parts that an agent needs to talk with a model.
 #[derive(Debug)]
 pub(super) struct Talk {
     pub(super) briefing: Arc<Briefing>,
     /// The view as it was last rendered.
     rendering: Rendering,
-    /// The front of its requests with the block that the view adds to the system prompt.
+    /// The last front that contained a block of the view in its system prompt, with that block.
     front: Option<(String, Head)>,
 }
 
@@ -37,7 +38,7 @@ impl Talk {
         Self { briefing, rendering: Rendering::default(), front: None }
     }
 
-    /// The front of a request for this view.
+    /// Returns the front of a request for this view.
     fn head(&mut self, view: &View) -> Head {
         let Briefing { model, system, tools, head, .. } = &*self.briefing;
         let Some(block) = view.system().filter(|block| !block.is_empty()) else {
@@ -53,7 +54,7 @@ impl Talk {
         }
     }
 
-    /// The request that sends a view, behind this front.
+    /// Makes the request that sends a view, behind this front.
     pub(super) fn request(
         &mut self,
         agent_id: AgentId,
@@ -111,13 +112,14 @@ impl Agent {
     }
 }
 
-/// The time since a moment that records tell of; wall time, as the provider's cache has it.
+/// Returns the time since a recorded moment. It is wall time, because the provider's cache expires
+/// by wall time.
 pub(super) fn since(ts_ms: Option<i64>) -> Duration {
     let passed = ts_ms.map_or(0, |ts_ms| stamp::now_ms().saturating_sub(ts_ms));
     Duration::from_millis(u64::try_from(passed).unwrap_or(0))
 }
 
-/// Says once when a provider counts far fewer tokens than were sent.
+/// Warns once for each definition if its provider counts far fewer tokens than were sent.
 pub(super) fn warn_of_doubt(briefing: &Briefing, machine: &Machine) {
     if let Some(Doubt { reported, expected }) = machine.measure().doubt()
         && reported.saturating_mul(FAR_LESS) < expected

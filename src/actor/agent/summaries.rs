@@ -1,7 +1,8 @@
-//! The summaries of one agent: written beside its turns or amid them, and put into its view.
+//! The summaries of one agent: has them written beside its turns or within them, and puts them into
+//! its view.
 //!
-//! When one is due is decided in `turn_boundary`. One at a time is written ahead, while the agent
-//! goes on; it is held against the view at a turn boundary.
+//! `turn_boundary` decides when one is due. At most one summary at a time is written ahead, while
+//! the agent continues; at a turn boundary it is compared with the view and applied or dropped.
 
 use futures_util::FutureExt;
 use ractor::ActorRef;
@@ -18,18 +19,18 @@ use crate::context::layers::summary::Summary;
 use crate::model::Request;
 use crate::turn_boundary::{Ahead, ByProvider, Due, Summarise, Writer};
 
-/// A summary that is written while the agent goes on.
+/// A summary that is written while the agent continues.
 #[derive(Debug)]
 pub(super) struct SummaryAhead {
     number: u64,
     layer: Summary,
     covered: Covered,
-    /// The summary, once it is there.
+    /// The summary, or why there is none; `None` while it is being written.
     answer: Option<SummaryAnswer>,
 }
 
 impl SummaryAhead {
-    /// The stage at which it is.
+    /// Returns the stage of the summary that is written ahead.
     pub(super) fn stage(ahead: Option<&Self>) -> Ahead {
         match ahead {
             None => Ahead::None,
@@ -40,7 +41,8 @@ impl SummaryAhead {
 }
 
 impl Agent {
-    /// Has a summary written while the agent goes on, once the turn that announces it is recorded.
+    /// Starts a summary that is written while the agent continues. The writing waits until the turn
+    /// that announces it is recorded. Returns `None` if the agent has no model.
     pub(super) fn prepare(
         &self,
         myself: &ActorRef<AgentMsg>,
@@ -61,13 +63,13 @@ impl Agent {
             let answer = std::panic::AssertUnwindSafe(body).catch_unwind().await;
             let crashed = |text| NoSummary::from(SummaryError::Crashed(text));
             let answer = answer.unwrap_or_else(|panic| Err(crashed(panic_text(panic.as_ref()))));
-            // An agent that is gone asks again when it is rebuilt.
+            // An agent that has ended needs no answer: its successor asks again.
             let _ = myself.send_message(AgentMsg::Summarised { number, answer: Box::new(answer) });
         });
         Some(Announcement { requested, durable })
     }
 
-    /// The summary that was asked for ahead is there, or will not come.
+    /// Handles the answer to a summary that was asked for ahead.
     pub(super) fn summarised(
         &self,
         myself: &ActorRef<AgentMsg>,
@@ -79,7 +81,8 @@ impl Agent {
         let current = state.ahead.as_mut().filter(|ahead| ahead.number == number);
         let Some(ahead) = current else { return };
         ahead.answer = Some(answer);
-        // Amid a turn it waits for the turn's end; an agent that waits for it goes on now.
+        // While a step is in progress the answer waits for the next turn boundary. An agent without
+        // a step waits for the summary and continues now.
         if !state.busy {
             self.advance(myself, state);
         }
@@ -94,7 +97,7 @@ impl Agent {
         self.start(myself, state, compaction_step::apply(context, layer, covered, answer, held));
     }
 
-    /// What a summary has cost that was written ahead and is not wanted any more.
+    /// Drops the summary that was written ahead and returns its cost, if it is finished.
     pub(super) fn drop_ahead(state: &mut State) -> Option<Spent> {
         match state.ahead.take()?.answer? {
             Ok(summary) => Some(summary.spent),
@@ -102,7 +105,7 @@ impl Agent {
         }
     }
 
-    /// Has a summary written and waits for it.
+    /// Starts a step that has a summary written and waits for it.
     pub(super) fn summarise(
         &self,
         myself: &ActorRef<AgentMsg>,
@@ -114,7 +117,8 @@ impl Agent {
         let Some(mut source) = self.source(state, writer) else { return };
         if let Some(request) = by_provider.and_then(|asked| self.by_provider(state, asked)) {
             source.by_provider = Some(request);
-            // A provider's summary is one of this very conversation, so its own model writes it.
+            // A provider summarises its own conversation, so the agent's own model writes the
+            // summary.
             if let Some(talk) = &state.talk {
                 source.service = talk.briefing.model.clone();
             }
@@ -133,7 +137,7 @@ impl Agent {
         Some(Request { pieces: request.pieces.first(messages), ..request })
     }
 
-    /// The writer of a summary, and what it reads.
+    /// Returns the model that writes a summary, and the input that it reads.
     fn source(&self, state: &State, writer: Writer) -> Option<Source> {
         let briefing = &state.talk.as_ref()?.briefing;
         let (own, by_provider) = (&briefing.model, None);

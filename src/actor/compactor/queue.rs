@@ -1,12 +1,13 @@
-//! The summaries that wait for a worker: those first that an agent waits for, then those of the
-//! agents that are closest to their limit.
+//! The queue of summaries that wait for a worker: first those that an agent waits for, then those
+//! of the agents that are closest to their limit.
 //!
-//! Bounded by the agents at work: each has one ahead and one that it waits for at most.
+//! The number of agents at work bounds it: each agent has at most one summary ahead and one that it
+//! waits for.
 
 use crate::context::layers::summary::Urgency;
 use crate::id::AgentId;
 
-/// The queue.
+/// The queue of summaries.
 #[derive(Debug)]
 pub(super) struct Queue<T>(Vec<Waiting<T>>);
 
@@ -27,24 +28,24 @@ impl<T> Queue<T> {
         self.0.push(Waiting { agent, urgency, fullness, job });
     }
 
-    /// The agent waits by now for what it asked for ahead.
+    /// Makes the summaries of an agent urgent: it now waits for what it asked for ahead.
     pub(super) fn hurry(&mut self, agent: &AgentId) {
         for waiting in self.0.iter_mut().filter(|waiting| waiting.agent == *agent) {
             waiting.urgency = Urgency::Now;
         }
     }
 
-    /// Whether this holds of one that waits.
+    /// Returns true if `is` holds for a summary in the queue.
     pub(super) fn any(&self, is: impl Fn(&T) -> bool) -> bool {
         self.0.iter().any(|waiting| is(&waiting.job))
     }
 
-    /// Removes those of which this holds.
+    /// Removes the summaries for which `is` holds.
     pub(super) fn remove(&mut self, is: impl Fn(&T) -> bool) {
         self.0.retain(|waiting| !is(&waiting.job));
     }
 
-    /// The next one; of equals the one that came first.
+    /// Removes and returns the next summary; among equals the one that came first.
     pub(super) fn pop(&mut self) -> Option<T> {
         let ranked = self.0.iter().enumerate().rev();
         let next = ranked.max_by_key(|(_, waiting)| (waiting.urgency, waiting.fullness));

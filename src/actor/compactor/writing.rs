@@ -1,4 +1,4 @@
-//! How one summary is written: the calls that it takes, and what counts as a summary.
+//! Writes one summary: makes the calls that it takes, and checks that the reply is a summary.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,33 +25,34 @@ use crate::id::{AgentId, Name};
 use crate::message::{Json, Message, StopReason, Usage};
 use crate::model::{ErrorClass, Head, ModelError, Rendering, Reply, Request};
 
-/// The agent of a summariser's calls, as requests and scripts name it.
+/// The name of the agent in the calls that write summaries, as requests and scripts see it.
 const NAME: &str = "compactor";
 
-/// A call may take the least time once more for each so many characters that it sends: within the
-/// minute of the default a summariser that reads slowly (500 characters a second) reads them.
+/// Number of characters sent for which the time limit of a call grows once more by the configured
+/// limit. Within the default limit of a minute, a model that reads slowly (500 characters a second)
+/// reads that many.
 const CHARS_PER_TIMEOUT: usize = 30_000;
 
-/// The most characters that a summary may have for each token that it was allowed: twice what
-/// tokens of prose have, so that only a provider which ignores the limit is refused.
+/// Most characters of a summary for each token that it was allowed: twice as many as prose has, so
+/// that only a reply of a provider that ignores the limit is refused.
 const MAX_CHARS_PER_TOKEN: u64 = 8;
 
-/// How many characters a token is taken to have where a request is made to fit: fewer than text and
+/// Characters that a token is assumed to have when a request is made to fit: fewer than text and
 /// code have on average.
 const CHARS_PER_TOKEN: u64 = 3;
 
-/// How often a stream that broke is begun again: the documented number.
+/// Most retries of a call whose stream broke.
 const STREAM_RETRIES: u32 = 2;
 
-/// How often a request that is too long is made smaller: a third each time where the provider does
-/// not say by how much, and then an eighth of it is left.
+/// Most times that a request that is too long is made smaller. Each time a third is removed if the
+/// provider does not say how much is too much, so that about an eighth is left at the end.
 const MOST_CUTS: u32 = 5;
 
-/// Why there is no summary when even that does not help.
+/// The reason why there is no summary when even that does not help.
 const TOO_LONG: &str = "what it is to read is too long, however much is left out";
 
-/// Writes a summary, whatever happens. Says also whether there is one; `None` when that says nothing
-/// of the summariser.
+/// Writes a summary, whatever happens. Returns its result, and whether the model succeeded: `None`
+/// if the result says nothing about the model.
 pub(super) async fn work(
     services: &Services,
     job: SummaryJob,
@@ -74,28 +75,30 @@ pub(super) async fn work(
         Ok(Err(error)) => error,
         Err(panic) => SummaryError::Crashed(panic_text(panic.as_ref())),
     };
-    // A context that was compacted early on request may leave nothing to free.
+    // A context that was compacted early on request may have nothing to free: that is no failure of
+    // the model.
     let tells =
         trigger == CompactionTrigger::Auto || !matches!(error, SummaryError::FreesTooLittle);
     let spent = (writing.usage != Usage::default()).then(|| writing.spent());
     (Err(NoSummary { error, spent }), tells.then_some(false))
 }
 
-/// One summary on its way.
+/// The writing of one summary.
 struct Writing<'a> {
     services: &'a Services,
     service: &'a ModelService,
     permits: &'a Permits,
     agent: AgentId,
-    /// The tokens of all calls so far.
+    /// The tokens of all its calls so far.
     usage: Usage,
 }
 
-/// A call that gave no text.
+/// The reason why a call gave no text.
 enum Failed {
-    /// The request is too long: by so many tokens of so many, if the provider said.
+    /// The request is too long: its tokens, and how many of them are too many, if the provider said
+    /// so.
     TooLong(Option<(u64, u64)>),
-    /// The provider does not write summaries by itself.
+    /// The provider does not write summaries itself.
     Unsupported,
     Other(SummaryError),
 }
@@ -134,8 +137,8 @@ impl Writing<'_> {
         Ok(Written::Text(text))
     }
 
-    /// The summary of a provider that writes it by itself; nothing when it turns out that it does
-    /// not.
+    /// Asks the provider to write the summary itself. Returns `None` if it turns out that it
+    /// cannot.
     async fn by_provider(
         &mut self,
         request: Request,
@@ -150,8 +153,9 @@ impl Writing<'_> {
         usable_block(&reply, due.covers_chars.saturating_sub(due.least_gain)).map(Some)
     }
 
-    /// The messages as they were sent, with the instruction at the end. Where that is too long the
-    /// oldest exchanges leave, or the largest message is cut.
+    /// Sends the messages as the agent sent them, with the instruction at the end, so that the
+    /// provider's cache holds their prefix. If that is too long, the oldest exchanges are left out
+    /// or the largest message is cut.
     async fn on_prefix(
         &mut self,
         due: &SummaryRequest,
@@ -159,7 +163,7 @@ impl Writing<'_> {
     ) -> Result<String, SummaryError> {
         let mut material = due.material.clone();
         let told = due.told();
-        // The agent itself sent as much a moment ago, but not to a smaller window.
+        // The agent itself has just sent as much, but this model's window may be smaller.
         let beside = self.output(due) + tokens(told.len());
         let over = (due.prefix_tokens + beside).saturating_sub(self.service.spec.context_window);
         if over > 0 {
@@ -177,12 +181,13 @@ impl Writing<'_> {
         Err(SummaryError::Unusable(TOO_LONG))
     }
 
-    /// The messages as text, in parts that fit the summariser's window, each with the summary of
-    /// those before. Where a part is too long all are made smaller.
+    /// Sends the messages as text, in parts that fit the model's window, each with the summary of
+    /// the parts before. If a part is too long, all parts are made smaller.
     async fn in_parts(&mut self, due: &SummaryRequest) -> Result<String, SummaryError> {
         let head = self.service.model.head(&self.service.spec, &due.system, &[]);
         let instruction = due.told().chars().count();
-        // A later part is sent with the summary of those before.
+        // Space for two summaries: the one to write, and that of the parts before, which a later
+        // part is sent with.
         let mut part = self.room(2 * self.output(due)).saturating_sub(instruction);
         for _ in 0..=MOST_CUTS {
             match self.part_by_part(due, &head, part).await {
@@ -212,18 +217,18 @@ impl Writing<'_> {
         Ok(so_far.unwrap_or_default())
     }
 
-    /// The most tokens of the summary.
+    /// Returns the most tokens that the summary may have.
     fn output(&self, due: &SummaryRequest) -> u64 {
         due.max_tokens.min(self.service.spec.max_output_tokens)
     }
 
-    /// The characters of a request that leave room for so many tokens in the summariser's window.
+    /// Returns the characters of a request that leave so many tokens free in the model's window.
     fn room(&self, tokens: u64) -> usize {
         let room = self.service.spec.context_window.saturating_sub(tokens);
         whole(room.saturating_mul(CHARS_PER_TOKEN))
     }
 
-    /// One call, and again while its stream breaks.
+    /// Makes one call, and repeats it if its stream breaks.
     async fn call(
         &mut self,
         (head, tools): (&Head, &[Name]),
@@ -288,7 +293,7 @@ impl From<Failed> for SummaryError {
     }
 }
 
-/// How long a call may take that sends so many characters.
+/// Returns the time limit of a call that sends so many characters.
 #[expect(clippy::cast_precision_loss, reason = "a request has far fewer than 2^52 characters")]
 fn deadline(least: Duration, chars: usize) -> Duration {
     least.mul_f64(1.0 + chars as f64 / CHARS_PER_TIMEOUT as f64)
@@ -306,14 +311,14 @@ fn judge(error: &ModelError) -> Failed {
     match error.class {
         ErrorClass::ContextTokens { have, max } => Failed::TooLong(over(have, max)),
         ErrorClass::Unsupported(_) => Failed::Unsupported,
-        // The output that was asked for does not fit beside the input.
+        // The output limit does not fit beside the input.
         ErrorClass::ContextPlusOutput { .. } | ErrorClass::RequestBytes => Failed::TooLong(None),
         _ => Failed::Other(SummaryError::Model(error.to_string())),
     }
 }
 
-/// How many characters must leave: the share of the tokens that the provider named and a tenth of
-/// all for what an estimate is off, or a third.
+/// Returns how many characters must be removed: the share of the tokens that the provider named and
+/// a tenth of everything, because the estimate is not exact; or a third if it named none.
 fn excess(material: &Material, by: Option<(u64, u64)>) -> usize {
     let chars = material.chars();
     match by {
@@ -322,12 +327,12 @@ fn excess(material: &Material, by: Option<(u64, u64)>) -> usize {
     }
 }
 
-/// The tokens of so many characters, rather too many than too few.
+/// Estimates the tokens of so many characters, too many rather than too few.
 fn tokens(chars: usize) -> u64 {
     chars as u64 / CHARS_PER_TOKEN
 }
 
-/// The part of `chars` that `part` is of `all`.
+/// Returns the share of `chars` that `part` is of `all`.
 fn scaled(chars: usize, part: u64, all: u64) -> usize {
     let scaled = chars as u128 * u128::from(part) / u128::from(all.max(1));
     usize::try_from(scaled).unwrap_or(usize::MAX)
@@ -337,7 +342,7 @@ fn whole(tokens: u64) -> usize {
     usize::try_from(tokens).unwrap_or(usize::MAX)
 }
 
-/// The provider's summary in a reply to a request that asked for nothing else.
+/// Takes the provider's summary from a reply to a request that asked for nothing else.
 fn usable_block(reply: &Reply, most_chars: usize) -> Result<Written, SummaryError> {
     let found =
         reply.message.content.iter().find_map(|b| Some((b, compaction_block::summary_text(b)?)));
@@ -358,8 +363,8 @@ fn usable_block(reply: &Reply, most_chars: usize) -> Result<Written, SummaryErro
     }
 }
 
-/// The summary in a reply; a reply without text is a failure, whatever its stop reason, and so is
-/// one that is longer than it was allowed to be. A call in it is never run.
+/// Takes the summary from a reply. A reply without text is a failure, whatever its stop reason, and
+/// so is one that is longer than it was allowed to be. A tool call in the reply is never run.
 fn usable(reply: &Reply, max_tokens: u64, form: Form) -> Result<String, SummaryError> {
     if let StopReason::Refusal(_) = reply.stop {
         return Err(SummaryError::Unusable("the model refused"));

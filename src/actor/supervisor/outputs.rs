@@ -1,6 +1,6 @@
-//! Checks the outputs of tasks: their form, and the files that they are written to.
+//! Checks the outputs of tasks and writes them to their `output_file`.
 //!
-//! Runs in tasks beside the supervisor's mailbox.
+//! Runs in tasks beside the supervisor's mailbox, because it reads and writes files.
 
 use serde_json::Value;
 
@@ -11,11 +11,12 @@ use crate::output::Output;
 use crate::spec::TaskSpec;
 use crate::template;
 
-/// Checks an output of a task and writes it to the task's `output_file`. Gives its value for
-/// templates, or why it is not what the task asks for.
+/// Checks the form of a task's output and writes it to the task's `output_file`. Returns the value
+/// that templates see, or the failure of the task if the output does not have the form that the
+/// task declares or cannot be written.
 ///
 /// # Errors
-/// When the output is stored and cannot be read back.
+/// Returns an error if the output is in the result store and cannot be read back.
 pub(super) async fn check(
     services: &Services,
     spec: &TaskSpec,
@@ -38,7 +39,8 @@ pub(super) async fn check(
 /// Writes an output into the workspace.
 ///
 /// # Errors
-/// When the name cannot be rendered, leads out of the workspace or cannot be written.
+/// Returns a failure if the path cannot be rendered, leads out of the workspace or cannot be
+/// written.
 async fn write_output_file(
     services: &Services,
     template: &str,

@@ -1,4 +1,5 @@
-//! Performs the actions of the run machine: mail, actors, files, timers. Decides nothing.
+//! Performs the actions of the run machine: sends mail, starts actors, sets timers, and starts the
+//! tasks that touch files. Decides nothing.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::journal::{JournalError, JournalHandle};
 use crate::run_machine::Action;
 use crate::turn::Outcome;
 
-/// The fold of an agent's records, on its way or done.
+/// The fold of an agent's records: in progress, or done.
 #[derive(Debug)]
 pub(super) enum Folding {
     Running(oneshot::Receiver<Result<Folded, FoldError>>),
@@ -48,7 +49,8 @@ impl Supervisor {
     ) {
         match action {
             Action::Record(drafts) => {
-                // The other end lives as long as the state: it only stops when the journal failed.
+                // The receiver lives as long as the state; it stops earlier only if the journal
+                // failed, and then the run ends anyway.
                 let _ = state.proposals.send(drafts);
             }
             Action::Spawn { agent, born } => self.spawn_new(myself, state, agent, born).await,
@@ -77,10 +79,11 @@ impl Supervisor {
                 state.work.spawn(async move {
                     let message = match outputs::check(&services, &spec, &output, &values).await {
                         Ok(checked) => SupervisorMsg::OutputChecked { task, checked },
-                        // Nothing may be decided without what was acknowledged.
+                        // A stored output that was acknowledged is lost. No decision may be made
+                        // without it, so the run stops.
                         Err(error) => SupervisorMsg::JournalFailed(error),
                     };
-                    // A supervisor that is gone settles nothing.
+                    // A supervisor that has ended needs no result.
                     let _ = myself.send_message(message);
                 });
             }
@@ -98,7 +101,8 @@ impl Supervisor {
         agent: AgentId,
         born: SharedRecord,
     ) {
-        // One record at hand: nothing is read from the disk.
+        // The record is in memory, so the journal is not read. The first agent of a definition
+        // still reads the descriptions of its skills from the disk.
         match Folded::of(&self.services, &agent, &vec![born].into()) {
             Ok(folded) => self.spawn(myself, state, agent, folded).await,
             Err(error) => Self::not_started(state, &agent, error.to_string()),
@@ -120,6 +124,8 @@ impl Supervisor {
         let services = self.services.clone();
         let agent = Agent { services, id: id.clone(), task, right: right.clone() };
         match Actor::spawn_linked(None, agent, folded, myself.get_cell()).await {
+            // The right is kept here too: if the actor is killed, its aborted step may still be
+            // appending, and the right must be withdrawn before somebody else records the end.
             Ok((actor, _)) => {
                 state.agents_by_actor.insert(actor.get_id(), id.clone());
                 state.rights.insert(id.clone(), right);
@@ -129,26 +135,27 @@ impl Supervisor {
         }
     }
 
-    /// An actor that could not be started counts as one that crashed.
+    /// Reports an actor that could not be started to the machine, as one that crashed.
     fn not_started(state: &mut State, agent: &AgentId, error: String) {
         let now = state.now();
         state.machine.agent_gone(now, agent, Some(error));
     }
 
-    /// Has an agent's records folded beside the mailbox: reading them waits for the disk.
+    /// Starts a task that folds an agent's records: reading them waits for the disk.
     fn fold(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, agent: AgentId) {
         let records = state.left.remove(&agent).map(|left| left.records);
         let (services, myself, id) = (self.services.clone(), myself.clone(), agent.clone());
         let (folded, running) = oneshot::channel();
         state.folding.insert(agent, Folding::Running(running));
         state.work.spawn(async move {
-            // A supervisor that is gone starts nobody.
+            // The result is sent before the mail, so that it is there when the mail is handled. A
+            // supervisor that has ended needs neither.
             let _ = folded.send(fold(services, &id, records).await);
             let _ = myself.send_message(SupervisorMsg::Folded(id));
         });
     }
 
-    /// The records of an agent were folded, or could not be.
+    /// Handles the result of folding an agent's records.
     pub(super) fn folded(
         &self,
         myself: &ActorRef<SupervisorMsg>,
@@ -166,12 +173,12 @@ impl Supervisor {
                 self.finish(myself, state, RunEnd::JournalFailed(error));
             }
             Ok(Err(FoldError::Records(error))) => Self::not_started(state, agent, error),
-            // The result is there before the mail; the task that sent neither has panicked.
+            // The result is sent before the mail, so it can only be missing if the fold panicked.
             Err(_) => Self::not_started(state, agent, "its records were not folded".to_owned()),
         }
     }
 
-    /// Has the ends of agents recorded that have no actor, beside the mailbox.
+    /// Starts a task that records the ends of agents without an actor.
     fn end_idle(&self, state: &mut State, ends: Vec<(AgentId, Outcome)>) {
         let mut idle = Vec::with_capacity(ends.len());
         for (id, outcome) in ends {
@@ -210,7 +217,7 @@ impl Supervisor {
 
 fn mail(state: &State, agent: &AgentId, message: AgentMsg) {
     if let Some(actor) = state.agents.get(agent) {
-        // One that is gone is reported by its supervision event.
+        // If the actor has ended, its supervision event reports that.
         let _ = actor.send_message(message);
     }
 }
@@ -229,18 +236,21 @@ async fn fold(
     folded.unwrap_or_else(|error| Err(FoldError::Records(error.to_string())))
 }
 
-/// The records of an agent whose actor is gone, those included that it gave to the journal last.
+/// Returns the records of an agent whose actor has ended, including those that the actor gave to
+/// the journal last.
 async fn records_of(
     journal: &JournalHandle,
     agent: &AgentId,
 ) -> Result<AgentRecords, JournalError> {
+    // Appends that are still in the queue are not among the agent's records yet.
     journal.flush().await?;
     journal.agent_records(agent).await.map(AgentRecords::Held)
 }
 
 /// An agent without an actor whose end is to be recorded.
 struct Ending {
-    /// The right of its last actor's steps to record, if it had an actor.
+    /// The right of its last actor's steps to record; `None` if it never had an actor in this
+    /// process.
     right: Option<RecordRight>,
     records: Option<AgentRecords>,
     id: AgentId,
@@ -253,6 +263,7 @@ async fn record_ends(services: &Services, agents: Vec<Ending>) -> Result<(), Jou
     let mut idle = Vec::with_capacity(agents.len());
     for Ending { right, records, id, place: (task, depth), outcome } in agents {
         if let Some(right) = right {
+            // Waits for appends that have begun: the records read below must include them.
             right.withdraw().await;
         }
         let records = match records {

@@ -1,4 +1,4 @@
-//! Events that were decided, on their way to the journal in the order of the decisions.
+//! Sends the events that were decided to the journal, in the order of the decisions.
 
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use super::SupervisorMsg;
 use crate::actor::services::Services;
 use crate::event::Draft;
 
-/// The most proposals in one append: a whole fan-out, and far less than a commit batch holds.
+/// Most proposals in one append: enough for a whole fan-out, and normally far less than the 1 MiB
+/// that a commit batch takes.
 const PROPOSALS: usize = 256;
 
-/// Appends events in order; those that came in meanwhile share one append.
+/// Appends events in order. Events that arrive during an append share the next one.
 pub(super) async fn record_in_order(
     services: Arc<Services>,
     supervisor: ActorRef<SupervisorMsg>,
@@ -22,7 +23,7 @@ pub(super) async fn record_in_order(
     while queue.recv_many(&mut waiting, PROPOSALS).await > 0 {
         let drafts = waiting.drain(..).flatten().collect();
         if let Err(error) = services.journal.append(drafts).await {
-            // A supervisor that is gone has heard of it already.
+            // A supervisor that has ended already knows of it.
             let _ = supervisor.send_message(SupervisorMsg::JournalFailed(error));
             return;
         }
