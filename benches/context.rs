@@ -1,10 +1,10 @@
-//! `cargo bench --bench context [-- FILE...]`: what each preset costs, and what it keeps.
+//! `cargo bench --bench context [-- FILE...]`: the cost of each preset, and how much it keeps.
 //!
-//! Conversations of an agent at work are made from seeds, or read from files, and go through the
-//! presets as `callsheet context replay --compare` has them go. First every preset with its own
-//! constants; then `adaptive` over its constants, one at a time: the frontier of cost against what
-//! is kept. Costs are ratios to the cheaper of the documented presets. No time is measured, and
-//! no row begins after 45 s.
+//! Conversations of an agent at work are made from seeds or read from files. They go through the
+//! presets in the same way as in `callsheet context replay --compare`: first through every preset
+//! with its own constants; then through `adaptive` with other values of its constants, one constant
+//! at a time. This shows the frontier of cost against the share that is kept. Costs are ratios to
+//! the cheaper of the documented presets. No time is measured, and no row begins after 45 s.
 
 #![expect(clippy::print_stdout, reason = "a benchmark shows its figures")]
 
@@ -27,18 +27,18 @@ use serde_json::{Map, Value, json};
 use self::race::{Outcome, WINDOW, run};
 use self::work::Conversation;
 
-/// How many conversations are made, and of how many tokens; their seeds count from 1.
+/// Conversations that are made: their number, and the tokens of each. Their seeds count from 1.
 const MADE: [(u64, usize); 3] = [(3, 300_000), (4, 60_000), (6, 20_000)];
-/// Conversations are told apart by size: the least tokens of a class, and its name.
+/// Classes of conversations by size: the least tokens of a class, and its name.
 const CLASSES: [(usize, &str); 3] = [(100_000, "long"), (50_000, "middle"), (0, "short")];
-/// The presets to whose cheaper one costs are ratios.
+/// The documented presets. Costs are ratios to the cheaper of them.
 const DOCUMENTED: [&str; 2] = ["three-layer", "four-layer"];
-/// No row begins after this.
+/// No row begins later than this after the start.
 const LAST_START: Duration = Duration::from_secs(45);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
-    // Cargo adds a flag of its own.
+    // Cargo adds the flag `--bench`.
     let files = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
     let mut conversations =
         files.map(|file| race::read(Path::new(&file))).collect::<Result<Vec<_>, _>>()?;
@@ -89,7 +89,7 @@ fn classes(conversations: Vec<Conversation>) -> Vec<Class> {
     classes.into_iter().filter(|(_, class)| !class.is_empty()).collect()
 }
 
-/// The values over which each constant goes.
+/// Returns the values that each constant takes.
 fn grids() -> [(&'static str, Vec<Value>); 3] {
     let tokens = |thousands: [f64; 11]| thousands.map(|k| json!((k * 1e3) as u64)).to_vec();
     let shares = [0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 1.0];
@@ -100,7 +100,7 @@ fn grids() -> [(&'static str, Vec<Value>); 3] {
     ]
 }
 
-/// The values with the preset's own among them, in order.
+/// Returns the values in order, with the preset's own value among them.
 fn with_own(mut values: Vec<Value>, own: &Value) -> Vec<Value> {
     if !values.contains(own) {
         values.push(own.clone());
@@ -130,8 +130,8 @@ fn show_presets(name: &str, class: &[Conversation], outcomes: &[Outcome], base: 
     }
 }
 
-/// One row a value, three columns a class; a star where no other value is as cheap and keeps as
-/// much.
+/// Prints one row for each value, three columns for each class, and a star if no other value is as
+/// cheap and keeps as much.
 fn show_frontier(
     constant: &str,
     own: &Value,
@@ -168,7 +168,7 @@ fn show_frontier(
     }
 }
 
-/// Whether one costs no more and keeps no less than the other, and is not the same.
+/// Returns true if `one` costs no more and keeps no less than `other`, and is not equal to it.
 fn beats(one: &Score, other: &Score) -> bool {
     let kept = |score: &Score| [score.names_old.held, score.lines_old.held];
     let is_as_good =

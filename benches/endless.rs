@@ -1,9 +1,9 @@
-//! `cargo bench --bench endless [-- TURNS]`: whether a turn costs more as the conversation grows.
+//! `cargo bench --bench endless [-- TURNS]`: shows if a turn costs more as the conversation grows.
 //!
-//! One agent makes 10,000 turns of tool calls, so its conversation is some hundred times as long as
-//! its model's window. The provider, a process of its own, holds every request against the window.
-//! A figure is the processor time of the agent's process for each turn, over a span of turns. Ends
-//! by itself within 90 seconds.
+//! One agent makes 10,000 turns with tool calls, so that its conversation grows to some hundred
+//! times its model's window. The provider, a process of its own, checks every request against the
+//! window. A figure is the processor time of the agent's process for each turn, over a span of
+//! turns. Ends by itself within 90 seconds.
 
 #![expect(clippy::print_stdout, reason = "a benchmark shows its figures")]
 
@@ -21,11 +21,11 @@ use parking_lot::Mutex;
 
 use self::support::endless::{Endless, Look, Subject, WINDOW, launch, verdict};
 
-/// The turns of the agent where the command line does not say.
+/// Turns of the agent, unless the command line names a number.
 const TURNS: usize = 10_000;
-/// The turns of one figure; the first span is around turn 100.
+/// Turns of one figure; the first span is around turn 100.
 const SPAN: usize = 100;
-/// What a turn may cost at the end, as a multiple of what it costs around turn 100.
+/// Most that a turn may cost at the end, as a multiple of its cost around turn 100.
 const TARGET: f64 = 2.0;
 
 fn main() {
@@ -41,7 +41,7 @@ fn main() {
     }
 }
 
-/// The spans that are shown: around turn 100, after it, amid, and at the end.
+/// Returns the spans that are shown: around turn 100, after it, in the middle, and at the end.
 fn spans(turns: usize) -> [usize; 4] {
     [SPAN / 2, (turns / 10).max(SPAN), turns / 2, turns - SPAN]
 }
@@ -51,7 +51,7 @@ fn compare(turns: usize) {
     let starts = spans(turns).map(|start| format!("{}-{}", start, start + SPAN));
     let [first, second, third, last] = &starts;
     println!("CPU a turn, us {first:>12} {second:>12} {third:>12} {last:>12}    ratio");
-    // Together, because most of the time is spent on waiting for the disk.
+    // At the same time, because most of the time is spent on waiting for the disk.
     std::thread::scope(|scope| {
         for subject in Subject::ALL {
             scope.spawn(move || show(subject, turns));
@@ -59,7 +59,7 @@ fn compare(turns: usize) {
     });
 }
 
-/// Measures one way to keep the window, and prints its row.
+/// Measures one preset and prints its row.
 fn show(Subject { preset, .. }: Subject, turns: usize) {
     let began = Instant::now();
     let turns = turns.to_string();
@@ -81,7 +81,7 @@ fn show(Subject { preset, .. }: Subject, turns: usize) {
     );
 }
 
-/// The role of the agent: does the turns and prints what they cost.
+/// The process of the agent: does the turns and prints their cost.
 fn run(preset: &str, turns: usize, url: &str) {
     let subject = Subject::ALL.into_iter().find(|subject| subject.preset == preset);
     let subject = subject.expect("a preset");

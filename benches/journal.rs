@@ -1,10 +1,10 @@
-//! `cargo bench --bench journal [-- CALLERS...]`: what it costs to wait for the disk.
+//! `cargo bench --bench journal [-- CALLERS...]`: the cost of waiting for the disk.
 //!
-//! First the durable events per second, as a ratio to a bare group-commit loop that encodes and
-//! writes lines of the same length on the same disk in the same round. Then the share of a turn's time that agents
-//! wait for the disk, with the appends of a turn in their order around a model call and a tool that
-//! take as long as short ones do. With numbers of callers only the first, with these. Ends by itself
-//! within two minutes.
+//! First it measures the durable events per second, as a ratio to a bare group-commit loop that
+//! encodes and writes lines of the same length on the same disk in the same round. Then it measures
+//! the share of a turn's time for which agents wait for the disk, with the appends of a turn in
+//! their order around a short model call and a short tool call. With numbers of callers it measures
+//! only the first, for these numbers. Ends by itself within two minutes.
 
 #![expect(clippy::print_stdout, reason = "a benchmark shows its figures")]
 
@@ -35,36 +35,37 @@ use self::group::Journal;
 use self::spread::Spread;
 use self::turn::turn_of;
 
-/// The program's own, for the bare loop too.
+/// The allocator of the program, for the bare loop too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Callers that append at the same time, each one event after the other.
+/// Numbers of callers that append at the same time, each one event after the other.
 const CALLERS: [usize; 4] = [1, 8, 64, 256];
-/// How long each measurement lasts: short, so that what else the machine does meets all alike.
+/// Length of each measurement: short, so that other work of the machine affects all measurements
+/// alike.
 const SPAN: Duration = Duration::from_millis(50);
-/// How often everything is measured, in turn.
+/// Number of rounds; each round measures everything once.
 const ROUNDS: usize = 75;
-/// The events per second to those of the bare loop that are worth reaching.
+/// The goal: events per second, as a ratio to those of the bare loop.
 const TARGET: f64 = 0.8;
-/// The length of a line, about: that of most events.
+/// Approximate length of a line in bytes: that of most events.
 const LINE: usize = 500;
 
-/// What they hold.
+/// The text in each line.
 const TEXT: &str = match std::str::from_utf8(&[b'x'; LINE]) {
     Ok(text) => text,
     Err(_) => "",
 };
 
-/// Agents at work at the same time.
+/// Numbers of agents at work at the same time.
 const AGENTS: [usize; 3] = [1, 20, 200];
-/// The turns of each.
+/// Turns of each agent.
 const TURNS: u32 = 6;
-/// How long a model call takes, give or take a half: a short one.
+/// Time of a model call, give or take a half: a short one.
 const MODEL: Duration = Duration::from_secs(1);
-/// How long a tool takes: a short one.
+/// Time of a tool call: a short one.
 const TOOL: Duration = Duration::from_millis(100);
-/// The bytes of a reply and of a tool's result.
+/// Bytes of a reply and of a tool's result.
 const PAYLOAD: usize = 2_000;
 
 fn main() {
@@ -83,7 +84,7 @@ fn main() {
     println!("\ntook {:.0} s", began.elapsed().as_secs_f64());
 }
 
-/// What appends are made to.
+/// The journal that appends are made to.
 #[derive(Clone)]
 enum Subject {
     Bare(Arc<Journal>),
@@ -117,8 +118,8 @@ async fn rates(counts: &[usize], ground: &Path) {
         let names: Arc<[_]> = (0..callers).map(names).collect();
         let subjects = [bare, Subject::Ours(alone.clone()), Subject::Ours(whole.clone())];
         for subject in &subjects {
-            // To make the agents' files is not measured: all are there before the second appends
-            // are at work.
+            // Creating the agents' files is not measured: all of them exist before the second
+            // appends begin.
             for _ in 0..2 {
                 join_all((0..callers).map(|caller| subject.append(caller, &names[caller]))).await;
             }
@@ -149,7 +150,8 @@ fn show(callers: usize, [bare, alone, whole]: &[Vec<f64>; 3]) {
     );
 }
 
-/// The events per second that become durable when so many append, each one after the other.
+/// Returns the events per second that become durable when so many callers append, each one event
+/// after the other.
 async fn rate(subject: &Subject, names: &Arc<[(Name, AgentId)]>) -> f64 {
     let mut running = JoinSet::new();
     let began = Instant::now();
@@ -173,7 +175,7 @@ fn open(place: &Path, observers: Vec<Box<dyn Observer>>) -> JournalHandle {
     owned.start_writer(Position::START, observers).expect("a writer")
 }
 
-/// With the agents' transcripts and logs, which the same thread writes.
+/// Opens a journal with the agents' transcripts and logs, which the same thread writes.
 fn open_whole(place: &Path) -> JournalHandle {
     open(place, vec![Box::new(Projection::new(RunDir::at(place.to_owned())))])
 }
@@ -182,9 +184,9 @@ fn names(agent: usize) -> (Name, AgentId) {
     (Name::new("bench").expect("a name"), AgentId::from_text(&format!("bench[{agent}]")))
 }
 
-/// An event whose line has the length.
+/// Makes an event whose line has about the length `LINE`.
 fn event_of(task: &Name, id: &AgentId) -> Draft {
-    // The envelope and the names take the rest.
+    // The envelope and the names take the rest of the line.
     let message = Json::encode(&json!({ "role": "user", "content": &TEXT[260..] }));
     Draft::agent(task, id, TurnStarted { turn: 1, message: Some(message) })
 }
@@ -211,7 +213,7 @@ async fn shares(ground: &Path) {
         journal.close().await;
         let turns = f64::from(TURNS) * agents as f64;
         let waited: f64 = waits.iter().sum();
-        // An agent does nothing but its turns.
+        // An agent does nothing except its turns.
         let busy = waited + turns * (MODEL + TOOL).as_secs_f64();
         waits.sort_by(f64::total_cmp);
         let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize] * 1e3;
@@ -225,7 +227,7 @@ async fn shares(ground: &Path) {
     }
 }
 
-/// Does an agent's turns; gives how long each append was waited for, in seconds.
+/// Does an agent's turns. Returns the time for which each append was waited for, in seconds.
 async fn turns(journal: &JournalHandle, agent: usize) -> Vec<f64> {
     let (run, mut waits) = (RunId::from(uuid::Uuid::now_v7()), Vec::new());
     let (task, id) = names(agent);

@@ -1,10 +1,10 @@
-//! `cargo bench --bench load`: what it costs to load a configuration, by its size and shape.
+//! `cargo bench --bench load`: the cost of loading a configuration, by its size and shape.
 //!
-//! Loads configurations of 3,000 and of 30,000 tasks, and checks their plans, as `check` and `run` do:
-//! independent tasks, a chain, a task that depends on all others, and tasks that all depend on one. Prints
-//! the time for each task and the ratio of the two sizes, and fails where ten times as many tasks cost
-//! more than 25 times as much: work in the square of their number would cost 100 times as much. Ends by itself within
-//! a minute.
+//! Loads configurations of 3,000 and of 30,000 tasks and checks their plans, as `check` and `run`
+//! do: independent tasks, a chain, a task that depends on all others, and tasks that all depend on
+//! one. Prints the time for each task and the ratio of the two sizes. Fails if ten times as many
+//! tasks cost more than 25 times as much; work that grows with the square of their number would
+//! cost 100 times as much. Ends by itself within a minute.
 
 #![expect(clippy::print_stdout, reason = "a benchmark shows its figures")]
 
@@ -16,18 +16,18 @@ use callsheet::config::{self, Sources};
 use callsheet::id::Name;
 use callsheet::plan::Plan;
 
-/// The program's own.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Tasks of the small configurations; the large ones have ten times as many.
 const TASKS: usize = 3_000;
-/// How often each is loaded; the quickest counts.
+/// Number of times that each configuration is loaded; the fastest counts.
 const ROUNDS: usize = 7;
-/// The most that ten times as many tasks may cost.
+/// Most that ten times as many tasks may cost, as a multiple.
 const MOST: f64 = 25.0;
 
-/// The tasks on which a task depends, by its number and their count.
+/// Returns the tasks on which a task depends, given its number and the count of tasks.
 type Shape = fn(usize, usize) -> Vec<usize>;
 
 const SHAPES: [(&str, Shape); 4] = [
@@ -60,7 +60,8 @@ fn main() -> ExitCode {
     if worst <= MOST { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A configuration of so many agents' tasks, whose prompts name the tasks that they depend on.
+/// Makes a configuration of so many tasks of agents, whose prompts name the tasks that they depend
+/// on.
 fn text(shape: Shape, count: usize) -> String {
     let mut text = "version = 1\n[agents.a]\nmodel = 'own'\n".to_owned();
     for task in 0..count {

@@ -1,8 +1,8 @@
-//! `cargo bench --bench resume [-- MB]`: how long a resume takes, and how much memory.
+//! `cargo bench --bench resume [-- MB]`: the time and the memory that a resume takes.
 //!
-//! A run with a long past: a thousand agents that have ended wrote most of its journal, one agent is
-//! at work. It is taken up by a process of its own, once with the snapshots that were made while the
-//! journal was written and once without any. A gigabyte takes about a minute to write.
+//! The run has a long past: a thousand agents that have ended wrote most of its journal, and one
+//! agent is at work. A process of its own resumes it, once with the snapshots that were made while
+//! the journal was written and once without any. Writing a gigabyte takes about a minute.
 
 #![expect(clippy::print_stdout, reason = "a benchmark shows its figures")]
 
@@ -37,11 +37,11 @@ use serde_json::json;
 
 use self::turn::turn_of;
 
-/// The size of the journal where the command line does not say, in megabytes.
+/// Size of the journal in megabytes, unless the command line names one.
 const MEGABYTES: u64 = 1_024;
-/// The agents that have ended.
+/// Number of agents that have ended.
 const AGENTS: u32 = 1_000;
-/// The bytes of a tool's result.
+/// Bytes of a tool's result.
 const RESULT: usize = 16_000;
 
 const CONFIG: &str = r#"
@@ -107,7 +107,7 @@ fn copy_all(from: &Path, to: &Path) {
     }
 }
 
-/// The role of the process that takes the run up and brings it to its end.
+/// The process that resumes the run and brings it to its end.
 fn resume(dir: &Path) {
     let dir = RunDir::at(dir);
     let began = Instant::now();
@@ -133,7 +133,7 @@ fn resume(dir: &Path) {
     });
 }
 
-/// Writes a run as it would have been written while it was at work.
+/// Writes a run as it would have been written while its agents worked.
 async fn write(dir: &RunDir, bytes: u64) {
     let (run, past, now) = (RunId::from(uuid::Uuid::now_v7()), name("past"), name("now"));
     let owned = dir.create().expect("a run directory");
@@ -150,7 +150,8 @@ async fn write(dir: &RunDir, bytes: u64) {
         let id = AgentId::main(&past, 1).child(&name("worker"), agent);
         async move { child(&journal, run, &past, id, each).await }
     });
-    // So many that batches are shared, as in a run with that many agents.
+    // So many agents write at the same time that they share batches, as in a run with that many
+    // agents.
     let mut agents: Vec<_> = agents.collect();
     while !agents.is_empty() {
         let some: Vec<_> = agents.drain(..agents.len().min(50)).collect();
@@ -196,7 +197,7 @@ fn created(run: RunId, dir: &RunDir) -> RunCreated {
     }
 }
 
-/// Begins a task and the agent that works for it.
+/// Records the beginning of a task and of the agent that works for it.
 async fn begin(journal: &JournalHandle, task: &Name) {
     let agent = AgentId::main(task, 1);
     let started = TaskStarted { attempt: 1, agent: agent.clone(), key: None };
@@ -215,7 +216,7 @@ fn ended() -> AgentEnded {
     AgentEnded { outcome, turns: 1, usage: Usage::default() }
 }
 
-/// An agent from its beginning to its end.
+/// Records an agent from its beginning to its end.
 async fn child(journal: &JournalHandle, run: RunId, task: &Name, id: AgentId, bytes: u64) {
     let of_agent = |event: Event| Draft::agent(task, &id, event);
     let parent = AgentId::main(task, 1);

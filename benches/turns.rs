@@ -1,9 +1,10 @@
 //! `cargo bench --bench turns`: the processor time of one agent turn, as a ratio to a plain loop.
 //!
-//! The floor makes the same streamed model calls over the same bytes and reads the same files with
-//! no actors, once bare and once with a group-commit journal of its own. Every measurement is a
-//! process of its own, the provider is another, and what it costs to start up is cancelled: a
-//! figure is the slope between two numbers of agents. Ends by itself within two minutes.
+//! The floor is a plain loop without actors: it makes the same streamed model calls over the same
+//! bytes and reads the same files, once bare and once with a group-commit journal of its own. Every
+//! measurement runs in a process of its own, and the provider in another. A figure is the slope
+//! between two numbers of agents, so the cost of starting up cancels out. Ends by itself within two
+//! minutes.
 
 #![expect(clippy::print_stdout, reason = "a benchmark shows its figures")]
 
@@ -33,14 +34,14 @@ use self::work::{Subject, TURNS};
 
 /// The two numbers of agents between which the slope is taken.
 const AGENTS: [usize; 2] = [100, 200];
-/// How often everything is measured, in turn, unless time runs out.
+/// Number of rounds, unless time runs out; each round measures everything once.
 const ROUNDS: usize = 7;
-/// No round begins after this.
+/// No round begins later than this after the start.
 const LAST_START: Duration = Duration::from_secs(75);
-/// The two numbers of idle agents between which the memory of one is taken.
+/// The two numbers of idle agents between which the memory of one agent is taken.
 const IDLE: [usize; 2] = [1_000, 4_000];
-/// What is worth reaching now: the program's processor time to that of the durable floor, and to
-/// that of the bare one.
+/// The goals: the program's processor time as a ratio to that of the durable floor, and to that of
+/// the bare floor.
 const TARGETS: [(Subject, f64); 2] = [(Subject::Durable, 1.25), (Subject::Bare, 2.0)];
 
 fn main() {

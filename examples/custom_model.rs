@@ -1,4 +1,4 @@
-//! `cargo run --example custom_model`: a model of one's own, here one that answers by shouting.
+//! `cargo run --example custom_model`: a model of your own; this one answers in capital letters.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -7,7 +7,7 @@ use callsheet::message::{Message, StopReason, Usage};
 use callsheet::model::{BoxFuture, Delta, DeltaSink, Model, ModelError, Reply, Request};
 use callsheet::run::Launch;
 
-/// Says what it was told, louder.
+/// Repeats the last message in capital letters.
 struct Echo;
 
 impl Model for Echo {

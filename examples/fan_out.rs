@@ -1,7 +1,8 @@
-//! `cargo run --example fan_out`: an agent gives parts of its work to children and joins them.
+//! `cargo run --example fan_out`: an agent delegates parts of its work to children and joins their
+//! answers.
 //!
-//! The three children work at the same time; the parent reads their answers in the order in which
-//! it asked.
+//! The three children work at the same time. The parent reads their answers in the order of its
+//! calls.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

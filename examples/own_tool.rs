@@ -1,4 +1,4 @@
-//! `cargo run --example own_tool`: a tool written in Rust, which agents call like a built-in one.
+//! `cargo run --example own_tool`: a tool written in Rust, which agents call like a built-in tool.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

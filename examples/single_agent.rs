@@ -1,6 +1,6 @@
-//! `cargo run --example single_agent`: one agent, one prompt.
+//! `cargo run --example single_agent`: one agent with one prompt.
 //!
-//! The model plays a script, so that this needs no key and no network.
+//! The model follows a script, so that the example needs no key and no network.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -1,6 +1,6 @@
 //! `cargo run --example tail_a_run`: follows a run, event by event, while it works.
 //!
-//! The events come from the journal, so any other process could follow the run in the same way.
+//! The events come from the journal, so any other process can follow the run in the same way.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

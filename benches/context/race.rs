@@ -1,4 +1,4 @@
-//! Races: conversations through presets, two at a time.
+//! Runs conversations through presets, two presets at a time.
 
 use std::error::Error;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(crate) const WINDOW: u64 = 50_000;
 /// How many presets run side by side.
 const THREADS: usize = 2;
 
-/// What a preset cost and kept over all conversations of a class.
+/// The cost of a preset and the share that it kept, over all conversations of a class.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Its place among the presets that ran.
@@ -30,7 +30,8 @@ pub(crate) struct Outcome {
     pub(crate) score: Score,
 }
 
-/// The outcomes of these presets, in order; those that could not begin by `deadline` are missing.
+/// Returns the outcomes of these presets, in order. Presets that could not begin by `deadline` are
+/// missing.
 pub(crate) fn run(presets: &[Preset], class: &[Conversation], deadline: Instant) -> Vec<Outcome> {
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::new());
@@ -73,7 +74,7 @@ fn score_of(preset: &Preset, conversation: &Conversation) -> Score {
     scorer.score()
 }
 
-/// A conversation from a file, whatever its format.
+/// Reads a conversation from a file, whatever its format.
 pub(crate) fn read(path: &Path) -> Result<Conversation, Box<dyn Error>> {
     let wrong = |error| format!("{}: {error}", path.display());
     let recorded = conversation::Conversation::open(path, History::Whole).map_err(wrong)?;
@@ -82,7 +83,7 @@ pub(crate) fn read(path: &Path) -> Result<Conversation, Box<dyn Error>> {
     Ok(Conversation { system, messages: messages.collect::<Result<_, _>>()? })
 }
 
-/// A system prompt: a text, or blocks of text.
+/// Returns the text of a system prompt, which is a text or blocks of text.
 fn text(system: &Json) -> String {
     let Ok(blocks) = system.decode::<Vec<Block>>() else {
         return system.decode().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A source tree that never was: its files, and the names in them.
+//! A made-up source tree: its files, and the names in them.
 
 use fastrand::Rng;
 
@@ -37,7 +37,7 @@ pub(crate) struct File {
     pub(crate) symbols: Vec<String>,
 }
 
-/// All files, those of an area side by side.
+/// All files; the files of an area stand side by side.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) files: Vec<File>,
@@ -66,13 +66,13 @@ impl Tree {
         Self { files }
     }
 
-    /// A function of a file.
+    /// Chooses a function of a file.
     pub(crate) fn symbol(&self, rng: &mut Rng, file: usize) -> &str {
         let symbols = &self.files[file].symbols;
         &symbols[rng.usize(..symbols.len())]
     }
 
-    /// Where a file says a name, as `grep -n` prints it.
+    /// Returns all lines of the tree that contain a name, as `grep -n` prints them.
     pub(crate) fn found(&self, name: &str) -> Vec<String> {
         let all = self.files.iter().flat_map(|file| {
             let lines = file.lines.iter().enumerate();
@@ -82,7 +82,7 @@ impl Tree {
         all.collect()
     }
 
-    /// What a developer would say of a file.
+    /// Makes a remark that a developer could make about a file.
     pub(crate) fn remark(&self, rng: &mut Rng, file: usize) -> String {
         let (path, name) = (&self.files[file].path, self.symbol(rng, file));
         let (other, noun, trouble) = (self.symbol(rng, file), noun(rng), trouble(rng));
@@ -105,12 +105,12 @@ pub(crate) fn noun(rng: &mut Rng) -> &'static str {
     NOUNS[rng.usize(..NOUNS.len())]
 }
 
-/// A name such as `resolve_voucher_period`.
+/// Makes a name such as `resolve_voucher_period`.
 pub(crate) fn symbol(rng: &mut Rng) -> String {
     format!("{}_{}_{}", VERBS[rng.usize(..VERBS.len())], noun(rng), noun(rng))
 }
 
-/// A line of the body of a function.
+/// Makes a line of the body of a function.
 pub(crate) fn statement(rng: &mut Rng, symbols: &[String]) -> String {
     let (one, two, three) = (noun(rng), noun(rng), noun(rng));
     let name = &symbols[rng.usize(..symbols.len())];

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::tree::{self, Tree};
 
-/// The first lines of a file that one read shows at most.
+/// Most lines of a file that one read shows, from its beginning.
 const READ_LINES: usize = 160;
-/// What a search shows at most.
+/// Most lines that a search shows.
 const FOUND_LINES: usize = 40;
 
 /// A conversation and the system prompt under which it was held.
@@ -21,7 +21,8 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// A conversation of about so many tokens, four characters each; of one seed always the same.
+    /// Makes a conversation of about so many tokens, four characters each. The same seed always
+    /// gives the same conversation.
     pub(crate) fn at_work(seed: u64, tokens: usize) -> Self {
         let mut rng = Rng::with_seed(seed);
         let tree = Tree::grown(&mut rng);
@@ -34,13 +35,13 @@ impl Conversation {
         Self { system: system.to_owned(), messages: work.messages }
     }
 
-    /// Its size in tokens, four characters each.
+    /// Returns its size in tokens, four characters each.
     pub(crate) fn tokens(&self) -> usize {
         self.messages.iter().map(|json| json.as_str().chars().count()).sum::<usize>() / 4
     }
 }
 
-/// A call and what it gives back.
+/// A tool call and its result.
 struct Call {
     tool: &'static str,
     input: Value,
@@ -53,7 +54,7 @@ impl Call {
     }
 }
 
-/// What the agent has in hand.
+/// The task that the agent works on.
 #[derive(Debug)]
 struct Task {
     /// The files that it is about, the most important first.
@@ -62,7 +63,7 @@ struct Task {
     test_command: String,
     /// A script that shows the fault, line by line.
     script: Vec<String>,
-    /// What it has read: files, and from which line.
+    /// The files that the agent has read, and the line from which it read each.
     read: Vec<(usize, usize)>,
 }
 
@@ -78,7 +79,7 @@ struct Work {
 }
 
 impl Work {
-    /// One task from its request to its report, or until there are that many characters.
+    /// Makes one task from its request to its report, or until there are that many characters.
     fn task(&mut self, most_chars: usize) {
         let mut task = self.ask();
         self.list(&task);
@@ -136,7 +137,7 @@ impl Work {
         Task { files, test, test_command, script, read: Vec::new() }
     }
 
-    /// A file of the task; now and then one of a task before.
+    /// Chooses a file of the task; now and then a file of an earlier task.
     fn file(&mut self, task: &Task) -> usize {
         if self.rng.u8(..10) == 0
             && let Some(before) = self.rng.choice(&self.done)
@@ -192,7 +193,7 @@ impl Work {
         self.turn(task, calls);
     }
 
-    /// Changes a few lines of what was read, of the latest most likely.
+    /// Changes a few lines of a file that was read, most likely the latest.
     fn edit(&mut self, task: &Task) {
         let rng = &mut self.rng;
         let reads = task.read.len();
@@ -235,7 +236,7 @@ impl Work {
         self.turn(task, vec![call]);
     }
 
-    /// Runs the script; each time a line of it is another.
+    /// Runs the script with another line of it replaced each time.
     fn reproduce(&mut self, task: &Task) {
         let mut script = task.script.clone();
         let at = self.rng.usize(1..script.len());
@@ -274,7 +275,7 @@ impl Work {
         remarks.collect::<Vec<_>>().join(" ")
     }
 
-    /// A reply with these calls, and their results.
+    /// Adds a reply with these calls, and their results.
     fn turn(&mut self, task: &Task, calls: Vec<Call>) {
         let said = self.remarks(task, 3);
         let mut reply = vec![json!({"type": "text", "text": said})];

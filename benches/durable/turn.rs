@@ -9,8 +9,8 @@ use callsheet::turn::{
 };
 use serde_json::json;
 
-/// What a turn records that replies with this text and calls one tool, which gives that result: before
-/// its model call, before its tool and after it.
+/// Makes the events of a turn that replies with this text and calls one tool, which gives that
+/// result: before its model call, before its tool and after it.
 pub(crate) fn turn_of(
     run: RunId,
     id: &AgentId,

@@ -44,7 +44,7 @@ enum Block {
     ToolResult { tool_use_id: String, content: String },
 }
 
-/// What is read of an event of the stream.
+/// The fields of a stream event that are read.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Event {
@@ -79,7 +79,7 @@ struct Input {
     path: String,
 }
 
-/// What the agents share.
+/// The data that the agents share.
 struct Shared {
     client: reqwest::Client,
     url: String,
@@ -88,9 +88,10 @@ struct Shared {
     journal: Option<Journal>,
 }
 
-/// Has so many agents do their turns; gives the syncs of the journal, if there is one.
+/// Runs so many agents through their turns. Returns the number of syncs of the journal; 0 without a
+/// journal.
 pub(crate) fn run(agents: usize, url: &str, root: &Path, journal: Option<&Path>) -> usize {
-    // A client is not built without one, though nothing here is encrypted.
+    // reqwest builds no client without a crypto provider, although nothing is encrypted here.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (journal, writer) = journal.map(Journal::start).unzip();
     let shared = Arc::new(Shared {

@@ -1,4 +1,4 @@
-//! A bare group-commit loop: one thread, one write and one sync for whatever waits.
+//! A bare group-commit loop: one thread, and one write and one sync for all lines that wait.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +13,7 @@ type Append = (Vec<u8>, oneshot::Sender<()>);
 pub(crate) struct Journal(mpsc::Sender<Append>);
 
 impl Journal {
-    /// Starts the writer; its thread gives the number of syncs at the end.
+    /// Starts the writer. Its thread returns the number of syncs at the end.
     pub(crate) fn start(path: &Path) -> (Self, std::thread::JoinHandle<usize>) {
         let mut file = File::create_new(path).expect("a new file");
         let (queue, items) = mpsc::channel::<Append>();

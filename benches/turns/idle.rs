@@ -20,7 +20,7 @@ impl Model for Silent {
     }
 }
 
-/// The role of the process: prints its memory in kB once all agents wait.
+/// The measured process: prints its memory in kB when all agents wait.
 pub(crate) fn run(agents: &str, ground: &str) {
     let agents: usize = agents.parse().expect("a number of agents");
     let mut text = format!(

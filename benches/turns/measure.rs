@@ -1,4 +1,4 @@
-//! Measuring: processes of their own, what they used, and medians.
+//! Measures processes that it starts: their processor time, memory and syncs.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -8,14 +8,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::support::provider::{self, Responder};
 
-/// What a process used.
+/// The resources that a process used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     /// User and system time of all its threads, in microseconds.
     pub(crate) cpu_us: f64,
-    /// In microseconds.
+    /// Wall time, in microseconds.
     pub(crate) wall_us: f64,
-    /// How often it waited for the disk.
+    /// Number of syncs.
     pub(crate) syncs: f64,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Provider {
 }
 
 impl Provider {
-    /// The arguments are those with which this program is a provider.
+    /// Starts this program as a provider, with these arguments.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = own(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -55,7 +55,7 @@ impl Drop for Provider {
     }
 }
 
-/// What that process does: says where it is and answers until its input ends.
+/// The provider's process: prints its address and answers until its input ends.
 pub(crate) fn serve(responder: impl Responder) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let provider = runtime.block_on(provider::Provider::start(responder));
@@ -71,7 +71,8 @@ fn own(arguments: &[&str]) -> Command {
     command
 }
 
-/// The figures that this program prints in a process of its own, with these arguments.
+/// Runs this program in a process of its own with these arguments, and returns the figures that it
+/// prints.
 pub(crate) fn figures(arguments: &[&str]) -> Vec<f64> {
     let output = own(arguments).stderr(Stdio::inherit()).output().expect("the process starts");
     assert!(output.status.success(), "{arguments:?}: {}", output.status);
@@ -79,18 +80,19 @@ pub(crate) fn figures(arguments: &[&str]) -> Vec<f64> {
     text.split_whitespace().map(|figure| figure.parse().expect("a figure")).collect()
 }
 
-/// The memory of a process with so many idle agents, in kB.
+/// Returns the memory of a process with so many idle agents, in kB.
 pub(crate) fn idle_kb(agents: usize, ground: &Path) -> f64 {
     figures(&["idle", &agents.to_string(), ground.to_str().expect("a path of our own")])[0]
 }
 
-/// The processor time of this process so far, as `getrusage` counts it, in microseconds.
+/// Returns the processor time of this process so far, as `getrusage` counts it, in microseconds.
 pub(crate) fn own_cpu_us() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// The processor time of the children that have ended, in microseconds, counted in clock ticks.
+/// Returns the processor time of the children that have ended, in microseconds, counted in clock
+/// ticks.
 pub(crate) fn children_cpu_us() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");
     // Fields 16 and 17; the second, in brackets, is a name that may hold spaces.
@@ -100,7 +102,7 @@ pub(crate) fn children_cpu_us() -> f64 {
     ticks * 1e6 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// The memory that this process holds now, in kB.
+/// Returns the memory that this process holds now, in kB.
 pub(crate) fn own_memory_kb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

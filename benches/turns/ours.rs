@@ -1,4 +1,4 @@
-//! callsheet at the work: the same agents as tasks of one run.
+//! The same work done by callsheet: the same agents as tasks of one run.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use callsheet::run::Launch;
 
 use crate::work::{MAX_TOKENS, PROMPT, SYSTEM, batches};
 
-/// The configuration of so many agents, all at work at once.
+/// Makes the configuration of so many agents, all at work at the same time.
 fn agents_toml(agents: usize, url: &str) -> String {
     let mut text = format!(
         r#"
@@ -43,7 +43,7 @@ tools = ["read_file"]
     text
 }
 
-/// Runs in this process; gives the syncs.
+/// Runs in this process. Returns the number of syncs.
 pub(crate) fn as_library(agents: usize, url: &str, root: &Path) -> usize {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let end = runtime.block_on(async {
@@ -57,7 +57,7 @@ pub(crate) fn as_library(agents: usize, url: &str, root: &Path) -> usize {
     batches(&root.join(".transcripts"))
 }
 
-/// Runs as a program of its own, as from a shell script; gives the syncs.
+/// Runs as a program of its own, as from a shell script. Returns the number of syncs.
 pub(crate) fn as_program(agents: usize, url: &str, root: &Path) -> usize {
     std::fs::write(root.join("agents.toml"), agents_toml(agents, url)).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));

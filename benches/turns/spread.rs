@@ -1,4 +1,4 @@
-//! Medians, with the least and the most.
+//! The median of figures, with the least and the most.
 
 use std::fmt;
 

@@ -1,6 +1,7 @@
-//! The work that is measured: what the provider answers, what is read, who does it.
+//! The work that is measured: the answers of the provider, the files that are read, the subjects
+//! that do it.
 //!
-//! The same for all subjects, so that only the way it is done differs.
+//! The work is the same for all subjects, so that only the way in which they do it differs.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,20 +17,20 @@ use crate::{floor, ours};
 pub(crate) const TURNS: usize = 20;
 /// The bytes of a file, and so of a tool result.
 const FILE_BYTES: usize = 2_000;
-/// What an agent is told; both bodies hold it.
+/// The instructions of an agent, which both request bodies contain.
 pub(crate) const SYSTEM: &str = "You read the parts of a report one after the other with \
     read_file, note what stands in each, and say when you are done.";
 /// The task.
 pub(crate) const PROMPT: &str = "Read the report.";
 /// The most tokens of a reply.
 pub(crate) const MAX_TOKENS: u64 = 1024;
-/// What the model says beside a call: two sentences, streamed in pieces.
+/// The text of the model beside a call: two sentences, streamed in pieces.
 const SAYS: &str = "The last part was about the weather on the coast and how the boats came \
     home. I go on with the next part, because the report has not ended yet.";
 /// Characters of one streamed piece: about three tokens.
 const PIECE: usize = 12;
 
-/// What is measured.
+/// The subjects that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// The plain loop.
@@ -60,14 +61,14 @@ pub(crate) fn part(turn: usize) -> String {
     format!("parts/part-{turn:02}.txt")
 }
 
-/// A directory for everything that is measured, on the disk that holds the build: a temporary
+/// Makes a directory for everything that is measured, on the disk that holds the build: a temporary
 /// directory may be in memory, where a sync costs nothing.
 pub(crate) fn ground() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
 
-/// A directory with the files for one measurement. It stays until all is measured: ext4 makes a
-/// new file at the price of a search through all that were deleted in the last seconds.
+/// Makes a directory with the files for one measurement. It stays until all measurements are done:
+/// when ext4 creates a file, it searches through all files that were deleted in the last seconds.
 pub(crate) fn directory(ground: &str) -> PathBuf {
     let directory = Path::new(ground).join(std::process::id().to_string());
     std::fs::create_dir_all(directory.join("parts")).expect("a directory");
@@ -81,12 +82,13 @@ pub(crate) fn directory(ground: &str) -> PathBuf {
     directory
 }
 
-/// The role of the provider.
+/// The process of the provider.
 pub(crate) fn provide() {
     measure::serve(answer);
 }
 
-/// The answer depends on how many results the request holds, so it is the same for everybody.
+/// Makes the answer to a request. It depends only on the number of results in the request, so it is
+/// the same for all subjects.
 fn answer(asked: &Asked) -> Answer {
     let results = memmem(&asked.body, br#""type":"tool_result""#);
     let answer = match results < TURNS {
@@ -96,12 +98,12 @@ fn answer(asked: &Asked) -> Answer {
     Answer { delta_chars: PIECE, ..answer }
 }
 
-/// How often the needle occurs.
+/// Returns the number of times that `needle` occurs in `bytes`.
 fn memmem(bytes: &[u8], needle: &[u8]) -> usize {
     bytes.windows(needle.len()).filter(|window| *window == needle).count()
 }
 
-/// The role of a subject: does the work and prints what it cost.
+/// The process of a subject: does the work and prints its cost.
 pub(crate) fn run(subject: &str, agents: &str, url: &str, ground: &str) {
     let subject = Subject::ALL.into_iter().find(|known| known.name() == subject);
     let subject = subject.expect("a subject");
@@ -125,7 +127,7 @@ pub(crate) fn run(subject: &str, agents: &str, url: &str, ground: &str) {
     Cost { cpu_us, wall_us, syncs: syncs as f64 }.print();
 }
 
-/// Has so many agents do their turns in a process of their own.
+/// Runs so many agents through their turns in a process of their own.
 pub(crate) fn turns(subject: Subject, agents: usize, url: &str, ground: &Path) -> Cost {
     let ground = ground.to_str().expect("a path of our own");
     match measure::figures(&["turns", subject.name(), &agents.to_string(), url, ground])[..] {
@@ -134,7 +136,7 @@ pub(crate) fn turns(subject: Subject, agents: usize, url: &str, ground: &Path) -
     }
 }
 
-/// The batches of a journal of callsheet: each was one sync.
+/// Returns the number of batches in a journal of callsheet; each was one sync.
 pub(crate) fn batches(state_dir: &Path) -> usize {
     let runs = std::fs::read_dir(state_dir).expect("the state directory");
     let journals = runs.flatten().map(|run| run.path().join("journal.jsonl"));
