@@ -18,7 +18,7 @@ use crate::work::Conversation;
 
 /// The window that requests must fit, in tokens.
 pub(crate) const WINDOW: u64 = 50_000;
-/// How many presets run side by side.
+/// Number of presets that run at the same time.
 const THREADS: usize = 2;
 
 /// The cost of a preset and the share that it kept, over all conversations of a class.

@@ -351,6 +351,8 @@ impl Agent {
         state.step += 1;
         state.busy = true;
         let (step, myself) = (state.step, myself.clone());
+        // In a `JoinSet` and not by `tokio::spawn`: it is dropped with the state and then aborts
+        // the step, also when the actor is killed. A spawned task would outlive the actor.
         state.steps.spawn(async move {
             let result = std::panic::AssertUnwindSafe(body).catch_unwind().await;
             let result =

@@ -71,6 +71,8 @@ impl Briefings {
         let spec = stock.agents.get(definition);
         let spec = spec.ok_or_else(|| format!("no agent `{definition}`"))?;
         let key = (definition.clone(), stock.place(spec, depth));
+        // Held while the briefing is made, so that many agents that start at once make it only
+        // once.
         let mut briefings = self.0.lock();
         if let Some(known) = briefings.get(&key) {
             return Ok(known.clone());

@@ -128,6 +128,7 @@ impl Actor for Compactor {
             }
             self.start_workers(&mut books, &mut changes);
         }
+        // After the lock is released: recording needs only the state of this actor.
         changes.into_iter().for_each(|breaker| self.record(breaker, state));
         Ok(())
     }

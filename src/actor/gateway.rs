@@ -173,7 +173,7 @@ impl Gateway {
         }
     }
 
-    /// Records an event in a task beside the mailbox: waiting for the disk here would hold up every
+    /// Records an event in a task beside the mailbox: waiting for the disk here would delay every
     /// caller. Finished tasks are removed when the next event is recorded.
     fn record(&self, event: Event, state: &mut State) {
         while state.records.try_join_next().is_some() {}

@@ -44,7 +44,7 @@ pub enum SupervisorMsg {
         request: u64,
         /// The part of the run to cancel.
         target: CancelTarget,
-        /// Why, for the records.
+        /// The reason, for the records.
         reason: String,
     },
     /// Compact an agent's context at its next turn boundary.
@@ -53,12 +53,12 @@ pub enum SupervisorMsg {
         request: u64,
         /// The agent.
         agent: AgentId,
-        /// What the summary should preserve.
+        /// Text that says what the summary should preserve.
         focus: Option<String>,
     },
     /// Interrupt the run now, so that it can be resumed.
     Interrupt {
-        /// Why, for the records.
+        /// The reason, for the records.
         reason: String,
     },
     /// The disk became full, or has space for new work again.
@@ -96,7 +96,7 @@ pub enum AgentMsg {
     SlotGranted,
     /// A model call may start.
     Admitted(u64),
-    /// The gateway of a provider was restarted and asks whether a call is still under way.
+    /// The gateway of a provider was restarted and asks whether a call is still in progress.
     IsUnderWay(CallId, Name),
     /// The compactor has written a summary, or failed to write it.
     SummaryEnded {
@@ -107,7 +107,7 @@ pub enum AgentMsg {
     },
     /// Compact at the next turn boundary.
     Compact {
-        /// What the summary should preserve.
+        /// Text that says what the summary should preserve.
         focus: Option<String>,
     },
     /// The task that waits for a summary written ahead has ended.
@@ -183,6 +183,6 @@ pub enum CompactorMsg {
     WorkerEnded,
     /// A model call may start.
     Admitted(u64),
-    /// The gateway of a provider was restarted and asks whether a call is still under way.
+    /// The gateway of a provider was restarted and asks whether a call is still in progress.
     IsUnderWay(CallId, Name),
 }

@@ -6,10 +6,9 @@
 //! tasks and agents. The supervisor itself decides only when a crashed gateway or compactor is
 //! started again, and that the run ends when it crashes too often or the journal fails.
 //!
-//! It never calls a model. Its handlers do not touch files, because one slow disk would hold up the
-//! whole run: tasks that it starts read and write them. One exception: the first agent of a
-//! definition is started by a handler that reads the descriptions of the definition's skills
-//! (`briefing.rs`).
+//! It never calls a model. Tasks that it starts read and write files; its handlers do not, because
+//! a slow disk would then delay the whole run. One exception: the handler that starts the first
+//! agent of a definition reads the descriptions of the definition's skills (`briefing.rs`).
 
 mod outputs;
 mod perform;
@@ -245,6 +244,7 @@ impl Actor for Supervisor {
         Ok(())
     }
 
+    // ractor's default would stop the supervisor when any child ends, even normally.
     async fn handle_supervisor_evt(
         &self,
         myself: ActorRef<SupervisorMsg>,
