@@ -10,6 +10,8 @@
 #[expect(dead_code, reason = "the other benchmark needs more of it")]
 #[path = "turns/measure.rs"]
 mod measure;
+#[path = "turns/provider.rs"]
+mod provider;
 #[expect(dead_code, reason = "the benchmark needs a part of what the tests need")]
 #[path = "../tests/support.rs"]
 mod support;
@@ -34,7 +36,7 @@ fn main() {
     let number = |text: &&str| text.parse::<usize>().ok();
     match arguments.as_slice() {
         ["provider", turns] => {
-            measure::serve(Endless::new(turns.parse().expect("a number of turns")));
+            provider::serve(Endless::new(turns.parse().expect("a number of turns")));
         }
         ["agent", preset, turns, url] => run(preset, turns.parse().expect("turns"), url),
         others => compare(others.iter().find_map(number).unwrap_or(TURNS).max(3 * SPAN)),
@@ -63,7 +65,7 @@ fn compare(turns: usize) {
 fn show(Subject { preset, .. }: Subject, turns: usize) {
     let began = Instant::now();
     let turns = turns.to_string();
-    let provider = measure::Provider::start(&["provider", &turns]);
+    let provider = provider::Provider::start(&["provider", &turns]);
     let figures = measure::figures(&["agent", preset, &turns, provider.url()]);
     let [first, second, third, last, early_kb, late_kb, largest, requests] = figures[..] else {
         panic!("eight figures, not {figures:?}")
@@ -102,7 +104,7 @@ fn run(preset: &str, turns: usize, url: &str) {
         let run = launch(subject, turns, url, root.path()).tool(look).start().await;
         run.unwrap_or_else(|error| panic!("{error}")).wait().await
     });
-    let [largest, requests] = verdict(end.output("look"));
+    let [largest, requests] = verdict(end.output("look").expect("it is short").as_deref());
     let (spent, early_kb) = (spent.lock(), early_kb.lock());
     assert_eq!(spent.len(), turns);
     for start in spans(turns) {

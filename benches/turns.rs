@@ -14,10 +14,13 @@ mod floor;
 mod group;
 #[path = "turns/idle.rs"]
 mod idle;
+#[expect(dead_code, reason = "the benchmark needs a part of what another needs")]
 #[path = "turns/measure.rs"]
 mod measure;
 #[path = "turns/ours.rs"]
 mod ours;
+#[path = "turns/provider.rs"]
+mod provider;
 #[path = "turns/spread.rs"]
 mod spread;
 #[expect(dead_code, reason = "the benchmark needs a part of what the tests need")]
@@ -57,7 +60,7 @@ fn main() {
 
 fn compare() {
     let began = Instant::now();
-    let provider = measure::Provider::start(&["provider"]);
+    let provider = provider::Provider::start(&["provider"]);
     let ground = work::ground();
     let mut costs: Vec<[Cost; 2]> = Vec::new();
     println!("{TURNS} tool turns of 2 kB an agent, {} and {} agents", AGENTS[0], AGENTS[1]);

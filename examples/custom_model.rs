@@ -52,6 +52,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let launch = Launch::text(AGENTS, directory.path()).model("echo", Echo)?;
     let end = launch.start().await?.wait().await;
-    println!("{}", end.output("second").unwrap_or("no answer"));
+    println!("{}", end.output("second")?.as_deref().unwrap_or("no answer"));
     Ok(())
 }

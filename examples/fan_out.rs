@@ -55,6 +55,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Scripted::new(Script::parse(SCRIPT)?);
     let launch = Launch::text(AGENTS, directory.path()).model("default", model)?;
     let end = launch.start().await?.wait().await;
-    println!("{}", end.output("summary").unwrap_or("no answer"));
+    println!("{}", end.output("summary")?.as_deref().unwrap_or("no answer"));
     Ok(())
 }

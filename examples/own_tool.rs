@@ -84,6 +84,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Scripted::new(Script::parse(SCRIPT)?);
     let launch = Launch::text(AGENTS, directory.path()).model("default", model)?;
     let end = launch.tool(Letters::new()?).start().await?.wait().await;
-    println!("{}", end.output("count").unwrap_or("no answer"));
+    println!("{}", end.output("count")?.as_deref().unwrap_or("no answer"));
     Ok(())
 }

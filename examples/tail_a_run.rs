@@ -40,6 +40,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let who = record.agent.as_ref().map_or("-", |agent| agent.as_str());
         println!("{:2} {who:5} {}", record.seq, record.event.kind());
     }
-    println!("{}", end.await?.output("verse").unwrap_or("no answer"));
+    println!("{}", end.await?.output("verse")?.as_deref().unwrap_or("no answer"));
     Ok(())
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::context::{
@@ -276,7 +277,7 @@ pub struct RunCompleted {
     /// The result.
     pub status: RunStatus,
     /// The end of every task, by name, in the order of the plan.
-    pub tasks: serde_json::Map<String, serde_json::Value>,
+    pub tasks: IndexMap<Name, TaskEnd>,
     /// Tokens used by all agents and by compaction.
     pub usage: Usage,
     /// The cost in US dollars; absent if a model has no price.

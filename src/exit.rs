@@ -108,12 +108,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::id::Name;
     use crate::message::Usage;
 
     fn completed(status: RunStatus, kinds: &[&str]) -> RunCompleted {
         let ends = kinds.iter().enumerate().map(|(n, kind)| {
             let error = json!({"kind": kind, "message": "x"});
-            (format!("t{n}"), json!({"state": "failed", "error": error}))
+            let end = json!({"state": "failed", "error": error});
+            let name = Name::new(&format!("t{n}")).expect("a name");
+            (name, serde_json::from_value(end).expect("an end"))
         });
         let tasks = ends.collect();
         RunCompleted { status, tasks, usage: Usage::default(), cost_usd: None }

@@ -54,7 +54,7 @@ pub use self::fork::{ForkError, fork};
 pub use self::launch::Launch;
 pub use self::opening::StoppedRun;
 pub use self::services::front;
-pub use crate::actor::run_end::RunEnd;
+pub use crate::actor::run_end::{Completed, RunEnd};
 pub use crate::run_machine::CancelTarget;
 
 /// Maximum time that the supervisor, and then the transcript writer, may take to end once the run

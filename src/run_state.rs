@@ -271,7 +271,7 @@ impl RunState {
                 output: task.output.as_ref().map(|output| output.text.clone()),
                 error: task.failure.clone().filter(|_| task.state == TaskState::Failed),
             };
-            (name.to_string(), serde_json::to_value(end).unwrap_or_default())
+            (name.clone(), end)
         });
         RunCompleted {
             status,
@@ -466,8 +466,5 @@ impl RunState {
 /// Returns the kinds of failure of a run's tasks, from which the exit code is computed.
 #[must_use]
 pub fn failure_kinds(completed: &RunCompleted) -> Vec<FailureKind> {
-    let ends = completed.tasks.values().filter_map(|end| {
-        serde_json::from_value::<TaskEnd>(end.clone()).ok()?.error.map(|failure| failure.kind)
-    });
-    ends.collect()
+    completed.tasks.values().filter_map(|end| end.error.as_ref()).map(|error| error.kind).collect()
 }

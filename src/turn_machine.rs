@@ -167,8 +167,7 @@ impl Machine {
         self.call_ids.clone()
     }
 
-    /// Returns true if the provider asked to receive its last message back, in order to continue
-    /// it.
+    /// Returns true if the provider asked to receive its last message back, to continue it.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.paused
@@ -194,8 +193,7 @@ impl Machine {
         &self.answer
     }
 
-    /// Returns the model call that was announced and has no reply. Its agent was interrupted, and
-    /// makes the call again in the same turn.
+    /// Returns the announced model call without a reply, which is made again in the same turn.
     #[must_use]
     pub fn announced(&self) -> Option<&ModelRequested> {
         self.requested.as_ref().filter(|_| matches!(self.phase, Phase::Calling))
@@ -477,12 +475,13 @@ impl Machine {
         }
         state.result = Some(finished.block.clone());
         let call = state.call.clone();
-        if finished.status == ToolStatus::Ok && call.name == "compact" {
-            let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
-            self.ask_to_compact(CompactionTrigger::Manual, focus);
-        }
-        if finished.status == ToolStatus::Ok && call.name == "snip" {
-            self.snip = snip_keep(&call);
+        match (finished.status, call.name.as_str()) {
+            (ToolStatus::Ok, "compact") => {
+                let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
+                self.ask_to_compact(CompactionTrigger::Manual, focus);
+            }
+            (ToolStatus::Ok, "snip") => self.snip = snip_keep(&call),
+            _ => {}
         }
         calls::take_stock(&mut self.inventory, &mut self.view, &call, finished);
         if self.calls.iter().any(|call| call.result.is_none()) {

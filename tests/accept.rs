@@ -111,8 +111,8 @@ async fn only_what_is_made_from_something_else_is_run_again() {
     let ended = Ended::of(setup.accept(&dir, &text).await).await;
     assert_eq!(states(&ended), ["reused", "completed", "completed", "reused"]);
     assert_eq!((ended.completed().status, fake.count()), (RunStatus::Completed, 8));
-    assert_eq!(ended.completed().tasks["three"]["output"], "three 2 one");
-    assert_eq!(ended.completed().tasks["one"]["output"], "one");
+    assert_eq!(ended.completed().tasks["three"].output.as_deref(), Some("three 2 one"));
+    assert_eq!(ended.completed().tasks["one"].output.as_deref(), Some("one"));
     let agents: Vec<_> = ended.agents().iter().map(ToString::to_string).collect();
     assert_eq!(
         agents.iter().filter(|agent| agent.contains('~')).collect::<Vec<_>>(),
@@ -122,7 +122,7 @@ async fn only_what_is_made_from_something_else_is_run_again() {
     // Back again: everything was made before.
     let ended = Ended::of(setup.accept(&dir, &chain("one", "two", "Help.")).await).await;
     assert_eq!((states(&ended), fake.count()), (vec!["reused".to_owned(); 4], 8));
-    assert_eq!(ended.completed().tasks["three"]["output"], "three two one");
+    assert_eq!(ended.completed().tasks["three"].output.as_deref(), Some("three two one"));
     let file = std::fs::read_to_string(setup.root.path().join("three.txt")).expect("a file");
     assert_eq!(file, "three two one");
 
@@ -165,9 +165,9 @@ async fn what_is_at_work_goes_on_if_nothing_that_it_is_made_from_has_changed() {
         );
         assert_eq!(said[2].starts_with("three depends: on the output of `two`"), !going_on);
         let ended = Ended::of(setup.accept(&dir, &text).await).await;
-        assert_eq!(ended.completed().tasks["more"]["output"], "more");
+        assert_eq!(ended.completed().tasks["more"].output.as_deref(), Some("more"));
         let three = format!("three {prompt} one");
-        assert_eq!(ended.completed().tasks["three"]["output"], three);
+        assert_eq!(ended.completed().tasks["three"].output.as_deref(), Some(three.as_str()));
         let ids: Vec<_> = ended.agents().iter().map(ToString::to_string).collect();
         assert_eq!(ids.iter().any(|id| id == "three~2"), !going_on);
         // Six before, then the third task and the new one, and if it changed the second.
@@ -365,10 +365,9 @@ async fn agents_of_a_held_task_end_because_of_what_ended_it() {
     let (setup, _, dir) = stopped_half_way().await;
     let text = half_done("it", "").replace("make.output }}", "make.output | int }}");
     let ended = Ended::of(setup.accept(&dir, &text).await).await;
-    let message = ended.completed().tasks["use"]["error"]["message"].clone();
-    let message = message.as_str().expect("a message");
+    let message = ended.completed().tasks["use"].error.clone().expect("it failed").message;
     assert!(message.starts_with("`prompt`, line 1: "), "{message}");
-    assert_eq!(reasons(&ended, ["use", "use/b-2"]), [message, message]);
+    assert_eq!(reasons(&ended, ["use", "use/b-2"]), [message.as_str(), message.as_str()]);
 
     // It was made before: first as it is wanted in the end, then otherwise, but not to its end.
     let free = gate();

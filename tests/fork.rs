@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use callsheet::event::{Event, RunStatus};
+use callsheet::failure::FailureKind;
 use callsheet::journal::file::RunDir;
+use callsheet::plan::TaskState;
 use callsheet::run::{ForkError, fork};
 use serde_json::json;
 
@@ -130,8 +132,9 @@ async fn a_fork_has_the_time_that_was_left_where_it_begins() {
         drop(forked);
         let ended = Ended::of(setup.resume(&dir).await).await;
         let completed = ended.completed();
-        assert_eq!(completed.tasks["second"]["state"] == "completed", worked < 30, "{completed:?}");
-        let kind = &completed.tasks["second"]["error"]["kind"];
-        assert_eq!(kind == "timeout", worked > 30, "{kind}");
+        let end = &completed.tasks["second"];
+        assert_eq!(end.state == TaskState::Completed, worked < 30, "{completed:?}");
+        let kind = end.error.as_ref().map(|error| error.kind);
+        assert_eq!(kind == Some(FailureKind::Timeout), worked > 30, "{kind:?}");
     }
 }

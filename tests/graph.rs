@@ -50,7 +50,8 @@ async fn a_task_starts_when_its_dependencies_are_done_and_reads_their_outputs() 
     {
         assert!(ended.ended(before) < ended.started(after), "{before} before {after}");
     }
-    assert_eq!(ended.completed.tasks["last"]["output"], "left of root and right of root");
+    let output = ended.completed.tasks["last"].output.as_deref();
+    assert_eq!(output, Some("left of root and right of root"));
 }
 
 #[tokio::test]

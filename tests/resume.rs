@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use callsheet::event::{Event, RunStatus, SharedRecord};
+use callsheet::failure::FailureKind;
 use callsheet::journal::file::RunDir;
 use callsheet::journal::line::{Fault, Position, chain};
 use callsheet::journal::projection::Projection;
@@ -15,6 +16,7 @@ use callsheet::journal::torn::Cut;
 use callsheet::journal::track::Tracker;
 use callsheet::journal::{Observer, stamp, torn};
 use callsheet::message::{Message, StopReason};
+use callsheet::plan::TaskState;
 use callsheet::run::{CancelTarget, RunEnd};
 use callsheet::run::{Run, StoppedRun};
 use callsheet::run_state::RunState;
@@ -109,7 +111,7 @@ fn crew(fake: &Arc<Fake>) -> Setup {
 /// messages of every agent.
 fn result(ended: &Ended) -> (BTreeMap<String, String>, BTreeMap<String, Vec<Message>>) {
     let tasks = &ended.completed().tasks;
-    let tasks = tasks.iter().map(|(name, end)| (name.clone(), end.to_string())).collect();
+    let tasks = tasks.iter().map(|(name, end)| (name.to_string(), format!("{end:?}"))).collect();
     let of = |id: callsheet::id::AgentId| (id.to_string(), transcript(&ended.dir.transcript(&id)));
     (tasks, ended.agents().into_iter().map(of).collect())
 }
@@ -406,8 +408,7 @@ async fn a_limit_counts_the_time_for_which_the_run_was_open() {
             continue;
         }
         assert_eq!(fake.count(), calls, "nothing is spent any more");
-        let failure = &ended.completed().tasks["t"]["error"];
-        assert_eq!(failure["kind"], "timeout", "{failure}");
+        assert_eq!(ended.task("t").2, Some(FailureKind::Timeout));
     }
 }
 
@@ -435,7 +436,7 @@ async fn a_pause_before_an_attempt_goes_on() {
     until(|| is_resting(run.dir())).await;
     let dir = interrupted(run).await;
     let ended = Ended::of(setup.resume(&dir).await).await;
-    assert_eq!(ended.completed().tasks["t"]["state"], "failed");
+    assert_eq!(ended.completed().tasks["t"].state, TaskState::Failed);
     assert_eq!(ended.agents().len(), 2);
 }
 

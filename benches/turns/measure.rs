@@ -1,12 +1,9 @@
 //! Measures processes that it starts: their processor time, memory and syncs.
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::support::provider::{self, Responder};
 
 /// The resources that a process used.
 #[derive(Clone, Copy, Debug)]
@@ -25,47 +22,8 @@ impl Cost {
     }
 }
 
-/// The provider's process; it ends when this is dropped.
-pub(crate) struct Provider {
-    process: Child,
-    url: String,
-}
-
-impl Provider {
-    /// Starts this program as a provider, with these arguments.
-    pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = own(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("the provider starts");
-        let mut url = String::new();
-        let out = process.stdout.take().expect("its output is piped");
-        BufReader::new(out).read_line(&mut url).expect("it says where it is");
-        Self { process, url: url.trim().to_owned() }
-    }
-
-    pub(crate) fn url(&self) -> &str {
-        &self.url
-    }
-}
-
-impl Drop for Provider {
-    fn drop(&mut self) {
-        drop(self.process.stdin.take());
-        let _ = self.process.wait();
-    }
-}
-
-/// The provider's process: prints its address and answers until its input ends.
-pub(crate) fn serve(responder: impl Responder) {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let provider = runtime.block_on(provider::Provider::start(responder));
-    provider.forget_requests();
-    println!("{}", provider.base_url());
-    std::io::stdout().flush().expect("a reader");
-    let _ = std::io::stdin().read(&mut [0]);
-}
-
-fn own(arguments: &[&str]) -> Command {
+/// This program with these arguments, as a command.
+pub(crate) fn own(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("its own path"));
     command.args(arguments);
     command
@@ -94,12 +52,22 @@ pub(crate) fn own_cpu_us() -> f64 {
 /// Returns the processor time of the children that have ended, in microseconds, counted in clock
 /// ticks.
 pub(crate) fn children_cpu_us() -> f64 {
+    ticks_us(13) + ticks_us(14)
+}
+
+/// Returns the user time, without system time, of this process and of its children that have ended,
+/// in microseconds, counted in clock ticks.
+pub(crate) fn user_us() -> f64 {
+    ticks_us(11) + ticks_us(13)
+}
+
+/// Returns a field of `/proc/self/stat`, counted from the state as 0, in microseconds.
+fn ticks_us(field: usize) -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");
-    // Fields 16 and 17; the second, in brackets, is a name that may hold spaces.
+    // The name, in brackets, may hold spaces.
     let after_name = stat.rsplit_once(')').expect("a name").1;
-    let ticks = after_name.split_whitespace().skip(13).take(2);
-    let ticks: f64 = ticks.map(|ticks| ticks.parse::<f64>().expect("ticks")).sum();
-    ticks * 1e6 / rustix::param::clock_ticks_per_second() as f64
+    let ticks = after_name.split_whitespace().nth(field).expect("a field");
+    ticks.parse::<f64>().expect("ticks") * 1e6 / rustix::param::clock_ticks_per_second() as f64
 }
 
 /// Returns the memory that this process holds now, in kB.

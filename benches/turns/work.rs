@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::measure::{self, Cost};
 use crate::support::answer::Answer;
 use crate::support::asked::Asked;
-use crate::{floor, ours};
+use crate::{floor, ours, provider};
 
 /// Tool turns of an agent; a last turn without a tool follows.
 pub(crate) const TURNS: usize = 20;
@@ -84,7 +84,7 @@ pub(crate) fn directory(ground: &str) -> PathBuf {
 
 /// The process of the provider.
 pub(crate) fn provide() {
-    measure::serve(answer);
+    provider::serve(answer);
 }
 
 /// Makes the answer to a request. It depends only on the number of results in the request, so it is

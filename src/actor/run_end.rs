@@ -1,14 +1,19 @@
 //! The end of a run for the process that drove it.
 
+use std::borrow::Cow;
+use std::path::PathBuf;
+
 use crate::event::RunCompleted;
 use crate::journal::JournalError;
-use crate::run_machine::Finish;
+use crate::plan::TaskState;
+use crate::run_state::RunState;
+use crate::store::{self, StoreError};
 
 /// The end of a run for the process that drove it.
 #[derive(Clone, Debug)]
 pub enum RunEnd {
     /// `run.completed` is recorded.
-    Completed(RunCompleted),
+    Completed(Box<Completed>),
     /// `run.paused` is recorded with this reason; the run can be resumed.
     Paused(String),
     /// The journal cannot be written or read; nothing after its last batch counts.
@@ -17,24 +22,56 @@ pub enum RunEnd {
     Broken(String),
 }
 
-impl From<Finish> for RunEnd {
-    fn from(finish: Finish) -> Self {
-        match finish {
-            Finish::Completed(completed) => Self::Completed(completed),
-            Finish::Paused(reason) => Self::Paused(reason),
-            Finish::DiskFull => Self::JournalFailed(JournalError::Full),
-            Finish::Broken(reason) => Self::Broken(reason),
+/// The state and the results of a run that has come to its end.
+#[derive(Clone, Debug)]
+pub struct Completed {
+    state: RunState,
+    record: RunCompleted,
+    results: PathBuf,
+}
+
+impl Completed {
+    /// The end of a run with this state and this last record, whose results are in `results`.
+    #[must_use]
+    pub(crate) fn new(state: RunState, record: RunCompleted, results: PathBuf) -> Self {
+        Self { state, record, results }
+    }
+
+    /// Returns the payload of `run.completed`. An output in it is cut after 64 KiB; see
+    /// [`RunEnd::output`] for the whole.
+    #[must_use]
+    pub fn record(&self) -> &RunCompleted {
+        &self.record
+    }
+
+    /// Returns the state of the run, its tasks and its agents.
+    #[must_use]
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    fn output(&self, task: &str) -> Result<Option<Cow<'_, str>>, StoreError> {
+        let found = self.state.tasks().find(|(name, _)| name.as_str() == task);
+        let has_output = |state| matches!(state, TaskState::Completed | TaskState::Reused);
+        let output = found.filter(|(_, task)| has_output(task.state));
+        match output.and_then(|(_, task)| task.output.as_ref()) {
+            None => Ok(None),
+            Some(output) if output.stored.is_none() => Ok(Some(output.text.as_str().into())),
+            Some(output) => Ok(Some(store::whole_text(&self.results, output)?.into())),
         }
     }
 }
 
 impl RunEnd {
-    /// Returns the output of a task, if the run came to its end and the task completed.
-    #[must_use]
-    pub fn output(&self, task: &str) -> Option<&str> {
+    /// Returns the whole output of a task; `None` unless the run came to its end and the task
+    /// completed. Reads a file if the output is larger than 64 KiB.
+    ///
+    /// # Errors
+    /// Returns an error if the output is in the result store and cannot be read back.
+    pub fn output(&self, task: &str) -> Result<Option<Cow<'_, str>>, StoreError> {
         match self {
-            Self::Completed(completed) => completed.tasks.get(task)?.get("output")?.as_str(),
-            Self::Paused(_) | Self::JournalFailed(_) | Self::Broken(_) => None,
+            Self::Completed(completed) => completed.output(task),
+            Self::Paused(_) | Self::JournalFailed(_) | Self::Broken(_) => Ok(None),
         }
     }
 }

@@ -116,6 +116,10 @@ impl Services {
 
     /// Returns the whole text of an output, from the result store if necessary.
     pub(crate) async fn whole_text(&self, output: &Output) -> Result<String, JournalError> {
+        // Most outputs are short: a thread of the blocking pool would cost more than the rest.
+        if output.stored.is_none() {
+            return Ok(output.text.clone());
+        }
         let (folder, output) = (self.store.results_dir().to_owned(), output.clone());
         let read = move || store::whole_text(&folder, &output);
         // A blocking task is lost only when the runtime shuts down.

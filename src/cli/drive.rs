@@ -101,8 +101,8 @@ async fn to_the_end(
     listening.abort();
     match end {
         RunEnd::Completed(_) if shown.json && printed != Exit::Done => printed,
-        RunEnd::Completed(completed) if shown.json => Exit::of(&completed),
-        RunEnd::Completed(completed) => ended(project, &dir, &completed),
+        RunEnd::Completed(completed) if shown.json => Exit::of(completed.record()),
+        RunEnd::Completed(completed) => ended(project, completed.state(), completed.record()),
         RunEnd::Paused(reason) => {
             complain(&format!("run {id} paused: {reason}"));
             complain(&format!("resume with:  {}", project.resume_command(&id.to_string())));
@@ -121,13 +121,9 @@ async fn to_the_end(
 }
 
 /// Prints the summary of a run that has ended.
-pub(super) fn ended(project: &Project, dir: &RunDir, completed: &RunCompleted) -> Exit {
-    let state = match project.state(dir) {
-        Ok(state) => state,
-        Err(exit) => return exit,
-    };
+pub(super) fn ended(project: &Project, state: &RunState, completed: &RunCompleted) -> Exit {
     let Some(created) = state.created() else { return Exit::Bug };
-    match say(&summary(project, &state, created.run)) {
+    match say(&summary(project, state, created.run)) {
         Exit::Done => Exit::of(completed),
         disk => disk,
     }

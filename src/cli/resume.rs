@@ -51,7 +51,7 @@ fn resume(project: &Project, verb: &args::Resume, verbose: u8) -> Result<Exit, E
         if let Err(error) = stopped.complete_files() {
             complain(&format!("note: transcripts and logs may lack their last lines: {error}"));
         }
-        return Ok(finished(project, &dir, completed, verb));
+        return Ok(finished(project, &dir, stopped.state(), completed, verb));
     }
     let config = match config {
         Some(config) => config,
@@ -175,12 +175,13 @@ fn beside_the_file(project: &Project, created: &RunCreated, sources: &Sources) -
 fn finished(
     project: &Project,
     dir: &RunDir,
+    state: &RunState,
     completed: &RunCompleted,
     verb: &args::Resume,
 ) -> Exit {
     complain("the run has ended: nothing is left to do");
     if !verb.json {
-        return drive::ended(project, dir, completed);
+        return drive::ended(project, state, completed);
     }
     let mut last = None;
     let _ = snapshot::fold(dir, |record| last = Some(record.clone()));

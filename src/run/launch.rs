@@ -33,7 +33,7 @@ use crate::tool::Tool;
 /// let script = Script::parse("[[rules]]\nsay = 'Good morning, Ada.'")?;
 /// let launch = Launch::text(agents, directory.path()).model("default", Scripted::new(script))?;
 /// let end = launch.start().await?.wait().await;
-/// assert_eq!(end.output("greet"), Some("Good morning, Ada."));
+/// assert_eq!(end.output("greet")?.as_deref(), Some("Good morning, Ada."));
 /// # Ok(())
 /// # }
 /// ```

@@ -77,9 +77,10 @@ impl<'a> Content<'a> {
     /// Returns the key of this content: 32 hexadecimal digits of its blake3 hash.
     #[must_use]
     pub fn key(&self) -> String {
-        let text = self.document().to_string();
+        // The text of the document, without the tree: it is made for every task.
+        let text = serde_json::to_vec(self).unwrap_or_default();
         // 32 digits of 4 bits are 128 bits: no collision within anything one run can make.
-        blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+        blake3::hash(&text).to_hex()[..32].to_owned()
     }
 
     /// Returns the paths, in dots, of the values that differ from those of another content.
@@ -179,6 +180,8 @@ mod tests {
                 [&a.name, &b.name].map(|n| (n.clone(), find(n).expect("there"))).into();
             let content =
                 Content::of(&program, OutputFormat::Text, &env, |n| found.get(n), |_| None);
+            let text = serde_json::to_string(&content).expect("JSON");
+            assert_eq!(text, content.document().to_string(), "keys of earlier runs stay valid");
             (content.key(), content.document())
         };
         assert_eq!(content(&b).0, content(&restarted).0);

@@ -134,7 +134,8 @@ impl Victim {
 
     /// The next process of the run: the first, or one that takes it up.
     fn command(&self) -> Command {
-        let begun = self.desk.runs().first().is_some_and(|run| {
+        // A process that is killed early leaves a directory without a journal; the next begins anew.
+        let begun = self.desk.runs().last().is_some_and(|run| {
             std::fs::read_to_string(run.join("journal.jsonl")).is_ok_and(|text| text.contains('\n'))
         });
         let mut command = self.desk.command(&[if begun { "resume" } else { "run" }]);
@@ -175,7 +176,8 @@ impl Victim {
         let found = Found::of(&self.desk, context);
         found.check(context);
         found.outcome.compare(undisturbed, &found.unknown, context);
-        let journal = || std::fs::read(self.desk.runs()[0].join("journal.jsonl")).expect("bytes");
+        let newest = self.desk.runs().pop().expect("a run").join("journal.jsonl");
+        let journal = || std::fs::read(&newest).expect("bytes");
         let before = journal();
         let again = Done::of(&mut self.command());
         assert_eq!((again.code, journal() == before), (done.code, true), "{context}");

@@ -378,7 +378,7 @@ impl Ended {
 
     pub(crate) fn completed(&self) -> &RunCompleted {
         match &self.end {
-            RunEnd::Completed(completed) => completed,
+            RunEnd::Completed(completed) => completed.record(),
             other => panic!("{other:?}"),
         }
     }
@@ -386,9 +386,8 @@ impl Ended {
     /// The state, the output and the failure of a task.
     pub(crate) fn task(&self, task: &str) -> (String, Option<String>, Option<FailureKind>) {
         let end = &self.completed().tasks[task];
-        let kind = serde_json::from_value(end["error"]["kind"].clone()).ok();
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        (text(&end["state"]).expect("a state"), text(&end["output"]), kind)
+        let kind = end.error.as_ref().map(|error| error.kind);
+        (end.state.as_str().to_owned(), end.output.clone(), kind)
     }
 
     /// The output of a task that completed.

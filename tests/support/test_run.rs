@@ -381,6 +381,7 @@ impl Live {
             panic!("the run did not end:\n{}", lines.join("\n"))
         });
         let RunEnd::Completed(completed) = end else { panic!("the run ended with {end:?}") };
+        let completed = completed.record().clone();
         let requests = self.provider.as_ref().map(Provider::requests).unwrap_or_default();
         let ended = Ended {
             completed,
@@ -475,8 +476,8 @@ impl Ended {
         let kind = self.failure(task).kind;
         assert_eq!(self.task(task).output, None);
         let end = &self.completed.tasks[task];
-        assert_eq!(end.get("output"), None, "{end}");
-        assert_eq!(end["error"]["kind"], kind.as_str(), "{end}");
+        assert_eq!(end.output, None, "{end:?}");
+        assert_eq!(end.error.as_ref().map(|error| error.kind), Some(kind), "{end:?}");
         kind
     }
 

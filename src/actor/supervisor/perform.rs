@@ -12,14 +12,14 @@ use crate::actor::agent::{Agent, FoldError, Folded};
 use crate::actor::ends::{self, Idle};
 use crate::actor::mail::AgentMsg;
 use crate::actor::record_right::RecordRight;
-use crate::actor::run_end::RunEnd;
+use crate::actor::run_end::{Completed, RunEnd};
 use crate::actor::services::Services;
 use crate::event::SharedRecord;
 use crate::id::{AgentId, Name};
 use crate::journal::agent_records::AgentRecords;
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::{JournalError, JournalHandle};
-use crate::run_machine::Action;
+use crate::run_machine::{Action, Finish};
 use crate::turn::Outcome;
 
 /// The fold of an agent's records: in progress, or done.
@@ -89,7 +89,24 @@ impl Supervisor {
             }
             Action::HoldSteps => drop(self.services.room.send_replace(DiskSpace::Scarce)),
             Action::AllowSteps => drop(self.services.room.send_replace(DiskSpace::Enough)),
-            Action::Finish(finish) => self.finish(myself, state, finish.into()),
+            Action::Finish(finish) => {
+                let end = self.end_of(state, finish);
+                self.finish(myself, state, end);
+            }
+        }
+    }
+
+    /// Returns the end of the run for whoever waits for it.
+    fn end_of(&self, state: &State, finish: Finish) -> RunEnd {
+        match finish {
+            Finish::Completed(record) => {
+                let results = self.services.store.results_dir().to_owned();
+                let run = state.machine.state().clone();
+                RunEnd::Completed(Box::new(Completed::new(run, record, results)))
+            }
+            Finish::Paused(reason) => RunEnd::Paused(reason),
+            Finish::DiskFull => RunEnd::JournalFailed(JournalError::Full),
+            Finish::Broken(reason) => RunEnd::Broken(reason),
         }
     }
 
