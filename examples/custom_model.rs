@@ -2,10 +2,10 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
-use callsheet::context::provider::server::ContextReport;
-use callsheet::message::{Message, StopReason, Usage};
-use callsheet::model::{BoxFuture, Delta, DeltaSink, Model, ModelError, Reply, Request};
-use callsheet::run::Launch;
+use callsheet::{
+    BoxFuture, Delta, DeltaSink, Launch, Message, Model, ModelError, Reply, Request, StopReason,
+    Usage,
+};
 
 /// Repeats the last message in capital letters.
 struct Echo;
@@ -20,12 +20,7 @@ impl Model for Echo {
             let heard = request.messages().pop().map(|message| message.text());
             let said = heard.unwrap_or_default().to_uppercase();
             deltas(Delta::Text(&said));
-            Ok(Reply {
-                message: Message::assistant(said),
-                stop: StopReason::EndTurn,
-                usage: Usage::default(),
-                context: ContextReport::default(),
-            })
+            Ok(Reply::new(Message::assistant(said), StopReason::EndTurn, Usage::default()))
         })
     }
 }

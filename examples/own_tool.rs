@@ -2,14 +2,10 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
-use callsheet::id::{BadName, Name};
-use callsheet::message::Json;
-use callsheet::model::BoxFuture;
-use callsheet::model::script::Script;
-use callsheet::model::scripted::Scripted;
-use callsheet::run::Launch;
-use callsheet::tool::{self, Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
-use callsheet::turn::Effect;
+use callsheet::{
+    BadName, BoxFuture, Effect, Json, Launch, Name, Script, Scripted, Tool, ToolContext, ToolError,
+    ToolOutput, ToolSpec, arguments,
+};
 use serde::Deserialize;
 
 /// Counts the letters of a word.
@@ -47,7 +43,7 @@ impl Tool for Letters {
 
     fn call(&self, input: Json, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let Arguments { word } = tool::arguments(&input)?;
+            let Arguments { word } = arguments(&input)?;
             Ok(ToolOutput::ok(word.chars().count().to_string()))
         })
     }

@@ -4,9 +4,7 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
-use callsheet::model::script::Script;
-use callsheet::model::scripted::Scripted;
-use callsheet::run::Launch;
+use callsheet::{Launch, Script, Scripted};
 
 const AGENTS: &str = r#"
 version = 1

@@ -51,7 +51,7 @@ pub enum CallEnd {
 
 /// A consequence that the caller must carry out.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect<K> {
+pub(crate) enum Effect<K> {
     /// Start this call.
     Admit(K),
     /// Record this event in the journal.
@@ -60,7 +60,7 @@ pub enum Effect<K> {
 
 /// The calls to one provider that are under way or want to start.
 #[derive(Clone, Debug)]
-pub struct Admission<K> {
+pub(crate) struct Admission<K> {
     provider: Name,
     capacity: usize,
     /// True if a 429 of one call makes all calls wait.
@@ -79,7 +79,7 @@ pub struct Admission<K> {
 impl<K: Clone + Eq + Hash> Admission<K> {
     /// Creates the admission to a provider that takes `capacity` calls at once (at least one).
     #[must_use]
-    pub fn new(provider: Name, capacity: usize, shares_pauses: bool) -> Self {
+    pub(crate) fn new(provider: Name, capacity: usize, shares_pauses: bool) -> Self {
         Self {
             provider,
             capacity: capacity.max(1),
@@ -94,7 +94,7 @@ impl<K: Clone + Eq + Hash> Admission<K> {
 
     /// Reports that a call wants to start. A call that was admitted before is admitted again, since
     /// the first answer may not have reached it.
-    pub fn ask(&mut self, now: Duration, key: K) -> Vec<Effect<K>> {
+    pub(crate) fn ask(&mut self, now: Duration, key: K) -> Vec<Effect<K>> {
         if self.out.contains_key(&key) {
             return vec![Effect::Admit(key)];
         }
@@ -105,7 +105,7 @@ impl<K: Clone + Eq + Hash> Admission<K> {
     }
 
     /// Reports that a call has ended, or no longer wants to start.
-    pub fn done(&mut self, now: Duration, key: &K, end: CallEnd) -> Vec<Effect<K>> {
+    pub(crate) fn done(&mut self, now: Duration, key: &K, end: CallEnd) -> Vec<Effect<K>> {
         let mut effects = Vec::new();
         // A call that only waited stays in `line`; `admit` skips it there.
         self.waiting.remove(key);
@@ -117,13 +117,13 @@ impl<K: Clone + Eq + Hash> Admission<K> {
     }
 
     /// Admits the calls that may start because time has passed.
-    pub fn wake(&mut self, now: Duration) -> Vec<Effect<K>> {
+    pub(crate) fn wake(&mut self, now: Duration) -> Vec<Effect<K>> {
         self.admit(now)
     }
 
     /// Returns the time at which a waiting call may be admitted even if no call ends before.
     #[must_use]
-    pub fn next_wake(&self, now: Duration) -> Option<Duration> {
+    pub(crate) fn next_wake(&self, now: Duration) -> Option<Duration> {
         if self.waiting.is_empty() && self.paused_until.is_none() {
             return None;
         }
@@ -138,7 +138,7 @@ impl<K: Clone + Eq + Hash> Admission<K> {
     }
 
     /// Returns the keys of the calls under way.
-    pub fn out(&self) -> impl Iterator<Item = &K> {
+    pub(crate) fn out(&self) -> impl Iterator<Item = &K> {
         self.out.keys()
     }
 

@@ -216,6 +216,14 @@ impl Config {
 ///
 /// # Errors
 /// Returns every problem of the configuration at once.
+///
+/// ```no_run
+/// let config = callsheet::load(&callsheet::Sources::new("agents.toml").with_process_environment());
+/// match config {
+///     Ok(config) => println!("{} tasks", config.tasks.len()),
+///     Err(mistakes) => eprintln!("{mistakes}"),
+/// }
+/// ```
 pub fn load(sources: &Sources) -> Result<Config, Diagnostics> {
     match std::fs::read_to_string(&sources.file) {
         Ok(text) => load_text(&text, sources),

@@ -11,25 +11,25 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// First pause between two checks of a full disk; each pause is twice as long as the one before.
-pub const FIRST_LOOK: Duration = Duration::from_millis(1);
+pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(1);
 
 /// Longest pause between two checks: short for a person who has just made space.
-pub const LONGEST_LOOK: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// Returns the pause after this one: twice as long, up to [`LONGEST_LOOK`].
 #[must_use]
-pub fn longer(pause: Duration) -> Duration {
+pub(crate) fn longer(pause: Duration) -> Duration {
     (pause * 2).min(LONGEST_LOOK)
 }
 
 /// Returns the pauses between the tries of a writer that waits on a full disk.
-pub fn pauses() -> impl Iterator<Item = Duration> {
+pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(FIRST_LOOK), |pause| Some(longer(*pause)))
 }
 
 /// Makes a file that really takes up this many bytes of the disk, so that writing over it finds
 /// space.
-pub fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
+pub(crate) fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
     match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
@@ -48,13 +48,13 @@ pub fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
 ///
 /// # Errors
 /// Returns an error if the signal handler cannot be installed.
-pub fn outlive_file_limits() -> io::Result<()> {
+pub(crate) fn outlive_file_limits() -> io::Result<()> {
     // The handler stays installed after the stream of its signals is dropped.
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
 /// Returns true if an error says that the disk has no space.
-pub fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 

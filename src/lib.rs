@@ -5,75 +5,153 @@
 //! agents. Everything that happens is an *event* in the run's *journal*; what is shown, decided
 //! and resumed is a fold of it.
 //!
-//! The layers, from bottom to top; imports point down only:
+//! The names below are all that a program needs that embeds callsheet. [`Launch`] takes a
+//! configuration, and the [`Model`]s and [`Tool`]s of the program; it gives a [`Run`], which can be
+//! followed, steered through its [`Remote`], and waited for. [`RunEnd`] has the outputs. What stands
+//! in `#[doc(hidden)]` modules serves the program `callsheet`, its tests and its benchmarks, and
+//! may change at any time.
 //!
-//! - words: [`id`], [`message`], [`output`], [`spending`],
-//!   [`failure`];
-//! - decisions, pure and synchronous: [`policy`], [`permission`], [`redaction`], [`spec`], [`template`],
-//!   [`plan`], [`context`], [`turn`], [`event`], [`turn_machine`], [`turn_boundary`],
-//!   [`run_state`], [`admission`], [`run_machine`];
-//! - ports and their implementations: [`crash`], [`journal`], [`conversation`], [`tool`], [`model`];
-//! - [`actor`]: supervisor, agent, compactor, transcript writer, gateway;
-//! - application: [`config`], [`run`], [`report`];
-//! - the command line: [`cli`], [`exit`].
+//! ```
+//! use callsheet::{Launch, Script, Scripted};
 //!
-//! ```no_run
-//! use callsheet::config::{self, Sources};
-//! use callsheet::run::{Options, Run};
-//!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let config = config::load(&Sources::new("agents.toml").with_process_environment())?;
-//! let run = Run::start(config, Options::default()).await?;
-//! println!("run {} ended: {:?}", run.id(), run.wait().await);
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! let agents = r#"
+//!     version = 1
+//!     [agents.greeter]
+//!     instructions = "You greet people."
+//!     [tasks.greet]
+//!     agent = "greeter"
+//!     prompt = "Greet Ada."
+//! "#;
+//! let model = Scripted::new(Script::parse("[[rules]]\nsay = 'Good morning, Ada.'")?);
+//! let run = Launch::text(agents, directory.path()).model("default", model)?.start().await?;
+//! let end = run.wait().await;
+//! assert_eq!(end.output("greet")?.as_deref(), Some("Good morning, Ada."));
 //! # Ok(())
 //! # }
 //! ```
 
+// Runs: started, followed, steered, waited for, resumed.
+#[doc(inline)]
+pub use crate::journal::torn::{Cut, CutError};
+#[doc(inline)]
+pub use crate::run::{
+    CancelTarget, Completed, Launch, Remote, Run, RunEnd, StartError, StoppedRun,
+};
+
+// Events of a run, and what they say of its end.
+#[doc(inline)]
+pub use crate::event::{Event, Record, RunCompleted, RunStatus, TaskEnd};
+#[doc(inline)]
+pub use crate::failure::{Failure, FailureKind};
+#[doc(inline)]
+pub use crate::journal::JournalError;
+#[doc(inline)]
+pub use crate::journal::file::RunDir;
+#[doc(inline)]
+pub use crate::journal::follow::Follower;
+#[doc(inline)]
+pub use crate::plan::TaskState;
+#[doc(inline)]
+pub use crate::store::StoreError;
+
+// Configuration.
+#[doc(inline)]
+pub use crate::config::{Config, Diagnostics, Sources, load};
+
+// Models of the program.
+#[doc(inline)]
+pub use crate::message::{Message, StopReason, Usage};
+#[doc(inline)]
+pub use crate::model::script::{Script, ScriptError};
+#[doc(inline)]
+pub use crate::model::scripted::Scripted;
+#[doc(inline)]
+pub use crate::model::{
+    BoxFuture, Delta, DeltaSink, ErrorClass, Model, ModelError, Reply, Request,
+};
+
+// Tools of the program.
+#[doc(inline)]
+pub use crate::id::{AgentId, BadName, Name, RunId};
+#[doc(inline)]
+pub use crate::message::Json;
+#[doc(inline)]
+pub use crate::tool::wrapper::serve_if_asked;
+#[doc(inline)]
+pub use crate::tool::{Ending, Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
+#[doc(inline)]
+pub use crate::turn::Effect;
+
+// The layers, from bottom to top; imports point down only: words, decisions (pure), ports and their
+// implementations, actors, application, command line. A module is public where the tests or
+// the benchmarks need it.
+
+#[doc(hidden)]
 pub mod failure;
+#[doc(hidden)]
 pub mod id;
+#[doc(hidden)]
 pub mod message;
+#[doc(hidden)]
 pub mod output;
-pub mod spending;
+mod spending;
 
-pub mod permission;
-pub mod policy;
-pub mod redaction;
-
-pub mod spec;
-
-pub mod template;
-
-pub mod plan;
-
+mod admission;
+#[doc(hidden)]
 pub mod context;
-
-pub mod turn;
-
+#[doc(hidden)]
 pub mod event;
-
+mod permission;
+#[doc(hidden)]
+pub mod plan;
+#[doc(hidden)]
+pub mod policy;
+#[doc(hidden)]
+pub mod redaction;
+mod run_machine;
+#[doc(hidden)]
+pub mod run_state;
+#[doc(hidden)]
+pub mod spec;
+#[doc(hidden)]
+pub mod template;
+#[doc(hidden)]
+pub mod turn;
+mod turn_boundary;
+#[doc(hidden)]
 pub mod turn_machine;
 
-pub mod turn_boundary;
-
-pub mod run_state;
-
-pub mod admission;
-pub mod run_machine;
-
-pub mod crash;
-pub mod disk;
-pub mod store;
-
+#[doc(hidden)]
 pub mod conversation;
+#[doc(hidden)]
+pub mod crash;
+mod disk;
+#[doc(hidden)]
 pub mod journal;
+#[doc(hidden)]
 pub mod model;
+#[doc(hidden)]
+pub mod store;
+#[doc(hidden)]
 pub mod tool;
 
+#[doc(hidden)]
 pub mod actor;
 
+#[doc(hidden)]
 pub mod config;
+#[doc(hidden)]
 pub mod report;
+#[doc(hidden)]
 pub mod run;
 
+#[doc(hidden)]
 pub mod cli;
-pub mod exit;
+mod exit;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -77,6 +77,14 @@ pub struct Reply {
     pub context: ContextReport,
 }
 
+impl Reply {
+    /// Makes a reply with these tokens, in which the provider reports nothing of the context.
+    #[must_use]
+    pub fn new(message: Message, stop: StopReason, usage: Usage) -> Self {
+        Self { message, stop, usage, context: ContextReport::default() }
+    }
+}
+
 /// A part of a reply that arrived in the stream, for code that watches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta<'a> {
@@ -95,6 +103,28 @@ pub type DeltaSink<'a> = &'a mut (dyn for<'d> FnMut(Delta<'d>) + Send);
 ///
 /// An implementation outside this crate needs only [`Model::call`]; [`Request::messages`] gives it
 /// the conversation.
+///
+/// ```
+/// use callsheet::{
+///     BoxFuture, DeltaSink, Message, Model, ModelError, Reply, Request, StopReason, Usage,
+/// };
+///
+/// /// Counts the messages that it is sent.
+/// struct Counter;
+///
+/// impl Model for Counter {
+///     fn call<'a>(
+///         &'a self,
+///         request: Request,
+///         _deltas: DeltaSink<'a>,
+///     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+///         Box::pin(async move {
+///             let said = Message::assistant(format!("{} messages", request.messages().len()));
+///             Ok(Reply::new(said, StopReason::EndTurn, Usage::default()))
+///         })
+///     }
+/// }
+/// ```
 pub trait Model: Send + Sync {
     /// Renders the part of an agent's requests that does not change.
     fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {

@@ -157,6 +157,16 @@ pub struct Run {
 }
 
 /// A handle that steers a run. It is cheap to clone, and has no effect once the run has ended.
+///
+/// ```no_run
+/// # async fn example(run: callsheet::Run) {
+/// use callsheet::CancelTarget;
+///
+/// let remote = run.remote();
+/// let found = remote.cancel(CancelTarget::Run, "out of time").await;
+/// assert!(found);
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Remote {
     supervisor: ActorRef<SupervisorMsg>,

@@ -20,12 +20,12 @@
 mod action;
 mod agenda;
 mod agents;
-pub mod forecast;
+pub(crate) mod forecast;
 mod limits;
 mod open;
 mod pauses;
 mod restart;
-pub mod scope;
+pub(crate) mod scope;
 mod slots;
 mod tasks;
 #[cfg(test)]
@@ -40,12 +40,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-pub use self::action::{Action, CancelTarget, ChildResult, Delegation, Finish, Refused};
+pub use self::action::CancelTarget;
+pub(crate) use self::action::{Action, ChildResult, Delegation, Finish, Refused};
 use self::agenda::Agenda;
-pub use self::open::Left;
+pub(crate) use self::open::Left;
 use self::open::Open;
 use self::slots::Next;
-pub use self::tasks::Beginning;
 use crate::event::{Draft, Event, PauseCause, SharedRecord};
 use crate::id::{AgentId, Name, RunId};
 use crate::plan::{Plan, TaskState};

@@ -232,6 +232,41 @@ impl ToolError {
 }
 
 /// A tool that a model can call.
+///
+/// ```
+/// use callsheet::{
+///     BoxFuture, Effect, Json, Name, Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments,
+/// };
+///
+/// /// Adds numbers.
+/// struct Sum(ToolSpec);
+///
+/// impl Sum {
+///     fn new() -> Self {
+///         let schema = r#"{"type":"array","items":{"type":"number"}}"#;
+///         Self(ToolSpec {
+///             name: Name::new("sum").expect("a name"),
+///             description: "Adds numbers.".to_owned(),
+///             input_schema: Json::parse(schema.to_owned()).expect("JSON"),
+///             effect: Effect::Pure,
+///             reads_only: true,
+///         })
+///     }
+/// }
+///
+/// impl Tool for Sum {
+///     fn spec(&self) -> &ToolSpec {
+///         &self.0
+///     }
+///
+///     fn call(&self, input: Json, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+///         Box::pin(async move {
+///             let numbers: Vec<f64> = arguments(&input)?;
+///             Ok(ToolOutput::ok(numbers.iter().sum::<f64>().to_string()))
+///         })
+///     }
+/// }
+/// ```
 pub trait Tool: Send + Sync {
     /// Returns the description of the tool.
     fn spec(&self) -> &ToolSpec;

@@ -15,9 +15,9 @@ mod tests;
 use std::borrow::Cow;
 use std::time::Duration;
 
-pub use self::size::LEAST_OUTPUT_TOKENS;
+pub(crate) use self::size::LEAST_OUTPUT_TOKENS;
 use self::size::Size;
-pub use self::summary::{ByProvider, Due, Summarise, Writer};
+pub(crate) use self::summary::{ByProvider, Due, Summarise, Writer};
 use crate::context::CompactionRequested;
 use crate::context::layers::Surroundings;
 use crate::context::layers::pipeline::AppliedEdit;
@@ -45,7 +45,7 @@ const MOST_PAUSES: u32 = 2;
 
 /// Conditions of an agent's requests: its configuration, its model and the time.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
+pub(crate) struct Terms<'a> {
     /// Layers and their constants.
     pub preset: &'a Preset,
     /// Work on the context that is left to providers.
@@ -68,7 +68,7 @@ pub struct Terms<'a> {
 
 /// State of a summary that is written while the agent continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ahead {
+pub(crate) enum Ahead {
     /// There is none.
     None,
     /// It is being written.
@@ -79,7 +79,7 @@ pub enum Ahead {
 
 /// The next action of an agent.
 #[derive(Clone, Debug)]
-pub enum Action {
+pub(crate) enum Action {
     /// Record these repairs of a view that was rebuilt, if there are any, and decide again.
     LookedOver(Vec<Event>),
     /// Record these events and decide again.
@@ -108,7 +108,7 @@ pub enum Action {
 
 /// A model call that is to be made.
 #[derive(Clone, Debug)]
-pub struct Sending {
+pub(crate) struct Sending {
     /// Number of the turn that the call begins, or of the present turn if the call is made again.
     pub turn: u32,
     /// View that is sent, with the message that joins it first.
@@ -127,7 +127,7 @@ pub struct Sending {
 
 /// A view that is about to be sent, with the rules that it must keep.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
+pub(crate) struct Outgoing {
     /// View of the conversation.
     pub view: View,
     /// User message that joins the view first.
@@ -143,7 +143,7 @@ impl Outgoing {
     ///
     /// # Errors
     /// Returns the rule that is broken. Any rule but [`Rule::Fits`] is a defect of this program.
-    pub fn check<'a>(&'a self, tools: &'a [Name]) -> Result<Sendable<'a>, Invalid> {
+    pub(crate) fn check<'a>(&'a self, tools: &'a [Name]) -> Result<Sendable<'a>, Invalid> {
         let Self { last, thinking, room, .. } = *self;
         let rules = Rules { tools, last, thinking, room };
         let checked = validity::check(&self.view, self.message.as_ref(), &rules);
@@ -155,7 +155,7 @@ impl Outgoing {
 /// `is_rebuilt` is true if the view was rebuilt from records, of whatever version, and was not
 /// checked since.
 #[must_use]
-pub fn next(
+pub(crate) fn next(
     machine: &Machine,
     terms: Option<&Terms<'_>>,
     ahead: Ahead,

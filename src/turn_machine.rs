@@ -187,12 +187,6 @@ impl Machine {
         self.continuation.as_ref()
     }
 
-    /// Returns the text of the agent's latest answer.
-    #[must_use]
-    pub fn answer(&self) -> &str {
-        &self.answer
-    }
-
     /// Returns the announced model call without a reply, which is made again in the same turn.
     #[must_use]
     pub fn announced(&self) -> Option<&ModelRequested> {

@@ -357,3 +357,18 @@ fn there_is_no_room_without_a_purpose() {
         assert!(!vague.contains(&stem.as_str()), "{}", source.path.display());
     }
 }
+
+#[test]
+fn the_face_is_small_and_modules_are_behind_it() {
+    let text = fs::read_to_string(root().join("src/lib.rs")).expect("text");
+    let lines: Vec<_> = text.lines().collect();
+    for pair in lines.windows(2).filter(|pair| pair[1].starts_with("pub mod ")) {
+        assert_eq!(pair[0], "#[doc(hidden)]", "{}", pair[1]);
+    }
+    let names = text.split("pub use crate::").skip(1).map(|rest| {
+        let item = rest.split(';').next().unwrap_or_default();
+        item.split_once('{').map_or(1, |(_, group)| group.matches(|c| c == ',').count() + 1)
+    });
+    let count: usize = names.sum();
+    assert!((25..=60).contains(&count), "{count} names at the root");
+}

@@ -10,6 +10,24 @@ use crate::run_state::RunState;
 use crate::store::{self, StoreError};
 
 /// The end of a run for the process that drove it.
+///
+/// ```no_run
+/// # async fn example(run: callsheet::Run) -> Result<(), callsheet::StoreError> {
+/// use callsheet::RunEnd;
+///
+/// let end = run.wait().await;
+/// match &end {
+///     RunEnd::Completed(completed) => println!("{:?}", completed.record().status),
+///     RunEnd::Paused(reason) => println!("paused: {reason}"),
+///     RunEnd::JournalFailed(error) => eprintln!("the disk failed: {error}"),
+///     RunEnd::Broken(reason) => eprintln!("a bug: {reason}"),
+/// }
+/// if let Some(output) = end.output("review")? {
+///     println!("{output}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub enum RunEnd {
     /// `run.completed` is recorded.

@@ -217,12 +217,6 @@ impl Recall {
         }
     }
 
-    /// Returns the number of messages read so far.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
     /// Returns true if no further message would change the answer.
     #[must_use]
     pub fn is_settled(&self) -> bool {

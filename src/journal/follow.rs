@@ -30,6 +30,20 @@ pub enum Until {
 }
 
 /// Reads a run's records to the end of the journal, and then new ones as they are written.
+///
+/// ```no_run
+/// # async fn example(run: callsheet::Run) -> Result<(), callsheet::JournalError> {
+/// use callsheet::Event;
+///
+/// let mut events = run.follow()?;
+/// while let Some(record) = events.next().await? {
+///     if let Event::TaskCompleted(_) = &record.event {
+///         println!("{:?} is done", record.task);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Follower {
     dir: RunDir,

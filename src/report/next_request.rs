@@ -9,14 +9,12 @@ use crate::context::laboratory::explain::{History, RecordedEdit};
 use crate::context::view::View;
 use crate::event::{Event, SharedRecord};
 use crate::journal::stamp;
-use crate::turn::{AgentSpawned, Program, TurnStarted};
+use crate::turn::{Program, TurnStarted};
 use crate::turn_machine::{IllegalEvent, Machine, Step};
 
 /// The next request of an agent.
 #[derive(Clone, Debug)]
 pub struct NextRequest {
-    /// The start of the agent, with its program.
-    pub spawned: AgentSpawned,
     /// The agent's latest turn, or the turn that would begin with the request.
     pub turn: u32,
     /// The view that would be sent.
@@ -64,7 +62,6 @@ pub fn next_request(records: &[SharedRecord]) -> Result<Option<NextRequest>, Ill
         | Step::Rest => {}
     }
     Ok(Some(NextRequest {
-        spawned: spawned.clone(),
         turn: machine.turn(),
         view: machine.view().clone(),
         history,

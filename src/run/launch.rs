@@ -15,9 +15,7 @@ use crate::tool::Tool;
 /// Builder of a run: a configuration, and what the program provides for it.
 ///
 /// ```
-/// use callsheet::model::script::Script;
-/// use callsheet::model::scripted::Scripted;
-/// use callsheet::run::Launch;
+/// use callsheet::{Launch, Script, Scripted};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -22,6 +22,17 @@ use crate::spec::TaskSpec;
 
 /// A run that this process has opened and not started: it holds the lock, and the journal ends with
 /// a whole batch.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use callsheet::{Cut, Launch, RunDir, StoppedRun};
+///
+/// let stopped = StoppedRun::open(&RunDir::at(".transcripts/RUN"), Cut::Torn)?;
+/// let run = Launch::file("agents.toml").with_process_environment().resume(stopped).await?;
+/// println!("{:?}", run.wait().await);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct StoppedRun {
     owned: OwnedRun,

@@ -20,7 +20,7 @@ use crate::spec::TaskSpec;
 use crate::turn::{AgentEnded, Outcome, Program};
 
 /// Looks up the data that a forecast needs and the records do not hold.
-pub trait Lookup {
+pub(crate) trait Lookup {
     /// The error of a failed lookup.
     type Error;
 
@@ -41,7 +41,7 @@ pub trait Lookup {
 
 /// The end of a forecast.
 #[derive(Clone, Debug)]
-pub struct Forecast {
+pub(crate) struct Forecast {
     /// The machine; its state is that of the run at the end of the forecast.
     pub machine: RunMachine,
     /// The programs of the attempts that would start, by the task's place in the plan.
@@ -54,7 +54,7 @@ pub struct Forecast {
 ///
 /// # Errors
 /// Returns the first error of `lookup`.
-pub fn forecast<L: Lookup>(
+pub(crate) fn forecast<L: Lookup>(
     mut settings: Settings,
     start: Start,
     now: Now,
@@ -77,7 +77,7 @@ pub fn forecast<L: Lookup>(
 impl Forecast {
     /// Returns the state of the run at the end of the forecast.
     #[must_use]
-    pub fn state(&self) -> &RunState {
+    pub(crate) fn state(&self) -> &RunState {
         self.machine.state()
     }
 

@@ -81,7 +81,7 @@ impl Scope<'_> {
 
 /// Returns the value of an ended task for templates, with this output.
 #[must_use]
-pub fn ended(status: &TaskStatus, output: Value) -> Value {
+pub(crate) fn ended(status: &TaskStatus, output: Value) -> Value {
     let error = status.failure.as_ref().map(ToString::to_string);
     serde_json::json!({ "output": output, "state": status.state.as_str(), "error": error })
 }

@@ -14,7 +14,7 @@ use crate::turn_machine::Machine;
 
 /// Least output, in tokens, that is worth asking for if input and output together do not fit the
 /// window: an answer of some 700 words.
-pub const LEAST_OUTPUT_TOKENS: u64 = 1_024;
+pub(crate) const LEAST_OUTPUT_TOKENS: u64 = 1_024;
 
 /// Tokens for each character while no provider has reported a size: a token of text or code has
 /// three characters or more.

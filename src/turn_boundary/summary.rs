@@ -16,7 +16,7 @@ const CHARS_PER_TOKEN: usize = 4;
 
 /// Writer of a summary, and the form in which it reads the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writer {
+pub(crate) enum Writer {
     /// The agent's own model, which reads the last request from its cache.
     Prefix,
     /// The model that is configured for summaries, else the agent's own model; it reads the
@@ -26,7 +26,7 @@ pub enum Writer {
 
 /// A summary that is due.
 #[derive(Clone, Debug)]
-pub struct Due {
+pub(crate) struct Due {
     /// Layer that asks for the summary.
     pub layer: Summary,
     /// Request for the summary.
@@ -37,7 +37,7 @@ pub struct Due {
 
 /// A summary that the agent waits for.
 #[derive(Clone, Debug)]
-pub struct Summarise {
+pub(crate) struct Summarise {
     /// Edits that come before the summary.
     pub changes: Vec<AppliedEdit>,
     /// The summary.
@@ -51,7 +51,7 @@ pub struct Summarise {
 /// A summary that the provider writes. It reads the agent's last request, cut where the summary
 /// ends, so that the provider finds it in its cache.
 #[derive(Clone, Debug)]
-pub struct ByProvider {
+pub(crate) struct ByProvider {
     /// View that is sent.
     pub outgoing: Outgoing,
     /// Number of its messages to send, from the oldest.
