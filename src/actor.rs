@@ -33,6 +33,7 @@ pub mod record_right;
 pub mod replies;
 pub mod run_end;
 pub mod services;
+pub(crate) mod spans;
 pub mod step;
 mod summarise;
 pub mod summary;

@@ -367,7 +367,7 @@ fn the_face_is_small_and_modules_are_behind_it() {
     }
     let names = text.split("pub use crate::").skip(1).map(|rest| {
         let item = rest.split(';').next().unwrap_or_default();
-        item.split_once('{').map_or(1, |(_, group)| group.matches(|c| c == ',').count() + 1)
+        item.split_once('{').map_or(1, |(_, group)| group.matches(',').count() + 1)
     });
     let count: usize = names.sum();
     assert!((25..=60).contains(&count), "{count} names at the root");

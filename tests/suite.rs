@@ -30,6 +30,7 @@ mod presets;
 mod recall;
 mod relief;
 mod resume;
+mod spans;
 mod strategies;
 mod supervision;
 mod support;

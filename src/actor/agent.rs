@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 pub use self::past::{FoldError, Folded};
 use self::sending::Talk;
 use self::summaries::SummaryAhead;
+use tracing::{Instrument, Span};
+
 use super::agent_steps;
 use super::compaction_step;
 use super::lost_calls::{self, Lost};
@@ -26,6 +28,7 @@ use super::mail::{AgentMsg, Caller, StepError, SupervisorMsg};
 use super::panic::panic_text;
 use super::record_right::RecordRight;
 use super::services::Services;
+use super::spans;
 use super::step::{Answers, Past, StepContext};
 use super::summarise;
 use super::summary::SummaryError;
@@ -77,6 +80,8 @@ pub struct State {
     /// True if the view was checked and repaired since it was rebuilt from records, which may be of
     /// an older version.
     looked_over: bool,
+    /// The span of its steps.
+    span: Span,
     /// The time of its last request, in milliseconds since the Unix epoch.
     requested_ms: Option<i64>,
     /// The calls without a result when the last actor of this agent ended: looked up before
@@ -102,6 +107,8 @@ impl Actor for Agent {
         folded: Folded,
     ) -> Result<State, ActorProcessingErr> {
         let Folded { machine, talk, past, requested_ms, lost } = folded;
+        let definition = talk.as_ref().map(|talk| &talk.briefing.spec.name);
+        let span = spans::agent(&self.services.span, &self.task, &self.id, definition);
         // The address comes before `Go`: an answer to the first step must find the agent.
         self.services.addresses.agents.insert(self.id.clone(), myself.clone());
         myself.send_message(AgentMsg::Go)?;
@@ -121,6 +128,7 @@ impl Actor for Agent {
             cancel: CancellationToken::new(),
             ending: None,
             looked_over: false,
+            span,
             requested_ms,
             lost,
         })
@@ -351,6 +359,7 @@ impl Agent {
         state.step += 1;
         state.busy = true;
         let (step, myself) = (state.step, myself.clone());
+        let body = body.instrument(state.span.clone());
         // In a `JoinSet` and not by `tokio::spawn`: it is dropped with the state and then aborts
         // the step, also when the actor is killed. A spawned task would outlive the actor.
         state.steps.spawn(async move {

@@ -7,10 +7,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tracing::{Instrument, Span};
+
 use super::briefing::Briefing;
 use super::compaction_step::Announcement;
 use super::mail::StepError;
 use super::model_call::{self, CallError, Caller};
+use super::spans;
 use super::step::{StepContext, StepResult, ended, settled};
 use super::tool_run;
 use crate::context::layers::pipeline::AppliedEdit;
@@ -67,6 +70,11 @@ pub struct ModelTurn {
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
 pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
+    let span = spans::turn(call.turn, &call.briefing.model.spec.name);
+    chat(context, call).instrument(span).await
+}
+
+async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
     let ModelTurn {
         turn,
         message,
@@ -130,6 +138,7 @@ pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
         }
     };
     let (usage, usage_source) = reply.usage.or_expected(expected_tokens);
+    spans::reply(&Span::current(), &usage);
     let message = reply::fit(reply.message, turn, &call_ids);
     let calls: Vec<_> = message.tool_calls().cloned().collect();
     let responded = ModelResponded {

@@ -77,6 +77,8 @@ pub struct Services {
     pub requests: Replies<u64, bool>,
     /// The number of the next model call or summary.
     pub calls: AtomicU64,
+    /// The span of the run, the parent of the spans of its agents.
+    pub span: tracing::Span,
 }
 
 /// Asks a person whether a tool call may run.

@@ -13,10 +13,13 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use tracing::{Instrument, Span};
+
 use super::mail::StepError;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::recall;
+use super::spans;
 use super::step::{StepContext, ended};
 use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
@@ -94,7 +97,8 @@ async fn run_group(
             "delegate" => Ticket::after(&mut before),
             _ => Ticket::default(),
         };
-        running.spawn(async move { run_one(&context, &call, ticket).await });
+        let agent = Span::current();
+        running.spawn(async move { run_one(&context, &call, ticket).await }.instrument(agent));
     }
     while let Some(first) = running.join_next().await {
         // Other results that are ready are recorded in the same batch: one sync for all of them.
@@ -153,7 +157,8 @@ async fn run_one(
 ) -> Option<ToolFinished> {
     let began = Instant::now();
     // A tool that panics must not end the agent: its panic becomes an error result.
-    let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket));
+    let span = spans::tool(&call.call);
+    let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket).instrument(span));
     let mut result = match body.catch_unwind().await {
         Ok(result) if was_cancelled(context, &result) && call.effect.is_repeatable() => {
             return None;

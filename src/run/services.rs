@@ -15,6 +15,7 @@ use crate::actor::known_capabilities::KnownCapabilities;
 use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
 use crate::actor::services::Services;
+use crate::actor::spans;
 use crate::config::{Config, ProviderKind, ProviderSpec};
 use crate::context::layers::preset::Preference;
 use crate::context::provider::strategy::{self, Strategy, StrategySettings, Wanted};
@@ -126,6 +127,7 @@ impl Prepared {
         let wrapper = program.map(|program| Wrapper { program, secrets: secrets.clone() });
         Ok(Services {
             run,
+            span: spans::run(run, &config.name),
             workflow: config.name.clone(),
             inputs: config.inputs.clone(),
             agents: config

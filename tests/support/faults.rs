@@ -608,6 +608,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         addresses: Addresses::default(),
         requests: Replies::default(),
         calls: AtomicU64::new(1),
+        span: tracing::Span::none(),
         wrapper: Some(Arc::new(Wrapper {
             program: env!("CARGO_BIN_EXE_callsheet").into(),
             secrets: callsheet::redaction::Secrets::default(),
