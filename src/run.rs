@@ -37,7 +37,7 @@ use crate::event::{Accepted, PlannedTask, RunCreated};
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
-use crate::journal::follow::{Follower, Until};
+use crate::journal::follow::Follower;
 use crate::journal::line::Position;
 use crate::journal::snapshot::Snapshots;
 use crate::message::Json;
@@ -262,7 +262,7 @@ impl Run {
     /// # Errors
     /// Returns an error if the journal cannot be opened.
     pub fn follow(&self) -> Result<Follower, JournalError> {
-        Follower::new(self.dir.clone(), Until::RunEnds)
+        Follower::new(self.dir.clone())
     }
 
     /// Returns the run's events as [`follow`](Self::follow) does, but from the first that this
@@ -271,7 +271,7 @@ impl Run {
     /// # Errors
     /// Returns an error if the journal cannot be opened.
     pub fn follow_new(&self) -> Result<Follower, JournalError> {
-        Follower::open_at(self.dir.clone(), self.began, Until::RunEnds)
+        Follower::open_at(self.dir.clone(), self.began)
     }
 
     /// Waits for the end of the run, closes the journal, and returns how the run ended.

@@ -30,7 +30,6 @@ mod presets;
 mod recall;
 mod relief;
 mod resume;
-mod spans;
 mod strategies;
 mod supervision;
 mod support;

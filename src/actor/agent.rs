@@ -35,6 +35,7 @@ use super::summary::SummaryError;
 use crate::context::CompactionTrigger;
 use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, Name};
+use crate::tool::process;
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_boundary::{self, Action, Ahead, Terms};
 use crate::turn_machine::Machine;
@@ -168,12 +169,17 @@ impl Actor for Agent {
             }
             AgentMsg::GraceOver { step } if step == state.step && !state.finishing => {
                 // The number of the step grows, so that a result that the aborted step has already
-                // mailed is ignored.
-                state.steps.abort_all();
-                state.busy = false;
+                // mailed is ignored. The end is recorded only when nothing of the step is at work:
+                // its futures are dropped, and with them the process groups of its calls. A step
+                // that cannot be dropped keeps the agent, until the supervisor kills it.
                 state.gave_up = true;
-                state.step += 1;
-                self.advance(&myself, state);
+                let mut given_up = std::mem::take(&mut state.steps);
+                given_up.abort_all();
+                self.start(&myself, state, async move {
+                    while given_up.join_next().await.is_some() {}
+                    process::killed_groups_are_gone().await;
+                    Ok(Vec::new())
+                });
             }
             AgentMsg::GraceOver { .. } => {}
         }

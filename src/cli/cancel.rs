@@ -1,15 +1,17 @@
 //! `cancel`: stops a run, a task or an agent with its children, tools included.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::args;
 use super::drive::refused;
 use super::locate::{Project, Selector};
 use super::stopped_run::open;
-use super::{complain, runtime};
+use super::{complain, refusal, runtime};
 use crate::exit::Exit;
 use crate::id::{AgentId, Name};
+use crate::journal::JournalError;
 use crate::journal::file::RunDir;
+use crate::journal::follow::Follower;
 use crate::journal::torn::Cut;
 use crate::run::control::{self, Request};
 use crate::run_machine::CancelTarget;
@@ -18,9 +20,6 @@ use crate::run_state::{RunPhase, RunState};
 /// Maximum time to wait for the end of the target. It includes the grace period that the run gives
 /// its tools.
 const WAIT: Duration = Duration::from_secs(60);
-
-/// Pause between two reads of the run's state while waiting for the end.
-const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
     let (dir, part) = match project.part(Some(&verb.what)) {
@@ -100,25 +99,50 @@ fn target(part: &Selector) -> CancelTarget {
 
 /// Waits until the end of the target is recorded, for at most [`WAIT`].
 fn wait(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
-    let deadline = Instant::now() + WAIT;
-    while Instant::now() < deadline {
-        match stopped(project, dir, part) {
-            Ok(Some(true)) => return Exit::Done,
-            // The owner died before it recorded the end.
-            Ok(_) if !dir.is_live() => return without_owner(project, dir, part),
-            Ok(_) => std::thread::sleep(LOOK),
-            Err(exit) => return exit,
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(exit) => return exit,
+    };
+    match runtime.block_on(async { tokio::time::timeout(WAIT, ended(dir, part)).await }) {
+        Ok(Ok(true)) => Exit::Done,
+        // The owner died before it recorded the end.
+        Ok(Ok(false)) => without_owner(project, dir, part),
+        Ok(Err(error)) => refusal::refused(&project.flags(), Some(dir), &error),
+        Err(_) => {
+            complain(&format!("error: it has not ended within {} s", WAIT.as_secs()));
+            Exit::TimedOut
         }
     }
-    complain(&format!("error: it has not ended within {} s", WAIT.as_secs()));
-    Exit::TimedOut
+}
+
+/// Follows the run until the end of the target is recorded. Returns false if the run's process ends
+/// before. Each record is folded once, however long it takes.
+async fn ended(dir: &RunDir, part: &Selector) -> Result<bool, JournalError> {
+    let (mut state, mut follower) = (RunState::default(), Follower::new(dir.clone())?);
+    loop {
+        let next = match follower.next_ready()? {
+            None if is_over(&state, part) == Some(true) => return Ok(true),
+            None => follower.next().await?,
+            ready => ready,
+        };
+        let Some(record) = next else { return Ok(is_over(&state, part) == Some(true)) };
+        // Such a record ends the run, and whoever opens it next reports it.
+        if state.apply(&record).is_err() {
+            return Ok(false);
+        }
+    }
 }
 
 /// Returns true if the end of the target is recorded, and `None` if there is no such target.
 fn stopped(project: &Project, dir: &RunDir, part: &Selector) -> Result<Option<bool>, Exit> {
-    let state: RunState = project.state(dir)?;
+    Ok(is_over(&project.state(dir)?, part))
+}
+
+/// Returns true if the target has ended with everything that works for it, and `None` if there is no
+/// such target.
+fn is_over(state: &RunState, part: &Selector) -> Option<bool> {
     let over = matches!(state.phase(), RunPhase::Completed(_));
-    Ok(match part {
+    match part {
         Selector::Run => Some(over),
         Selector::Task(name) => {
             let task = Name::new(name).ok().and_then(|name| state.task(&name).cloned());
@@ -126,7 +150,7 @@ fn stopped(project: &Project, dir: &RunDir, part: &Selector) -> Result<Option<bo
         }
         Selector::Agent(name) => {
             let agent = state.agents().get(&AgentId::from_text(name));
-            agent.map(|agent| over || agent.outcome.is_some())
+            agent.map(|agent| over || agent.has_subtree_ended())
         }
-    })
+    }
 }

@@ -12,7 +12,8 @@ use super::{complain, refusal, runtime};
 use crate::event::{Event, PauseCause, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::follow::{Follower, Until};
+use crate::journal::follow::Follower;
+use crate::journal::line::Position;
 use crate::journal::log_line::line_for;
 use crate::journal::reader::Reader;
 use crate::journal::{JournalError, walk};
@@ -50,25 +51,23 @@ fn failed(error: &dyn std::fmt::Display) -> Exit {
     Exit::Disk
 }
 
-/// Prints the records that are in the journal, or the last `lines` of them. Returns the number of
-/// the last record read, or `None` if the reader of the output has gone away.
+/// Prints the records that are in the journal, or the last `lines` of them. Returns the position
+/// behind the last record read, or `None` if the reader of the output has gone away.
 fn replay(
     dir: &RunDir,
     filter: &Filter,
     lines: Option<usize>,
     printer: &mut Printer,
-) -> Result<Option<u64>, JournalError> {
+) -> Result<Option<Position>, JournalError> {
     match walk::first(dir) {
         // The run's first records are being written.
-        Err(JournalError::NeverBegan) if dir.is_live() => return Ok(Some(0)),
+        Err(JournalError::NeverBegan) if dir.is_live() => return Ok(Some(Position::START)),
         first => first?,
     };
     let mut reader = Reader::open(&dir.journal())?;
     let mut last = VecDeque::new();
-    let mut seq = 0;
     while let Some(batch) = reader.next_batch()? {
         for record in batch {
-            seq = record.seq;
             if !filter.wants(&record) || !printer.shows(&record) {
                 continue;
             }
@@ -88,18 +87,18 @@ fn replay(
         }
     }
     let shown = last.iter().all(|record| printer.print(record));
-    Ok(shown.then_some(seq))
+    Ok(shown.then(|| reader.position()))
 }
 
 async fn follow(
     project: &Project,
     dir: RunDir,
     filter: &Filter,
-    after: u64,
+    after: Position,
     printer: &mut Printer,
 ) -> Exit {
     let refused = |error: &JournalError| refusal::refused(&project.flags(), Some(&dir), error);
-    let mut follower = match Follower::new(dir.clone(), Until::RunEnds) {
+    let mut follower = match Follower::open_at(dir.clone(), after) {
         Ok(follower) => follower,
         Err(error) => return refused(&error),
     };
@@ -109,7 +108,7 @@ async fn follow(
             _ = tokio::signal::ctrl_c() => return Exit::Interrupted,
         };
         match next {
-            Ok(Some(record)) if record.seq > after && filter.wants(&record) => {
+            Ok(Some(record)) if filter.wants(&record) => {
                 if !printer.print(&record) {
                     return printer.end();
                 }

@@ -20,15 +20,6 @@ const SHORTEST: Duration = Duration::from_millis(10);
 /// nothing that can be measured.
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// The condition that ends a follower.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// It ends when the run has completed or no process holds it any more.
-    RunEnds,
-    /// It never ends: a run that stopped may be resumed.
-    Dropped,
-}
-
 /// Reads a run's records to the end of the journal, and then new ones as they are written.
 ///
 /// ```no_run
@@ -48,7 +39,6 @@ pub enum Until {
 pub struct Follower {
     dir: RunDir,
     reader: Reader,
-    until: Until,
     ready: VecDeque<SharedRecord>,
     /// The state of the run according to the last record read.
     phase: Phase,
@@ -69,29 +59,29 @@ impl Follower {
     ///
     /// # Errors
     /// Returns an error if the journal cannot be opened.
-    pub fn new(dir: RunDir, until: Until) -> Result<Self, JournalError> {
-        Self::open_at(dir, Position::START, until)
+    pub fn new(dir: RunDir) -> Result<Self, JournalError> {
+        Self::open_at(dir, Position::START)
     }
 
     /// Follows a run from the end of a batch.
     ///
     /// # Errors
     /// Returns an error if the journal cannot be opened.
-    pub fn open_at(dir: RunDir, at: Position, until: Until) -> Result<Self, JournalError> {
+    pub fn open_at(dir: RunDir, at: Position) -> Result<Self, JournalError> {
         let reader = Reader::open_at(&dir.journal(), at)?;
         Ok(Self {
             dir,
             reader,
-            until,
             ready: VecDeque::new(),
-            phase: Phase::Running,
+            // Who has read everything so far may have read the end: its lock is checked at once.
+            phase: if at == Position::START { Phase::Running } else { Phase::Paused },
             pause: SHORTEST,
             looked_at: None,
         })
     }
 
-    /// Returns the next record as soon as there is one, or `None` once the run has ended if the
-    /// follower stops there. Dropping the future loses no record.
+    /// Returns the next record as soon as there is one, or `None` once the run has completed or no
+    /// process holds it any more. Dropping the future loses no record.
     ///
     /// # Errors
     /// Returns an error if the journal cannot be read or is damaged.
@@ -100,7 +90,7 @@ impl Follower {
             if let Some(record) = self.next_ready()? {
                 return Ok(Some(record));
             }
-            if self.until == Until::RunEnds && self.has_ended()? {
+            if self.has_ended()? {
                 return self.next_ready();
             }
             tokio::time::sleep(self.pause).await;
@@ -181,7 +171,7 @@ mod tests {
         let owned = dir.create().unwrap();
         let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
         let followed = tokio::spawn({
-            let mut follower = Follower::new(dir.clone(), Until::RunEnds).unwrap();
+            let mut follower = Follower::new(dir.clone()).unwrap();
             async move {
                 let mut seen = Vec::new();
                 while let Some(record) = follower.next().await.unwrap() {
@@ -227,7 +217,7 @@ mod tests {
         let half = bytes[..bytes.len() / 2].to_vec();
         bytes.extend_from_slice(&half);
         std::fs::write(dir.journal(), bytes).unwrap();
-        let mut follower = Follower::new(dir, Until::RunEnds).unwrap();
+        let mut follower = Follower::new(dir).unwrap();
         assert_eq!(follower.next().await, Ok(Some(Arc::clone(&made[0]))));
         assert_eq!(follower.next().await, Ok(None));
         assert_eq!(follower.next().await, Ok(None));

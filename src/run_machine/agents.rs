@@ -163,6 +163,8 @@ impl RunMachine {
     pub(super) fn slot_granted(&mut self, agent: AgentId) {
         match self.open.stage(&agent) {
             Some(Stage::Live) => self.actions.push_back(Action::GrantSlot(agent)),
+            // It waits for the end of its pause, and keeps the slot.
+            Some(Stage::Idle) if self.open.timers.is_set(&Timer::Restart(agent.clone())) => {}
             Some(Stage::Idle) => self.fold(&agent),
             // These agents continue by themselves, or end.
             Some(Stage::Folding | Stage::Restarting | Stage::Killed | Stage::Ending) | None => {}
@@ -263,6 +265,27 @@ impl RunMachine {
         }
         let at = self.now.since + RestartPolicy::pause(restart);
         self.open.timers.set(at, Timer::Restart(id.clone()));
+    }
+
+    /// Restarts a crashed agent after its pause. One that crashed while it had no slot first gets
+    /// one, unless it waits for children.
+    pub(super) fn restart_agent(&mut self, id: &AgentId) {
+        // It may have been resumed before, with a slot that it waited for when it crashed.
+        if self.open.stage(id) != Some(Stage::Idle) {
+            return;
+        }
+        if self.open.slots.holds(id) || self.has_open_children(id) {
+            return self.fold(id);
+        }
+        let rank = self.rank(id);
+        self.open.slots.return_to(id.clone(), rank);
+    }
+
+    /// Returns true if an agent has children that are at work or wait for a slot.
+    pub(super) fn has_open_children(&self, id: &AgentId) -> bool {
+        let children = self.state.agents().get(id).map(|agent| agent.children.as_slice());
+        children.unwrap_or_default().iter().any(|child| self.open.agents.contains_key(child))
+            || self.open.coming.values().any(|child| child.is_within(id))
     }
 
     /// Asks for the records of an agent to be folded, if it has no actor.

@@ -61,7 +61,7 @@ impl RunMachine {
             Timer::Retry(place) => self.agenda.touch(place),
             Timer::TaskLimit(place) => self.task_limit_reached(place),
             Timer::RunLimit => self.run_limit_reached(),
-            Timer::Restart(agent) => self.fold(&agent),
+            Timer::Restart(agent) => self.restart_agent(&agent),
             Timer::EndOverdue(agent) => self.end_overdue(&agent),
             Timer::KillOverdue(agent) => self.gone(&agent, None),
             Timer::InterruptOverdue => self.interrupt_overdue(),

@@ -72,8 +72,8 @@ struct Actor {
     steps: VecDeque<Step>,
     /// The calls whose children have not answered.
     waits: Vec<CallKey>,
-    /// True if it has made the calls of its step.
-    asked: bool,
+    /// True from the last answer of its children until it has its slot again.
+    returning: bool,
     has_slot: bool,
     told: Option<Outcome>,
     /// True if its end is on its way to the journal.
@@ -400,8 +400,14 @@ impl World {
                     }
                 }
                 Action::GrantSlot(agent) => {
+                    let is_gone =
+                        |pending: &Pending| matches!(pending, Pending::Gone(id, _) if *id == agent);
+                    if self.pending.iter().any(is_gone) {
+                        continue;
+                    }
                     if let Some(actor) = self.actors.get_mut(&agent) {
                         actor.has_slot = true;
+                        actor.returning = false;
                         self.pending.push(Pending::Step(agent));
                     }
                 }
@@ -429,9 +435,12 @@ impl World {
         let task = self.state.agents()[&agent].task.clone();
         let script = (self.script)(self, &agent);
         let done = self.done.get(&agent).copied().unwrap_or(0);
-        let steps = script.into_iter().skip(done).collect();
-        let (waits, asked, told, ending) = (Vec::new(), false, None, false);
-        let actor = Actor { task, steps, waits, asked, has_slot, told, ending };
+        let steps: VecDeque<Step> = script.into_iter().skip(done).collect();
+        // Only an agent that waits for children may begin without a slot.
+        let waits_first = matches!(steps.front(), Some(Step::Delegate(_)));
+        assert!(has_slot || waits_first, "{agent} works without a slot\n{}", self.story());
+        let (waits, returning, told, ending) = (Vec::new(), false, None, false);
+        let actor = Actor { task, steps, waits, returning, has_slot, told, ending };
         self.actors.insert(agent.clone(), actor);
         self.spawned.push(agent.clone());
         self.pending.push(Pending::Step(agent));
@@ -457,8 +466,16 @@ impl World {
         let waited = !actor.waits.is_empty();
         actor.waits.retain(|waits| waits != call);
         if waited && actor.waits.is_empty() && actor.told.is_none() {
+            actor.returning = true;
+            // The answers are recorded before the agent asks for its slot.
+            self.pass(parent);
             let now = self.now();
             self.machine.slot_wanted(now, parent.clone());
+            // It may crash before it has it.
+            if self.rng.u32(..10) == 0 {
+                self.pending.retain(|pending| !is_of(pending, parent));
+                self.pending.push(Pending::Gone(parent.clone(), Some("crashed".to_owned())));
+            }
         }
     }
 
@@ -500,23 +517,15 @@ impl World {
             }
             return;
         }
-        if !actor.waits.is_empty() {
+        if !actor.waits.is_empty() || actor.returning {
             return;
         }
         let step = actor.steps.front().copied();
         match step {
             Some(Step::Delegate(count)) => {
-                // The step is repeated if the agent resumes before its children have ended.
+                // The step is repeated if the agent resumes before all answers are recorded.
                 let (task, depth) = (actor.task.clone(), self.state.agents()[agent].depth + 1);
                 let done = self.done.get(agent).copied().unwrap_or(0);
-                if actor.asked {
-                    if actor.has_slot {
-                        self.pass(agent);
-                        self.pending.push(Pending::Step(agent.clone()));
-                    }
-                    return;
-                }
-                actor.asked = true;
                 for index in 0..count {
                     let call = call_of(agent, done, index);
                     let actor = self.actors.get_mut(agent).expect("it acts");
@@ -554,7 +563,6 @@ impl World {
         *self.done.entry(agent.clone()).or_default() += 1;
         if let Some(actor) = self.actors.get_mut(agent) {
             actor.steps.pop_front();
-            actor.asked = false;
         }
     }
 

@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio_util::sync::CancellationToken;
 
 use self::group::{Group, KEY_VARIABLE};
-pub use self::group::{Remains, end_remains, kill_all_groups};
+pub use self::group::{Remains, end_remains, kill_all_groups, killed_groups_are_gone};
 use crate::output::Output;
 use crate::store::{INLINE_CHARS, INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};

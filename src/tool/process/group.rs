@@ -27,12 +27,34 @@ const AFTER_KILL: Duration = Duration::from_secs(5);
 
 static LIVE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
+/// Groups that were killed when their owner dropped them, and that may not be gone yet.
+static KILLED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
 /// Kills every process group that tools have running, for the end of the program, when there is no
 /// time to wait for the calls.
 pub fn kill_all_groups() {
     for id in LIVE.lock().iter().copied().filter_map(Pid::from_raw) {
         signal(id, Signal::KILL);
     }
+}
+
+/// Waits until the groups are gone that were killed because their calls were given up: a signal
+/// takes effect a moment after it was sent. Waits at most [`AFTER_KILL`], because a process that
+/// waits for a broken device does not end.
+pub async fn killed_groups_are_gone() {
+    let killed: Vec<i32> = KILLED.lock().iter().copied().collect();
+    if killed.is_empty() {
+        return;
+    }
+    let wait = move || {
+        for number in killed {
+            if Pid::from_raw(number).is_none_or(|group| is_gone_within(group, AFTER_KILL)) {
+                KILLED.lock().remove(&number);
+            }
+        }
+    };
+    // A task of the blocking pool is lost only when the runtime shuts down.
+    let _ = tokio::task::spawn_blocking(wait).await;
 }
 
 /// A process group that this program started or leads. Dropping it kills the processes left in it.
@@ -108,11 +130,24 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if !self.gone {
+        let is_killed = !self.gone;
+        if is_killed {
             self.kill();
         }
         if self.spared.is_none() {
             LIVE.lock().remove(&self.number());
+            if is_killed {
+                let mut killed = KILLED.lock();
+                // Those that nobody waited for leave when the next joins, so that the list stays
+                // short.
+                killed.retain(|number| {
+                    let group = Pid::from_raw(*number);
+                    group.is_some_and(|group| {
+                        rustix::process::test_kill_process_group(group).is_ok()
+                    })
+                });
+                killed.insert(self.number());
+            }
         }
     }
 }
