@@ -4,9 +4,9 @@
 //! called; nothing here prints, calls a model or uses the network. Actors never see these types,
 //! only the values they need.
 //!
-//! The file is read as a tree of values with their places (`tree`). figment merges its layers
-//! (`layers`). Each key is checked against its declaration (`raw`, `shape`, `check`). Then each
-//! section is turned into the values that the program needs, and the names in it are resolved.
+//! The file is read as a tree of values with their places (`tree`). Each key is checked against its
+//! declaration (`raw`, `shape`, `check`). figment merges the layers (`layers`). Then each section
+//! is turned into the values that the program needs, and the names in it are resolved.
 
 mod agents;
 mod check;

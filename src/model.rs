@@ -1,7 +1,7 @@
 //! The port to language models: the trait of a model, its request and reply, and its errors.
 //!
 //! Implementations are in `model/`. Nothing here knows tasks, runs or retries: a model makes one
-//! attempt, and the gateway decides about the next one.
+//! attempt, and `actor/model_call.rs` decides about the next one.
 
 pub mod anthropic;
 pub mod http;

@@ -1,5 +1,5 @@
 //! Formats a run's result and its rows of `ps` and `cost`, as text and as JSON, from its folded
-//! state alone.
+//! state alone; and a record as JSON.
 
 pub mod next_request;
 

@@ -1,8 +1,8 @@
 //! The mail of a run's actors.
 //!
-//! Mail between actors is plain data: it holds no reply port, permit, handle or local path, so that
-//! a message can be answered from another task or, later, from another machine. A question carries
-//! a key; its answer comes back as mail with the same key (see [`replies`](super::replies)).
+//! Mail between actors is plain data: it holds no reply port, permit or handle, and a local path
+//! only within an error, for people. So a message can be answered from another task or, later, from
+//! another machine. A question carries a key; its answer comes back as mail with the same key (see [`replies`](super::replies)).
 
 use serde_json::Value;
 

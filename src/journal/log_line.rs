@@ -1,4 +1,4 @@
-//! One line of plain words per record, for people: in the agents' logs and in `tail`.
+//! One line of plain words per record, for people: in the agents' logs, in `tail` and in `run`.
 //!
 //! Pure. Owns the wording. Text of models and tools is shortened and its control characters are
 //! escaped, so that it can neither forge a line nor steer a terminal.

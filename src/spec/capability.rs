@@ -1,6 +1,6 @@
 //! Capabilities of a provider: the ways in which it can shrink a context by itself.
 //!
-//! Owns the names. `context::strategy` decides which capability is used.
+//! Owns the names. `context::provider::strategy` decides which capability is used.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Writes context editing and compaction into requests, and reads which of them a model supports.
 //!
-//! Owns the names of the betas and of the edits. Decides nothing: `context::strategy` does.
+//! Owns the names of the betas and of the edits. Decides nothing: `context::provider::strategy` does.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

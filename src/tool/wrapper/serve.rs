@@ -1,4 +1,5 @@
-//! The wrapper's side of the protocol: one command, from its job to its kept result.
+//! The wrapper's side of the protocol: one command from its job to its kept result, or one hook,
+//! whose result is reported and not kept.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
