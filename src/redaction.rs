@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use aho_corasick::AhoCorasick;
+use serde_json::Value;
 
 /// The shortest text, in bytes, that is treated as a secret. A shorter one would be found by chance
 /// in ordinary text.
@@ -50,7 +51,7 @@ impl Secrets {
     pub fn redact(&self, text: &mut String) {
         match &self.finder {
             Some(finder) if finder.is_match(text.as_str()) => {
-                let mut redactor = Redactor { secrets: self.clone(), held: text.as_bytes().into() };
+                let mut redactor = Redactor { held: text.as_bytes().into(), ..self.redactor() };
                 // Secrets are whole texts, so the bytes around them are valid UTF-8.
                 *text = String::from_utf8_lossy(&redactor.finish()).into_owned();
             }
@@ -58,10 +59,22 @@ impl Secrets {
         }
     }
 
+    /// Replaces every secret in the texts of a value.
+    pub fn redact_value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.redact(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item)),
+            Value::Object(fields) => {
+                fields.values_mut().for_each(|field| self.redact_value(field));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
     /// Redacts a text that comes in parts.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
-        Redactor { secrets: self.clone(), held: Vec::new() }
+        Redactor { secrets: self.clone(), held: Vec::new(), covered: 0 }
     }
 }
 
@@ -71,6 +84,8 @@ pub struct Redactor {
     secrets: Secrets,
     /// The last bytes that were pushed, in which a secret may begin.
     held: Vec<u8>,
+    /// Bytes at the beginning of `held` that are the end of a secret that was replaced already.
+    covered: usize,
 }
 
 impl Redactor {
@@ -102,36 +117,41 @@ impl Redactor {
         }
     }
 
-    /// Returns the held bytes, redacted, up to `safe` or to the beginning of a secret that reaches
-    /// past it. Secrets that overlap are replaced as one.
+    /// Takes `safe` bytes out of those that are held, and returns them redacted. Secrets that overlap
+    /// are replaced as one.
     fn emit(&mut self, finder: &AhoCorasick, safe: usize) -> Vec<u8> {
-        let (mut out, mut done) = (Vec::with_capacity(self.held.len()), 0);
-        let mut safe = safe;
-        for (start, end) in merged(finder, &self.held) {
-            if start < safe && safe < end {
-                // The end of this secret may be the beginning of another that has not arrived
-                // whole.
-                safe = start;
-            }
-            if safe <= start {
+        if safe == 0 {
+            return Vec::new();
+        }
+        let (mut out, mut done, mut covered) = (Vec::with_capacity(safe), 0, 0);
+        let ranges = merged(finder, &self.held, self.covered);
+        for (place, (start, end)) in ranges.into_iter().enumerate() {
+            if start >= safe {
                 break;
             }
             out.extend_from_slice(&self.held[done..start]);
-            out.extend_from_slice(REDACTED.as_bytes());
-            done = end;
+            let is_continued = place == 0 && self.covered > 0;
+            if !is_continued {
+                out.extend_from_slice(REDACTED.as_bytes());
+            }
+            // The rest of such a secret is dropped next time. So no more is ever held than the
+            // longest secret, however many of them overlap.
+            (done, covered) = (end.min(safe), end.saturating_sub(safe));
         }
         out.extend_from_slice(&self.held[done..safe]);
         self.held.drain(..safe);
+        self.covered = covered;
         out
     }
 }
 
-/// Returns the ranges of the secrets in `bytes` from left to right, those that overlap as one.
-fn merged(finder: &AhoCorasick, bytes: &[u8]) -> Vec<(usize, usize)> {
-    let mut found: Vec<_> =
-        finder.find_overlapping_iter(bytes).map(|found| (found.start(), found.end())).collect();
+/// Returns the ranges of the secrets in `bytes`, from left to right; secrets that overlap give one
+/// range. The first `covered` bytes are the end of a secret.
+fn merged(finder: &AhoCorasick, bytes: &[u8], covered: usize) -> Vec<(usize, usize)> {
+    let found = finder.find_overlapping_iter(bytes).map(|found| (found.start(), found.end()));
+    let mut found: Vec<_> = found.chain((covered > 0).then_some((0, covered))).collect();
     found.sort_unstable();
-    let mut ranges: Vec<(usize, usize)> = Vec::with_capacity(found.len());
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
     for (start, end) in found {
         match ranges.last_mut() {
             Some((_, last)) if start < *last => *last = end.max(*last),
@@ -180,5 +200,19 @@ mod tests {
                 assert_eq!(String::from_utf8(out).expect("text"), whole, "{first} {second}");
             }
         }
+    }
+
+    #[test]
+    fn secrets_that_overlap_themselves_are_not_held() {
+        let secrets = Secrets::new(["00000000".to_owned(), "00000000x".to_owned()]);
+        let mut redactor = secrets.redactor();
+        let mut out = Vec::new();
+        for _ in 0..1_000 {
+            out.extend_from_slice(&redactor.push(&[b'0'; 1_000]));
+            assert!(redactor.held.len() < 9, "{}", redactor.held.len());
+        }
+        out.extend_from_slice(&redactor.push(b"xx 0000"));
+        out.extend_from_slice(&redactor.finish());
+        assert_eq!(String::from_utf8(out).expect("text"), "[redacted]x 0000");
     }
 }

@@ -125,7 +125,11 @@ impl Services {
         let (folder, output) = (self.store.results_dir().to_owned(), output.clone());
         let read = move || store::whole_text(&folder, &output);
         // A blocking task is lost only when the runtime shuts down.
-        Ok(tokio::task::spawn_blocking(read).await.map_err(|_| JournalError::Closed)??)
+        let mut text =
+            tokio::task::spawn_blocking(read).await.map_err(|_| JournalError::Closed)??;
+        // A result of an earlier version was stored as it came.
+        self.secrets.redact(&mut text);
+        Ok(text)
     }
 
     /// Sends mail to the supervisor. The supervisor lives longer than every caller of this

@@ -68,11 +68,14 @@ impl Run {
         let plan = plan_of(&config, &options)?;
         let parts = services::Prepared::prepare(&config, &options).await?;
         let tasks = plan.tasks().to_vec();
+        let secrets = services::redacted(&config);
         let opening = blocking(move || {
             if !results::has_folder(stopped.dir())? {
                 stopped.dir().make_results()?;
             }
-            let values = stopped.values(&tasks)?;
+            let mut values = stopped.values(&tasks)?;
+            // Results of an earlier version were stored as they came.
+            values.values_mut().for_each(|value| secrets.redact_value(value));
             let answers = fork::answers(&stopped)?;
             let mut opening = Opening { values, ..stopped.into_opening()? };
             opening.drafts.extend(answers);

@@ -118,7 +118,7 @@ impl Prepared {
         // Agents may read the full outputs that previews name.
         let workspace = self.workspace.with_read_only_root(&results);
         let workspace = workspace.map_err(|source| opening(&results, source))?;
-        let secrets = Secrets::new(secrets(config).into_iter().map(str::to_owned));
+        let secrets = redacted(config);
         let disk = journal.clone();
         let report_full = move || disk.report_full();
         let store =
@@ -215,6 +215,11 @@ async fn service(
         retry,
         known_capabilities: KnownCapabilities::new(facts.capabilities),
     }
+}
+
+/// Returns the secrets that no record may contain.
+pub(super) fn redacted(config: &Config) -> Secrets {
+    Secrets::new(secrets(config).into_iter().map(str::to_owned))
 }
 
 /// Returns the texts of all keys and secrets.
