@@ -39,7 +39,7 @@ pub fn kill_all_groups() {
 }
 
 /// Waits until the groups are gone that were killed because their calls were given up: a signal
-/// takes effect a moment after it was sent. Waits at most [`AFTER_KILL`], because a process that
+/// takes effect a moment after it was sent. Waits at most five seconds, because a process that
 /// waits for a broken device does not end.
 pub async fn killed_groups_are_gone() {
     let killed: Vec<i32> = KILLED.lock().iter().copied().collect();
