@@ -15,6 +15,10 @@ pub use self::estimate::estimate;
 use crate::id::Name;
 use crate::message::{Block, Json, Message, ResultContent};
 
+/// Characters for each token in English text and code, as the providers' documentation says: for
+/// sizes that need no provider's count.
+pub const CHARS_PER_TOKEN: u64 = 4;
+
 /// Tokens around a message: OpenAI documents three, other templates have a few more.
 const MESSAGE_TOKENS: u64 = 4;
 /// Tokens around a call or a result, most of them for the id that joins the two.

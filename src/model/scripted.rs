@@ -8,11 +8,9 @@ use std::sync::Arc;
 
 use super::script::{Scene, Script, ScriptError, ScriptReply};
 use super::{BoxFuture, Delta, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
+use crate::context::measure::CHARS_PER_TOKEN;
 use crate::context::provider::server::ContextReport;
 use crate::message::{Block, Json, Usage};
-
-/// Characters per token in the reported usage: a common rule of thumb.
-const CHARS_PER_TOKEN: u64 = 4;
 
 /// A model that replies by a script.
 #[derive(Clone, Debug)]

@@ -6,13 +6,11 @@ use crate::context::layers::pipeline::{self, AppliedEdit};
 use crate::context::layers::summary::SummaryInput::SamePrefix;
 use crate::context::layers::summary::writer::{CallSize, own_is_cheaper};
 use crate::context::layers::summary::{Summary, SummaryRequest};
+use crate::context::measure::CHARS_PER_TOKEN;
 use crate::context::provider::server::ContextWork;
 use crate::context::sending::validity::Last;
 use crate::context::view::View;
 use crate::context::{CompactionRequested, CompactionTrigger};
-
-/// Characters that count as one token where two costs are compared: as in the documented presets.
-const CHARS_PER_TOKEN: usize = 4;
 
 /// Writer of a summary, and the form in which it reads the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +117,7 @@ impl Boundary<'_> {
         let other = self.terms.summariser.filter(|other| other.name != own.name);
         let size = CallSize {
             prefix: request.prefix_tokens,
-            instruction: (request.told().len() / CHARS_PER_TOKEN) as u64,
+            instruction: request.told().len() as u64 / CHARS_PER_TOKEN,
             output: request.max_tokens,
         };
         let rides = other

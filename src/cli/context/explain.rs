@@ -11,6 +11,7 @@ use crate::cli::{complain, say};
 use crate::config::{self, Config, Missing, Sources};
 use crate::context::Edit;
 use crate::context::laboratory::explain::{RecordedEdit, RequestPart, parts};
+use crate::context::measure::CHARS_PER_TOKEN;
 use crate::event::RunCreated;
 use crate::exit::Exit;
 use crate::id::AgentId;
@@ -20,9 +21,6 @@ use crate::report::next_request::{NextRequest, edit_json};
 use crate::report::short;
 use crate::run;
 use crate::run_state::AgentStatus;
-
-/// Characters per token: the documented estimate, which the layers use too.
-const CHARS_PER_TOKEN: usize = 4;
 
 /// An agent's next request, explained.
 struct Explained<'a> {
@@ -96,12 +94,12 @@ impl Explained<'_> {
     }
 
     fn tokens(&self) -> usize {
-        self.parts.values().sum::<usize>() / CHARS_PER_TOKEN
+        self.parts.values().sum::<usize>() / CHARS_PER_TOKEN as usize
     }
 
     fn json(&self) -> String {
         let part = |(part, chars): (&RequestPart, &usize)| {
-            let size = json!({"chars": chars, "tokens": chars / CHARS_PER_TOKEN});
+            let size = json!({"chars": chars, "tokens": chars / CHARS_PER_TOKEN as usize});
             (part.name().to_owned(), size)
         };
         let counted = self.next.counted;
@@ -130,7 +128,7 @@ impl Explained<'_> {
             next.view.next_message()
         );
         let mut line = |what: &str, chars: usize, rest: &str| {
-            let tokens = short((chars / CHARS_PER_TOKEN) as u64);
+            let tokens = short(chars as u64 / CHARS_PER_TOKEN);
             text.push_str(&format!("{what:14}  {tokens:>8}{rest}\n"));
         };
         self.parts.iter().for_each(|(part, chars)| {

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::context::Edit;
+use crate::context::measure::CHARS_PER_TOKEN;
 use crate::context::view::ASSISTANT_FILLER;
 use crate::message::{Block, Json, Message, Role};
 
@@ -36,9 +37,6 @@ impl Default for Recovery {
         }
     }
 }
-
-/// Characters of a token, as in the documented presets.
-const CHARS_PER_TOKEN: usize = 4;
 
 /// Most tokens of the block around a part, or of the line breaks between two.
 const PART_TOKENS: u64 = 8;
@@ -134,7 +132,7 @@ impl Recovery {
             let Ok(text) = &skill.text else { continue };
             let name = Json::encode(&skill.name);
             let most = usize::try_from(self.skill_tokens).unwrap_or(usize::MAX);
-            let (text, cut) = beginning(text, most.saturating_mul(CHARS_PER_TOKEN));
+            let (text, cut) = beginning(text, most.saturating_mul(CHARS_PER_TOKEN as usize));
             let what = if cut { "The beginning of the skill" } else { "The skill" };
             let part = quoted(&format!("{what} {}, which was loaded", name.as_str()), text);
             if !all.take(tokens(&part)) || !room.take(in_view(&part)) {
@@ -162,7 +160,7 @@ impl TokensLeft {
 }
 
 fn tokens(text: &str) -> u64 {
-    text.chars().count().div_ceil(CHARS_PER_TOKEN) as u64
+    (text.chars().count() as u64).div_ceil(CHARS_PER_TOKEN)
 }
 
 /// Returns the tokens of a part in the view, where it is measured as JSON and has separators around

@@ -6,10 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::Surroundings;
+use crate::context::measure::CHARS_PER_TOKEN;
 use crate::context::view::View;
-
-/// Characters of a token in the documented estimate.
-const CHARS_PER_TOKEN: u64 = 4;
 
 /// Size above which a view is made smaller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

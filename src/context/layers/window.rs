@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::summary::{Covered, Material, Summary, SummaryRequest, Urgency};
 use super::template::fill;
 use super::{Proposal, Surroundings};
+use crate::context::measure::CHARS_PER_TOKEN;
 use crate::context::view::{Speaker, Turn, View};
 use crate::context::{CompactionTrigger, Edit};
 
@@ -91,9 +92,6 @@ impl TurnWindow {
         (covers_chars > 0).then_some(SummaryRequest { material, covers_chars, ..request })
     }
 }
-
-/// Characters of a token in the documented estimate.
-const CHARS_PER_TOKEN: u64 = 4;
 
 /// Returns the characters of the turns before the last.
 fn said(view: &View) -> u64 {
