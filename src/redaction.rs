@@ -1,7 +1,7 @@
 //! Redaction: replaces keys and other secrets in the output of tools.
 //!
-//! Pure. The caller redacts an output when it arrives, before it is recorded and before a model
-//! reads it.
+//! Pure. The result store redacts what is written to it in parts; the caller redacts any other output
+//! when it arrives, before it is recorded and before a model reads it.
 
 use std::borrow::Cow;
 use std::fmt;

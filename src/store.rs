@@ -1,8 +1,8 @@
 //! The result store of a run: large outputs, each in a file that is named by the hash of its bytes.
 //!
 //! Owns the limits of the text that a model receives inline, the form of a preview, and the
-//! redaction of outputs: no key or secret reaches the disk. Everything here blocks: call it off the
-//! runtime. A store that was told to wait does so while the disk is full, so that no result is
+//! redaction of the outputs of commands and tools: no key or secret in them reaches the disk.
+//! Everything here blocks: call it off the runtime. A store that was told to wait does so while the disk is full, so that no result is
 //! lost.
 
 mod preview;

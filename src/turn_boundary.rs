@@ -217,7 +217,7 @@ impl<'a> Boundary<'a> {
     ) -> Result<Self, Box<Action>> {
         let mut at = Self::new(machine, terms);
         if is_rebuilt {
-            return Err(Action::LookedOver(events(repair::mend(&mut at.view))).into());
+            return Err(Action::LookedOver(events(repair::repair_with(&mut at.view))).into());
         }
         match (compaction_block::adopt(&mut at.view), ahead) {
             (adopted, _) if !adopted.is_empty() => Err(Action::Record(events(adopted)).into()),

@@ -280,7 +280,7 @@ impl Machine {
                 let continuation = self.continuation.take();
                 match &started.message {
                     Some(message) if continuation.is_some() => {
-                        let pushed = self.view.push_prompt_to_go_on(message.clone());
+                        let pushed = self.view.push_continuation(message.clone());
                         pushed.map_err(|error| illegal(&error.to_string()))?;
                     }
                     Some(message) => {
@@ -406,9 +406,9 @@ impl Machine {
                     return Phase::Ending(self.failed(FailureKind::ContextOverflow, message));
                 }
                 self.ask_to_compact(CompactionTrigger::Reactive, None);
-                self.go_on()
+                self.resume()
             }
-            StopReason::MaxTokens | StopReason::Interrupted(_) => self.go_on(),
+            StopReason::MaxTokens | StopReason::Interrupted(_) => self.resume(),
             StopReason::EndTurn
             | StopReason::ToolUse
             | StopReason::StopSequence
@@ -425,7 +425,7 @@ impl Machine {
     }
 
     /// Asks the model to continue an answer that was cut, a bounded number of times.
-    fn go_on(&mut self) -> Phase {
+    fn resume(&mut self) -> Phase {
         if self.continuations >= MAX_CONTINUATIONS {
             let message =
                 format!("the answer was still cut after {MAX_CONTINUATIONS} continuations");

@@ -88,7 +88,7 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
         // A run that has ended needs no configuration any more.
         let mut config = None;
         if state.completed().is_none() {
-            (config, able) = able_to_go_on(project, dir, created, &state, &sources);
+            (config, able) = able_to_resume(project, dir, created, &state, &sources);
         }
         outlook::as_recorded(dir, &state, config.as_ref())
             .map_err(|error| refused(project, Some(dir), &error))?
@@ -106,7 +106,7 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
 
 /// Loads the recorded configuration with the files and keys of this machine, and checks that the
 /// run can resume with it. Returns [`Exit::Done`] if it can; otherwise prints why not.
-fn able_to_go_on(
+fn able_to_resume(
     project: &Project,
     dir: &RunDir,
     created: &RunCreated,

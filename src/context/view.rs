@@ -163,7 +163,7 @@ impl View {
     ///
     /// # Errors
     /// Returns an error if `json` is not a message.
-    pub fn push_prompt_to_go_on(&mut self, json: Json) -> Result<(), serde_json::Error> {
+    pub fn push_continuation(&mut self, json: Json) -> Result<(), serde_json::Error> {
         let message = Message::read(json.as_str())?;
         self.add(Entry { is_request: false, ..Entry::of(json, &message) }, &message);
         Ok(())

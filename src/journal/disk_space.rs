@@ -54,7 +54,7 @@ impl Sizes {
 
     /// Returns the free bytes at which work resumes: an eighth above the watermark, so that a small
     /// file that comes and goes does not pause and resume the run again and again.
-    fn go_on(&self, held: bool) -> u64 {
+    fn resume(&self, held: bool) -> u64 {
         let reserve = if held { 0 } else { self.reserve };
         self.watermark + self.watermark / 8 + reserve
     }
@@ -135,7 +135,7 @@ impl Keeper {
             self.next_look = Instant::now() + LONGEST_LOOK;
             return;
         };
-        if storage.free().is_ok_and(|free| free >= self.sizes.go_on(self.held)) {
+        if storage.free().is_ok_and(|free| free >= self.sizes.resume(self.held)) {
             // The reserve is made before work resumes: without it the next full disk could not be
             // recorded.
             self.held = self.held || storage.reserve(self.sizes.reserve).is_ok();
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(Sizes::of(2 << 20), small);
         for free in [1 << 20, 1 << 30, 1 << 31, u64::MAX / 4] {
             let sizes = Sizes::of(free);
-            assert!(sizes.go_on(true) >= sizes.watermark, "{free}");
+            assert!(sizes.resume(true) >= sizes.watermark, "{free}");
             assert!(free - sizes.reserve >= sizes.watermark, "a run can begin with {free}");
         }
         assert!(Sizes::of(100_000).watermark > 100_000, "a run waits for room");

@@ -425,7 +425,7 @@ mod tests {
         fs::write(dir.agents().join("nobody.log"), "x").unwrap();
         let snapshot = newest(&dir).unwrap();
         let projection =
-            Projection::go_on(dir.clone(), snapshot.at, snapshot.files.clone()).unwrap();
+            Projection::resume_from(dir.clone(), snapshot.at, snapshot.files.clone()).unwrap();
         assert_eq!(contents(&dir), written);
 
         let (at, tracker) = fold(&owned, snapshot.at, snapshot.tracker);
@@ -441,7 +441,7 @@ mod tests {
         // A file that differs from its recorded length is made again.
         let old = AgentId::from_text("work~1");
         fs::write(dir.log(&old), "shorter").unwrap();
-        drop(Projection::go_on(dir.clone(), later.at, later.files).unwrap());
+        drop(Projection::resume_from(dir.clone(), later.at, later.files).unwrap());
         assert_eq!(contents(&dir), written);
     }
 

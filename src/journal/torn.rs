@@ -277,7 +277,7 @@ mod tests {
         (root, dir)
     }
 
-    fn take_up(dir: &RunDir, cut: Cut) -> Result<(CutBack, u64), CutError> {
+    fn resume(dir: &RunDir, cut: Cut) -> Result<(CutBack, u64), CutError> {
         let mut seen = 0;
         let after = cut_back(&dir.own().unwrap(), Position::START, cut, |_, records| {
             for record in records {
@@ -297,7 +297,7 @@ mod tests {
         let batches = [lines[..2].iter().sum::<usize>(), lines[..4].iter().sum()];
         for cut in batches[0]..=whole.len() {
             std::fs::write(dir.journal(), &whole[..cut]).unwrap();
-            let (after, seen) = take_up(&dir, Cut::Torn).unwrap();
+            let (after, seen) = resume(&dir, Cut::Torn).unwrap();
             let end = [whole.len(), batches[1], batches[0]].into_iter().find(|end| *end <= cut);
             let end = end.unwrap();
             assert_eq!((after.at.offset, after.at.epoch), (end as u64, 2));
@@ -314,7 +314,7 @@ mod tests {
             }
         }
         std::fs::write(dir.journal(), &whole[..batches[0] - 1]).unwrap();
-        assert_eq!(take_up(&dir, Cut::Torn), Err(JournalError::NeverBegan.into()));
+        assert_eq!(resume(&dir, Cut::Torn), Err(JournalError::NeverBegan.into()));
     }
 
     fn spoil(dir: &RunDir, at: usize) -> Vec<u8> {
@@ -349,29 +349,29 @@ mod tests {
     async fn damage_is_cut_only_where_it_is() {
         let (_root, dir) = paused(5).await;
         for anywhere in [1, 3, 10, 11] {
-            assert_eq!(take_up(&dir, Cut::From(anywhere)), Err(CutError::Sound));
+            assert_eq!(resume(&dir, Cut::From(anywhere)), Err(CutError::Sound));
         }
         let begins = begins(&dir);
         let bytes = spoil(&dir, begins[5] + 20);
         let damage = (bytes[begins[5]..begins[6]].len() as u64, begins[5] as u64);
-        let refused = take_up(&dir, Cut::Torn).unwrap_err();
+        let refused = resume(&dir, Cut::Torn).unwrap_err();
         let why = Why::Damaged(Fault::Checksum);
         let refusal = Refusal { offset: damage.1, line: 6, why };
         assert_eq!(refused, JournalError::Refused(refusal.clone()).into());
         for elsewhere in [0, 1, 4, 7, 11] {
             let refused = CutError::elsewhere(refusal.clone());
-            assert_eq!(take_up(&dir, Cut::From(elsewhere)), Err(refused));
+            assert_eq!(resume(&dir, Cut::From(elsewhere)), Err(refused));
         }
         assert_eq!(std::fs::read(dir.journal()).unwrap(), bytes, "nothing was cut");
         // A batch is whole or absent: its sound record goes too, and the four behind it.
-        let (after, seen) = take_up(&dir, Cut::From(6)).unwrap();
+        let (after, seen) = resume(&dir, Cut::From(6)).unwrap();
         assert_eq!((after.at.seq, seen), (5, 4));
         let loss = after.loss.unwrap();
         let lost = (loss.records, loss.damaged, loss.offset);
         assert_eq!(lost, (5, damage.0, begins[4] as u64));
         let kept = after.kept.unwrap();
         assert_eq!(std::fs::read(kept.path).unwrap(), bytes[kept.offset as usize..]);
-        assert_eq!(take_up(&dir, Cut::Torn).unwrap().1, 4);
+        assert_eq!(resume(&dir, Cut::Torn).unwrap().1, 4);
     }
 
     #[tokio::test]
@@ -379,7 +379,7 @@ mod tests {
         let (_root, dir) = paused(3).await;
         let begins = begins(&dir);
         let bytes = spoil(&dir, begins[1] + 20);
-        let refused = take_up(&dir, Cut::From(2)).unwrap_err();
+        let refused = resume(&dir, Cut::From(2)).unwrap_err();
         assert!(matches!(refused, CutError::Beginning(_)), "{refused}");
         assert_eq!(std::fs::read(dir.journal()).unwrap(), bytes);
     }
@@ -388,7 +388,7 @@ mod tests {
     async fn a_record_that_cannot_follow_can_be_cut() {
         // The second batch names an agent that was never spawned.
         let (_root, dir) = paused(1).await;
-        let at = take_up(&dir, Cut::Torn).unwrap().0.at;
+        let at = resume(&dir, Cut::Torn).unwrap().0.at;
         let journal = dir.own().unwrap().start_writer(at, Vec::new()).unwrap();
         let pause = Draft::run(RunPaused { reason: "x".to_owned(), cause: Default::default() });
         journal.append(vec![pause.clone(), turn("a", 1)]).await.unwrap();
@@ -400,14 +400,14 @@ mod tests {
         };
         assert!(matches!(refusal.why, Why::Illegal(_)), "{refusal}");
         assert_eq!((refusal.line, refusal.offset), (4, begins(&dir)[3] as u64));
-        let (after, seen) = take_up(&dir, Cut::From(4)).unwrap();
+        let (after, seen) = resume(&dir, Cut::From(4)).unwrap();
         assert_eq!((seen, after.loss.unwrap().records), (2, 3));
     }
 
     #[tokio::test]
     async fn a_record_whose_result_is_gone_can_be_cut() {
         let (_root, dir) = paused(2).await;
-        let at = take_up(&dir, Cut::Torn).unwrap().0.at;
+        let at = resume(&dir, Cut::Torn).unwrap().0.at;
         let journal = dir.own().unwrap().start_writer(at, Vec::new()).unwrap();
         let hash = blake3::hash(b"abc").to_hex().to_string();
         let (path, stored) = (dir.results().join(&hash), Stored { hash, bytes: 3 });
@@ -434,7 +434,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_talks_of_a_result_names_none() {
         let (_root, dir) = paused(1).await;
-        let at = take_up(&dir, Cut::Torn).unwrap().0.at;
+        let at = resume(&dir, Cut::Torn).unwrap().0.at;
         let journal = dir.own().unwrap().start_writer(at, Vec::new()).unwrap();
         journal.append(vec![spawned("Hello")]).await.unwrap();
         let talk = r#"{"stored":{"hash":"/dev/zero"}}"#;
@@ -450,7 +450,7 @@ mod tests {
     #[tokio::test]
     async fn a_lost_result_before_a_damaged_record_can_be_cut() {
         let (_root, dir) = paused(1).await;
-        let at = take_up(&dir, Cut::Torn).unwrap().0.at;
+        let at = resume(&dir, Cut::Torn).unwrap().0.at;
         let journal = dir.own().unwrap().start_writer(at, Vec::new()).unwrap();
         journal.append(vec![spawned("Hello")]).await.unwrap();
         for number in 0..5 {

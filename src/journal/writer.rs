@@ -497,13 +497,13 @@ mod tests {
         sync_fails: Mutex<bool>,
         unlinked: Mutex<bool>,
         held: Mutex<bool>,
-        go_on: Condvar,
+        resume: Condvar,
     }
 
     impl Disk {
         fn release(&self) {
             *self.0.held.lock() = false;
-            self.0.go_on.notify_all();
+            self.0.resume.notify_all();
         }
         fn syncs(&self) -> u64 {
             self.0.syncs.load(Ordering::SeqCst)
@@ -521,7 +521,7 @@ mod tests {
         fn sync(&mut self) -> io::Result<()> {
             self.0.syncs.fetch_add(1, Ordering::SeqCst);
             let mut held = self.0.held.lock();
-            self.0.go_on.wait_while(&mut held, |held| *held);
+            self.0.resume.wait_while(&mut held, |held| *held);
             if *self.0.sync_fails.lock() { Err(io::Error::other("bad disk")) } else { Ok(()) }
         }
         fn truncate(&mut self, len: u64) -> io::Result<()> {

@@ -150,7 +150,7 @@ impl StoppedRun {
     /// # Errors
     /// Returns an error if the journal cannot be read.
     pub fn complete_files(&self) -> Result<(), JournalError> {
-        Projection::take_up(self.dir().clone()).map(drop)
+        Projection::resume(self.dir().clone()).map(drop)
     }
 
     /// Returns the outputs of ended tasks that later tasks read. With another configuration there
@@ -180,8 +180,8 @@ impl StoppedRun {
         let id = self.created().run;
         let Self { owned, at, tracker, base, kept: _, loss: _, accepted } = self;
         let projection = match base {
-            Some((from, files)) => Projection::go_on(owned.dir().clone(), from, files)?,
-            None => Projection::take_up(owned.dir().clone())?,
+            Some((from, files)) => Projection::resume_from(owned.dir().clone(), from, files)?,
+            None => Projection::resume(owned.dir().clone())?,
         };
         let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), reason: None, accepted };
         let (values, drafts) = (Map::new(), vec![Draft::run(opened)]);

@@ -48,7 +48,7 @@ impl RunMachine {
         self.start_limits();
         for place in 0..self.settings.plan.tasks().len() {
             if self.task_state(place) == TaskState::Running {
-                self.go_on_with(place);
+                self.resume_agents_of(place);
             }
         }
         self.dismiss_unused();
@@ -67,7 +67,7 @@ impl RunMachine {
 
     /// Resumes the agents of a running attempt that had not ended, in the order in which they were
     /// spawned.
-    pub(super) fn go_on_with(&mut self, place: usize) {
+    pub(super) fn resume_agents_of(&mut self, place: usize) {
         let task = self.name(place).clone();
         let mut left = self.left_of(&task);
         left.retain(|id| self.state.agent_use(id) == AgentUse::Current);

@@ -347,7 +347,7 @@ impl RunMachine {
         match event {
             Event::TaskStarted(_) => {
                 self.start_task_limit(place);
-                self.go_on_with(place);
+                self.resume_agents_of(place);
             }
             Event::TaskRetrying(retrying) => {
                 let pause = Duration::from_millis(retrying.pause_ms);

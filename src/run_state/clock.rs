@@ -52,7 +52,7 @@ impl Stopwatch {
     }
 
     /// Ends a break. Does nothing if there is none.
-    pub fn go_on(&mut self, now: Reading) {
+    pub fn resume(&mut self, now: Reading) {
         self.since.get_or_insert(now);
     }
 
@@ -130,8 +130,8 @@ mod tests {
         watch.stop(Reading(30));
         watch.stop(Reading(40));
         assert_eq!(watch.taken(Reading(99)), Duration::from_millis(20));
-        watch.go_on(Reading(50));
-        watch.go_on(Reading(60));
+        watch.resume(Reading(50));
+        watch.resume(Reading(60));
         assert_eq!(watch.taken(Reading(65)), Duration::from_millis(35));
     }
 }

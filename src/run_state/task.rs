@@ -120,9 +120,9 @@ impl TaskStatus {
                 self.key.clone_from(&started.key);
                 self.started_ms.get_or_insert(ts_ms);
                 self.retry_ms = None;
-                self.whole.go_on(now);
+                self.whole.resume(now);
                 match goes_on {
-                    true => self.latest.go_on(now),
+                    true => self.latest.resume(now),
                     false => self.latest = Stopwatch::started(now),
                 }
             }

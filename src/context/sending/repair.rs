@@ -54,7 +54,7 @@ pub fn apply(messages: &mut Vec<Json>, repairs: &[Repair]) {
 }
 
 /// Repairs a view; returns the edits that are to be recorded.
-pub fn mend(view: &mut View) -> Vec<AppliedEdit> {
+pub fn repair_with(view: &mut View) -> Vec<AppliedEdit> {
     let decoded = view.slots().map(|slot| slot.entry.json.decode::<Message>());
     let Ok(messages) = decoded.collect::<Result<Vec<_>, _>>() else { return Vec::new() };
     let repairs = repair(&messages);
@@ -403,9 +403,9 @@ mod tests {
         #[test]
         fn a_view_is_repaired_by_edits(messages in damaged(0..6)) {
             let mut view = view_of(&messages);
-            let edits = mend(&mut view);
+            let edits = repair_with(&mut view);
             prop_assert_eq!(left(&sent(&view)), Vec::<String>::new());
-            prop_assert!(mend(&mut view).is_empty());
+            prop_assert!(repair_with(&mut view).is_empty());
             let mut rebuilt = view_of(&messages);
             for change in &edits {
                 rebuilt.apply(&change.edited.edit).expect("applies");
@@ -483,7 +483,7 @@ mod tests {
         view.apply(&Edit::Replace { from: 0, to: 3, with }).expect("applies");
         view.apply(&Edit::Replace { from: 0, to: 3, with: vec![parse(ASK), parse(CALL)] })
             .expect("applies");
-        assert_eq!(mend(&mut view).len(), 1);
+        assert_eq!(repair_with(&mut view).len(), 1);
         assert_eq!(left(&sent(&view)), Vec::<String>::new());
     }
 }

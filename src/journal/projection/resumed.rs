@@ -50,7 +50,7 @@ impl Projection {
     ///
     /// # Errors
     /// Returns an error if the journal cannot be read.
-    pub fn take_up(dir: RunDir) -> Result<Self, JournalError> {
+    pub fn resume(dir: RunDir) -> Result<Self, JournalError> {
         let mut projection = Self::new(dir.clone());
         let mut known: HashMap<AgentId, There> = HashMap::new();
         let all = |_: &AgentId| true;
@@ -69,15 +69,15 @@ impl Projection {
         Ok(projection)
     }
 
-    /// Makes the same projection as [`take_up`](Self::take_up) from the known state of the files at
+    /// Makes the same projection as [`resume`](Self::resume) from the known state of the files at
     /// a place of the journal: if the files still match that state, only the records after that
     /// place are read.
     ///
     /// # Errors
     /// Returns an error if the journal cannot be read.
-    pub fn go_on(dir: RunDir, from: Position, files: Files) -> Result<Self, JournalError> {
+    pub fn resume_from(dir: RunDir, from: Position, files: Files) -> Result<Self, JournalError> {
         if !files.stand_in(&dir) {
-            return Self::take_up(dir);
+            return Self::resume(dir);
         }
         let mut projection = Self::new(dir.clone());
         let stem = |id: &AgentId| id.file_stem();
@@ -386,11 +386,11 @@ mod tests {
             for length in (0..=text.len()).rev().step_by(17).chain([0]) {
                 let path = dir.agents().join(name);
                 fs::write(&path, &text.as_bytes()[..length]).unwrap();
-                Projection::take_up(dir.clone()).unwrap();
+                Projection::resume(dir.clone()).unwrap();
                 assert_eq!(files(&dir), whole, "{name} cut at {length}");
             }
             fs::remove_file(dir.agents().join(name)).unwrap();
-            Projection::take_up(dir.clone()).unwrap();
+            Projection::resume(dir.clone()).unwrap();
             assert_eq!(files(&dir), whole, "{name} removed");
         }
     }
@@ -408,7 +408,7 @@ mod tests {
         add(FILES[3], "one line too many\n");
         add("nobody.log", "a line\n");
         add("notes.md", "a person's");
-        Projection::take_up(dir.clone()).unwrap();
+        Projection::resume(dir.clone()).unwrap();
         let mut left = files(&dir);
         left.retain(|(name, _)| name != "notes.md");
         assert_eq!(left, whole);
@@ -425,7 +425,7 @@ mod tests {
                 while reader.next_batch().unwrap().is_some() {}
                 reader.position()
             };
-            let projection = Box::new(Projection::take_up(dir.clone()).unwrap());
+            let projection = Box::new(Projection::resume(dir.clone()).unwrap());
             let journal = dir.own().unwrap().start_writer(at, vec![projection]).unwrap();
             for draft in all[half..].iter().cloned() {
                 journal.append(vec![draft]).await.unwrap();

@@ -47,8 +47,10 @@ pub async fn killed_groups_are_gone() {
         return;
     }
     let wait = move || {
+        let deadline = Instant::now() + AFTER_KILL;
         for number in killed {
-            if Pid::from_raw(number).is_none_or(|group| is_gone_within(group, AFTER_KILL)) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if Pid::from_raw(number).is_none_or(|group| is_gone_within(group, left)) {
                 KILLED.lock().remove(&number);
             }
         }

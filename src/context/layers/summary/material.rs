@@ -440,7 +440,7 @@ mod tests {
         );
         exchange(&mut view, vec![call("3", "compact")], vec![answer("3", "Compressing...")]);
         view.push(Json::encode(&Message::assistant("Well, "))).expect("a message");
-        view.push_prompt_to_go_on(Json::encode(&Message::user("Continue."))).expect("a message");
+        view.push_continuation(Json::encode(&Message::user("Continue."))).expect("a message");
         let text =
             Material::of(&view, 0, 7).without_control().texts(&reading(80_000), 80_000).concat();
         assert!(!text.contains("Compressing") && !text.contains("\"compact\""), "{text}");
