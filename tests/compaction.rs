@@ -55,10 +55,15 @@ prompt = {PROMPT:?}
     )
 }
 
+/// The breaker's pause in these tests.
+const COOLDOWN: Duration = Duration::from_secs(5);
+
 fn rest() -> Arc<FakeTool> {
     FakeTool::new("rest", Effect::Pure, |_, _| async {
-        // Longer than the breaker stays open in these tests.
-        tokio::time::sleep(Duration::from_millis(420)).await;
+        // The clock moves past the breaker's pause, without waiting.
+        tokio::time::pause();
+        tokio::time::advance(COOLDOWN).await;
+        tokio::time::resume();
         Ok(ToolOutput::ok("rested"))
     })
 }
@@ -301,7 +306,7 @@ async fn the_breaker_opens_after_three_failures_and_half_opens_after_a_pause() {
         _ => Act::say("at last"),
     });
     let setup = setup(&main).model("small", &small);
-    let breaker = "[compaction.circuit_breaker]\nfailure_threshold = 3\ncooldown = \"400ms\"";
+    let breaker = "[compaction.circuit_breaker]\nfailure_threshold = 3\ncooldown = \"5s\"";
     let text = graph(&format!("model = \"small\"\n{EVERY_TURN}\n{breaker}"));
     let ended = setup.run(&text).await;
     assert_eq!(ended.output("work"), "done");
