@@ -26,7 +26,7 @@ use crate::turn::{
 };
 
 macro_rules! events {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal: $state:ident, $level:ident;)*) => {
         /// A fact about a run, in the past tense.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Event { $($(#[$doc])* $variant($variant),)* }
@@ -39,6 +39,17 @@ macro_rules! events {
             #[must_use]
             pub fn kind(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name,)* }
+            }
+
+            /// Returns true if the state of the run depends on the event. The others concern only
+            /// the agent that recorded them and readers of the journal.
+            pub(crate) fn is_of_run(&self) -> bool {
+                match self { $(Self::$variant(_) => column!($state),)* }
+            }
+
+            /// Returns true if a person who watches a run wants to see events of this type.
+            pub(crate) fn is_milestone(&self) -> bool {
+                match self { $(Self::$variant(_) => column!($level),)* }
             }
 
             /// Returns the payload, as a record holds it under `data`.
@@ -73,67 +84,84 @@ macro_rules! events {
     };
 }
 
+/// Gives the words of the table's two columns as truth values.
+macro_rules! column {
+    (run) => {
+        true
+    };
+    (agent) => {
+        false
+    };
+    (milestone) => {
+        true
+    };
+    (detail) => {
+        false
+    };
+}
+
+// Each type with its name in records, whose state depends on it, and who is shown it.
 events! {
     /// The run was created; the event holds its whole configuration.
-    RunCreated = "run.created",
+    RunCreated = "run.created": run, detail;
     /// A process opened the run, for the first time or to resume it.
-    RunOpened = "run.opened",
+    RunOpened = "run.opened": run, milestone;
     /// The run stopped before its end and can be resumed.
-    RunPaused = "run.paused",
+    RunPaused = "run.paused": run, milestone;
     /// The run ended.
-    RunCompleted = "run.completed",
+    RunCompleted = "run.completed": run, detail;
     /// All dependencies of a task have ended.
-    TaskReady = "task.ready",
+    TaskReady = "task.ready": run, detail;
     /// An attempt of a task began.
-    TaskStarted = "task.started",
+    TaskStarted = "task.started": run, milestone;
     /// An attempt of a task failed and another one follows.
-    TaskRetrying = "task.retrying",
+    TaskRetrying = "task.retrying": run, milestone;
     /// A task completed with its output.
-    TaskCompleted = "task.completed",
+    TaskCompleted = "task.completed": run, milestone;
     /// A task failed and is not retried.
-    TaskFailed = "task.failed",
+    TaskFailed = "task.failed": run, milestone;
     /// A task will not run.
-    TaskSkipped = "task.skipped",
+    TaskSkipped = "task.skipped": run, milestone;
     /// A task was cancelled.
-    TaskCancelled = "task.cancelled",
+    TaskCancelled = "task.cancelled": run, milestone;
     /// A task took the output that was made earlier from the same content.
-    TaskReused = "task.reused",
+    TaskReused = "task.reused": run, milestone;
     /// An agent was created.
-    AgentSpawned = "agent.spawned",
+    AgentSpawned = "agent.spawned": run, milestone;
     /// An agent crashed and was rebuilt from its records.
-    AgentRestarted = "agent.restarted",
+    AgentRestarted = "agent.restarted": run, milestone;
     /// An agent has ended.
-    AgentEnded = "agent.ended",
+    AgentEnded = "agent.ended": run, milestone;
     /// An agent began a turn.
-    TurnStarted = "turn.started",
+    TurnStarted = "turn.started": agent, detail;
     /// A model call is about to be made.
-    ModelRequested = "model.requested",
+    ModelRequested = "model.requested": agent, detail;
     /// A model call returned a reply.
-    ModelResponded = "model.responded",
+    ModelResponded = "model.responded": run, detail;
     /// An attempt of a model call failed.
-    ModelFailed = "model.failed",
+    ModelFailed = "model.failed": agent, milestone;
     /// A tool call is about to be run.
-    ToolIntended = "tool.intended",
+    ToolIntended = "tool.intended": agent, detail;
     /// A tool call is running.
-    ToolStarted = "tool.started",
+    ToolStarted = "tool.started": agent, detail;
     /// A tool call ended with its result.
-    ToolFinished = "tool.finished",
+    ToolFinished = "tool.finished": agent, detail;
     /// A layer changed an agent's view.
-    ContextEdited = "context.edited",
+    ContextEdited = "context.edited": agent, detail;
     /// A summary of a range of the view was requested.
-    CompactionRequested = "compaction.requested",
+    CompactionRequested = "compaction.requested": agent, detail;
     /// A summary replaced a range of the view.
-    CompactionFinished = "compaction.finished",
+    CompactionFinished = "compaction.finished": run, milestone;
     /// A summary could not be made; the view is unchanged.
-    CompactionFailed = "compaction.failed",
+    CompactionFailed = "compaction.failed": run, milestone;
     /// The compactor's breaker changed its state.
-    CompactionBreaker = "compaction.breaker",
+    CompactionBreaker = "compaction.breaker": agent, milestone;
     /// A provider asked all callers to wait.
-    GatewayParked = "gateway.parked",
+    GatewayParked = "gateway.parked": agent, milestone;
     /// The wait for a provider ended.
-    GatewayResumed = "gateway.resumed",
+    GatewayResumed = "gateway.resumed": agent, milestone;
     /// A provider's breaker changed its state.
-    GatewayBreaker = "gateway.breaker",
+    GatewayBreaker = "gateway.breaker": agent, milestone;
 }
 
 /// Payload of `run.created`.

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use super::mail::SupervisorMsg;
 use crate::disk;
-use crate::event::{Event, SharedRecord};
+use crate::event::SharedRecord;
 use crate::journal::file::OwnedRun;
 use crate::journal::line::Position;
 use crate::journal::snapshot::Snapshots;
@@ -142,46 +142,9 @@ pub struct FeedObserver {
     batch: Vec<SharedRecord>,
 }
 
-/// Returns true if the supervisor's state depends on the event. Events within an agent's turns
-/// concern only readers of the journal.
-fn concerns_supervisor(event: &Event) -> bool {
-    match event {
-        Event::TurnStarted(_)
-        | Event::ModelRequested(_)
-        | Event::ModelFailed(_)
-        | Event::ToolIntended(_)
-        | Event::ToolStarted(_)
-        | Event::ToolFinished(_)
-        | Event::ContextEdited(_)
-        | Event::CompactionRequested(_)
-        | Event::CompactionBreaker(_)
-        | Event::GatewayParked(_)
-        | Event::GatewayResumed(_)
-        | Event::GatewayBreaker(_) => false,
-        Event::RunCreated(_)
-        | Event::RunOpened(_)
-        | Event::RunPaused(_)
-        | Event::RunCompleted(_)
-        | Event::TaskReady(_)
-        | Event::TaskStarted(_)
-        | Event::TaskRetrying(_)
-        | Event::TaskCompleted(_)
-        | Event::TaskReused(_)
-        | Event::TaskFailed(_)
-        | Event::TaskSkipped(_)
-        | Event::TaskCancelled(_)
-        | Event::AgentSpawned(_)
-        | Event::AgentRestarted(_)
-        | Event::AgentEnded(_)
-        | Event::ModelResponded(_)
-        | Event::CompactionFinished(_)
-        | Event::CompactionFailed(_) => true,
-    }
-}
-
 impl Observer for FeedObserver {
     fn committed(&mut self, record: &SharedRecord) {
-        if concerns_supervisor(&record.event) {
+        if record.event.is_of_run() {
             self.batch.push(record.clone());
         }
     }

@@ -263,21 +263,6 @@ impl Printer {
 /// Returns true if a record is printed while a run works without `-v`.
 fn is_milestone(record: &Record) -> bool {
     match &record.event {
-        Event::TaskStarted(_)
-        | Event::TaskRetrying(_)
-        | Event::TaskCompleted(_)
-        | Event::TaskReused(_)
-        | Event::TaskFailed(_)
-        | Event::TaskSkipped(_)
-        | Event::TaskCancelled(_)
-        | Event::AgentRestarted(_)
-        | Event::ModelFailed(_)
-        | Event::CompactionFinished(_)
-        | Event::CompactionFailed(_)
-        | Event::CompactionBreaker(_)
-        | Event::GatewayParked(_)
-        | Event::GatewayResumed(_)
-        | Event::GatewayBreaker(_) => true,
         // A main agent begins and ends with its task, which has its own line.
         Event::AgentSpawned(spawned) => spawned.parent.is_some(),
         Event::AgentEnded(_) => {
@@ -286,16 +271,6 @@ fn is_milestone(record: &Record) -> bool {
         // Other pauses and openings are reported at the beginning and the end of the output.
         Event::RunPaused(paused) => paused.cause == PauseCause::DiskFull,
         Event::RunOpened(opened) => opened.reason.is_some(),
-        Event::RunCreated(_)
-        | Event::RunCompleted(_)
-        | Event::TaskReady(_)
-        | Event::TurnStarted(_)
-        | Event::ModelRequested(_)
-        | Event::ModelResponded(_)
-        | Event::ToolIntended(_)
-        | Event::ToolStarted(_)
-        | Event::ToolFinished(_)
-        | Event::ContextEdited(_)
-        | Event::CompactionRequested(_) => false,
+        event => event.is_milestone(),
     }
 }
