@@ -141,7 +141,7 @@ async fn write(dir: &RunDir, bytes: u64) {
     let snapshots = Snapshots::new(dir.clone(), Position::START, tracker, files);
     let journal = owned.start_writer(Position::START, vec![Box::new(snapshots)]);
     let journal = journal.expect("a writer");
-    let opened = RunOpened { epoch: 1, pid: 1, reason: None, accepted: None };
+    let opened = RunOpened { epoch: 1, pid: 1, reason: None, accepted: None, retried: Vec::new() };
     record(&journal, vec![Draft::run(created(run, dir)), Draft::run(opened)]).await;
     begin(&journal, &past).await;
     let each = bytes / u64::from(AGENTS);
@@ -191,6 +191,7 @@ fn created(run: RunId, dir: &RunDir) -> RunCreated {
         inputs: Json::encode(&json!({})),
         settings: BTreeMap::new(),
         keep_going: false,
+        strict: false,
         forked: None,
         overrides: Default::default(),
         tasks: vec![task("past"), task("now")],
@@ -213,7 +214,7 @@ fn spawned(parent: Option<AgentId>) -> AgentSpawned {
 
 fn ended() -> AgentEnded {
     let outcome = Outcome::Completed { output: Output::whole("done") };
-    AgentEnded { outcome, turns: 1, usage: Usage::default() }
+    AgentEnded { outcome, turns: 1, usage: Usage::default(), shortfalls: Default::default() }
 }
 
 /// Records an agent from its beginning to its end.

@@ -1,5 +1,6 @@
 //! The command line: one file per verb, and the only code that prints.
 
+mod after_failure;
 mod args;
 mod ask;
 mod cancel;

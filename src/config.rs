@@ -449,6 +449,7 @@ fn limits(raw: &raw::Limits) -> Limits {
         timeout: *raw.timeout,
         fail_fast: *raw.fail_fast,
         cancel_running: *raw.cancel_running,
+        strict: *raw.strict,
         grace_period: *raw.grace_period,
     }
 }

@@ -22,7 +22,7 @@ use crate::plan::{
 use crate::policy::BreakerState;
 use crate::turn::{
     AgentEnded, AgentRestarted, AgentSpawned, ModelFailed, ModelRequested, ModelResponded,
-    ToolFinished, ToolIntended, ToolStarted, TurnStarted,
+    Shortfalls, ToolFinished, ToolIntended, ToolStarted, TurnStarted,
 };
 
 macro_rules! events {
@@ -202,6 +202,10 @@ pub struct RunCreated {
     /// configuration says.
     #[serde(default)]
     pub keep_going: bool,
+    /// True if a run in which anything was left undone counts as completed only in part, whatever
+    /// the configuration says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// The tasks of the plan with their dependencies, in the order of the configuration.
     pub tasks: Vec<PlannedTask>,
 }
@@ -241,6 +245,20 @@ pub struct RunOpened {
     /// The new configuration, if the run resumes with a changed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Box<Accepted>>,
+    /// The tasks that begin again although they had ended or waited for the resume, with the same
+    /// configuration. An `agent.restarted` of such a task's agent follows if its conversation
+    /// continues.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retried: Vec<Name>,
+}
+
+impl RunOpened {
+    /// Creates the record of a plain opening by this process.
+    #[must_use]
+    pub fn by_this_process(epoch: u64) -> Self {
+        let pid = std::process::id();
+        Self { epoch, pid, reason: None, accepted: None, retried: Vec::new() }
+    }
 }
 
 /// A configuration that replaces the recorded one.
@@ -283,6 +301,8 @@ pub enum PauseCause {
     Interrupted,
     /// The disk is full: the process that holds the run waits and resumes it by itself.
     DiskFull,
+    /// Tasks failed and wait for the cause to be mended: a later process resumes the run.
+    Failure,
 }
 
 /// The result of a run.
@@ -311,6 +331,9 @@ pub struct RunCompleted {
     /// The cost in US dollars; absent if a model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// The work that was asked for and not done.
+    #[serde(default, skip_serializing_if = "Shortfalls::is_empty")]
+    pub shortfalls: Shortfalls,
 }
 
 /// The end of a task, as `run.completed` lists it.

@@ -79,7 +79,7 @@ impl Exit {
             | FailureKind::InvalidRequest => Self::Provider,
             FailureKind::MaxTurns | FailureKind::LimitReached => Self::Limit,
             FailureKind::Timeout => Self::TimedOut,
-            FailureKind::PermissionDenied => Self::Denied,
+            FailureKind::Denied => Self::Denied,
             FailureKind::Internal => Self::Bug,
             FailureKind::ContextOverflow
             | FailureKind::RequestTooLarge
@@ -89,6 +89,7 @@ impl Exit {
             | FailureKind::OutputFormat
             | FailureKind::CommandFailed
             | FailureKind::Interrupted
+            | FailureKind::GaveUp
             | FailureKind::ToolError
             | FailureKind::Crashed
             | FailureKind::Template
@@ -119,7 +120,13 @@ mod tests {
             (name, serde_json::from_value(end).expect("an end"))
         });
         let tasks = ends.collect();
-        RunCompleted { status, tasks, usage: Usage::default(), cost_usd: None }
+        RunCompleted {
+            status,
+            tasks,
+            usage: Usage::default(),
+            cost_usd: None,
+            shortfalls: Default::default(),
+        }
     }
 
     #[test]

@@ -44,8 +44,11 @@ pub enum FailureKind {
     Interrupted,
     /// A tool failed in a way that no result can express.
     ToolError,
-    /// A permission rule forbade the work.
-    PermissionDenied,
+    /// The agent gave up after calls of it had been denied.
+    #[serde(alias = "permission_denied")]
+    Denied,
+    /// The agent said that it cannot do the work.
+    GaveUp,
     /// The agent used up its turns.
     MaxTurns,
     /// A limit on delegation was reached.
@@ -71,6 +74,26 @@ impl FailureKind {
         Self::ServerError,
     ];
 
+    /// Returns true if the provider caused the failure and a person or time can mend the cause.
+    #[must_use]
+    pub fn may_heal(self) -> bool {
+        matches!(
+            self,
+            Self::RateLimit
+                | Self::Overloaded
+                | Self::IdleTimeout
+                | Self::Connection
+                | Self::ServerError
+                | Self::Auth
+        )
+    }
+
+    /// Returns true if a conversation that ended with this failure is sound and can continue.
+    #[must_use]
+    pub fn keeps_conversation(self) -> bool {
+        self.may_heal() || matches!(self, Self::Timeout | Self::EmptyAnswer | Self::Cancelled)
+    }
+
     /// Returns the kind as it is written in records and in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -92,7 +115,8 @@ impl FailureKind {
             Self::CommandFailed => "command_failed",
             Self::Interrupted => "interrupted",
             Self::ToolError => "tool_error",
-            Self::PermissionDenied => "permission_denied",
+            Self::Denied => "denied",
+            Self::GaveUp => "gave_up",
             Self::MaxTurns => "max_turns",
             Self::LimitReached => "limit_reached",
             Self::Crashed => "crashed",
@@ -116,18 +140,73 @@ pub struct Failure {
     pub kind: FailureKind,
     /// Description for a person: a lower-case fragment without a full stop.
     pub message: String,
+    /// The end of the output of a command that failed: at most [`OUTPUT_LINES`] lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
 }
+
+/// The most lines of a command's output in its failure: a compiler's or a test's last message fits.
+pub const OUTPUT_LINES: usize = 20;
+
+/// The most bytes of a command's output in its failure: 20 lines of 200 characters. Many failures
+/// may stand in one record.
+const OUTPUT_BYTES: usize = 4_000;
 
 impl Failure {
     /// Creates a failure.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), output: None }
+    }
+
+    /// Adds the end of the output of the command that failed.
+    #[must_use]
+    pub fn with_output(self, output: &str) -> Self {
+        let output = output.trim_end();
+        let mut from = output.len().saturating_sub(OUTPUT_BYTES);
+        while !output.is_char_boundary(from) {
+            from += 1;
+        }
+        let lines = output[from..].rmatch_indices('\n').nth(OUTPUT_LINES - 1);
+        let from = lines.map_or(from, |(at, _)| from + at + 1);
+        Self { output: (from < output.len()).then(|| output[from..].to_owned()), ..self }
     }
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.kind, self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_keeps_the_end_of_an_output() {
+        let kept =
+            |output: &str| Failure::new(FailureKind::CommandFailed, "x").with_output(output).output;
+        let lines = |range: std::ops::RangeInclusive<u32>| {
+            range.map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!((kept(""), kept(" \n")), (None, None));
+        assert_eq!(kept("one\n").as_deref(), Some("one"));
+        assert_eq!(kept(&lines(1..=20)), Some(lines(1..=20)));
+        assert_eq!(kept(&(lines(1..=50) + "\n\n")), Some(lines(31..=50)));
+        // Cut between characters, not within one.
+        let long = kept(&"é".repeat(OUTPUT_BYTES)).expect("an output");
+        assert_eq!(long.len(), OUTPUT_BYTES);
+        assert_eq!(
+            kept(&("x".to_owned() + &"é".repeat(OUTPUT_BYTES))).map(|k| k.len()),
+            Some(OUTPUT_BYTES)
+        );
+    }
+
+    #[test]
+    fn the_former_name_of_a_kind_is_read() {
+        let read = |text: &str| serde_json::from_str::<FailureKind>(text).expect("a kind");
+        assert_eq!(read("\"permission_denied\""), FailureKind::Denied);
+        assert_eq!(read("\"denied\""), FailureKind::Denied);
     }
 }

@@ -147,8 +147,17 @@ pub struct Permissions {
 
 /// Tools that are allowed when the configuration has no `[permissions]`: tools that only read, and
 /// tools that are steps of the agent itself and change nothing outside it.
-const HARMLESS: [&str; 8] =
-    ["read_file", "glob", "grep", "todo_write", "load_skill", "delegate", "compact", "recall"];
+const HARMLESS: [&str; 9] = [
+    "read_file",
+    "glob",
+    "grep",
+    "todo_write",
+    "load_skill",
+    "delegate",
+    "compact",
+    "recall",
+    "give_up",
+];
 
 impl Default for Permissions {
     /// Allows the harmless tools and asks about every other call: the rules of a configuration

@@ -355,6 +355,9 @@ pub struct TaskRetrying {
     pub failure: Failure,
     /// The pause before the next attempt, in milliseconds.
     pub pause_ms: u64,
+    /// True if the next attempt begins only when the run is resumed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_resume: bool,
 }
 
 /// `task.completed`.
@@ -407,7 +410,7 @@ mod tests {
 
     use super::*;
     use crate::policy::RetryPolicy;
-    use crate::spec::{OutputFormat, Work};
+    use crate::spec::{OnFailure, OutputFormat, Work};
 
     fn task(name: &str, depends_on: &[&str], join: Join) -> TaskSpec {
         let name_of = |text: &str| Name::new(text).expect("a name");
@@ -419,6 +422,7 @@ mod tests {
             when: None,
             timeout: None,
             retry: RetryPolicy::never(),
+            on_failure: OnFailure::Fail,
             output: OutputFormat::Text,
             output_file: None,
             env: BTreeMap::new(),

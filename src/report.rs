@@ -12,10 +12,12 @@ use serde_json::{Value, json};
 
 use crate::event::{Record, RunStatus};
 use crate::id::{AgentId, Name};
+use crate::journal::log_line::{cut, output_lines};
 use crate::journal::stamp;
 use crate::plan::TaskState;
 use crate::run_state::{AgentStatus, AgentUse, RunPhase, RunState, TaskStatus};
 use crate::spending::Spending;
+use crate::turn::Shortfalls;
 
 /// Returns a record as `run --json` and `tail --json` print it: without its checksum and batch
 /// fields.
@@ -57,6 +59,8 @@ pub struct Row {
     pub age_s: Option<f64>,
     /// The thing that it waits for.
     pub waiting_for: Option<String>,
+    /// The work that its agents left undone.
+    pub shortfalls: Shortfalls,
     /// Depth of the row in the tree, from 0 for the run.
     pub depth: usize,
 }
@@ -76,6 +80,7 @@ impl Row {
             "cost_usd": self.spending.cost_usd(),
             "age_s": self.age_s,
             "waiting_for": self.waiting_for,
+            "shortfalls": self.shortfalls,
         })
     }
 }
@@ -175,6 +180,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         spending: state.spending(),
         age_s: live.then(|| age(now_ms, state.last_ms())),
         waiting_for: state.paused_reason().filter(|_| live).map(str::to_owned),
+        shortfalls: state.shortfalls(),
         depth: 0,
     }];
     let mut agents = agents_in_order(state);
@@ -204,6 +210,7 @@ pub fn unread_row(run: String, state: &RunState, word: &str, why: String) -> Row
         spending: state.spending(),
         age_s: None,
         waiting_for: Some(why),
+        shortfalls: Shortfalls::default(),
         depth: 0,
     }
 }
@@ -233,6 +240,7 @@ fn task_row(
         spending: agents.iter().map(|(_, agent)| agent.own).sum(),
         age_s: last.filter(|_| live && !task.state.is_end()).map(|last| age(now_ms, last)),
         waiting_for: waiting_task(state, name, task).filter(|_| live),
+        shortfalls: RunState::shortfalls_of(agents.iter().map(|(_, agent)| *agent)),
         depth: 1,
     }
 }
@@ -285,6 +293,7 @@ fn agent_row(
         spending: agent.own,
         age_s: (live && is_open).then(|| age(now_ms, agent.last_ms)),
         waiting_for: waits.filter(|_| live),
+        shortfalls: agent.shortfalls.clone(),
         depth: 2 + agent.depth as usize,
     }
 }
@@ -381,6 +390,12 @@ pub fn short(tokens: u64) -> String {
 /// terminal.
 const NOTE: usize = 100;
 
+/// The most failed tasks whose output a summary shows; `show` gives the others.
+const OUTPUTS: usize = 5;
+
+/// The most characters of a tool's name: a model may have written it.
+const TOOL_NAME: usize = 64;
+
 /// Returns the summary of a run that has ended, for people: every task with its state and its
 /// result.
 #[must_use]
@@ -388,6 +403,7 @@ pub fn summary(state: &RunState) -> String {
     let mut text = String::new();
     let Some(completed) = state.completed() else { return text };
     let widest = state.tasks().map(|(name, _)| name.as_str().len()).max().unwrap_or(0);
+    let mut shown = 0;
     for (name, task) in state.tasks() {
         let took = task.started_ms.map(|_| seconds(task.whole.taken(state.reading())));
         let (name, word) = (name.as_str(), task.state.as_str());
@@ -398,6 +414,12 @@ pub fn summary(state: &RunState) -> String {
         );
         text.push_str(line.trim_end());
         text.push('\n');
+        let failure = task.failure.as_ref().filter(|_| task.state == TaskState::Failed);
+        if let Some(lines) = failure.and_then(output_lines).filter(|_| shown < OUTPUTS) {
+            text.push_str(&lines);
+            text.push('\n');
+            shown += 1;
+        }
     }
     let began = state.tasks().any(|(_, task)| task.started_ms.is_some());
     let took = began.then(|| format!(" after {}", seconds(state.spent())));
@@ -416,7 +438,27 @@ pub fn summary(state: &RunState) -> String {
         short(completed.usage.context()),
         short(completed.usage.output),
     );
+    if let Some(undone) = undone(&completed.shortfalls) {
+        let _ = writeln!(text, "left undone:  {undone}");
+    }
     text
+}
+
+/// Returns what was left undone, in words; `None` if nothing was.
+#[must_use]
+pub fn undone(shortfalls: &Shortfalls) -> Option<String> {
+    let calls = |counts: &BTreeMap<String, u32>, what: &str| {
+        let count: u32 = counts.values().sum();
+        let tools: Vec<_> = counts.keys().map(|tool| cut(tool, TOOL_NAME)).collect();
+        let noun = if count == 1 { "call" } else { "calls" };
+        (count > 0).then(|| format!("{count} {noun} {what}: {}", tools.join(", ")))
+    };
+    let Shortfalls { denied, unknown, failed_children, children } = shortfalls;
+    let failed =
+        (*failed_children > 0).then(|| format!("{failed_children} of {children} children failed"));
+    let parts = [calls(denied, "denied"), calls(unknown, "of unknown outcome"), failed];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 fn seconds(time: Duration) -> String {

@@ -7,6 +7,7 @@ mod cancel;
 mod commands;
 pub mod control;
 mod fork;
+pub mod fork_points;
 mod launch;
 pub mod no_effect;
 mod opening;
@@ -70,6 +71,8 @@ pub struct Options {
     pub run_id: Option<RunId>,
     /// True if tasks that do not depend on a failed task still run.
     pub keep_going: bool,
+    /// True if a run in which anything was left undone counts as completed only in part.
+    pub strict: bool,
     /// Tools in addition to the built-in ones.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Models that the program provides, by their name in the configuration.
@@ -211,7 +214,7 @@ impl Run {
         let gateways = parts.gateways.clone();
         let services = parts.into_services(&config, &options, id, &dir, journal)?;
         let services = Arc::new(services);
-        let settings = machine_settings(id, plan, &config, options.keep_going);
+        let settings = machine_settings(id, plan, &config, Flags::from(&options));
         let marks = left.iter().map(|(id, left)| (id.clone(), left.mark())).collect();
         let seed = fastrand::u64(..);
         let start = run_machine::Start { state, left: marks, outputs: values, seed };
@@ -342,7 +345,7 @@ fn machine_settings(
     run: RunId,
     plan: Plan,
     config: &Config,
-    keep_going: bool,
+    flags: Flags,
 ) -> run_machine::Settings {
     let agents = config.agents.iter().map(|(name, spec)| (name.clone(), Arc::new(spec.clone())));
     run_machine::Settings {
@@ -350,7 +353,7 @@ fn machine_settings(
         workflow: config.name.clone(),
         inputs: config.inputs.clone(),
         plan,
-        limits: limits(config, keep_going),
+        limits: flags.limits(config),
         agents: agents.collect(),
         models: config.models.clone(),
         env: config.env.clone(),
@@ -358,9 +361,34 @@ fn machine_settings(
     }
 }
 
-/// Returns the limits of a run. `keep_going` turns `fail_fast` off.
-fn limits(config: &Config, keep_going: bool) -> Limits {
-    Limits { fail_fast: config.limits.fail_fast && !keep_going, ..config.limits }
+/// The flags of a run that overrule limits of its configuration.
+#[derive(Clone, Copy, Debug)]
+struct Flags {
+    keep_going: bool,
+    strict: bool,
+}
+
+impl From<&Options> for Flags {
+    fn from(options: &Options) -> Self {
+        Self { keep_going: options.keep_going, strict: options.strict }
+    }
+}
+
+impl From<&RunCreated> for Flags {
+    fn from(created: &RunCreated) -> Self {
+        Self { keep_going: created.keep_going, strict: created.strict }
+    }
+}
+
+impl Flags {
+    /// Returns the limits of a run.
+    fn limits(self, config: &Config) -> Limits {
+        Limits {
+            fail_fast: config.limits.fail_fast && !self.keep_going,
+            strict: config.limits.strict || self.strict,
+            ..config.limits
+        }
+    }
 }
 
 /// Returns the plan of the tasks that the options name, or of `entry`, or of all tasks.
@@ -398,6 +426,7 @@ fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCr
         inputs: Json::encode(&config.inputs),
         settings: config.settings.clone(),
         keep_going: options.keep_going,
+        strict: options.strict,
         overrides: BTreeMap::new(),
         forked: None,
         tasks: planned(plan),

@@ -10,6 +10,7 @@
 //! - `agents`: delegation, crashes, ends;
 //! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run;
+//! - [`reopening`]: the first records of a run that is opened again;
 //! - `restart`: resumes a run from the end of its records;
 //! - `agenda`, `slots`, `timers`, `open`: the data for these decisions.
 //!
@@ -24,6 +25,7 @@ pub(crate) mod forecast;
 mod limits;
 mod open;
 mod pauses;
+pub(crate) mod reopening;
 mod restart;
 pub(crate) mod scope;
 mod slots;
@@ -281,7 +283,9 @@ impl RunMachine {
                 self.finish(Finish::Completed(completed.clone()));
             }
             (None, Event::RunPaused(paused)) => match paused.cause {
-                PauseCause::Interrupted => self.finish(Finish::Paused(paused.reason.clone())),
+                PauseCause::Interrupted | PauseCause::Failure => {
+                    self.finish(Finish::Paused(paused.clone()));
+                }
                 PauseCause::DiskFull => self.stop_limits(),
             },
             (None, Event::RunOpened(_)) => self.opened(),

@@ -6,7 +6,10 @@
 //! of the whole journal.
 
 mod agent;
+mod begin_again;
 mod clock;
+mod result;
+mod retry;
 mod task;
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,11 +20,10 @@ use serde::{Deserialize, Serialize};
 pub use self::agent::{AgentStatus, Doing};
 use self::clock::Clock;
 pub use self::clock::{Reading, Stopwatch};
+pub use self::result::failure_kinds;
+pub use self::retry::{Retry, RetryError};
 pub use self::task::TaskStatus;
-use crate::event::{
-    Accepted, Event, PlannedTask, Record, RunCompleted, RunCreated, RunStatus, TaskEnd,
-};
-use crate::failure::FailureKind;
+use crate::event::{Event, Record, RunCompleted, RunCreated, RunStatus};
 use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
 use crate::plan::{Standing, TaskState};
@@ -247,40 +249,6 @@ impl RunState {
         self.tasks.values().any(|task| task.state == state)
     }
 
-    /// Returns the result for `run.completed`, computed from the tasks' states. `mixed` is the
-    /// status of a run in which some tasks completed and some did not.
-    #[must_use]
-    pub fn result(&self, mixed: RunStatus) -> RunCompleted {
-        let count = |wanted: &[Standing]| {
-            self.order.iter().filter(|name| wanted.contains(&self.standing(name))).count()
-        };
-        let has_output =
-            |task: &&TaskStatus| matches!(task.state, TaskState::Completed | TaskState::Reused);
-        let done = self.tasks.values().filter(has_output).count();
-        // A cancelled run stays cancelled, even if no task completed.
-        let status = if count(&[Standing::Done]) == self.order.len() {
-            RunStatus::Completed
-        } else if mixed == RunStatus::Cancelled || done > 0 {
-            mixed
-        } else {
-            RunStatus::Failed
-        };
-        let ends = self.tasks().map(|(name, task)| {
-            let end = TaskEnd {
-                state: task.state,
-                output: task.output.as_ref().map(|output| output.text.clone()),
-                error: task.failure.clone().filter(|_| task.state == TaskState::Failed),
-            };
-            (name.clone(), end)
-        });
-        RunCompleted {
-            status,
-            tasks: ends.collect(),
-            usage: self.spending.usage,
-            cost_usd: self.spending.cost_usd(),
-        }
-    }
-
     /// Applies a record.
     ///
     /// # Errors
@@ -325,6 +293,10 @@ impl RunState {
                     self.began = self.clock.reading();
                     self.begin_anew(accepted);
                 }
+                if !opened.retried.is_empty() {
+                    self.began = self.clock.reading();
+                    self.begin_again(&opened.retried)?;
+                }
             }
             Event::RunPaused(paused) => {
                 self.phase = RunPhase::Paused;
@@ -337,51 +309,6 @@ impl RunState {
             _ => {}
         }
         Ok(())
-    }
-
-    /// Switches to another configuration. Results are kept by the key of the content that they were
-    /// made from. Attempts under way are held until the content that they would be made from now is
-    /// known.
-    fn begin_anew(&mut self, accepted: &Accepted) {
-        let results = self.tasks.values().filter_map(TaskStatus::result);
-        self.earlier.extend(results.map(|(key, output)| (key.to_owned(), output.clone())));
-        let mut before = std::mem::take(&mut self.tasks);
-        let mut attempts = self.attempts();
-        for PlannedTask { name, .. } in &accepted.tasks {
-            let (made, open_agents) = attempts.remove(name).unwrap_or_default();
-            let held = before.remove(name).and_then(|status| status.held(self.clock.reading()));
-            // Attempt numbers continue, because they are part of agent ids and an id is never given
-            // twice.
-            let fresh =
-                || TaskStatus { attempt: made, earlier: made, open_agents, ..Default::default() };
-            self.tasks.insert(name.clone(), held.unwrap_or_else(fresh));
-        }
-        self.open_tasks = self.tasks.len();
-        self.first_failed = None;
-        self.order = accepted.tasks.iter().map(|task| task.name.clone()).collect();
-        self.completed = None;
-        if let Some(created) = &mut self.created {
-            let Accepted { config, files, config_hash, inputs, settings, tasks, .. } =
-                accepted.clone();
-            created.config = config;
-            created.files = files;
-            created.config_hash = config_hash;
-            created.inputs = inputs;
-            created.settings = settings;
-            created.tasks = tasks;
-        }
-    }
-
-    /// Returns, for each task that has agents, the number of its attempts so far and the number of
-    /// its agents that have not ended.
-    fn attempts(&self) -> HashMap<Name, (u32, u32)> {
-        let mut attempts: HashMap<Name, (u32, u32)> = HashMap::new();
-        for agent in self.agents.values() {
-            let (made, open) = attempts.entry(agent.task.clone()).or_default();
-            *made += u32::from(agent.parent.is_none());
-            *open += u32::from(agent.outcome.is_none());
-        }
-        attempts
     }
 
     fn apply_task(&mut self, record: &Record, name: &Name, event: &Event) -> Result<(), String> {
@@ -403,7 +330,10 @@ impl RunState {
         }
         let agent = self.agents.get_mut(id).ok_or_else(|| format!("there is no agent `{id}`"))?;
         if agent.outcome.is_some() {
-            return Err("the agent has ended".to_owned());
+            return match event {
+                Event::AgentRestarted(_) => self.continues(record, id),
+                _ => Err("the agent has ended".to_owned()),
+            };
         }
         let spending = agent.apply(event, record.ts_ms, self.clock.reading());
         if let Some(spending) = spending {
@@ -461,10 +391,4 @@ impl RunState {
             next = status.parent.clone();
         }
     }
-}
-
-/// Returns the kinds of failure of a run's tasks, from which the exit code is computed.
-#[must_use]
-pub fn failure_kinds(completed: &RunCompleted) -> Vec<FailureKind> {
-    completed.tasks.values().filter_map(|end| end.error.as_ref()).map(|error| error.kind).collect()
 }

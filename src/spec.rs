@@ -206,6 +206,18 @@ pub enum Join {
     NoneFailed,
 }
 
+/// The consequence of a failure of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// The task fails, and the tasks that depend on it are skipped unless their `join` allows it.
+    #[default]
+    Fail,
+    /// If the provider caused the failure and it may heal, the task waits. When nothing else is
+    /// left to do, the run pauses, and the task begins again when the run is resumed.
+    Pause,
+}
+
 /// One task of the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskSpec {
@@ -224,6 +236,8 @@ pub struct TaskSpec {
     pub timeout: Option<Duration>,
     /// Number of attempts, and the pauses between them.
     pub retry: RetryPolicy,
+    /// The consequence of the failure of the last attempt.
+    pub on_failure: OnFailure,
     /// The form in which templates see the task's output.
     pub output: OutputFormat,
     /// Template of the path of a workspace file to which the output is also written.
@@ -249,6 +263,8 @@ pub struct Limits {
     pub fail_fast: bool,
     /// True if the first failure also cancels the tasks that are at work.
     pub cancel_running: bool,
+    /// True if a run in which anything was left undone counts as completed only in part.
+    pub strict: bool,
     /// Time that a cancelled tool has to end before its process group is killed.
     pub grace_period: Duration,
 }

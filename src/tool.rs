@@ -108,6 +108,8 @@ pub enum Ending {
     Done,
     /// The call could not do its work; the output gives the reason.
     Failed,
+    /// A permission rule or a person forbade the call; the output gives the reason.
+    Denied,
     /// The process ended by itself with this exit code; 128 + n if signal n ended it.
     Exited(i32),
     /// The call reached its time limit, and its process was asked to end. It has an exit code if
@@ -151,6 +153,12 @@ impl ToolOutput {
         Self { text: text.into(), ending: Ending::Failed, ..Self::default() }
     }
 
+    /// The output of a call that was denied, with the reason.
+    #[must_use]
+    pub fn denied(reason: impl Into<String>) -> Self {
+        Self { text: reason.into(), ending: Ending::Denied, ..Self::default() }
+    }
+
     /// Makes a successful output of a text of any length: a long text is stored and previewed.
     /// Blocks.
     ///
@@ -175,7 +183,7 @@ impl ToolOutput {
         match self.ending {
             Ending::Exited(code) => Some(code),
             Ending::TimedOut(code) | Ending::Cancelled(code) => code,
-            Ending::Done | Ending::Failed => None,
+            Ending::Done | Ending::Failed | Ending::Denied => None,
         }
     }
 

@@ -5,6 +5,8 @@
 
 pub mod content;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::context::provider::server::ContextReport;
@@ -55,7 +57,7 @@ pub enum Program {
         /// The command line for `sh -c`.
         run: String,
         /// Environment variables, rendered.
-        env: std::collections::BTreeMap<String, String>,
+        env: BTreeMap<String, String>,
     },
 }
 
@@ -74,12 +76,13 @@ pub struct AgentSpawned {
     pub call: Option<CallKey>,
 }
 
-/// `agent.restarted`.
+/// `agent.restarted`: the agent continues from its records, after a crash, or after its end if its
+/// task is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRestarted {
     /// Number of this restart, from 1.
     pub restart: u32,
-    /// Message of the crash.
+    /// Message of the crash, or the reason for the retry.
     pub reason: String,
 }
 
@@ -107,6 +110,18 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Returns true if the agent's conversation can continue from its end.
+    #[must_use]
+    pub fn can_continue(&self) -> bool {
+        match self {
+            Self::Completed { .. } => false,
+            Self::Failed { failure, .. } => failure.kind.keeps_conversation(),
+            Self::Cancelled { .. } => true,
+        }
+    }
+}
+
 /// `agent.ended`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentEnded {
@@ -116,6 +131,62 @@ pub struct AgentEnded {
     pub turns: u32,
     /// Tokens of the agent itself, without its child agents.
     pub usage: Usage,
+    /// Its calls that did not do what it asked for.
+    #[serde(default, skip_serializing_if = "Shortfalls::is_empty")]
+    pub shortfalls: Shortfalls,
+}
+
+/// The work that was asked for and not done, although nothing need have failed because of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortfalls {
+    /// Number of calls that were denied, by tool.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub denied: BTreeMap<String, u32>,
+    /// Number of calls whose outcome nobody knows, by tool.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unknown: BTreeMap<String, u32>,
+    /// Number of child agents that failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed_children: u32,
+    /// Number of child agents that ended; 0 if none of them failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub children: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+impl Shortfalls {
+    /// Returns true if all that was asked for was done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.denied.is_empty() && self.unknown.is_empty() && self.failed_children == 0
+    }
+
+    /// Counts the end of a call.
+    pub fn count(&mut self, finished: &ToolFinished) {
+        let counts = match (finished.denied, finished.status) {
+            (true, _) => &mut self.denied,
+            (false, ToolStatus::Unknown) => &mut self.unknown,
+            (false, ToolStatus::Ok | ToolStatus::Error) => return,
+        };
+        *counts.entry(finished.name.clone()).or_default() += 1;
+    }
+
+    /// Adds what another agent, or all of its agents, left undone.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in
+            [(&mut self.denied, &other.denied), (&mut self.unknown, &other.unknown)]
+        {
+            for (tool, count) in theirs {
+                *mine.entry(tool.clone()).or_default() += count;
+            }
+        }
+        self.failed_children += other.failed_children;
+        self.children += other.children;
+    }
 }
 
 /// `turn.started`.
@@ -283,6 +354,9 @@ pub enum ResultSource {
     Unchanged,
 }
 
+/// Name of the tool by which an agent says that it cannot do its work.
+pub const GIVE_UP_TOOL: &str = "give_up";
+
 /// `tool.finished`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolFinished {
@@ -309,6 +383,9 @@ pub struct ToolFinished {
     /// True if the call was cancelled while it was at work, and its process ended by itself then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub told_to_end: bool,
+    /// True if a permission rule or a person forbade the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub denied: bool,
     /// Duration of the call in milliseconds.
     pub took_ms: u64,
 }

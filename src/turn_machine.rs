@@ -4,6 +4,7 @@
 //! journal, so an agent that was interrupted resumes where its records end.
 
 mod calls;
+mod continuing;
 pub mod interrupted;
 mod provider;
 pub mod reply;
@@ -26,19 +27,12 @@ use crate::context::measure::Measure;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::message::{Json, Message, Role, StopReason, Usage, UsageSource};
+use crate::message::{Json, Message, StopReason, Usage, UsageSource};
 use crate::output::Output;
 use crate::turn::{
-    AgentEnded, AgentSpawned, ModelFailed, ModelRequested, ModelResponded, Outcome, Program,
-    ToolFinished, ToolIntended, ToolStatus,
+    AgentEnded, AgentSpawned, GIVE_UP_TOOL, ModelRequested, ModelResponded, Outcome, Program,
+    Shortfalls, ToolFinished, ToolIntended, ToolStatus,
 };
-
-/// Most times in a row that an answer which was cut is continued: enough for an answer of several
-/// times the output limit, few enough that a model which never ends is stopped.
-const MAX_CONTINUATIONS: u32 = 4;
-
-/// Message to a model after its answer was cut at the output limit.
-const CONTINUE: &str = "Continue from the previous response. Do not repeat completed work.";
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -80,6 +74,9 @@ pub struct Machine {
     /// True if the last reply has to be sent back as it is, so that the provider continues it.
     paused: bool,
     usage: Usage,
+    shortfalls: Shortfalls,
+    /// The reason for which the agent gave up, if it did so in this turn.
+    gave_up: Option<String>,
     provider: ProviderWork,
     /// The model call that was announced last.
     requested: Option<ModelRequested>,
@@ -114,6 +111,8 @@ impl Machine {
             inventory: Inventory::default(),
             paused: false,
             usage: Usage::default(),
+            shortfalls: Shortfalls::default(),
+            gave_up: None,
             provider: ProviderWork::default(),
             requested: None,
         }
@@ -147,6 +146,12 @@ impl Machine {
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
+    }
+
+    /// Returns the agent's calls that did not do what it asked for.
+    #[must_use]
+    pub fn shortfalls(&self) -> &Shortfalls {
+        &self.shortfalls
     }
 
     /// Returns the replies' report on the provider's work on the context.
@@ -265,7 +270,7 @@ impl Machine {
     pub fn apply(&mut self, event: &Event) -> Result<(), IllegalEvent> {
         let illegal =
             |reason: &str| IllegalEvent { event: event.kind(), reason: reason.to_owned() };
-        if self.is_ended() && !matches!(event, Event::AgentEnded(_)) {
+        if self.is_ended() && !matches!(event, Event::AgentEnded(_) | Event::AgentRestarted(_)) {
             return Err(illegal("the agent has ended"));
         }
         match event {
@@ -327,7 +332,12 @@ impl Machine {
                 }
                 self.summaries.failed(self.turn);
             }
-            Event::AgentRestarted(_) => self.summaries.forget_lost(),
+            Event::AgentRestarted(_) => {
+                self.summaries.forget_lost();
+                if self.is_ended() {
+                    self.phase = self.continue_after_end();
+                }
+            }
             Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
             // Other events are about other parts of the run, or only of interest to people.
             _ => {}
@@ -338,17 +348,6 @@ impl Machine {
     fn push(&mut self, json: Json, event: &Event) -> Result<(), IllegalEvent> {
         let pushed = self.view.push(json);
         pushed.map_err(|error| IllegalEvent { event: event.kind(), reason: error.to_string() })
-    }
-
-    fn model_failed(&mut self, failed: &ModelFailed) {
-        let failure = &failed.failure;
-        self.measure.refused(failed.context_tokens, failed.window_tokens);
-        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused(self.turn) {
-            self.refused = Some(failure.clone());
-            self.phase = Phase::Ready;
-            return;
-        }
-        self.phase = Phase::Ending(self.failed(failure.kind, failure.message.as_str()));
     }
 
     fn responded(&mut self, reply: &ModelResponded, event: &Event) -> Result<(), IllegalEvent> {
@@ -387,61 +386,6 @@ impl Machine {
         Ok(())
     }
 
-    /// Decides how the agent continues after a reply without tool calls.
-    fn judge(&mut self, stop: &StopReason, is_empty: bool) -> Phase {
-        let no_text = self.answer.trim().is_empty();
-        match stop {
-            StopReason::Refusal(explanation) => {
-                let said = explanation.clone().unwrap_or_else(|| self.answer.trim().to_owned());
-                let said = if said.is_empty() { "no reason was given".to_owned() } else { said };
-                let message = format!("the model refused: {said}");
-                Phase::Ending(self.failed(FailureKind::Refusal, message))
-            }
-            StopReason::PauseTurn if !is_empty => Phase::Ready,
-            // The effect of the summary on the view is recorded before the next call.
-            StopReason::Compaction => Phase::Ready,
-            StopReason::ContextWindowExceeded => {
-                if self.summaries.settled_in(self.turn) {
-                    let message = "the context window was full and a summary did not help";
-                    return Phase::Ending(self.failed(FailureKind::ContextOverflow, message));
-                }
-                self.ask_to_compact(CompactionTrigger::Reactive, None);
-                self.resume()
-            }
-            StopReason::MaxTokens | StopReason::Interrupted(_) => self.resume(),
-            StopReason::EndTurn
-            | StopReason::ToolUse
-            | StopReason::StopSequence
-            | StopReason::PauseTurn
-            | StopReason::Other(_) => {
-                if no_text {
-                    let message = "the model answered nothing";
-                    return Phase::Ending(self.failed(FailureKind::EmptyAnswer, message));
-                }
-                let output = Output::whole(self.answer.trim());
-                Phase::Ending(Outcome::Completed { output })
-            }
-        }
-    }
-
-    /// Asks the model to continue an answer that was cut, a bounded number of times.
-    fn resume(&mut self) -> Phase {
-        if self.continuations >= MAX_CONTINUATIONS {
-            let message =
-                format!("the answer was still cut after {MAX_CONTINUATIONS} continuations");
-            return Phase::Ending(self.failed(FailureKind::OutputTruncated, message));
-        }
-        self.continuations += 1;
-        // After an assistant message only a user message may follow; after none (the reply had no
-        // complete block) the history still ends with one.
-        let last = self.view.slots().next_back();
-        let ends_with_user = last.is_none_or(|slot| slot.entry.role == Role::User);
-        if !ends_with_user {
-            self.continuation = Some(Json::encode(&Message::user(CONTINUE)));
-        }
-        Phase::Ready
-    }
-
     fn intended(&mut self, intended: &ToolIntended, event: &Event) -> Result<(), IllegalEvent> {
         if let Program::Command { .. } = self.spawned.program {
             self.turn = intended.turn;
@@ -468,6 +412,7 @@ impl Machine {
             return Err(illegal("the call already has a result"));
         }
         state.result = Some(finished.block.clone());
+        self.shortfalls.count(finished);
         let call = state.call.clone();
         match (finished.status, call.name.as_str()) {
             (ToolStatus::Ok, "compact") => {
@@ -475,6 +420,11 @@ impl Machine {
                 self.ask_to_compact(CompactionTrigger::Manual, focus);
             }
             (ToolStatus::Ok, "snip") => self.snip = snip_keep(&call),
+            (ToolStatus::Ok, GIVE_UP_TOOL) => {
+                let reason =
+                    call.input.to_value()["reason"].as_str().map(str::trim).map(str::to_owned);
+                self.gave_up = reason;
+            }
             _ => {}
         }
         calls::take_stock(&mut self.inventory, &mut self.view, &call, finished);
@@ -487,16 +437,21 @@ impl Machine {
         }
         let calls = std::mem::take(&mut self.calls);
         let blocks: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
-        self.phase = Phase::Ready;
+        self.phase = match self.gave_up.take() {
+            Some(reason) => Phase::Ending(self.given_up(&reason)),
+            None => Phase::Ready,
+        };
         self.push(results_message(&blocks), event)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::continuing::MAX_CONTINUATIONS;
     use super::*;
     use crate::id::{CallKey, Name};
     use crate::message::{Block, ResultContent, ToolCall, ToolResult};
+    use crate::turn::ModelFailed;
     use crate::turn::{Effect, ResultSource, ToolStarted, TurnStarted};
 
     fn machine() -> Machine {
@@ -567,6 +522,7 @@ mod tests {
             stored: None,
             exit_code: None,
             told_to_end: false,
+            denied: false,
             took_ms: 1,
         };
         machine.apply(&finished.into())

@@ -105,7 +105,11 @@ async fn a_run_that_waits_for_room_can_be_interrupted() {
     let reason = "Ctrl-C".to_owned();
     rig.supervisor.send_message(SupervisorMsg::Interrupt { reason }).expect("lives");
     let ended = rig.ended().await;
-    assert!(matches!(&ended.end, RunEnd::Paused(reason) if reason == "Ctrl-C"), "{:?}", ended.end);
+    assert!(
+        matches!(&ended.end, RunEnd::Paused(paused) if paused.reason == "Ctrl-C"),
+        "{:?}",
+        ended.end
+    );
     assert!(is_pause(&ended.records.last().expect("a record").event, PauseCause::Interrupted));
     assert_eq!(main.count(), 1);
 }

@@ -276,7 +276,7 @@ async fn interrupted(run: Run) -> RunDir {
     run.remote().interrupt("a test");
     let dir = run.dir().clone();
     let end = tokio::time::timeout(crate::faults::SOON, run.wait()).await.expect("it ends");
-    assert!(matches!(&end, RunEnd::Paused(reason) if reason == "a test"), "{end:?}");
+    assert!(matches!(&end, RunEnd::Paused(paused) if paused.reason == "a test"), "{end:?}");
     dir
 }
 

@@ -433,7 +433,11 @@ async fn an_interrupt_leaves_nothing_running_and_the_delegations_open() {
     until(|| main.under_way() == 3).await;
     run.remote().interrupt("Ctrl-C");
     let ended = Ended::of(run).await;
-    assert!(matches!(&ended.end, RunEnd::Paused(reason) if reason == "Ctrl-C"), "{:?}", ended.end);
+    assert!(
+        matches!(&ended.end, RunEnd::Paused(paused) if paused.reason == "Ctrl-C"),
+        "{:?}",
+        ended.end
+    );
     let last = ended.records.last().expect("a record");
     assert!(matches!(&last.event, Event::RunPaused(paused) if paused.reason == "Ctrl-C"));
     assert_eq!(main.under_way(), 0, "nothing is left running");

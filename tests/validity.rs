@@ -217,6 +217,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
                 stored: None,
                 exit_code: None,
                 told_to_end: false,
+                denied: false,
                 took_ms: 0,
             }
             .into(),

@@ -65,6 +65,7 @@ pub(crate) fn turn_of(
         stored: None,
         exit_code: None,
         told_to_end: false,
+        denied: false,
         took_ms: 1,
     };
     [

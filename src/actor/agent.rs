@@ -333,7 +333,8 @@ impl Agent {
             usage += spent.usage;
             closings.push(compaction_step::failed(&SummaryError::TooLate, Some(spent)));
         }
-        let ended = AgentEnded { outcome, turns: state.machine.replies(), usage };
+        let (turns, shortfalls) = (state.machine.replies(), state.machine.shortfalls().clone());
+        let ended = AgentEnded { outcome, turns, usage, shortfalls };
         let context = self.context(state);
         self.start(myself, state, agent_steps::finish(context, closings, ended));
     }

@@ -44,7 +44,7 @@ impl Idle {
     /// Makes the events that end the agent: first the results of its open calls, then its end.
     fn end(self, traces: &Traces) -> Result<Vec<Draft>, JournalError> {
         let mut events = Vec::new();
-        let (mut turns, mut usage) = Default::default();
+        let (mut turns, mut usage, mut shortfalls) = Default::default();
         if let Some((mut machine, begun)) = fold(&self.records)? {
             if machine.is_ended() {
                 // Its actor gave its end to the journal before it was gone.
@@ -60,8 +60,9 @@ impl Idle {
             }
             events.extend(machine.closings().into_iter().map(Event::from));
             (turns, usage) = (machine.replies(), machine.usage());
+            shortfalls = machine.shortfalls().clone();
         }
-        events.push(AgentEnded { outcome: self.outcome, turns, usage }.into());
+        events.push(AgentEnded { outcome: self.outcome, turns, usage, shortfalls }.into());
         let draft = |event| Draft::agent(&self.task, &self.agent, event);
         Ok(events.into_iter().map(draft).collect())
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use crate::event::RunCompleted;
+use crate::event::{RunCompleted, RunPaused};
 use crate::journal::JournalError;
 use crate::plan::TaskState;
 use crate::run_state::RunState;
@@ -18,7 +18,7 @@ use crate::store::{self, StoreError};
 /// let end = run.wait().await;
 /// match &end {
 ///     RunEnd::Completed(completed) => println!("{:?}", completed.record().status),
-///     RunEnd::Paused(reason) => println!("paused: {reason}"),
+///     RunEnd::Paused(paused) => println!("paused: {}", paused.reason),
 ///     RunEnd::JournalFailed(error) => eprintln!("the disk failed: {error}"),
 ///     RunEnd::Broken(reason) => eprintln!("a bug: {reason}"),
 /// }
@@ -32,8 +32,8 @@ use crate::store::{self, StoreError};
 pub enum RunEnd {
     /// `run.completed` is recorded.
     Completed(Box<Completed>),
-    /// `run.paused` is recorded with this reason; the run can be resumed.
-    Paused(String),
+    /// `run.paused` is recorded; the run can be resumed.
+    Paused(RunPaused),
     /// The journal cannot be written or read; nothing after its last batch counts.
     JournalFailed(JournalError),
     /// A bug: the records contradict each other, or an actor of the run crashed again and again.

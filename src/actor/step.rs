@@ -178,7 +178,7 @@ pub(super) fn finished(
     took: Duration,
 ) -> ToolFinished {
     let (is_error, exit_code) = (output.is_error(), output.exit_code());
-    let told_to_end = output.was_cancelled();
+    let (told_to_end, denied) = (output.was_cancelled(), output.ending == Ending::Denied);
     let result = ToolResult {
         tool_use_id: call.call.id.clone(),
         content: ResultContent::Text(output.text),
@@ -195,6 +195,7 @@ pub(super) fn finished(
         stored: output.stored,
         exit_code,
         told_to_end,
+        denied,
         took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
     }
 }

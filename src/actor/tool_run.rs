@@ -29,11 +29,13 @@ use crate::message::Json;
 use crate::permission::{NonInteractive, Rule, Verdict};
 use crate::run_machine::{ChildResult, Delegation, Refused};
 use crate::spec::AgentSpec;
-use crate::tool::steps::{CompactInput, DelegateInput, SnipInput, TodoInput};
+use crate::tool::steps::{CompactInput, DelegateInput, GiveUpInput, SnipInput, TodoInput};
 use crate::tool::{
     Announce, BoxFuture, TIME_LIMIT, Tool, ToolContext, ToolError, ToolOutput, arguments,
 };
-use crate::turn::{Effect, Outcome, Process, ResultSource, ToolFinished, ToolStarted};
+use crate::turn::{
+    Effect, GIVE_UP_TOOL, Outcome, Process, ResultSource, ToolFinished, ToolStarted,
+};
 use crate::turn_machine::PendingCall;
 
 /// Most characters of a child's answer that its parent reads: the documented limit of sub-agent
@@ -203,8 +205,11 @@ async fn dispatch(
     if !input.as_str().trim_start().starts_with('{') {
         return Err(ToolError::Arguments("a JSON object is needed".to_owned()));
     }
-    if let Some(denial) = denial(context, name, input).await {
-        return Ok(ToolOutput::error(denial));
+    // An agent that is denied everything must still be able to say so.
+    if name != GIVE_UP_TOOL
+        && let Some(denial) = denial(context, name, input).await
+    {
+        return Ok(ToolOutput::denied(denial));
     }
     match name {
         "delegate" => delegate(context, call, ticket).await,
@@ -213,6 +218,7 @@ async fn dispatch(
             let tool = &context.services.compaction.preset.compact_tool;
             Ok(ToolOutput::ok(tool.compact_answer.as_str()))
         }
+        GIVE_UP_TOOL => arguments::<GiveUpInput>(input)?.answer(),
         "snip" => {
             let SnipInput { .. } = arguments(input)?;
             let answer = call.answer.clone();
@@ -312,6 +318,9 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
 
 /// Returns true if the rules allow a call without asking a person.
 pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> bool {
+    if name == GIVE_UP_TOOL {
+        return true;
+    }
     let Some(spec) = &context.spec else { return true };
     match judged(context, spec, name, input).0 {
         Verdict::Allow => true,

@@ -93,6 +93,10 @@ pub(super) struct Run {
     /// Continue with tasks that do not depend on a failed one
     #[arg(long)]
     pub keep_going: bool,
+    /// End with exit code 8 if anything was left undone: a call was denied, the outcome of a call
+    /// is unknown, or a child agent failed
+    #[arg(long)]
+    pub strict: bool,
     /// The id of the new run, a UUID
     #[arg(long, value_name = "ID")]
     pub run_id: Option<String>,
@@ -136,6 +140,13 @@ pub(super) struct Resume {
     /// prompt, agents, models, tools and inputs, and run the other tasks again
     #[arg(long)]
     pub accept_changes: bool,
+    /// Begin again what failed, and what was skipped because of it: all of it, or these tasks. What
+    /// completed is kept, and a conversation that was cut short continues
+    #[arg(long, value_name = "TASK", num_args = 0..)]
+    pub retry_failed: Option<Vec<String>>,
+    /// Resume every run here that was stopped before its end, one after the other
+    #[arg(long, conflicts_with_all = ["run", "explain", "accept_changes", "retry_failed", "truncate_at"])]
+    pub all: bool,
     /// Cut the journal at record SEQ, the first that cannot be used, and resume before it; the part
     /// that is cut is kept in a file
     #[arg(long, value_name = "SEQ")]
@@ -146,7 +157,8 @@ pub(super) struct Resume {
 pub(super) struct Fork {
     #[command(flatten)]
     pub file: File,
-    /// The run, and the number of the last event that both runs share
+    /// The run, and the number of the last event that both runs share. Without a number, the events
+    /// at which one can begin are listed
     #[arg(value_name = "RUN@SEQ")]
     pub what: String,
     /// Change a key of the configuration in the new run, such as models.default.model=NAME
@@ -229,6 +241,9 @@ pub(super) struct Show {
     /// What to show: RUN, RUN/TASK or RUN/@AGENT [default: the newest run]
     #[arg(value_name = "WHAT")]
     pub what: Option<String>,
+    /// Print the whole output of a task or an agent and nothing else, byte for byte
+    #[arg(long, conflicts_with_all = ["transcript", "view", "result", "json"])]
+    pub output: bool,
     /// Print the whole transcript of an agent
     #[arg(long)]
     pub transcript: bool,

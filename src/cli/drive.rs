@@ -11,15 +11,13 @@ use tokio::sync::oneshot;
 use super::locate::Project;
 use super::paint::{self, Paint};
 use super::tail::{Detail, Printer};
-use super::{complain, refusal, runtime, say};
+use super::{after_failure, complain, refusal, runtime, say};
 use crate::actor::run_end::RunEnd;
 use crate::config::{Config, ProviderKind};
 use crate::event::{Event, PauseCause, RunCompleted};
 use crate::exit::Exit;
-use crate::id::RunId;
 use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
-use crate::plan::TaskState;
 use crate::report;
 use crate::run::{Remote, Run, StartError};
 use crate::run_state::RunState;
@@ -102,11 +100,14 @@ async fn to_the_end(
     match end {
         RunEnd::Completed(_) if shown.json && printed != Exit::Done => printed,
         RunEnd::Completed(completed) if shown.json => Exit::of(completed.record()),
-        RunEnd::Completed(completed) => ended(project, completed.state(), completed.record()),
-        RunEnd::Paused(reason) => {
-            complain(&format!("run {id} paused: {reason}"));
+        RunEnd::Completed(completed) => ended(project, &dir, completed.state(), completed.record()),
+        RunEnd::Paused(paused) => {
+            complain(&format!("run {id} paused: {}", paused.reason));
             complain(&format!("resume with:  {}", project.resume_command(&id.to_string())));
-            heard.exit()
+            match paused.cause {
+                PauseCause::Failure => Exit::Provider,
+                PauseCause::Interrupted | PauseCause::DiskFull => heard.exit(),
+            }
         }
         RunEnd::JournalFailed(error) => {
             complain(&format!("error: the disk failed: {error}"));
@@ -121,9 +122,13 @@ async fn to_the_end(
 }
 
 /// Prints the summary of a run that has ended.
-pub(super) fn ended(project: &Project, state: &RunState, completed: &RunCompleted) -> Exit {
-    let Some(created) = state.created() else { return Exit::Bug };
-    match say(&summary(project, state, created.run)) {
+pub(super) fn ended(
+    project: &Project,
+    dir: &RunDir,
+    state: &RunState,
+    completed: &RunCompleted,
+) -> Exit {
+    match say(&summary(project, dir, state)) {
         Exit::Done => Exit::of(completed),
         disk => disk,
     }
@@ -142,13 +147,11 @@ pub(super) fn refused(project: &Project, dir: Option<&RunDir>, error: &StartErro
 }
 
 /// Formats the result for people, with the commands that show more.
-fn summary(project: &Project, state: &RunState, id: RunId) -> String {
+fn summary(project: &Project, dir: &RunDir, state: &RunState) -> String {
+    let id = refusal::name(dir);
     let mut text = report::summary(state);
     let flags = project.flags();
-    let failed = state.tasks().find(|(_, task)| task.state == TaskState::Failed);
-    if let Some(agent) = failed.and_then(|(_, task)| task.agent.as_ref()) {
-        text.push_str(&format!("what failed:  callsheet show{flags} {id}/@{agent} --transcript\n"));
-    }
+    text.push_str(&after_failure::commands(project, dir, state));
     text.push_str(&format!("its parts:    callsheet ps{flags} --tree\n"));
     text.push_str(&format!("its results:  callsheet show{flags} {id}\n"));
     text.push_str(&format!(
@@ -171,7 +174,7 @@ fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<Exit>
             while let Ok(Some(record)) = follower.next().await {
                 let is_last = match &record.event {
                     Event::RunCompleted(_) => true,
-                    Event::RunPaused(paused) => paused.cause == PauseCause::Interrupted,
+                    Event::RunPaused(paused) => paused.cause != PauseCause::DiskFull,
                     _ => false,
                 };
                 if !printer.print(&record) || is_last {

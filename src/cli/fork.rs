@@ -5,10 +5,12 @@ use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
-use super::{check, complain, refusal, stopped_run};
+use super::{check, complain, refusal, say, stopped_run};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
+use crate::journal::stamp;
 use crate::journal::torn::Cut;
+use crate::run::fork_points::{ForkEvent, ForkPoint, fork_points};
 use crate::run::no_effect::{NoEffect, no_effect};
 use crate::run::{ForkError, Options, Run, fork};
 
@@ -17,11 +19,15 @@ pub(super) fn run(project: &Project, verb: &args::Fork, verbose: u8) -> Exit {
 }
 
 fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exit> {
-    let parts = verb.what.rsplit_once('@').and_then(|(run, seq)| Some((run, seq.parse().ok()?)));
-    let Some((name, seq)) = parts else {
+    let (name, seq) = match verb.what.rsplit_once('@') {
+        None => return list(project, &verb.what),
+        Some((run, seq)) => (run, seq.parse().ok()),
+    };
+    let Some(seq) = seq else {
         complain(&format!(
-            "error: `{}` is not RUN@SEQ: `callsheet tail --json RUN` shows the numbers",
-            verb.what
+            "error: `{}` is not RUN@SEQ: `callsheet fork{} {name}` lists the numbers",
+            verb.what,
+            project.flags()
         ));
         return Err(Exit::Usage);
     };
@@ -41,6 +47,29 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
     let shown = Shown { json: verb.json, verbose };
     let dir = stopped.dir().clone();
     Ok(drive::drive(project, shown, Some(&dir), Run::resume(stopped, config, options)))
+}
+
+/// Prints the events at which a fork can begin.
+fn list(project: &Project, name: &str) -> Result<Exit, Exit> {
+    let from = project.run(Some(name))?;
+    let points = fork_points(&from)
+        .map_err(|error| refusal::refused(&project.flags(), Some(&from), &error))?;
+    let widest = points.iter().map(|point| point.seq.to_string().len()).max().unwrap_or(0);
+    let line = |ForkPoint { seq, ts_ms, task, event }: &ForkPoint| {
+        let what = match event {
+            ForkEvent::Started(attempt) => format!("{task} started, attempt {attempt}"),
+            ForkEvent::Turn(agent, turn) => format!("{agent} has the results of turn {turn}"),
+            ForkEvent::Completed => format!("{task} completed"),
+        };
+        format!("@{seq:<widest$}  {}  {what}\n", stamp::text(*ts_ms))
+    };
+    complain(&format!(
+        "`callsheet fork{} {}@SEQ` makes a new run that continues from the end of one of these \
+         events:",
+        project.flags(),
+        refusal::name(&from)
+    ));
+    Ok(say(&points.iter().map(line).collect::<String>()))
 }
 
 fn refused(project: &Project, from: &RunDir, error: ForkError) -> Exit {

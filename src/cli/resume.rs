@@ -11,26 +11,60 @@ use super::{check, complain, mistakes, refusal, say};
 use crate::config::{self, Config, KeyChange, Missing, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
+use crate::id::Name;
 use crate::journal::file::RunDir;
 use crate::journal::torn::{self, Cut, CutError};
 use crate::journal::{snapshot, walk};
 use crate::report;
 use crate::run::outlook::{self, Prospect, Verdict};
 use crate::run::{Options, Run, values};
-use crate::run_state::RunState;
+use crate::run_state::{RetryError, RunState};
 
 /// Maximum number of keys that the note about changes lists.
 const LISTED: usize = 10;
 
 pub(super) fn run(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
-    resume(project, verb, verbose).unwrap_or_else(|exit| exit)
+    match verb.all {
+        true => all(project, verb, verbose),
+        false => project
+            .run(verb.run.as_deref())
+            .and_then(|dir| match verb.explain {
+                true => explain(project, &dir, verb),
+                false => resume(project, &dir, verb, verbose),
+            })
+            .unwrap_or_else(|exit| exit),
+    }
 }
 
-fn resume(project: &Project, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit> {
-    let dir = project.run(verb.run.as_deref())?;
-    if verb.explain {
-        return explain(project, &dir, verb);
+/// Resumes every run that was stopped before its end, the oldest first. Returns the exit code of
+/// the first one that did not complete.
+fn all(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
+    let (mut found, mut worst) = (0, Exit::Done);
+    for dir in project.runs().into_iter().rev() {
+        let (state, read) = snapshot::fold(&dir, |_| {});
+        if read.is_err()
+            || state.created().is_none()
+            || !report::is_resumable(&state, dir.is_live())
+        {
+            continue;
+        }
+        found += 1;
+        let exit = resume(project, &dir, verb, verbose).unwrap_or_else(|exit| exit);
+        if matches!(exit, Exit::Interrupted | Exit::Terminated) {
+            return exit;
+        }
+        if worst == Exit::Done {
+            worst = exit;
+        }
     }
+    if found == 0 {
+        complain(&format!("no run in {} was stopped", project.runs_folder().display()));
+    }
+    worst
+}
+
+fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit> {
+    let dir = dir.clone();
     let mut stopped = open(project, &dir, verb.truncate_at.map_or(Cut::Torn, Cut::From))?;
     let (created, sources) = (stopped.created(), stopped.sources(project.sources()));
     let mut config = None;
@@ -47,7 +81,12 @@ fn resume(project: &Project, verb: &args::Resume, verbose: u8) -> Result<Exit, E
             config = Some(now);
         }
     }
-    if let (Some(completed), None) = (stopped.completed(), &config) {
+    if let (Some(named), None) = (&verb.retry_failed, &config) {
+        let before = stopped.state().clone();
+        stopped = stopped.retry(named).map_err(|error| not_retried(&before, &error))?;
+    }
+    let begins_again = config.is_some() || !stopped.retried().is_empty();
+    if let (Some(completed), false) = (stopped.completed(), begins_again) {
         if let Err(error) = stopped.complete_files() {
             complain(&format!("note: transcripts and logs may lack their last lines: {error}"));
         }
@@ -57,7 +96,9 @@ fn resume(project: &Project, verb: &args::Resume, verbose: u8) -> Result<Exit, E
         Some(config) => config,
         None => {
             note_changes(project, stopped.created(), &sources);
-            check::shown(stopped.config(project.sources()), &sources)?
+            check::shown(stopped.config(project.sources()), &sources).inspect_err(|_| {
+                advise_to_accept(project, &dir, stopped.created(), &sources);
+            })?
         }
     };
     drive::note_scripts(&config);
@@ -85,12 +126,14 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
             .map_err(|error| refused(project, Some(dir), &error))?
     } else {
         note_changes(project, created, &sources);
+        let retry = verb.retry_failed.as_ref().map(|named| state.retry(named)).transpose();
+        let retry = retry.map_err(|error| not_retried(&state, &error))?;
         // A run that has ended needs no configuration any more.
         let mut config = None;
-        if state.completed().is_none() {
+        if state.completed().is_none() || retry.is_some() {
             (config, able) = able_to_resume(project, dir, created, &state, &sources);
         }
-        outlook::as_recorded(dir, &state, config.as_ref())
+        outlook::as_recorded(dir, &state, config.as_ref(), retry.as_ref())
             .map_err(|error| refused(project, Some(dir), &error))?
     };
     let widest = prospects.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);
@@ -117,6 +160,7 @@ fn able_to_resume(
         Ok(config) => config,
         Err(exit) => {
             complain("note: the run cannot be resumed until that is corrected");
+            advise_to_accept(project, dir, created, sources);
             return (None, exit);
         }
     };
@@ -171,6 +215,36 @@ fn beside_the_file(project: &Project, created: &RunCreated, sources: &Sources) -
     changes
 }
 
+/// Prints why tasks cannot be retried.
+fn not_retried(state: &RunState, error: &RetryError) -> Exit {
+    complain(&format!("error: {error}"));
+    let failed = state.retry(&[]).map(|retry| retry.tasks).unwrap_or_default();
+    let failed: Vec<_> = failed.iter().map(Name::as_str).collect();
+    complain(&match failed.is_empty() {
+        true => "help: no task of the run failed".to_owned(),
+        false => format!("help: these can be retried: {}", failed.join(", ")),
+    });
+    if let RetryError::NoTask(_) = error {
+        complain("help: a run is named before the flag: resume RUN --retry-failed TASK");
+    }
+    match error {
+        RetryError::NoTask(_) => Exit::Failed,
+        RetryError::NotFailed(..) => Exit::Usage,
+    }
+}
+
+/// Says how to resume with the file as it is now, if it differs from the recorded configuration.
+fn advise_to_accept(project: &Project, dir: &RunDir, created: &RunCreated, sources: &Sources) {
+    if is_changed(project, created, sources) {
+        complain(&format!(
+            "help: this is the configuration that the run recorded; `{} --accept-changes` resumes \
+             with {} as it is now",
+            project.resume_command(&refusal::name(dir)),
+            sources.file.display()
+        ));
+    }
+}
+
 /// Prints the result of a run that has ended. The run is not changed.
 fn finished(
     project: &Project,
@@ -179,9 +253,15 @@ fn finished(
     completed: &RunCompleted,
     verb: &args::Resume,
 ) -> Exit {
-    complain("the run has ended: nothing is left to do");
+    complain(&match state.retry(&[]).is_ok_and(|retry| !retry.tasks.is_empty()) {
+        true => format!(
+            "the run has ended; `{} --retry-failed` begins again what failed",
+            project.resume_command(&refusal::name(dir))
+        ),
+        false => "the run has ended: nothing is left to do".to_owned(),
+    });
     if !verb.json {
-        return drive::ended(project, state, completed);
+        return drive::ended(project, dir, state, completed);
     }
     let mut last = None;
     let _ = snapshot::fold(dir, |record| last = Some(record.clone()));

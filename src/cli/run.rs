@@ -34,6 +34,7 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         tasks: verb.tasks,
         run_id,
         keep_going: verb.keep_going,
+        strict: verb.strict,
         asker: asker(),
         ..Options::default()
     };

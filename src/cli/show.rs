@@ -1,5 +1,6 @@
 //! `show`: prints one run, task, agent or stored result in full.
 
+mod output;
 mod view;
 
 use std::io::{self, IsTerminal, Write};
@@ -12,7 +13,7 @@ use super::args;
 use super::locate::{Project, Selector, agents};
 use super::{complain, refusal, say};
 use crate::exit::Exit;
-use crate::id::AgentId;
+use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
 use crate::journal::results;
 use crate::journal::stamp;
@@ -38,9 +39,12 @@ pub(super) fn run(project: &Project, verb: &args::Show) -> Exit {
         Ok(state) => state,
         Err(exit) => return exit,
     };
+    if verb.output {
+        return output::show(project, &dir, &state, &part);
+    }
     match part {
         Selector::Run => show_run(project, &dir, &state, verb.json),
-        Selector::Task(name) => show_task(&state, &name, verb.json),
+        Selector::Task(name) => show_task(&dir, &state, &name, verb.json),
         Selector::Agent(name) => show_agent(project, &dir, &state, &name, verb),
     }
 }
@@ -51,6 +55,11 @@ fn show_result(project: &Project, dir: &RunDir, hash: &str) -> Exit {
         complain(&format!("error: `{hash}` is not a hash"));
         return Exit::Usage;
     }
+    copy_stored(project, dir, hash)
+}
+
+/// Copies a stored result to stdout, byte for byte.
+fn copy_stored(project: &Project, dir: &RunDir, hash: &str) -> Exit {
     let folder = dir.results();
     // It is read twice, so that nothing of a damaged one is printed.
     let checked = store::open(&folder, hash).and_then(store::Checked::finish);
@@ -148,21 +157,11 @@ fn task_json(task: &TaskStatus) -> Value {
     })
 }
 
-fn show_task(state: &RunState, name: &str, as_json: bool) -> Exit {
-    // A literal name comes before a glob.
-    let literal = state.tasks().find(|(task, _)| task.as_str() == name);
-    let glob = Glob::new(name).ok().map(|glob| glob.compile_matcher());
-    let found: Vec<_> = match literal {
-        Some(found) => vec![found],
-        None => state
-            .tasks()
-            .filter(|(task, _)| glob.as_ref().is_some_and(|glob| glob.is_match(task.as_str())))
-            .collect(),
+fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit {
+    let found = match tasks(state, name) {
+        Ok(found) => found,
+        Err(exit) => return exit,
     };
-    if found.is_empty() {
-        complain(&format!("error: the run has no task `{name}`; an agent is named `@{name}`"));
-        return Exit::Failed;
-    }
     let mut text = String::new();
     for (name, task) in found {
         if as_json {
@@ -175,6 +174,14 @@ fn show_task(state: &RunState, name: &str, as_json: bool) -> Exit {
         for note in task.failure.iter().map(ToString::to_string).chain(task.reason.clone()) {
             text.push_str(&format!("{note}\n"));
         }
+        if let Some(undone) = undone_of(state, name) {
+            text.push_str(&format!("left undone: {undone}\n"));
+        }
+        if let Some(output) =
+            task.output.is_none().then(|| output::partial(dir, state, task)).flatten()
+        {
+            text.push_str(&format!("\nit had printed or written:\n{}\n", shown(output.trim_end())));
+        }
         if let Some(output) = &task.output {
             text.push_str(&format!("\n{}\n", shown(output.text.trim_end())));
             if let Some(stored) = &output.stored {
@@ -183,6 +190,27 @@ fn show_task(state: &RunState, name: &str, as_json: bool) -> Exit {
         }
     }
     say(&text)
+}
+
+/// Returns the task with this name, or else all tasks that match the name as a glob.
+fn tasks<'a>(state: &'a RunState, name: &str) -> Result<Vec<(&'a Name, &'a TaskStatus)>, Exit> {
+    if let Some(found) = state.tasks().find(|(task, _)| task.as_str() == name) {
+        return Ok(vec![found]);
+    }
+    let glob = Glob::new(name).ok().map(|glob| glob.compile_matcher());
+    let fits = |task: &Name| glob.as_ref().is_some_and(|glob| glob.is_match(task.as_str()));
+    let found: Vec<_> = state.tasks().filter(|(task, _)| fits(task)).collect();
+    if found.is_empty() {
+        complain(&format!("error: the run has no task `{name}`; an agent is named `@{name}`"));
+        return Err(Exit::Failed);
+    }
+    Ok(found)
+}
+
+/// Returns what the agents of a task left undone, in words.
+fn undone_of(state: &RunState, task: &Name) -> Option<String> {
+    let agents = state.agents().values().filter(|agent| agent.task == *task);
+    report::undone(&RunState::shortfalls_of(agents))
 }
 
 fn show_agent(

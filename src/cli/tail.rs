@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
 use crate::journal::line::Position;
-use crate::journal::log_line::line_for;
+use crate::journal::log_line::{line_for, lines_below};
 use crate::journal::reader::Reader;
 use crate::journal::{JournalError, walk};
 use crate::report;
@@ -177,6 +177,8 @@ pub(super) struct Printer {
     width: usize,
     detail: Detail,
     to_stderr: bool,
+    /// The last lines that were printed under the line of a record.
+    below: Option<String>,
     /// The error that ended the printing, unless the reader has only gone away.
     broken: Option<io::Error>,
 }
@@ -198,11 +200,19 @@ impl Printer {
     /// Returns the printer of a verb that drives a run: events go to stdout as JSON, or to stderr
     /// as lines for people.
     pub(super) fn for_run(json: bool, detail: Detail, paint: Paint) -> Self {
-        Self { json, paint, width: 0, detail, to_stderr: !json, broken: None }
+        Self { json, paint, width: 0, detail, to_stderr: !json, below: None, broken: None }
     }
 
     fn for_tail(json: bool, paint: Paint) -> Self {
-        Self { json, paint, width: 0, detail: Detail::Full, to_stderr: false, broken: None }
+        Self {
+            json,
+            paint,
+            width: 0,
+            detail: Detail::Full,
+            to_stderr: false,
+            below: None,
+            broken: None,
+        }
     }
 
     /// Prints one record. Returns false if nothing more can be printed.
@@ -256,7 +266,15 @@ impl Printer {
         let line = line_for(record);
         let (time, text) = line.split_at_checked(12).unwrap_or(("", line.as_str()));
         let (time, name) = (self.paint.faint(time), self.paint.name(name));
-        format!("{time} {name}{padding} |{text}")
+        let mut line = format!("{time} {name}{padding} |{text}");
+        // A task fails with its agent, whose end has just been printed with the same lines.
+        let below = lines_below(record).filter(|below| self.below.as_ref() != Some(below));
+        if let Some(below) = below {
+            line.push('\n');
+            line.push_str(&below);
+            self.below = Some(below);
+        }
+        line
     }
 }
 

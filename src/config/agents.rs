@@ -14,7 +14,7 @@ use crate::policy::RestartPolicy;
 use crate::spec::{AgentSpec, ModelSpec};
 
 /// Names of the tools that are built in.
-const TOOLS: [&str; 12] = [
+const TOOLS: [&str; 13] = [
     "bash",
     "read_file",
     "write_file",
@@ -27,6 +27,7 @@ const TOOLS: [&str; 12] = [
     "compact",
     "recall",
     "snip",
+    "give_up",
 ];
 
 /// Directory of the skills, below the workspace root.

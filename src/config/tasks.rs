@@ -30,6 +30,7 @@ fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSp
         when: task.when.clone(),
         timeout: task.timeout.or(*setting.raw.defaults.timeout),
         retry,
+        on_failure: *task.on_failure,
         output: *task.output,
         output_file: task.output_file.clone(),
         env: env.collect(),

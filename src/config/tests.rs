@@ -298,12 +298,12 @@ fn what_is_documented_but_not_built() {
             ],
         ),
         (
-            "[tasks.u]\nrun = 'x'\njoin = 'at_least:2'\non_failure = 'pause'\n",
+            "[tasks.u]\nrun = 'x'\njoin = 'at_least:2'\non_failure = 'continue'\n",
             &[
                 "16:8 not_built `tasks.u.join = \"at_least:2\"` is not available in this version | \
              available: `all_success`, `all_done`, `any_success` and `none_failed`",
-                "17:14 not_built `tasks.u.on_failure = \"pause\"` is not available in this version | \
-             available: `fail`",
+                "17:14 not_built `tasks.u.on_failure = \"continue\"` is not available in this version | \
+             available: `fail` and `pause`",
             ],
         ),
         (

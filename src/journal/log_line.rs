@@ -13,8 +13,10 @@ use std::fmt::Write;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+pub use self::words::cut;
+use self::words::{bytes, duration, first_line, plural, tokens};
 use crate::event::{Event, Record, RunStatus};
-use crate::journal::log_line::words::{bytes, cut, duration, first_line, plural, tokens};
+use crate::failure::Failure;
 use crate::journal::stamp;
 use crate::message::{Json, StopReason};
 use crate::output::Output;
@@ -23,6 +25,9 @@ use crate::turn::{AgentEnded, ModelResponded, Outcome, Program, ToolFinished, To
 /// The most characters of text from models and tools in a line: with the rest of the line it fits
 /// two rows of a terminal.
 const QUOTED: usize = 160;
+
+/// The most characters of a line of a command's output.
+const WIDEST: usize = 400;
 
 /// Returns the line of a record, without a newline: `HH:MM:SS.mmm` in UTC and the event in words.
 #[must_use]
@@ -33,6 +38,48 @@ pub fn line_for(record: &Record) -> String {
     // Writing to a string cannot fail.
     let _ = describe(&record.event, &mut line);
     line
+}
+
+/// Returns the text of a record in its agent's log: its line and the lines below, each with its
+/// newline.
+#[must_use]
+pub fn log_text(record: &Record) -> String {
+    let mut text = line_for(record);
+    if let Some(below) = lines_below(record) {
+        text.push('\n');
+        text.push_str(&below);
+    }
+    text.push('\n');
+    text
+}
+
+/// Returns the number of lines of [`log_text`].
+#[must_use]
+pub fn log_height(record: &Record) -> u64 {
+    1 + lines_below(record).map_or(0, |below| below.lines().count() as u64)
+}
+
+/// Returns the lines under the line of a record, without the last newline: the end of the output of
+/// a command that failed. `None` for most records.
+#[must_use]
+pub fn lines_below(record: &Record) -> Option<String> {
+    let failure = match &record.event {
+        Event::AgentEnded(ended) => match &ended.outcome {
+            Outcome::Failed { failure, .. } => failure,
+            Outcome::Completed { .. } | Outcome::Cancelled { .. } => return None,
+        },
+        Event::TaskFailed(failed) => &failed.failure,
+        Event::TaskRetrying(retrying) => &retrying.failure,
+        _ => return None,
+    };
+    output_lines(failure)
+}
+
+/// Returns the end of the output of a command that failed, with a mark before each line.
+#[must_use]
+pub fn output_lines(failure: &Failure) -> Option<String> {
+    let lines = failure.output.as_ref()?.lines();
+    Some(lines.map(|line| format!("    | {}", cut(line, WIDEST))).collect::<Vec<_>>().join("\n"))
 }
 
 fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
@@ -135,8 +182,15 @@ fn describe_task(event: &Event, out: &mut String) -> std::fmt::Result {
         }
         Event::TaskRetrying(e) => {
             let message = first_line(&e.failure.message, QUOTED);
-            let (kind, pause) = (e.failure.kind, duration(e.pause_ms));
-            write!(out, "attempt {} failed: {kind}: {message}; next attempt in {pause}", e.attempt)
+            write!(
+                out,
+                "attempt {} failed: {}: {message}; next attempt ",
+                e.attempt, e.failure.kind
+            )?;
+            match e.on_resume {
+                true => out.write_str("when the run is resumed"),
+                false => write!(out, "in {}", duration(e.pause_ms)),
+            }
         }
         Event::TaskCompleted(e) => write!(out, "task completed{}", after_colon(&e.output)),
         Event::TaskReused(e) => write!(out, "task reused{}", after_colon(&e.output)),

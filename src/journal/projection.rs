@@ -22,7 +22,7 @@ use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::Observer;
 use crate::journal::file::RunDir;
-use crate::journal::log_line::line_for;
+use crate::journal::log_line::log_text;
 use crate::journal::transcript::Transcript;
 
 /// Number of agents whose two files stay open. These 400 files leave more than half of the usual
@@ -154,8 +154,7 @@ impl Observer for Projection {
         self.touch(agent);
         let Some(view) = self.agents.get_mut(agent) else { return };
         view.transcript.fold(record, &mut view.messages);
-        view.log.extend_from_slice(line_for(record).as_bytes());
-        view.log.push(b'\n');
+        view.log.extend_from_slice(log_text(record).as_bytes());
         view.ended = matches!(record.event, Event::AgentEnded(_));
     }
 
@@ -335,7 +334,12 @@ mod tests {
             assert_eq!(lines(dir.agents().join(format!("a-{agent}.log"))), 3);
         }
         let outcome = Outcome::Cancelled { reason: "enough".to_owned() };
-        let ended = AgentEnded { outcome, turns: 3, usage: Default::default() };
+        let ended = AgentEnded {
+            outcome,
+            turns: 3,
+            usage: Default::default(),
+            shortfalls: Default::default(),
+        };
         let mut draft = turn("a-0", 3);
         draft.event = ended.into();
         give(&mut projection, vec![draft]);

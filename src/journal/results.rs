@@ -193,7 +193,13 @@ mod tests {
         let stored = |digit: &str| Some(Stored { hash: digit.repeat(64), bytes: 7 });
         let output = |digit: &str| Output { text: "x".to_owned(), stored: stored(digit) };
         let ended = |outcome| -> Event {
-            AgentEnded { outcome, turns: 1, usage: Default::default() }.into()
+            AgentEnded {
+                outcome,
+                turns: 1,
+                usage: Default::default(),
+                shortfalls: Default::default(),
+            }
+            .into()
         };
         let mut done = testing::finished(1, 0, ToolStatus::Ok, "x").event;
         let Event::ToolFinished(tool) = &mut done else { panic!("a result") };

@@ -318,6 +318,7 @@ mod tests {
             inputs: Json::encode(&()),
             settings: BTreeMap::new(),
             keep_going: false,
+            strict: false,
             forked: None,
             overrides: Default::default(),
             tasks: vec![task("work")],
@@ -334,7 +335,13 @@ mod tests {
     fn ended(agent: &str) -> Draft {
         let outcome = Outcome::Cancelled { reason: "enough".to_owned() };
         let mut draft = turn(agent, 1);
-        draft.event = AgentEnded { outcome, turns: 1, usage: Default::default() }.into();
+        draft.event = AgentEnded {
+            outcome,
+            turns: 1,
+            usage: Default::default(),
+            shortfalls: Default::default(),
+        }
+        .into();
         draft
     }
 

@@ -20,6 +20,8 @@ use crate::run_state::{IllegalRecord, RunState};
 pub struct Tracker {
     state: RunState,
     open: BTreeMap<AgentId, Track>,
+    /// The agents of tasks that have ended and whose conversation can continue.
+    ended: BTreeMap<AgentId, Track>,
 }
 
 /// An agent that has not ended.
@@ -73,9 +75,23 @@ impl Tracker {
         for record in records {
             self.state.apply(record)?;
             let Some(id) = &record.agent else { continue };
-            if matches!(record.event, Event::AgentEnded(_)) {
-                self.open.remove(id);
-                continue;
+            match &record.event {
+                Event::AgentEnded(ended) => {
+                    let track = self.open.remove(id).filter(|_| ended.outcome.can_continue());
+                    let agent = self.state.agents().get(id);
+                    let mut track = track.filter(|_| agent.is_some_and(|a| a.parent.is_none()));
+                    if let Some(track) = &mut track
+                        && track.batches.last() != Some(&place)
+                    {
+                        track.batches.push(place);
+                    }
+                    self.ended.extend(track.map(|track| (id.clone(), track)));
+                    continue;
+                }
+                Event::AgentRestarted(_) => {
+                    self.open.extend(self.ended.remove_entry(id));
+                }
+                _ => {}
             }
             let track = self
                 .open

@@ -166,6 +166,7 @@ pub(crate) mod testing {
             stored: None,
             exit_code: None,
             told_to_end: false,
+            denied: false,
             took_ms: 12,
         })
     }

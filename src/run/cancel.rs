@@ -118,7 +118,7 @@ fn end_after(state: &RunState, drafts: &[Draft], reason: &str) -> Result<Event, 
     }
     let all_ended = state.tasks().all(|(_, task)| task.state.is_end());
     Ok(match all_ended {
-        true => state.result(RunStatus::Cancelled).into(),
+        true => state.result(RunStatus::Cancelled, false).into(),
         false => RunPaused { reason: reason.to_owned(), cause: PauseCause::Interrupted }.into(),
     })
 }

@@ -203,7 +203,12 @@ env = { OF = "{{ tasks.done.output }}" }
         }
         let id = AgentId::main(&name("done"), 1);
         let outcome = Outcome::Completed { output: Output::whole("x") };
-        let ended = AgentEnded { outcome, turns: 1, usage: Default::default() };
+        let ended = AgentEnded {
+            outcome,
+            turns: 1,
+            usage: Default::default(),
+            shortfalls: Default::default(),
+        };
         drafts.push(Draft::agent(&name("done"), &id, ended));
         let completed = TaskCompleted { attempt: 1, output: Output::whole("x") };
         drafts.push(Draft::task(&name("done"), completed));

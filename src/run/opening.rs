@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{StartError, values};
 use crate::actor::supervisor::Left;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
-use crate::id::RunId;
+use crate::id::{Name, RunId};
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
 use crate::journal::projection::{Files, Projection};
@@ -17,7 +17,8 @@ use crate::journal::torn::{self, Cut, CutBack, CutError, Kept, Loss};
 use crate::journal::track::Tracker;
 use crate::journal::walk;
 use crate::journal::{JournalError, JournalHandle};
-use crate::run_state::RunState;
+use crate::run_machine::reopening::Reopening;
+use crate::run_state::{RetryError, RunState};
 use crate::spec::TaskSpec;
 
 /// A run that this process has opened and not started: it holds the lock, and the journal ends with
@@ -43,7 +44,7 @@ pub struct StoppedRun {
     base: Option<(Position, Files)>,
     kept: Option<Kept>,
     loss: Option<Loss>,
-    accepted: Option<Box<Accepted>>,
+    reopening: Reopening,
 }
 
 impl StoppedRun {
@@ -86,7 +87,7 @@ impl StoppedRun {
         base: Option<(Position, Files)>,
     ) -> Self {
         let CutBack { at, kept, loss } = after;
-        Self { owned, at, tracker, base, kept, loss, accepted: None }
+        Self { owned, at, tracker, base, kept, loss, reopening: Reopening::default() }
     }
 
     fn fold(
@@ -156,35 +157,57 @@ impl StoppedRun {
     /// Returns the outputs of ended tasks that later tasks read. With another configuration there
     /// are none: each task is decided again. Blocks.
     pub(super) fn values(&self, tasks: &[TaskSpec]) -> Result<Map<String, Value>, StartError> {
-        match self.accepted {
-            None => values::of_ended(self.dir(), self.state(), tasks),
-            Some(_) => Ok(Map::new()),
+        match &self.reopening {
+            Reopening::Accepting(_) => Ok(Map::new()),
+            reopening => values::of_ended(self.dir(), &reopening.state_after(self.state())?, tasks),
         }
     }
 
     /// Makes the run resume with another configuration.
     #[must_use]
     pub(super) fn accepting(self, accepted: Accepted) -> Self {
-        Self { accepted: Some(Box::new(accepted)), ..self }
+        Self { reopening: Reopening::Accepting(Box::new(accepted)), ..self }
+    }
+
+    /// Makes tasks that failed begin again when the run resumes: those in `named`, or all if it is
+    /// empty, and the tasks that were skipped because of them. The conversation of an agent that
+    /// was cut short, such as by a failure of the provider, continues; the other tasks start anew.
+    /// Tasks that completed stay as they are.
+    ///
+    /// # Errors
+    /// Returns an error if a named task does not exist or did not fail.
+    pub fn retry(self, named: &[String]) -> Result<Self, RetryError> {
+        let retry = self.state().retry(named)?;
+        Ok(Self { reopening: Reopening::Retrying(retry), ..self })
+    }
+
+    /// Returns the tasks that begin again because of [`StoppedRun::retry`].
+    #[must_use]
+    pub fn retried(&self) -> &[Name] {
+        match &self.reopening {
+            Reopening::Retrying(retry) => &retry.tasks,
+            Reopening::AsRecorded | Reopening::Accepting(_) => &[],
+        }
     }
 
     /// Returns the tasks of the run.
     pub(super) fn tasks(&self) -> Vec<String> {
-        let accepted = self.accepted.as_ref().map(|accepted| &accepted.tasks);
-        let tasks = accepted.unwrap_or(&self.created().tasks);
+        let tasks = match &self.reopening {
+            Reopening::Accepting(accepted) => &accepted.tasks,
+            Reopening::AsRecorded | Reopening::Retrying(_) => &self.created().tasks,
+        };
         tasks.iter().map(|task| task.name.to_string()).collect()
     }
 
     /// Brings the agents' files up to date, and prepares what the actors start with. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
-        let Self { owned, at, tracker, base, kept: _, loss: _, accepted } = self;
+        let Self { owned, at, tracker, base, kept: _, loss: _, reopening } = self;
         let projection = match base {
             Some((from, files)) => Projection::resume_from(owned.dir().clone(), from, files)?,
             None => Projection::resume(owned.dir().clone())?,
         };
-        let opened = RunOpened { epoch: at.epoch, pid: std::process::id(), reason: None, accepted };
-        let (values, drafts) = (Map::new(), vec![Draft::run(opened)]);
+        let (values, drafts) = (Map::new(), reopening.drafts(tracker.state(), at.epoch));
         Ok(Opening { id, owned, at, tracker, projection, values, drafts })
     }
 }
@@ -211,8 +234,7 @@ impl Opening {
     pub(super) fn create(dir: &RunDir, created: RunCreated) -> Result<Self, JournalError> {
         let id = created.run;
         let owned = dir.create()?;
-        let (epoch, pid) = (Position::START.epoch, std::process::id());
-        let opened = RunOpened { epoch, pid, reason: None, accepted: None };
+        let opened = RunOpened::by_this_process(Position::START.epoch);
         Ok(Self {
             id,
             owned,

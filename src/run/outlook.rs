@@ -10,9 +10,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::commands::{self, Command};
+
 use super::{Options, StartError, accepted, machine_settings, plan_of};
 use crate::config::Config;
-use crate::event::{Draft, Record, RunCreated, RunOpened};
+use crate::event::RunCreated;
 use crate::failure::Failure;
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::file::RunDir;
@@ -20,9 +21,10 @@ use crate::journal::{JournalError, stamp};
 use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
 use crate::run_machine::forecast::{self, Forecast, Lookup};
+use crate::run_machine::reopening::Reopening;
 use crate::run_machine::scope::{self, Scope};
 use crate::run_machine::{Left, Now, Start};
-use crate::run_state::{RunState, TaskStatus};
+use crate::run_state::{Retry, RunState, TaskStatus};
 use crate::spec::TaskSpec;
 use crate::store;
 use crate::turn::content::Content;
@@ -76,7 +78,7 @@ pub struct Prospect {
 }
 
 /// Returns the prospects of a run that resumes with its recorded configuration. `config` is `None`
-/// if that cannot be loaded here and now. Blocks.
+/// if that cannot be loaded here and now. The tasks of `retry` begin again. Blocks.
 ///
 /// # Errors
 /// Returns an error if the journal or the spool cannot be read.
@@ -84,21 +86,29 @@ pub fn as_recorded(
     dir: &RunDir,
     state: &RunState,
     config: Option<&Config>,
+    retry: Option<&Retry>,
 ) -> Result<Vec<Prospect>, StartError> {
     let commands = commands::under_way(dir, state)?;
+    let reopening = retry.cloned().map_or(Reopening::AsRecorded, Reopening::Retrying);
+    let opened = reopening.state_after(state)?;
     let foreseen = match (config, state.created()) {
         (Some(config), Some(created)) => {
             let tasks = created.tasks.iter().map(|task| task.name.to_string()).collect();
             let plan = plan_of(config, &Options { tasks, ..Options::default() })?;
             // A run whose outputs cannot be read does not resume; the caller reports that.
-            let outputs = super::values::of_ended(dir, state, plan.tasks()).ok();
+            let outputs = super::values::of_ended(dir, &opened, plan.tasks()).ok();
             let foresee =
-                |outputs| foresee(dir, state.clone(), plan, config, created, outputs, &commands);
+                |outputs| foresee(dir, opened.clone(), plan, config, created, outputs, &commands);
             outputs.map(foresee).transpose()?
         }
         (None, _) | (_, None) => None,
     };
-    let prospect = |(name, status): (&Name, &TaskStatus)| {
+    let prospect = |(name, before): (&Name, &TaskStatus)| {
+        let status = opened.task(name).unwrap_or(before);
+        if status.state != before.state {
+            let (verdict, why) = begins_again(&opened, status, before);
+            return Prospect { task: name.clone(), verdict, why };
+        }
         let foreseen = foreseen.as_ref().and_then(|foreseen| foreseen.state().task(name));
         let (verdict, why) = match foreseen {
             Some(then) if then.state != status.state => changes(then, commands.get(name)),
@@ -108,6 +118,18 @@ pub fn as_recorded(
         Prospect { task: name.clone(), verdict, why }
     };
     Ok(state.tasks().map(prospect).collect())
+}
+
+/// Returns the verdict on a task that begins again because it failed before.
+fn begins_again(opened: &RunState, status: &TaskStatus, before: &TaskStatus) -> (Verdict, String) {
+    let failure = before.failure.as_ref().map(ToString::to_string);
+    let reason = failure.or(before.reason.clone()).unwrap_or_default();
+    match status.is_held() {
+        true => {
+            (Verdict::GoesOn, format!("{}; it was cut short: {reason}", at_work(opened, status)))
+        }
+        false => (Verdict::Runs, format!("it was {}: {reason}", before.state.as_str())),
+    }
 }
 
 /// Returns the verdict on a task whose state a resume changes before any agent works.
@@ -245,14 +267,7 @@ pub fn accepting(
 
 /// Returns the state of the run once it is opened with another configuration.
 fn accept(state: &RunState, now: &Config, plan: &Plan) -> Result<RunState, StartError> {
-    let mut state = state.clone();
-    let accepted = accepted(now, plan);
-    let (epoch, pid) = (state.epoch() + 1, std::process::id());
-    let opened = RunOpened { epoch, pid, reason: None, accepted: Some(Box::new(accepted)) };
-    let Draft { task, agent, event } = Draft::run(opened);
-    let (seq, ts_ms) = (state.last_seq() + 1, state.last_ms());
-    state.apply(&Record { seq, epoch, ts_ms, task, agent, event })?;
-    Ok(state)
+    Ok(Reopening::Accepting(Box::new(accepted(now, plan))).state_after(state)?)
 }
 
 /// Forecasts what the run machine does from `state` on, as far as no agent has to work for it.
@@ -265,7 +280,7 @@ fn foresee(
     outputs: Map<String, Value>,
     commands: &BTreeMap<Name, Command>,
 ) -> Result<Forecast, StartError> {
-    let settings = machine_settings(created.run, plan, config, created.keep_going);
+    let settings = machine_settings(created.run, plan, config, created.into());
     // A forecast needs no more of an agent that has not ended than that it exists.
     let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
     let left = open.map(|(id, _)| (id.clone(), Left::default())).collect();

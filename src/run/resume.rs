@@ -63,8 +63,8 @@ impl Run {
         config: Config,
         options: Options,
     ) -> Result<Self, StartError> {
-        let (tasks, keep_going) = (stopped.tasks(), stopped.created().keep_going);
-        let options = Options { tasks, keep_going, ..options };
+        let super::Flags { keep_going, strict } = stopped.created().into();
+        let options = Options { tasks: stopped.tasks(), keep_going, strict, ..options };
         let plan = plan_of(&config, &options)?;
         let parts = services::Prepared::prepare(&config, &options).await?;
         let tasks = plan.tasks().to_vec();

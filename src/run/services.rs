@@ -113,7 +113,7 @@ impl Prepared {
         dir: &RunDir,
         journal: JournalHandle,
     ) -> Result<Services, StartError> {
-        let limits = super::limits(config, options.keep_going);
+        let limits = super::Flags::from(options).limits(config);
         let results = dir.results();
         // Agents may read the full outputs that previews name.
         let workspace = self.workspace.with_read_only_root(&results);

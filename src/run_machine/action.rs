@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{Draft, RunCompleted, SharedRecord};
+use crate::event::{Draft, RunCompleted, RunPaused, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
 use crate::output::Output;
@@ -82,7 +82,7 @@ pub enum Finish {
     /// The run has ended: `run.completed` is recorded.
     Completed(RunCompleted),
     /// The run can be resumed: `run.paused` is recorded, with this reason.
-    Paused(String),
+    Paused(RunPaused),
     /// The disk stayed full, so not even a pause could be recorded.
     DiskFull,
     /// The records contradict each other, which is a bug.

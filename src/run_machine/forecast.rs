@@ -136,7 +136,12 @@ impl Forecast {
 
     fn end(&mut self, now: Now, agent: &AgentId, outcome: Outcome) {
         let Some(status) = self.state().agents().get(agent) else { return };
-        let ended = AgentEnded { outcome, turns: status.turn, usage: Usage::default() };
+        let ended = AgentEnded {
+            outcome,
+            turns: status.turn,
+            usage: Usage::default(),
+            shortfalls: Default::default(),
+        };
         let draft = Draft::agent(&status.task.clone(), agent, ended);
         self.commit(now, vec![draft]);
     }

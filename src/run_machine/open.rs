@@ -2,7 +2,7 @@
 //!
 //! Plain data. It is lost with the process, and a resume derives it from the records again.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -124,6 +124,8 @@ pub(super) struct Open {
     pub(super) checking: HashMap<usize, Checking>,
     /// The tasks that were cancelled one by one, by place in the plan, with the reason.
     pub(super) cancelled: HashMap<usize, String>,
+    /// The tasks whose next attempt begins when the run is resumed, by place in the plan.
+    pub(super) waiting_for_resume: BTreeSet<usize>,
     /// The values of ended tasks for templates. A value is kept as long as a later task may name
     /// it.
     pub(super) values: Map<String, Value>,
@@ -160,6 +162,7 @@ impl Open {
             proposed: HashSet::new(),
             checking: HashMap::new(),
             cancelled: HashMap::new(),
+            waiting_for_resume: BTreeSet::new(),
             values: outputs,
             stopped: None,
             untold: None,

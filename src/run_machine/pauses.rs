@@ -6,7 +6,9 @@ use super::open::Stage;
 use super::timers::Timer;
 use super::{Action, Finish, RunMachine};
 use crate::event::{Draft, PauseCause, RunOpened, RunPaused, RunStatus};
-use crate::run_state::RunPhase;
+use crate::id::Name;
+use crate::plan::TaskState;
+use crate::run_state::{RunPhase, TaskStatus};
 
 /// The reason for a pause on a full disk, for people.
 const DISK_FULL: &str = "disk full: waiting for disk space, then the run continues by itself";
@@ -65,11 +67,11 @@ impl RunMachine {
 
     /// Records the run's result once every task and every agent has ended.
     pub(super) fn complete_when_done(&mut self) {
-        let is_done = self.state.open_tasks() == 0
-            && self.state.open_agents() == 0
-            && self.open.proposed.is_empty();
-        if !is_done {
+        if self.state.open_agents() > 0 || !self.open.proposed.is_empty() {
             return;
+        }
+        if self.state.open_tasks() > 0 {
+            return self.pause_if_failures_wait();
         }
         let mixed = match (&self.open.stopped, self.settings.limits.fail_fast) {
             (Some(_), _) => RunStatus::Cancelled,
@@ -77,8 +79,29 @@ impl RunMachine {
             (None, false) => RunStatus::Partial,
         };
         self.open.is_finishing = true;
-        let result = self.state.result(mixed);
+        let result = self.state.result(mixed, self.settings.limits.strict);
         self.record(vec![Draft::run(result)]);
+    }
+
+    /// Records a pause if every open task waits for the run to be resumed, or for such a task.
+    fn pause_if_failures_wait(&mut self) {
+        let Some(first) = self.open.waiting_for_resume.first().copied() else { return };
+        let waits = |(_, task): (&Name, &TaskStatus)| {
+            task.state.is_end() || task.state == TaskState::Pending || task.waits_for_resume()
+        };
+        if !self.state.tasks().all(waits) {
+            return;
+        }
+        self.open.is_finishing = true;
+        let failure = self.status(first).and_then(|task| task.failure.clone());
+        let failure = failure.map(|failure| failure.to_string()).unwrap_or_default();
+        let others = match self.open.waiting_for_resume.len() - 1 {
+            0 => String::new(),
+            1 => ", and 1 more task waits".to_owned(),
+            more => format!(", and {more} more tasks wait"),
+        };
+        let reason = format!("task `{}` failed: {failure}{others}", self.name(first));
+        self.record(vec![Draft::run(RunPaused { reason, cause: PauseCause::Failure })]);
     }
 
     /// Pauses the run because the disk is full: nothing new begins until there is disk space.
@@ -105,6 +128,7 @@ impl RunMachine {
             pid: self.settings.pid,
             reason: Some("there is disk space again".to_owned()),
             accepted: None,
+            retried: Vec::new(),
         };
         self.record(vec![Draft::run(opened)]);
     }
@@ -127,7 +151,10 @@ impl RunMachine {
         match (&self.open.interrupted, self.state.phase()) {
             // The pause is recorded, so the sender of the interrupt need not wait for anything
             // else.
-            (Some(reason), RunPhase::Paused) => self.finish(Finish::Paused(reason.clone())),
+            (Some(reason), RunPhase::Paused) => {
+                let (reason, cause) = (reason.clone(), PauseCause::Interrupted);
+                self.finish(Finish::Paused(RunPaused { reason, cause }));
+            }
             (None, RunPhase::Paused) | (_, RunPhase::Completed(_)) => {}
             (_, RunPhase::Open) => self.finish(Finish::DiskFull),
         }

@@ -18,7 +18,7 @@ use crate::plan::{
     TaskReused, TaskSkipped, TaskStarted, TaskState,
 };
 use crate::run_state::TaskStatus;
-use crate::spec::{Join, TaskSpec};
+use crate::spec::{Join, OnFailure, TaskSpec};
 use crate::template::{self, TemplateError};
 use crate::turn::content::Content;
 use crate::turn::{AgentSpawned, Outcome, Program};
@@ -109,7 +109,8 @@ impl RunMachine {
         if let Some(event) = self.not_to_start(place) {
             return Unstarted::Becomes(Box::new(event));
         }
-        match self.open.timers.is_set(&Timer::Retry(place)) {
+        let waits_for_resume = self.open.waiting_for_resume.contains(&place);
+        match waits_for_resume || self.open.timers.is_set(&Timer::Retry(place)) {
             true => Unstarted::Waits,
             false => Unstarted::Starts,
         }
@@ -335,11 +336,20 @@ impl RunMachine {
         let event: Event = match pause.filter(|_| !is_ending) {
             Some(pause) => {
                 let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-                TaskRetrying { attempt, failure, pause_ms }.into()
+                TaskRetrying { attempt, failure, pause_ms, on_resume: false }.into()
+            }
+            None if !is_ending && self.pauses_after(place, &failure) => {
+                TaskRetrying { attempt, failure, pause_ms: 0, on_resume: true }.into()
             }
             None => TaskFailed { attempt, failure }.into(),
         };
         self.record_task(place, event);
+    }
+
+    /// Returns true if a failure makes the task wait until a person has mended the cause and resumes
+    /// the run.
+    fn pauses_after(&self, place: usize, failure: &Failure) -> bool {
+        self.spec(place).on_failure == OnFailure::Pause && failure.kind.may_heal()
     }
 
     /// Handles a recorded change of a task.
@@ -348,6 +358,9 @@ impl RunMachine {
             Event::TaskStarted(_) => {
                 self.start_task_limit(place);
                 self.resume_agents_of(place);
+            }
+            Event::TaskRetrying(retrying) if retrying.on_resume => {
+                self.open.waiting_for_resume.insert(place);
             }
             Event::TaskRetrying(retrying) => {
                 let pause = Duration::from_millis(retrying.pause_ms);
@@ -365,6 +378,7 @@ impl RunMachine {
             agent.iter().for_each(|agent| self.open.slots.release(agent));
         }
         if state.is_end() {
+            self.open.waiting_for_resume.remove(&place);
             self.open.timers.cancel(&Timer::Retry(place));
             self.note_value(place);
             for dependency in self.settings.plan.dependencies(place).to_vec() {

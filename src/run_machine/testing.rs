@@ -14,31 +14,33 @@ use super::{
     Action, CancelTarget, ChildResult, Delegation, Finish, Left, Now, Refused, RunMachine,
     Settings, Start,
 };
-use crate::event::{Draft, Event, PlannedTask, Record, RunCreated, RunOpened, SharedRecord};
+use crate::event::{Draft, Event, PlannedTask, Record, RunCreated, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, CallKey, Name, RunId};
 use crate::message::{Json, Usage};
 use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
 use crate::policy::RetryPolicy;
-use crate::run_state::RunState;
-use crate::spec::{Join, Limits, OutputFormat, TaskSpec, Work};
+use crate::run_machine::reopening::Reopening;
+use crate::run_state::{Retry, RunState};
+use crate::spec::{Join, Limits, OnFailure, OutputFormat, TaskSpec, Work};
 use crate::turn::{AgentEnded, Outcome};
 
 pub(super) fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }
 
-/// Makes a task that runs a command after these dependencies.
+/// Makes a task of an agent after these dependencies.
 pub(super) fn task(task: &str, depends_on: &[&str]) -> TaskSpec {
     TaskSpec {
         name: name(task),
-        work: Work::Command { run: task.to_owned() },
+        work: Work::Agent { agent: name("worker"), prompt: task.to_owned() },
         depends_on: depends_on.iter().map(|name| self::name(name)).collect(),
         join: Join::AllSuccess,
         when: None,
         timeout: None,
         retry: RetryPolicy::never(),
+        on_failure: OnFailure::Fail,
         output: OutputFormat::Text,
         output_file: None,
         env: BTreeMap::new(),
@@ -114,6 +116,8 @@ pub(super) struct World {
     /// The order in which agents were spawned.
     pub(super) spawned: Vec<AgentId>,
     epoch: u64,
+    /// True if the cause of all failures is mended.
+    pub(super) is_healed: bool,
 }
 
 impl World {
@@ -146,6 +150,7 @@ impl World {
             most: (0, 0),
             spawned: Vec::new(),
             epoch: 1,
+            is_healed: false,
         };
         let planned = world.settings.plan.tasks().iter().map(|task| PlannedTask {
             name: task.name.clone(),
@@ -166,10 +171,11 @@ impl World {
             overrides: BTreeMap::new(),
             forked: None,
             keep_going: false,
+            strict: false,
             tasks: planned.collect(),
         };
         world.commit(vec![Draft::run(created)]);
-        world.open();
+        world.open(&Reopening::AsRecorded);
         world
     }
 
@@ -194,9 +200,8 @@ impl World {
     }
 
     /// Opens the run with a new process: it makes a new machine from the records alone.
-    pub(super) fn open(&mut self) {
-        let opened = RunOpened { epoch: self.epoch, pid: 1, reason: None, accepted: None };
-        self.commit(vec![Draft::run(opened)]);
+    fn open(&mut self, reopening: &Reopening) {
+        self.commit(reopening.drafts(&self.state, self.epoch));
         let start = self.start_of();
         self.actors.clear();
         self.pending.clear();
@@ -212,7 +217,16 @@ impl World {
     pub(super) fn kill_process(&mut self) {
         self.epoch += 1;
         self.now += Duration::from_secs(1);
-        self.open();
+        self.open(&Reopening::AsRecorded);
+    }
+
+    /// Resumes the run in a new process, with the tasks that failed.
+    pub(super) fn retry(&mut self, named: &[&str]) -> Retry {
+        let named: Vec<_> = named.iter().map(|name| (*name).to_owned()).collect();
+        let retry = self.state.retry(&named).expect("they failed");
+        self.epoch += 1;
+        self.open(&Reopening::Retrying(retry.clone()));
+        retry
     }
 
     pub(super) fn now(&self) -> Now {
@@ -247,6 +261,13 @@ impl World {
         }
         self.perform();
         true
+    }
+
+    /// Lets up to `count` events happen.
+    pub(super) fn steps(&mut self, count: usize) {
+        for _ in 0..count {
+            self.step();
+        }
     }
 
     /// Lets time pass until the next timer.
@@ -344,7 +365,7 @@ impl World {
         let Some(status) = self.state.task(name) else { return };
         let at_work = || self.actors.iter().filter(|(_, actor)| actor.task == *name).count();
         match event {
-            Event::TaskStarted(_) => {
+            Event::TaskStarted(started) => {
                 let spec = self.settings.plan.task(name).expect("a task of the plan");
                 let standings = spec.depends_on.iter().map(|name| self.state.standing(name));
                 let standings: Vec<_> = standings.collect();
@@ -358,7 +379,14 @@ impl World {
                     }
                 };
                 assert!(may, "{name} started: {standings:?}\n{}", self.story());
-                assert_eq!(status.open_agents, 0, "{name} starts beside others\n{}", self.story());
+                // An agent that continues is open already.
+                let own = u32::from(status.agent.as_ref() == Some(&started.agent));
+                assert_eq!(
+                    status.open_agents,
+                    own,
+                    "{name} starts beside others\n{}",
+                    self.story()
+                );
                 assert_eq!(at_work(), 0, "{name} starts beside actors\n{}", self.story());
             }
             Event::TaskCompleted(_)
@@ -546,6 +574,9 @@ impl World {
             Some(Step::Answer) | None => {
                 self.end_by_itself(agent, Outcome::Completed { output: Output::whole("done") });
             }
+            Some(Step::Fail) if self.is_healed => {
+                self.end_by_itself(agent, Outcome::Completed { output: Output::whole("healed") });
+            }
             Some(Step::Fail) => {
                 let failure = Failure::new(FailureKind::Overloaded, "busy");
                 self.end_by_itself(agent, Outcome::Failed { failure, partial: None });
@@ -583,7 +614,11 @@ fn is_of(pending: &Pending, agent: &AgentId) -> bool {
 }
 
 fn end(task: &Name, agent: &AgentId, outcome: Outcome) -> Draft {
-    Draft::agent(task, agent, AgentEnded { outcome, turns: 1, usage: Usage::default() })
+    Draft::agent(
+        task,
+        agent,
+        AgentEnded { outcome, turns: 1, usage: Usage::default(), shortfalls: Default::default() },
+    )
 }
 
 /// Returns the key of a delegation: the same one for the same step of the same agent.

@@ -274,6 +274,7 @@ fn random_limits(rng: &mut fastrand::Rng) -> Limits {
         timeout: (rng.u32(..8) == 0).then(|| Duration::from_secs(rng.u64(1..60))),
         fail_fast: rng.bool(),
         cancel_running: rng.u32(..4) == 0,
+        strict: false,
         grace_period: Duration::from_secs(rng.u64(..3)),
     }
 }
@@ -464,5 +465,137 @@ fn nothing_is_looked_at_twice_for_each_event() {
         };
         let (small, large) = (decisions(50), decisions(200));
         assert!(large <= 5 * small, "{small} and {large} decisions");
+    }
+}
+
+#[test]
+fn what_failed_begins_again_and_what_completed_is_kept() {
+    use TaskState::{Completed, Failed, Skipped};
+    let tasks = || {
+        vec![
+            task("good", &[]),
+            task("fail", &[]),
+            task("after", &["good", "fail"]),
+            task("last", &["after"]),
+            task("kids", &["good"]),
+        ]
+    };
+    let agents = |text: &[&str]| text.iter().map(|id| AgentId::from_text(id)).collect::<Vec<_>>();
+    let mut world = World::new(tasks(), keep_going(), by_name, 1);
+    world.play();
+    let states = |world: &World| world.states().into_iter().map(|(_, s)| s).collect::<Vec<_>>();
+    assert_eq!(states(&world), [Completed, Failed, Skipped, Skipped, Completed]);
+    for bad in ["good", "nobody"] {
+        assert!(world.state.retry(&[bad.to_owned()]).is_err(), "{bad}");
+    }
+    // To name a task that was skipped is to name the failed one too.
+    let all = world.state.retry(&[]).expect("some failed");
+    for named in ["fail", "after", "last"] {
+        assert_eq!(world.state.retry(&[named.to_owned()]), Ok(all.clone()), "{named}");
+    }
+    assert_eq!(all.tasks, ["fail", "after", "last"].map(name));
+    assert_eq!(all.agents, agents(&["fail"]));
+    // Nothing is mended: it fails again, and can begin again.
+    world.retry(&[]);
+    world.play();
+    assert_eq!(states(&world), [Completed, Failed, Skipped, Skipped, Completed]);
+    world.is_healed = true;
+    world.retry(&["last"]);
+    assert_eq!(completed(&world.play()), RunStatus::Completed);
+    assert_eq!(states(&world), [Completed; 5]);
+    let spawned = |id: &str| {
+        let is_spawn = |r: &&crate::event::SharedRecord| {
+            matches!(r.event, Event::AgentSpawned(_)) && r.agent == Some(AgentId::from_text(id))
+        };
+        world.records.iter().filter(is_spawn).count()
+    };
+    assert_eq!(["good", "fail", "after", "kids", "fail~2"].map(spawned), [1, 1, 1, 1, 0]);
+}
+
+#[test]
+fn whatever_failed_completes_once_it_is_mended() {
+    for seed in 0..3_000 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let tasks: Vec<_> = random_tasks(&mut rng)
+            .into_iter()
+            .map(|task| TaskSpec { timeout: None, ..task })
+            .collect();
+        let limits = Limits { timeout: None, max_descendants: 10_000, ..random_limits(&mut rng) };
+        let mut world = World::new(tasks, limits, by_hash, seed);
+        if rng.u32(..3) == 0 {
+            let steps = rng.usize(..60);
+            world.steps(steps);
+            world.cancel(&CancelTarget::Run);
+        }
+        if world.finish.is_none() {
+            world.play();
+        }
+        let before = world.state.clone();
+        let mark = world.records.len();
+        world.is_healed = true;
+        let retry = world.retry(&[]);
+        for _ in 0..rng.u32(..4) {
+            let steps = rng.usize(..40);
+            world.steps(steps);
+            if world.finish.is_none() {
+                world.kill_process();
+            }
+        }
+        if world.finish.is_none() {
+            world.play();
+        }
+        let story = || world.story();
+        for (name, task) in before.tasks() {
+            let now = world.state.task(name).expect("a task").state;
+            match retry.tasks.contains(name) {
+                true => assert_eq!(now, TaskState::Completed, "seed {seed}: {name}\n{}", story()),
+                false => assert_eq!(now, task.state, "seed {seed}: {name}\n{}", story()),
+            }
+        }
+        for record in &world.records[mark..] {
+            let task = record.task.as_ref().filter(|_| record.agent.is_none());
+            let is_kept = task.is_some_and(|task| !retry.tasks.contains(task));
+            assert!(!is_kept, "seed {seed}: a kept task has a new record\n{}", story());
+        }
+        for agent in &retry.agents {
+            let task = &before.agents()[agent].task;
+            let last = world.state.task(task).and_then(|task| task.agent.clone());
+            assert_eq!(last.as_ref(), Some(agent), "seed {seed}\n{}", story());
+        }
+    }
+}
+
+#[test]
+fn a_task_that_pauses_waits_for_the_resume_and_nothing_else_does() {
+    let pausing = |name: &str, after: &[&str]| TaskSpec {
+        on_failure: crate::spec::OnFailure::Pause,
+        ..task(name, after)
+    };
+    let tasks =
+        vec![pausing("fail", &[]), task("after", &["fail"]), task("good", &[]), task("kids", &[])];
+    let limits = Limits { fail_fast: true, ..keep_going() };
+    for kills in 0..3 {
+        let mut world = World::new(tasks.clone(), limits, by_name, kills);
+        for _ in 0..kills {
+            world.steps(7);
+            if world.finish.is_none() {
+                world.kill_process();
+            }
+        }
+        let finish = world.finish.clone().unwrap_or_else(|| world.play());
+        let Finish::Paused(paused) = finish else { panic!("{finish:?}") };
+        assert_eq!(paused.cause, crate::event::PauseCause::Failure);
+        assert_eq!(paused.reason, "task `fail` failed: overloaded: busy");
+        use TaskState::{Completed, Pending, Waiting};
+        let states: Vec<_> = world.states().into_iter().map(|(_, state)| state).collect();
+        assert_eq!(states, [Waiting, Pending, Completed, Completed]);
+        // The provider is still busy.
+        world.kill_process();
+        assert!(matches!(world.play(), Finish::Paused(_)));
+        world.is_healed = true;
+        world.kill_process();
+        assert_eq!(completed(&world.play()), RunStatus::Completed);
+        let mains = world.state.agents().keys().filter(|id| id.as_str().starts_with("fail"));
+        assert_eq!(mains.count(), 1, "its conversation went on");
     }
 }

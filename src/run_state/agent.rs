@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
 use crate::spending::Spending;
-use crate::turn::{AgentSpawned, Outcome};
+use crate::turn::{AgentSpawned, Outcome, Shortfalls};
 
 /// The activity of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +60,8 @@ pub struct AgentStatus {
     pub open: u32,
     /// The spending of its subtree, its own included.
     pub inclusive: Spending,
+    /// Its calls that did not do what it asked for. The supervisor knows them once it has ended.
+    pub shortfalls: Shortfalls,
     /// Its outcome, once it has ended.
     pub outcome: Option<Outcome>,
     /// Time of its latest event, in milliseconds since the Unix epoch.
@@ -88,6 +90,7 @@ impl AgentStatus {
             children: Vec::new(),
             open: 1,
             inclusive: Spending::default(),
+            shortfalls: Shortfalls::default(),
             outcome: None,
             last_ms: ts_ms,
         }
@@ -114,6 +117,11 @@ impl AgentStatus {
             Event::AgentEnded(ended) => {
                 self.doing = Doing::Nothing;
                 self.outcome = Some(ended.outcome.clone());
+                // The counts of its own records are the same, except in records of a version that
+                // did not count at the end.
+                if !ended.shortfalls.is_empty() {
+                    self.shortfalls = ended.shortfalls.clone();
+                }
             }
             Event::TurnStarted(started) => self.turn = started.turn,
             Event::ModelRequested(_) => self.doing = Doing::Model,
@@ -125,7 +133,10 @@ impl AgentStatus {
                 spending = Some(self.spend(&reply.model, reply.usage, reply.cost_usd));
             }
             Event::ToolIntended(intended) => self.tool_begins(&intended.name),
-            Event::ToolFinished(finished) => self.tool_ends(&finished.name),
+            Event::ToolFinished(finished) => {
+                self.tool_ends(&finished.name);
+                self.shortfalls.count(finished);
+            }
             Event::CompactionRequested(_) => self.doing = Doing::Compaction,
             Event::CompactionFinished(finished) => {
                 self.doing = Doing::Starting;

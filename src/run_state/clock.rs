@@ -77,7 +77,8 @@ mod tests {
     /// Makes an event of a run from its mark.
     fn event(mark: char, epoch: u64) -> Event {
         match mark {
-            'o' => RunOpened { epoch, pid: 1, reason: None, accepted: None }.into(),
+            'o' => RunOpened { epoch, pid: 1, reason: None, accepted: None, retried: Vec::new() }
+                .into(),
             'p' | 'f' => {
                 let cause = match mark {
                     'p' => PauseCause::Interrupted,

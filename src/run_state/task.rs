@@ -72,6 +72,35 @@ impl TaskStatus {
         Some(self)
     }
 
+    /// Returns true if the task failed and its next attempt begins when the run is resumed.
+    #[must_use]
+    pub fn waits_for_resume(&self) -> bool {
+        self.state == TaskState::Waiting && self.retry_ms.is_none()
+    }
+
+    /// Returns the task in its first state, after the attempts that were made.
+    pub(super) fn begin_again(&self) -> Self {
+        Self {
+            attempt: self.attempt,
+            earlier: self.attempt,
+            open_agents: self.open_agents,
+            key: self.key.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Makes the agent of the latest attempt continue when the task starts, if the task is about
+    /// to begin again. The attempt counts as the first of the retry.
+    pub(super) fn hold(&mut self, id: &AgentId) -> Result<(), String> {
+        if self.state != TaskState::Pending || self.agent.is_some() {
+            return Err("its task does not begin again".to_owned());
+        }
+        self.agent = Some(id.clone());
+        self.earlier = self.attempt.saturating_sub(1);
+        self.open_agents += 1;
+        Ok(())
+    }
+
     /// Returns the standing of the task as a dependency of others.
     #[must_use]
     pub fn standing(&self) -> Standing {
@@ -129,7 +158,8 @@ impl TaskStatus {
             Event::TaskRetrying(retrying) => {
                 self.failure = Some(retrying.failure.clone());
                 let pause = i64::try_from(retrying.pause_ms).unwrap_or(i64::MAX);
-                self.retry_ms = Some(ts_ms.saturating_add(pause));
+                let next = ts_ms.saturating_add(pause);
+                self.retry_ms = Some(next).filter(|_| !retrying.on_resume);
             }
             Event::TaskCompleted(completed) => {
                 self.output = Some(completed.output.clone());

@@ -41,7 +41,9 @@ pub async fn run(
     match ended.ending {
         Ending::Exited(code) => answer(code, &ended.text, &ended.errors),
         Ending::TimedOut(_) => Err(ToolError::Timeout(context.timeout)),
-        Ending::Cancelled(_) | Ending::Done | Ending::Failed => Err(ToolError::Cancelled),
+        Ending::Cancelled(_) | Ending::Done | Ending::Failed | Ending::Denied => {
+            Err(ToolError::Cancelled)
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Descriptions of the tools that are steps of the agent itself: `delegate`, `compact`, `snip`,
-//! `recall` and `todo_write`.
+//! `recall`, `todo_write` and `give_up`.
 //!
 //! Owns their specs, arguments and answers, and performs nothing: that needs the agent's own state
 //! or the supervisor. Imports from `context` what the presets say of `compact` and `snip`, and the
@@ -8,12 +8,12 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{ToolError, ToolSpec};
+use super::{ToolError, ToolOutput, ToolSpec};
 use crate::context::layers::preset::{CompactTool, Preset, SnipTool};
 use crate::context::recall::{Query, RECALL_TOOL, Wanted};
 use crate::id::Name;
 use crate::message::Json;
-use crate::turn::Effect;
+use crate::turn::{Effect, GIVE_UP_TOOL};
 
 /// The arguments of `delegate`.
 #[derive(Clone, Debug, Deserialize)]
@@ -69,6 +69,27 @@ impl TodoInput {
             count(TodoStatus::InProgress),
             count(TodoStatus::Completed)
         )
+    }
+}
+
+/// The arguments of `give_up`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GiveUpInput {
+    /// The reason why the work cannot be done.
+    pub reason: String,
+}
+
+impl GiveUpInput {
+    /// Returns the answer, which the model does not read unless the task is retried.
+    ///
+    /// # Errors
+    /// Returns an error if the reason is blank.
+    pub fn answer(&self) -> Result<ToolOutput, ToolError> {
+        match self.reason.trim() {
+            "" => Err(ToolError::Arguments("`reason` is blank".to_owned())),
+            _ => Ok(ToolOutput::ok("The task ends as failed, with this reason.")),
+        }
     }
 }
 
@@ -156,6 +177,7 @@ pub fn named(name: &str, preset: &Preset) -> Option<ToolSpec> {
         "snip" => preset.snip_tool.as_ref().map(snip),
         RECALL_TOOL => Some(recall()),
         "todo_write" => Some(todo_write()),
+        GIVE_UP_TOOL => Some(give_up()),
         _ => None,
     }
 }
@@ -186,6 +208,21 @@ pub fn delegate(helpers: &[(&str, &str)]) -> ToolSpec {
     // The supervisor knows each child by the key of the call, so a repeated call finds the child
     // that it started before.
     spec("delegate", &description, &schema, Effect::Keyed)
+}
+
+fn give_up() -> ToolSpec {
+    let description = "Ends the task as failed. Use it when the task cannot be done as asked: \
+                       something that it needs is missing or denied, or its conditions \
+                       contradict each other. Say what is missing, so that a person can mend it.";
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "reason": {"type": "string", "description": "Why it cannot be done, and what would help"},
+        },
+        "required": ["reason"],
+        "additionalProperties": false,
+    });
+    spec(GIVE_UP_TOOL, description, &schema, Effect::Pure)
 }
 
 fn compact(tool: &CompactTool) -> ToolSpec {

@@ -393,6 +393,7 @@ fn finished(turn: u32, pending: PendingCall, text: String) -> ToolFinished {
         stored: None,
         exit_code: None,
         told_to_end: false,
+        denied: false,
         took_ms: 1,
     }
 }

@@ -137,6 +137,7 @@ pub(super) fn answer(
         stored: None,
         exit_code: None,
         told_to_end: false,
+        denied: false,
         took_ms: 0,
     }
 }
@@ -180,9 +181,10 @@ pub fn command_outcome(finished: &ToolFinished) -> Outcome {
         // A command that caught the signal and ended by itself has not done its work.
         (ToolStatus::Error, Some(code)) if finished.told_to_end => {
             interrupted_because(&format!("ended by itself with exit code {code}"))
+                .with_output(&output.text)
         }
         (ToolStatus::Error, Some(code)) => {
-            failed(format!("the command ended with exit code {code}"))
+            failed(format!("the command ended with exit code {code}")).with_output(&output.text)
         }
         // Without an exit code, the text is the reason of the failure and not an output.
         (ToolStatus::Error, None) => {

@@ -183,7 +183,11 @@ fn a_finished_run_is_left_alone_with_the_code_it_had() {
     let before = journal(&desk);
     let done = desk.call(&["resume"]);
     assert_eq!((done.code, journal(&desk)), (code, before.clone()));
-    assert!(done.err.contains("nothing is left to do") && done.out.contains("bad"), "{}", done.err);
+    assert!(
+        done.err.contains("--retry-failed` begins again what failed") && done.out.contains("bad"),
+        "{}",
+        done.err
+    );
     let done = desk.call(&["resume", "--json"]);
     let last: Value = serde_json::from_str(&done.out).expect("one event");
     assert_eq!((done.code, &last["type"]), (code, &"run.completed".into()));
@@ -416,7 +420,9 @@ fn a_run_is_forked_with_something_changed() {
     let shown = desk.good(&["show"]);
     let id = old[0].file_name().expect("a name").to_string_lossy().into_owned();
     assert!(shown.contains(&format!("forked from {id}@{}", event["seq"])), "{shown}");
-    for (what, code) in [("desk", 2), ("desk@0", 2), ("desk@9999", 2), ("nosuch@3", 1)] {
+    for (what, code) in
+        [("desk", 0), ("desk@x", 2), ("desk@0", 2), ("desk@9999", 2), ("nosuch@3", 1)]
+    {
         assert_eq!(desk.call(&["fork", what]).code, code, "{what}");
     }
     assert_eq!(desk.call(&["fork", &at, "--set", "tasks.last.promt=x"]).code, 2);

@@ -71,6 +71,7 @@ fn redacted(desk: &Desk, text: &str) -> String {
         (r"\d+\.\d s", "0.0 s"),
         (r"[\d.]+k? tokens in, [\d.]+k? out, \$[\d.]+", "1 tokens in, 2 out, $3"),
         (r"--- \d+ ", "--- N "),
+        (r"RUN@\d+", "RUN@N"),
     ];
     varies.iter().fold(text, |text, (what, word)| {
         let what = regex::Regex::new(what).expect("an expression");
@@ -110,10 +111,15 @@ fn a_failed_run_says_what_failed_and_where_to_look() {
     assert_snapshot!(redacted(&desk, &done.out), @r"
     ask    completed     0.0 s  All is done.
     end    failed        0.0 s  command_failed: the command ended with exit code 3
+        | first
+        | done
     after  skipped              task `end` did not succeed
 
     run failed after 0.0 s: 2 child agents, 1 tokens in, 2 out, $3
-    what failed:  callsheet show RUN/@end --transcript
+    what failed:  callsheet show RUN/end
+    try again:    callsheet resume RUN --retry-failed
+    with changes: callsheet resume RUN --accept-changes
+    from before:  callsheet fork RUN@N
     its parts:    callsheet ps --tree
     its results:  callsheet show RUN
     its events:   callsheet tail RUN
@@ -388,6 +394,8 @@ fn the_help_of_run_is_readable() {
           --profile <NAME>      The profile of the configuration to use
           --json                Print events as JSON, one a line
           --keep-going          Continue with tasks that do not depend on a failed one
+          --strict              End with exit code 8 if anything was left undone: a call was denied, the
+                                outcome of a call is unknown, or a child agent failed
           --run-id <ID>         The id of the new run, a UUID
       -h, --help                Print help
       -V, --version             Print version

@@ -104,7 +104,7 @@ impl Supervisor {
                 let run = state.machine.state().clone();
                 RunEnd::Completed(Box::new(Completed::new(run, record, results)))
             }
-            Finish::Paused(reason) => RunEnd::Paused(reason),
+            Finish::Paused(paused) => RunEnd::Paused(paused),
             Finish::DiskFull => RunEnd::JournalFailed(JournalError::Full),
             Finish::Broken(reason) => RunEnd::Broken(reason),
         }

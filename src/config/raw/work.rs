@@ -11,9 +11,9 @@ use crate::config::shape::kinds::{
 use crate::config::shape::{Kind, List, Named, sections, words};
 use crate::permission::{NonInteractive, Verdict};
 use crate::policy::{RestartPolicy, RestartStrategy, RetryPolicy};
-use crate::spec::{Join, OutputFormat};
+use crate::spec::{Join, OnFailure, OutputFormat};
 
-words! { RestartStrategy Verdict NonInteractive Join OutputFormat }
+words! { RestartStrategy Verdict NonInteractive Join OnFailure OutputFormat }
 
 const TOOLS: Kind = Kind::List(&Kind::Text("name of a tool", &["unknown_tool", "no_sub_agents"]));
 const SKILLS: Kind = Kind::List(&Kind::Text("name of a skill", &["missing_skill"]));
@@ -141,6 +141,12 @@ sections! {
         timeout: Duration, Kind::Time => "that of `[defaults]`";
         /// The number of attempts, and the pauses between them.
         retry: Retry, Retry::KIND;
+        /// The consequence of a failure: `fail`, the tasks that depend on this one are skipped,
+        /// unless their `join` allows it; `pause`, after a failure of the provider that may heal
+        /// (an overload, a quota, the network, a key) the task waits, and the run pauses when
+        /// nothing else is left to do. `callsheet resume` continues it.
+        on_failure: OnFailure = OnFailure::Fail,
+            words_of::<OnFailure>(&["continue", "skip_dependents"]);
         /// The format of the task's output: `text`, any text; `json`, one JSON document; `jsonl`,
         /// one JSON document a line.
         output: OutputFormat = OutputFormat::Text, words_of::<OutputFormat>(&[]);
@@ -152,9 +158,6 @@ sections! {
     notes {
         /// The purpose of the task, for people.
         description, TEXT;
-        /// The consequence of a failure: `fail`, the tasks that depend on this one are skipped,
-        /// unless their `join` allows it.
-        on_failure, Kind::Words(|| &["fail"], &["continue", "skip_dependents", "pause"]);
     }
     later {
         /// The model of the task's agent.

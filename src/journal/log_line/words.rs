@@ -16,7 +16,7 @@ pub(super) fn first_line(text: &str, max: usize) -> String {
 }
 
 /// Returns at most `max` characters of a text, escaped, with `…` if it is longer.
-pub(super) fn cut(text: &str, max: usize) -> String {
+pub fn cut(text: &str, max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(max + 4));
     for (place, c) in text.chars().enumerate() {
         if place == max {

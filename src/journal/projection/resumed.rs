@@ -16,7 +16,7 @@ use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
-use crate::journal::log_line::line_for;
+use crate::journal::log_line::{log_height, log_text};
 use crate::journal::reader::Reader;
 use crate::journal::walk::walk;
 use crate::journal::{JournalError, Observer};
@@ -148,11 +148,10 @@ impl Projection {
             view.messages.truncate(before);
             there.met |= record.seq == there.last;
         }
-        if there.lines > 0 {
-            there.lines -= 1;
-        } else {
-            view.log.extend_from_slice(line_for(record).as_bytes());
-            view.log.push(b'\n');
+        match there.lines.checked_sub(log_height(record)) {
+            Some(more) => there.lines = more,
+            // A log that holds only a part of these lines is made again.
+            None => view.log.extend_from_slice(log_text(record).as_bytes()),
         }
         view.ended = matches!(record.event, Event::AgentEnded(_));
     }

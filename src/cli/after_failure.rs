@@ -1,0 +1,42 @@
+//! The commands that follow a run in which something failed: to see why, to try again, to begin
+//! again from before the failure.
+
+use super::locate::Project;
+use super::refusal;
+use crate::journal::file::RunDir;
+use crate::plan::TaskState;
+use crate::run::fork_points;
+use crate::run_state::{RunState, TaskStatus};
+
+/// The size in bytes up to which a journal is read for the place of the last good event: it takes
+/// less than half a second. For a larger one, `fork RUN` lists the places.
+const READ_AT_ONCE: u64 = 16 << 20;
+
+/// Returns the commands as lines for the end of a summary; empty if nothing failed.
+pub(super) fn commands(project: &Project, dir: &RunDir, state: &RunState) -> String {
+    let failed = |task: &TaskStatus| matches!(task.state, TaskState::Failed | TaskState::Cancelled);
+    let mut all = state.tasks().filter(|(_, task)| failed(task));
+    // A failure says more than a cancellation, which may be its consequence.
+    let first = state.tasks().find(|(_, task)| task.state == TaskState::Failed).or(all.next());
+    let Some((name, task)) = first else { return String::new() };
+    let (run, flags) = (refusal::name(dir), project.flags());
+    let agent = task.agent.as_ref();
+    let conversed = agent.filter(|id| {
+        state.agents().get(*id).is_some_and(|agent| agent.definition.is_some() && agent.turn > 0)
+    });
+    let why = match conversed {
+        Some(agent) => format!("callsheet show{flags} {run}/@{agent} --transcript"),
+        None => format!("callsheet show{flags} {run}/{name}"),
+    };
+    let seq = std::fs::metadata(dir.journal())
+        .ok()
+        .filter(|file| file.len() <= READ_AT_ONCE)
+        .and_then(|_| fork_points::before_failure(dir, name).ok().flatten());
+    let place = seq.map(|seq| format!("@{seq}")).unwrap_or_default();
+    format!(
+        "what failed:  {why}\n\
+         try again:    callsheet resume{flags} {run} --retry-failed\n\
+         with changes: callsheet resume{flags} {run} --accept-changes\n\
+         from before:  callsheet fork{flags} {run}{place}\n"
+    )
+}

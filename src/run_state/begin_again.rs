@@ -1,0 +1,92 @@
+//! Puts tasks back into their first state: all of them under another configuration, or those that
+//! are retried.
+
+use std::collections::HashMap;
+
+use super::{RunState, TaskStatus};
+use crate::event::{Accepted, PlannedTask, Record};
+use crate::id::{AgentId, Name};
+
+impl RunState {
+    /// Switches to another configuration. Results are kept by the key of the content that they were
+    /// made from. Attempts under way are held until the content that they would be made from now is
+    /// known.
+    pub(super) fn begin_anew(&mut self, accepted: &Accepted) {
+        let results = self.tasks.values().filter_map(TaskStatus::result);
+        self.earlier.extend(results.map(|(key, output)| (key.to_owned(), output.clone())));
+        let mut before = std::mem::take(&mut self.tasks);
+        let mut attempts = self.attempts();
+        for PlannedTask { name, .. } in &accepted.tasks {
+            let (made, open_agents) = attempts.remove(name).unwrap_or_default();
+            let before = before.remove(name);
+            let key = before.as_ref().and_then(|status| status.key.clone());
+            let held = before.and_then(|status| status.held(self.clock.reading()));
+            // Attempt numbers continue, because they are part of agent ids and an id is never given
+            // twice.
+            let fresh = || TaskStatus {
+                attempt: made,
+                earlier: made,
+                open_agents,
+                key,
+                ..Default::default()
+            };
+            self.tasks.insert(name.clone(), held.unwrap_or_else(fresh));
+        }
+        self.open_tasks = self.tasks.len();
+        self.first_failed = None;
+        self.order = accepted.tasks.iter().map(|task| task.name.clone()).collect();
+        self.completed = None;
+        if let Some(created) = &mut self.created {
+            let Accepted { config, files, config_hash, inputs, settings, tasks, .. } =
+                accepted.clone();
+            created.config = config;
+            created.files = files;
+            created.config_hash = config_hash;
+            created.inputs = inputs;
+            created.settings = settings;
+            created.tasks = tasks;
+        }
+    }
+
+    /// Puts tasks back into their first state. The others stay as they are.
+    pub(super) fn begin_again(&mut self, names: &[Name]) -> Result<(), String> {
+        for name in names {
+            let task =
+                self.tasks.get_mut(name).ok_or_else(|| format!("there is no task `{name}`"))?;
+            self.open_tasks += usize::from(task.state.is_end());
+            *task = task.begin_again();
+        }
+        self.first_failed = None;
+        self.completed = None;
+        Ok(())
+    }
+
+    /// Returns, for each task that has agents, the number of its attempts so far and the number of
+    /// its agents that have not ended.
+    fn attempts(&self) -> HashMap<Name, (u32, u32)> {
+        let mut attempts: HashMap<Name, (u32, u32)> = HashMap::new();
+        for agent in self.agents.values() {
+            let (made, open) = attempts.entry(agent.task.clone()).or_default();
+            *made += u32::from(agent.parent.is_none());
+            *open += u32::from(agent.outcome.is_none());
+        }
+        attempts
+    }
+
+    /// Opens an agent that has ended again: its task begins again, and its conversation continues.
+    pub(super) fn continues(&mut self, record: &Record, id: &AgentId) -> Result<(), String> {
+        let Some(agent) = self.agents.get_mut(id) else { return Ok(()) };
+        let task = self.tasks.get_mut(&agent.task).ok_or("its task is gone")?;
+        if *id != AgentId::main(&agent.task, task.attempt) {
+            return Err("the agent has ended".to_owned());
+        }
+        task.hold(id)?;
+        agent.outcome = None;
+        agent.apply(&record.event, record.ts_ms, self.clock.reading());
+        // The restart is no crash.
+        agent.restarted.pop();
+        agent.open += 1;
+        self.open_agents += 1;
+        Ok(())
+    }
+}

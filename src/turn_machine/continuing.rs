@@ -1,0 +1,104 @@
+//! Decides how an agent continues after a reply without tool calls, after a model call that failed,
+//! and after its end.
+
+use super::{Machine, Phase};
+use crate::context::CompactionTrigger;
+use crate::failure::FailureKind;
+use crate::message::{Json, Message, Role, StopReason};
+use crate::output::Output;
+use crate::turn::{ModelFailed, Outcome};
+
+/// Most times in a row that an answer which was cut is continued: enough for an answer of several
+/// times the output limit, few enough that a model which never ends is stopped.
+pub(super) const MAX_CONTINUATIONS: u32 = 4;
+
+/// Message to a model after its answer was cut at the output limit.
+const CONTINUE: &str = "Continue from the previous response. Do not repeat completed work.";
+
+impl Machine {
+    /// Returns the outcome of an agent that said that it cannot do the work.
+    pub(super) fn given_up(&self, reason: &str) -> Outcome {
+        let kind = match self.shortfalls.denied.is_empty() {
+            true => FailureKind::GaveUp,
+            false => FailureKind::Denied,
+        };
+        self.failed(kind, format!("the agent gave up: {reason}"))
+    }
+
+    /// Decides how the agent continues after a model call that failed for good.
+    pub(super) fn model_failed(&mut self, failed: &ModelFailed) {
+        let failure = &failed.failure;
+        self.measure.refused(failed.context_tokens, failed.window_tokens);
+        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused(self.turn) {
+            self.refused = Some(failure.clone());
+            self.phase = Phase::Ready;
+            return;
+        }
+        self.phase = Phase::Ending(self.failed(failure.kind, failure.message.as_str()));
+    }
+
+    /// Decides how the agent continues after a reply without tool calls.
+    pub(super) fn judge(&mut self, stop: &StopReason, is_empty: bool) -> Phase {
+        let no_text = self.answer.trim().is_empty();
+        match stop {
+            StopReason::Refusal(explanation) => {
+                let said = explanation.clone().unwrap_or_else(|| self.answer.trim().to_owned());
+                let said = if said.is_empty() { "no reason was given".to_owned() } else { said };
+                let message = format!("the model refused: {said}");
+                Phase::Ending(self.failed(FailureKind::Refusal, message))
+            }
+            StopReason::PauseTurn if !is_empty => Phase::Ready,
+            // The effect of the summary on the view is recorded before the next call.
+            StopReason::Compaction => Phase::Ready,
+            StopReason::ContextWindowExceeded => {
+                if self.summaries.settled_in(self.turn) {
+                    let message = "the context window was full and a summary did not help";
+                    return Phase::Ending(self.failed(FailureKind::ContextOverflow, message));
+                }
+                self.ask_to_compact(CompactionTrigger::Reactive, None);
+                self.resume()
+            }
+            StopReason::MaxTokens | StopReason::Interrupted(_) => self.resume(),
+            StopReason::EndTurn
+            | StopReason::ToolUse
+            | StopReason::StopSequence
+            | StopReason::PauseTurn
+            | StopReason::Other(_) => {
+                if no_text {
+                    let message = "the model answered nothing";
+                    return Phase::Ending(self.failed(FailureKind::EmptyAnswer, message));
+                }
+                let output = Output::whole(self.answer.trim());
+                Phase::Ending(Outcome::Completed { output })
+            }
+        }
+    }
+
+    /// Asks the model to continue an answer that was cut, a bounded number of times.
+    fn resume(&mut self) -> Phase {
+        if self.continuations >= MAX_CONTINUATIONS {
+            let message =
+                format!("the answer was still cut after {MAX_CONTINUATIONS} continuations");
+            return Phase::Ending(self.failed(FailureKind::OutputTruncated, message));
+        }
+        self.continuations += 1;
+        // After an assistant message only a user message may follow; after none (the reply had no
+        // complete block) the history still ends with one.
+        let last = self.view.slots().next_back();
+        let ends_with_user = last.is_none_or(|slot| slot.entry.role == Role::User);
+        if !ends_with_user {
+            self.continuation = Some(Json::encode(&Message::user(CONTINUE)));
+        }
+        Phase::Ready
+    }
+
+    /// Continues a conversation that had ended, because its task is retried.
+    pub(super) fn continue_after_end(&mut self) -> Phase {
+        self.continuations = 0;
+        self.refused = None;
+        match self.calls.iter().any(|call| call.result.is_none()) {
+            true => Phase::Working,
+            false => self.resume(),
+        }
+    }
+}

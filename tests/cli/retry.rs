@@ -1,0 +1,276 @@
+//! After a failure: the printed commands, and what a retry keeps, continues and does not buy again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+
+use super::desk::{Desk, Done, wait};
+use crate::support::answer::{Answer, Fault};
+use crate::support::asked::{Asked, Wire};
+use crate::support::provider::Provider;
+
+/// A task that completes, one that fails until `mended` exists, and one after both. Each leaves a
+/// line per start.
+const COMMANDS: &str = "
+[tasks.kept]
+run = 'echo kept >> starts; echo kept'
+[tasks.bad]
+depends_on = ['kept']
+join = 'all_done'
+run = 'echo bad >> starts; echo before; test -e mended || { echo why >&2; exit 3; }; echo mended'
+[tasks.after]
+run = 'echo after >> starts; echo \"$FROM\"'
+env = { FROM = '{{ tasks.kept.output }}{{ tasks.bad.output }}' }
+depends_on = ['kept', 'bad']
+";
+
+/// Returns the arguments of a command that the output names after this label.
+fn named(output: &str, label: &str) -> Vec<String> {
+    let line = output.lines().find_map(|line| line.strip_prefix(label));
+    let line = line.unwrap_or_else(|| panic!("no `{label}` in {output}"));
+    let mut words = line.split_whitespace().map(str::to_owned);
+    assert_eq!(words.next().as_deref(), Some("callsheet"), "{line}");
+    words.collect()
+}
+
+fn follow(desk: &Desk, output: &str, label: &str) -> Done {
+    let arguments = named(output, label);
+    desk.call(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_failed_command_begins_again_and_what_completed_is_kept() {
+    let desk = Desk::commands(&format!("[limits]\nfail_fast = false\n{COMMANDS}"));
+    let failed = desk.call(&["run"]);
+    assert_eq!(failed.code, 8, "{}", failed.err);
+    let why = follow(&desk, &failed.out, "what failed:");
+    assert!(why.code == 0 && why.out.contains("why"), "{}", why.out);
+    // Nothing is mended yet.
+    let again = follow(&desk, &failed.out, "try again:");
+    assert_eq!(again.code, 8, "{}", again.err);
+    desk.write("mended", "");
+    let outlook = desk.good(&["resume", "--explain", "--retry-failed"]);
+    assert!(outlook.contains("kept   reused"), "{outlook}");
+    assert!(outlook.contains("bad    runs     it was failed: command_failed"), "{outlook}");
+    assert!(outlook.contains("after  runs"), "{outlook}");
+    let done = follow(&desk, &again.out, "try again:");
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert_eq!(desk.read("starts"), "kept\nbad\nbad\nbad\nafter\n");
+    assert!(done.out.contains("after  completed"), "{}", done.out);
+    assert_eq!(desk.runs().len(), 1);
+    // Nothing is left.
+    let over = desk.call(&["resume", "--retry-failed"]);
+    assert!(over.code == 0 && over.err.contains("nothing is left to do"), "{}", over.err);
+    for (task, code, says) in
+        [("kept", 2, "is completed: only a task that failed"), ("x", 1, "no task `x`")]
+    {
+        let refused = desk.call(&["resume", "--retry-failed", task]);
+        assert_eq!(refused.code, code, "{}", refused.err);
+        assert!(refused.err.contains(says), "{}", refused.err);
+    }
+}
+
+#[test]
+fn one_failed_task_of_several_begins_again_alone() {
+    let desk = Desk::commands(
+        "[limits]\nfail_fast = false\n[tasks.a]\nrun = 'echo a >> starts; test -e mended'\n\
+         [tasks.b]\nrun = 'echo b >> starts; test -e mended'\n\
+         [tasks.c]\nrun = 'echo c >> starts'\ndepends_on = ['b']\n",
+    );
+    assert_eq!(desk.call(&["run"]).code, 1);
+    desk.write("mended", "");
+    std::fs::remove_file(desk.path().join("starts")).expect("it was started");
+    let one = desk.call(&["resume", "--retry-failed", "c"]);
+    assert_eq!(one.code, 8, "{}", one.err);
+    assert_eq!(desk.read("starts"), "b\nc\n");
+    let rest = desk.call(&["resume", "--retry-failed"]);
+    assert_eq!(rest.code, 0, "{}", rest.err);
+    assert_eq!(desk.read("starts"), "b\nc\na\n");
+}
+
+#[test]
+fn a_retry_that_is_killed_goes_on() {
+    let desk = Desk::commands(
+        "[tasks.kept]\nrun = 'echo kept >> starts'\n\
+         [tasks.bad]\nrun = 'test -e mended && until test -e go; do sleep 0.01; done'\n\
+         depends_on = ['kept']\n[tasks.after]\nrun = 'true'\ndepends_on = ['bad']\n",
+    );
+    assert_eq!(desk.call(&["run"]).code, 1);
+    desk.write("mended", "");
+    let live = desk.start(&["resume", "--retry-failed"]);
+    desk.wait_for_event("tool.started", |event| event["agent"] == "bad~2");
+    live.signal("KILL");
+    live.end();
+    desk.write("go", "");
+    // A command that was cut short is of an unknown outcome, which is a failure to retry too.
+    let resumed = desk.call(&["resume"]);
+    assert_eq!(resumed.code, 1, "{}", resumed.err);
+    let done = follow(&desk, &resumed.out, "try again:");
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert_eq!(desk.read("starts"), "kept\n");
+}
+
+/// An agent with one tool call, at a provider.
+fn one_agent(provider: &Provider, wire: Wire, more: &str) -> Desk {
+    let desk = Desk::empty();
+    let kind = match wire {
+        Wire::Anthropic => "anthropic",
+        Wire::OpenAi => "openai",
+    };
+    let file = format!(
+        "version = 1\n[providers.main]\nkind = '{kind}'\nbase_url = '{}'\n\
+         api_key = {{ env = 'KEY' }}\n[models.default]\nprovider = 'main'\nmodel = 'm'\n\
+         [models.default.cost_per_mtok]\ninput = 1.0\noutput = 1.0\n\
+         [defaults.retry]\nmax_attempts = 1\n\
+         [agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['glob']\n\
+         [tasks.first]\nagent = 'a'\nprompt = 'first'\n\
+         [tasks.one]\nagent = 'a'\nprompt = 'go'\ndepends_on = ['first']\n{more}\n\
+         [tasks.two]\nrun = 'echo \"$ONE\"'\nenv = {{ ONE = '{{{{ tasks.one.output }}}}' }}\n\
+         depends_on = ['one']\n",
+        provider.url_for(wire)
+    );
+    desk.write("agents.toml", &file);
+    desk
+}
+
+fn call(desk: &Desk, arguments: &[&str]) -> Done {
+    Done::of(desk.command(arguments).env("KEY", "sk-test-key-of-some-length"))
+}
+
+/// Starts a provider that answers with the fault in the second turn of task `one`, until it is
+/// mended.
+async fn failing(fault: Fault, mended: Arc<AtomicBool>) -> Provider {
+    Provider::start(move |asked: &Asked| {
+        let first = asked.messages()[0].text();
+        match asked.messages().len() {
+            _ if first == "first" => Answer::text("first is done"),
+            1 => Answer::tool("glob", json!({"pattern": "*.toml"})),
+            _ if mended.load(Ordering::SeqCst) => Answer::text("all is done"),
+            _ => Answer::fault(fault.clone()),
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_that_the_provider_cut_short_continues_and_nothing_is_bought_twice() {
+    let table = [
+        (Fault::Overloaded, 3, "overloaded"),
+        (Fault::BadKey, 3, "auth"),
+        (Fault::RateLimited(None), 3, "rate_limit"),
+        (Fault::ServerError, 3, "server_error"),
+        (Fault::StallBeforeHead, 5, "timeout"),
+        (Fault::Empty, 1, "empty_answer"),
+    ];
+    for wire in Wire::BOTH {
+        for (fault, code, kind) in &table {
+            let mended = Arc::new(AtomicBool::new(false));
+            let provider = failing(fault.clone(), mended.clone()).await;
+            let timeout = if *code == 5 { "timeout = '500ms'" } else { "" };
+            let desk = one_agent(&provider, wire, timeout);
+            let failed = call(&desk, &["run"]);
+            assert_eq!(failed.code, *code, "{kind}: {}{}", failed.out, failed.err);
+            assert!(failed.out.contains("one    failed"), "{}", failed.out);
+            assert!(failed.out.contains(kind), "{kind}: {}", failed.out);
+            mended.store(true, Ordering::SeqCst);
+            let before = provider.count();
+            let retry = named(&failed.out, "try again:");
+            let done = call(&desk, &retry.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(done.code, 0, "{kind}: {}{}", done.out, done.err);
+            assert!(done.out.contains("all is done"), "{}", done.out);
+            // One call: the turn that failed. It sees the earlier one.
+            assert_eq!(provider.count(), before + 1, "{kind} {wire:?}");
+            let last = provider.requests().pop().expect("a request");
+            assert!(last.messages().len() >= 3, "{kind}: {:?}", last.messages());
+            let agents = desk.json(&["ps", "-a", "--json"]);
+            assert!(!agents.iter().any(|row| row["name"] == "one~2"), "{agents:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mended_file_continues_the_conversation_too() {
+    let mended = Arc::new(AtomicBool::new(false));
+    let provider = failing(Fault::BadKey, mended.clone()).await;
+    let desk = one_agent(&provider, Wire::Anthropic, "");
+    let failed = call(&desk, &["run"]);
+    assert_eq!(failed.code, 3, "{}", failed.err);
+    mended.store(true, Ordering::SeqCst);
+    let text = desk.read("agents.toml").replace("max_attempts = 1", "max_attempts = 2");
+    desk.write("agents.toml", &text);
+    let before = provider.count();
+    let accept = named(&failed.out, "with changes:");
+    let done = call(&desk, &accept.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert_eq!(provider.count(), before + 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_pauses_where_the_file_says_so_and_a_plain_resume_goes_on() {
+    let mended = Arc::new(AtomicBool::new(false));
+    let provider = failing(Fault::Overloaded, mended.clone()).await;
+    let desk = one_agent(&provider, Wire::Anthropic, "on_failure = 'pause'");
+    for _ in 0..2 {
+        let arguments: &[&str] = if desk.runs().is_empty() { &["run"] } else { &["resume"] };
+        let paused = call(&desk, arguments);
+        assert_eq!(paused.code, 3, "{}{}", paused.out, paused.err);
+        assert!(paused.err.contains("paused: task `one` failed: overloaded"), "{}", paused.err);
+        assert_eq!(desk.json(&["ps", "--json"])[0]["state"], "paused");
+    }
+    mended.store(true, Ordering::SeqCst);
+    let before = provider.count();
+    let done = call(&desk, &["resume"]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert_eq!(provider.count(), before + 1);
+    // A refusal is nothing that heals.
+    let refusing = failing(Fault::Refusal("no".to_owned()), Arc::default()).await;
+    let desk = one_agent(&refusing, Wire::Anthropic, "on_failure = 'pause'");
+    assert_eq!(call(&desk, &["run"]).code, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_begins_before_the_failure() {
+    let mended = Arc::new(AtomicBool::new(false));
+    let provider = failing(Fault::Refusal("no".to_owned()), mended.clone()).await;
+    let desk = one_agent(&provider, Wire::Anthropic, "");
+    let failed = call(&desk, &["run"]);
+    assert_eq!(failed.code, 1, "{}", failed.err);
+    let fork = named(&failed.out, "from before:");
+    let (run, seq) = fork[1].rsplit_once('@').expect("a place");
+    let listed = call(&desk, &["fork", run]);
+    let line =
+        listed.out.lines().find(|line| line.split_whitespace().next() == Some(&format!("@{seq}")));
+    assert!(
+        line.is_some_and(|line| line.ends_with("one has the results of turn 1")),
+        "{}",
+        listed.out
+    );
+    mended.store(true, Ordering::SeqCst);
+    let before = provider.count();
+    let done = call(&desk, &fork.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert_eq!(provider.count(), before + 1);
+    assert_eq!(desk.runs().len(), 2);
+}
+
+#[test]
+fn all_runs_that_were_stopped_are_resumed() {
+    let desk = Desk::commands("[tasks.one]\nrun = 'until test -e go; do sleep 0.01; done'\n");
+    for count in 1..=2 {
+        let live = desk.start(&["run"]);
+        wait("the run", || (desk.runs().len() == count).then_some(()));
+        desk.wait_for_event("tool.started", |_| true);
+        live.signal("INT");
+        assert_eq!(live.end().code, 130);
+    }
+    desk.write("go", "");
+    let done = desk.call(&["resume", "--all"]);
+    // Both commands were cut short, and are told so.
+    assert!(done.code == 1 || done.code == 0, "{}", done.err);
+    let rows = desk.json(&["ps", "-a", "--json"]);
+    let is_open = |row: &&serde_json::Value| row["kind"] == "run" && row["state"] == "paused";
+    assert_eq!(rows.iter().filter(is_open).count(), 0, "{rows:?}");
+    let again = desk.call(&["resume", "--all"]);
+    assert!(again.code == 0 && again.err.contains("no run in"), "{}", again.err);
+}
