@@ -9,8 +9,11 @@ mod compact;
 mod context;
 mod cost;
 mod drive;
+mod explain;
 mod fork;
 mod graph;
+mod here;
+mod init;
 mod locate;
 mod mistakes;
 mod paint;
@@ -19,9 +22,12 @@ mod rebuild;
 mod refusal;
 mod resume;
 mod run;
+mod schema;
+mod short_id;
 mod show;
 mod stopped_run;
 mod tail;
+mod times;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -30,6 +36,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::exit::Exit;
 use args::{Arguments, Verb};
+use times::Times;
 
 /// Parses the arguments, runs the verb that they name, and returns the program's exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -44,8 +51,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         }
     };
     listen_to_tracing(arguments.verbose);
-    let project = locate::Project::new(arguments.verb.file(), arguments.state_dir.clone());
-    match arguments.verb {
+    let file = arguments.verb.as_ref().map_or_else(args::default_file, Verb::file);
+    let project =
+        locate::Project::new(file, arguments.state_dir.clone(), Times::new(arguments.utc));
+    project.note_file();
+    let Some(verb) = arguments.verb else { return here::run(&project) };
+    match verb {
         Verb::Run(verb) => run::run(&project, verb, arguments.verbose),
         Verb::Resume(verb) => resume::run(&project, &verb, arguments.verbose),
         Verb::Check(verb) => check::run(&project, &verb),
@@ -63,6 +74,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "callsheet", &mut script);
             say(&String::from_utf8_lossy(&script))
+        }
+        Verb::Init(verb) => init::run(&verb),
+        Verb::Explain(verb) => explain::run(&verb),
+        Verb::Schema(verb) => schema::run(&verb),
+        Verb::Man => {
+            let mut page = Vec::new();
+            match clap_mangen::Man::new(Arguments::command()).render(&mut page) {
+                Ok(()) => say(&String::from_utf8_lossy(&page)),
+                Err(_) => Exit::Disk,
+            }
         }
         Verb::Version => say(&format!("callsheet {}\n", env!("CARGO_PKG_VERSION"))),
     }

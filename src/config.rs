@@ -15,6 +15,7 @@ mod diagnostic;
 mod duration;
 mod env;
 mod files;
+mod foreign;
 mod inputs;
 mod json_schema;
 mod keys;
@@ -43,8 +44,11 @@ use serde_json::{Map, Value};
 pub use self::diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use self::json_schema::json_schema;
 pub use self::keys::Secret;
+pub(crate) use self::names::suggest;
 pub use self::providers::{ProviderKind, ProviderSpec};
 pub use self::recorded::{KeyChange, changed_files, changed_settings, changes};
+#[cfg(test)]
+pub(crate) use self::reference::diagnostic_codes;
 pub use self::reference::reference;
 pub use self::templates::{RUN_FIELDS, TASK_FIELDS};
 pub use crate::context::compaction::CompactionSpec;
@@ -225,12 +229,15 @@ impl Config {
 /// }
 /// ```
 pub fn load(sources: &Sources) -> Result<Config, Diagnostics> {
-    match std::fs::read_to_string(&sources.file) {
+    match files::text_of(&sources.file) {
         Ok(text) => load_text(&text, sources),
         Err(error) => {
             let place = Place::start(&named(sources, String::new()));
             let message = format!("cannot read `{}`: {error}", sources.file.display());
-            let help = "name another file with `-f FILE`";
+            let help = match sources.file.exists() {
+                true => NO_HELP,
+                false => "name another file with `-f FILE`, or write one with `callsheet init`",
+            };
             Err(Diagnostics(vec![Diagnostic::error("unreadable_file", &place, message, help)]))
         }
     }

@@ -26,14 +26,17 @@ use crate::turn::{
 };
 
 macro_rules! events {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal: $state:ident, $level:ident;)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal: $state:ident, $level:ident;)*) => {
         /// A fact about a run, in the past tense.
         #[derive(Clone, Debug, PartialEq)]
-        pub enum Event { $($(#[$doc])* $variant($variant),)* }
+        pub enum Event { $($(#[doc = $doc])* $variant($variant),)* }
 
         impl Event {
             /// The names of all event types, in the order of the table.
             pub const TYPES: &[&str] = &[$($name),*];
+
+            /// The name of each type with its meaning, in the order of the table.
+            pub const TABLE: &[(&str, &str)] = &[$(($name, concat!($($doc),*))),*];
 
             /// Returns the name of the event's type, as a record holds it.
             #[must_use]

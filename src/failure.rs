@@ -64,6 +64,35 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    /// Every kind, in the order of the declaration.
+    pub const ALL: [Self; 25] = [
+        Self::RateLimit,
+        Self::Overloaded,
+        Self::Timeout,
+        Self::IdleTimeout,
+        Self::Connection,
+        Self::ServerError,
+        Self::Auth,
+        Self::InvalidRequest,
+        Self::ContextOverflow,
+        Self::RequestTooLarge,
+        Self::Refusal,
+        Self::EmptyAnswer,
+        Self::OutputTruncated,
+        Self::OutputFormat,
+        Self::CommandFailed,
+        Self::Interrupted,
+        Self::ToolError,
+        Self::Denied,
+        Self::GaveUp,
+        Self::MaxTurns,
+        Self::LimitReached,
+        Self::Crashed,
+        Self::Template,
+        Self::Cancelled,
+        Self::Internal,
+    ];
+
     /// The kinds of failure that may pass with time and are retried by default.
     pub const TRANSIENT: [Self; 6] = [
         Self::RateLimit,

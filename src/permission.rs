@@ -67,6 +67,17 @@ impl Rule {
         Ok(Self { text: text.to_owned(), tool, argument })
     }
 
+    /// Returns true if the rule is about this tool, whatever the arguments.
+    #[must_use]
+    pub fn names(&self, tool: &str) -> bool {
+        self.tool.is_match(tool)
+    }
+
+    /// Returns true if the rule matches every call of this tool.
+    fn names_all(&self, tool: &str) -> bool {
+        self.argument.is_none() && self.names(tool)
+    }
+
     /// Returns true if the rule matches at least one part of a call of `tool`. That is enough for a
     /// rule that asks or denies.
     #[must_use]
@@ -176,6 +187,31 @@ impl Default for Permissions {
 }
 
 impl Permissions {
+    /// Returns true if the rules may allow a call of this tool without asking a person.
+    #[must_use]
+    pub fn can_allow(&self, tool: &str) -> bool {
+        let names = |rules: &[Rule]| rules.iter().any(|rule| rule.names(tool));
+        if self.always_denies(tool) {
+            return false;
+        }
+        if self.non_interactive == NonInteractive::Allow || names(&self.own_allow) {
+            return true;
+        }
+        let always_asks = self.ask.iter().any(|rule| rule.names_all(tool));
+        !always_asks && (self.default == Verdict::Allow || names(&self.allow))
+    }
+
+    /// Returns true if the rules deny every call of this tool.
+    #[must_use]
+    pub fn always_denies(&self, tool: &str) -> bool {
+        let is_allowed = |rules: &[Rule]| rules.iter().any(|rule| rule.names(tool));
+        let by_default = self.default == Verdict::Deny
+            && !is_allowed(&self.allow)
+            && !is_allowed(&self.own_allow)
+            && !is_allowed(&self.ask);
+        by_default || self.deny.iter().any(|rule| rule.names_all(tool))
+    }
+
     /// Returns true if the verdict on a call of `tool` can depend on its arguments: some rule for
     /// the tool has an argument glob.
     #[must_use]

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::agent::{AgentStatus, Doing};
+pub use self::agent::{AgentStatus, Doing, ModelPause, retrying};
 use self::clock::Clock;
 pub use self::clock::{Reading, Stopwatch};
 pub use self::result::failure_kinds;

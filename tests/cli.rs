@@ -5,6 +5,7 @@ mod crash;
 mod desk;
 mod exits;
 mod explain;
+mod first_hour;
 mod full;
 mod judge;
 mod mistakes;

@@ -23,9 +23,21 @@ pub(super) struct Arguments {
     /// it)
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = EVERYWHERE)]
     pub verbose: u8,
+    /// Print times in UTC instead of the time zone of this machine
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    pub utc: bool,
     #[command(subcommand)]
-    pub verb: Verb,
+    pub verb: Option<Verb>,
 }
+
+/// Returns the name of the configuration file where none is given.
+pub(super) fn default_file() -> PathBuf {
+    PathBuf::from(DEFAULT_FILE)
+}
+
+/// The name of the configuration file. It is searched for in the working directory and in the
+/// folders above it.
+pub(super) const DEFAULT_FILE: &str = "agents.toml";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
@@ -56,6 +68,14 @@ pub(super) enum Verb {
     Rebuild(Rebuild),
     /// Try the compaction pipeline, and explain an agent's next request
     Context(Context),
+    /// Write a commented agents.toml that runs at once, offline
+    Init(Init),
+    /// Explain a diagnostic, a kind of failure or an exit code, at length
+    Explain(ExplainCode),
+    /// Print the JSON Schema of agents.toml or of the events
+    Schema(Schema),
+    /// Print the manual page
+    Man,
     /// Print the completion script for a shell
     Completions {
         /// The shell
@@ -119,7 +139,12 @@ impl Verb {
             Self::Cancel(verb) => verb.file.file.clone(),
             Self::Compact(verb) => verb.file.file.clone(),
             Self::Context(verb) => verb.verb.file(),
-            Self::Completions { .. } | Self::Version => PathBuf::new(),
+            Self::Init(_)
+            | Self::Explain(_)
+            | Self::Schema(_)
+            | Self::Man
+            | Self::Completions { .. }
+            | Self::Version => PathBuf::new(),
         }
     }
 }
@@ -151,6 +176,44 @@ pub(super) struct Resume {
     /// that is cut is kept in a file
     #[arg(long, value_name = "SEQ")]
     pub truncate_at: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Template {
+    /// Three agents review the folder, and one merges what they found
+    Review,
+    /// An agent repairs what a check command reports
+    Fix,
+    /// A lead agent gives parts of a question to helpers
+    Research,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Init {
+    /// What the graph does
+    #[arg(long, value_enum, default_value_t = Template::Review)]
+    pub template: Template,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExplainCode {
+    /// The code, as `check` or a summary prints it, or an exit code [default: list all]
+    pub code: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum SchemaOf {
+    /// The configuration file
+    Config,
+    /// The lines that `run --json` and `tail --json` print
+    Events,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Schema {
+    /// What the schema describes
+    #[arg(value_enum, default_value_t = SchemaOf::Config)]
+    pub of: SchemaOf,
 }
 
 #[derive(Debug, Args)]
@@ -226,7 +289,7 @@ pub(super) struct Ps {
     /// List all runs, also those that have ended
     #[arg(short, long)]
     pub all: bool,
-    /// Draw agents under their parents
+    /// Draw tasks and agents under their runs
     #[arg(long)]
     pub tree: bool,
     /// Print rows as JSON, one a line

@@ -85,7 +85,8 @@ async fn to_the_end(
     let (id, dir) = (run.id(), run.dir().clone());
     complain(&format!("run {id} in {}", dir.path().display()));
     let detail = if shown.verbose > 0 { Detail::Full } else { Detail::Milestones };
-    let printer = Printer::for_run(shown.json, detail, Paint::new(paint::is_on(&io::stderr())));
+    let paint = Paint::new(paint::is_on(&io::stderr()));
+    let printer = Printer::for_run(shown.json, detail, paint, project.times.clone());
     let printing = run.follow_new().map(|follower| show(follower, printer));
     let heard = Heard::default();
     let listening = tokio::spawn(listen(signals, run.remote(), heard.clone()));

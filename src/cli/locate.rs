@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use globset::Glob;
 
+use super::args::DEFAULT_FILE;
+use super::times::Times;
 use super::{complain, refusal};
-use crate::config::Sources;
+use crate::config::{Sources, suggest};
 use crate::event::{Event, SharedRecord};
 use crate::exit::Exit;
 use crate::id::{AgentId, RunId};
@@ -19,8 +21,12 @@ use crate::run_state::{AgentStatus, RunState};
 #[derive(Clone, Debug)]
 pub(super) struct Project {
     pub file: PathBuf,
+    /// True if no file was named and the file was found in a folder above.
+    is_above: bool,
     /// The folder of the run directories that `--state-dir` gives, as typed.
     pub state_dir: Option<PathBuf>,
+    /// The time zone in which times are shown.
+    pub times: Times,
 }
 
 /// A run, or a part of one, as the command line names it.
@@ -32,8 +38,16 @@ pub(super) enum Selector {
 }
 
 impl Project {
-    pub(super) fn new(file: PathBuf, state_dir: Option<PathBuf>) -> Self {
-        Self { file, state_dir }
+    pub(super) fn new(file: PathBuf, state_dir: Option<PathBuf>, times: Times) -> Self {
+        let above = (file == Path::new(DEFAULT_FILE) && !file.exists()).then(found_above).flatten();
+        Self { is_above: above.is_some(), file: above.unwrap_or(file), state_dir, times }
+    }
+
+    /// Says which file is used if it was found in a folder above.
+    pub(super) fn note_file(&self) {
+        if self.is_above {
+            complain(&format!("note: using {}", self.file.display()));
+        }
     }
 
     /// Returns the sources of the configuration: the file, the environment and the flags.
@@ -52,7 +66,7 @@ impl Project {
     /// Returns the flags by which another verb finds the same runs, with a space before each.
     pub(super) fn flags(&self) -> String {
         let mut flags = String::new();
-        if self.file != Path::new("agents.toml") {
+        if !self.is_above && self.file != Path::new(DEFAULT_FILE) {
             flags.push_str(&format!(" -f {}", quoted(&self.file)));
         }
         if let Some(folder) = &self.state_dir {
@@ -108,9 +122,9 @@ impl Project {
         if let Some(run) = workflow {
             return Ok(run.clone());
         }
-        let begins: Vec<_> =
-            runs.iter().filter(|run| refusal::name(run).starts_with(&lower)).collect();
-        match begins.as_slice() {
+        // Any part that only one id has: people type a beginning, and `ps` prints an end.
+        let found: Vec<_> = runs.iter().filter(|run| refusal::name(run).contains(&lower)).collect();
+        match found.as_slice() {
             [run] => Ok((*run).clone()),
             [] => {
                 complain(&format!(
@@ -121,10 +135,7 @@ impl Project {
             }
             several => {
                 let ids: Vec<_> = several.iter().map(|run| refusal::name(run)).collect();
-                complain(&format!(
-                    "error: the ids of several runs begin with `{name}`: {}",
-                    ids.join(", ")
-                ));
+                complain(&format!("error: `{name}` stands for several runs: {}", ids.join(", ")));
                 Err(Exit::Failed)
             }
         }
@@ -193,6 +204,13 @@ impl Project {
     }
 }
 
+/// Searches for the configuration file in the folders above the working directory.
+fn found_above() -> Option<PathBuf> {
+    let here = std::env::current_dir().ok()?;
+    let above = here.ancestors().skip(1).map(|folder| folder.join(DEFAULT_FILE));
+    above.into_iter().find(|file| file.is_file())
+}
+
 /// Quotes a path for a shell, if it needs quotes.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
@@ -211,7 +229,10 @@ fn workflow_of(run: &RunDir) -> Option<String> {
     }
 }
 
-/// Returns the agent with this name, or else all agents that match the name as a glob.
+/// The most names among which a miss is compared and that a message lists.
+const SUGGESTED: usize = 30;
+
+/// Returns the agent with this name, or else the only child whose name ends so, or else all agents that match the name as a glob.
 pub(super) fn agents<'a>(
     state: &'a RunState,
     name: &str,
@@ -219,11 +240,29 @@ pub(super) fn agents<'a>(
     if let Some(found) = state.agents().get_key_value(&AgentId::from_text(name)) {
         return Ok(vec![found]);
     }
+    // `reader-1` is a child, named as `ps --tree` prints it.
+    let below = format!("/{name}");
+    let is_child = |id: &AgentId| id.as_str().ends_with(&below);
+    let children: Vec<_> = state.agents().iter().filter(|(id, _)| is_child(id)).collect();
+    match children.as_slice() {
+        [] => {}
+        [one] => return Ok(vec![*one]),
+        several => {
+            let names: Vec<_> = several.iter().map(|(id, _)| format!("@{id}")).collect();
+            complain(&format!("error: `@{name}` stands for several agents: {}", names.join(", ")));
+            return Err(Exit::Failed);
+        }
+    }
     let glob = Glob::new(name).ok().map(|glob| glob.compile_matcher());
     let fits = |id: &AgentId| glob.as_ref().is_some_and(|glob| glob.is_match(id.as_str()));
     let found: Vec<_> = state.agents().iter().filter(|(id, _)| fits(id)).collect();
     if found.is_empty() {
         complain(&format!("error: the run has no agent `{name}`"));
+        let known = state.agents().keys().take(SUGGESTED).map(AgentId::as_str);
+        match suggest(name, known) {
+            help if help.is_empty() => complain("help: no agent has begun"),
+            help => complain(&format!("help: {help}")),
+        }
         return Err(Exit::Failed);
     }
     Ok(found)

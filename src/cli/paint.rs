@@ -1,6 +1,7 @@
 //! Colours the output, if it goes to a terminal and the environment does not forbid colours.
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 
 /// Returns true if output to this stream is coloured: it is a terminal that is not dumb, or
 /// CLICOLOR_FORCE is set. NO_COLOR overrides both.
@@ -13,6 +14,38 @@ pub(super) fn is_on(stream: &impl IsTerminal) -> bool {
         std::env::var("CLICOLOR_FORCE").is_ok_and(|value| value != "0" && !value.is_empty());
     let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
     forced || (stream.is_terminal() && !dumb)
+}
+
+/// Returns the width of the terminal in characters; `None` if the stream is no terminal.
+pub(super) fn width(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
+    let (width, _) = terminal_size::terminal_size_of(stream).filter(|_| stream.is_terminal())?;
+    Some(usize::from(width.0).max(LEAST_WIDTH))
+}
+
+/// The least width for which lines are cut: a narrower terminal wraps them.
+const LEAST_WIDTH: usize = 40;
+
+/// Returns the number of characters of a text that a terminal shows: colours take no space.
+pub(super) fn visible(text: &str) -> usize {
+    let (mut count, mut is_code) = (0, false);
+    for c in text.chars() {
+        match (c, is_code) {
+            ('\x1b', _) => is_code = true,
+            ('m', true) => is_code = false,
+            (_, true) => {}
+            (_, false) => count += 1,
+        }
+    }
+    count
+}
+
+/// Returns at most `width` characters of a text without colours, with `…` if it is longer.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    match text.chars().nth(width) {
+        None => text.to_owned(),
+        Some(_) if width == 0 => String::new(),
+        Some(_) => text.chars().take(width - 1).chain(['…']).collect(),
+    }
 }
 
 /// ANSI codes of the colours that tell agents apart: the six basic colours that are neither black

@@ -5,6 +5,8 @@ use std::io;
 use super::args;
 use super::locate::Project;
 use super::paint::{self, Paint};
+use super::short_id::ShortIds;
+use super::times::Times;
 use super::{complain, refusal, say};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
@@ -35,7 +37,13 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
         complain(&format!("no runs in {}", project.runs_folder().display()));
         Exit::Done
     } else {
-        say(&table(&rows, verb.tree, Paint::new(paint::is_on(&io::stdout()))))
+        let paint = Paint::new(paint::is_on(&io::stdout()));
+        let width = paint::width(&io::stdout());
+        let ids = ShortIds::of_runs(project.runs().iter().map(refusal::name));
+        say(&match verb.tree {
+            true => tree(&rows, &ids, paint, width),
+            false => self::runs(&rows, &ids, &project.times, paint, width),
+        })
     };
     if said == Exit::Done { worst } else { said }
 }
@@ -65,6 +73,9 @@ fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
     (vec![row], exit)
 }
 
+/// The most characters of a name in a line: with the other columns it fits 80.
+const NAME: usize = 26;
+
 /// Formats an age in one unit: `7s`, `12m`, `3h`, `5d`.
 fn age(seconds: f64) -> String {
     match seconds {
@@ -75,42 +86,102 @@ fn age(seconds: f64) -> String {
     }
 }
 
-fn table(rows: &[Row], tree: bool, paint: Paint) -> String {
+/// Formats the runs, one a line.
+fn runs(rows: &[Row], ids: &ShortIds, times: &Times, paint: Paint, width: Option<usize>) -> String {
+    let id = |row: &Row| ids.of(&row.run);
+    let widest = rows.iter().map(|row| id(row).len()).max().unwrap_or(0).max(3);
+    let names = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    let names = names.clamp(4, 20);
+    let mut text = format!(
+        "{:widest$}  {:names$}  {:9}  {:>7}  {:>6}  {:>5}  {:>8}  WAITS FOR\n",
+        "RUN", "NAME", "STATE", "STARTED", "TOOK", "TASKS", "COST"
+    );
+    for row in rows.iter().filter(|row| row.kind == "run") {
+        let name = fitted(&row.name, names);
+        let state = paint.state(&row.state, &format!("{:9}", row.state));
+        let tasks = row.tasks.map(|(done, all)| format!("{done}/{all}"));
+        let line = format!(
+            "{:widest$}  {name}  {state}  {:>7}  {:>6}  {:>5}  {:>8}",
+            id(row),
+            row.started_ms.map(|ms| times.short(ms)).unwrap_or_default(),
+            row.took.map(|took| age(took.as_secs_f64())).unwrap_or_default(),
+            tasks.unwrap_or_default(),
+            cost(row),
+        );
+        push_line(&mut text, &line, &note(row), width);
+    }
+    text
+}
+
+/// Formats the runs with their tasks and agents as a tree.
+fn tree(rows: &[Row], ids: &ShortIds, paint: Paint, width: Option<usize>) -> String {
     let name = |row: &Row| {
         let shown = match row.kind {
-            "run" => format!("{} {}", row.name, row.run).trim_start().to_owned(),
-            "agent" if tree => {
+            "run" => format!("{} {}", ids.of(&row.run), row.name).trim().to_owned(),
+            "agent" => {
                 row.name.rsplit('/').next().map(|last| format!("@{last}")).unwrap_or_default()
             }
-            "agent" => format!("@{}", row.name),
             _ => row.name.clone(),
         };
-        let depth = if tree { row.depth } else { row.depth.min(2) };
-        format!("{}{shown}", "  ".repeat(depth))
+        format!("{}{shown}", "  ".repeat(row.depth))
     };
-    let widest = rows.iter().map(|row| name(row).len()).max().unwrap_or(0).max(4);
+    let widest = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0);
+    let widest = widest.clamp(4, NAME);
     let mut text = format!(
-        "{:widest$}  {:9}  {:>4}  {:>7}  {:>7}  {:>9}  {:>6}  WAITS FOR\n",
+        "{:widest$}  {:9}  {:>4}  {:>6}  {:>6}  {:>8}  {:>4}  WAITS FOR\n",
         "NAME", "STATE", "TURN", "IN", "OUT", "COST", "AGE"
     );
     for row in rows {
-        let name = format!("{:widest$}", name(row));
         let state = paint.state(&row.state, &format!("{:9}", row.state));
         let turn = row.turn.filter(|turn| *turn > 0).map(|turn| turn.to_string());
-        let cost =
-            row.spending.cost_usd().filter(|cost| *cost > 0.0).map(|cost| format!("${cost:.4}"));
-        let age = row.age_s.map(age);
         let line = format!(
-            "{name}  {state}  {:>4}  {:>7}  {:>7}  {:>9}  {:>6}  {}",
+            "{}  {state}  {:>4}  {:>6}  {:>6}  {:>8}  {:>4}",
+            fitted(&name(row), widest),
             turn.unwrap_or_default(),
             report::short(row.spending.usage.context()),
             report::short(row.spending.usage.output),
-            cost.unwrap_or_default(),
-            age.unwrap_or_default(),
-            row.waiting_for.as_deref().unwrap_or_default(),
+            cost(row),
+            row.age_s.map(age).unwrap_or_default(),
         );
-        text.push_str(line.trim_end());
-        text.push('\n');
+        push_line(&mut text, &line, &note(row), width);
     }
     text
+}
+
+fn cost(row: &Row) -> String {
+    let cost = row.spending.cost_usd().filter(|cost| *cost > 0.0);
+    cost.map(|cost| if cost < 10.0 { format!("${cost:.4}") } else { format!("${cost:.2}") })
+        .unwrap_or_default()
+}
+
+/// Returns the thing that a row waits for, or else what was left undone.
+fn note(row: &Row) -> String {
+    row.waiting_for.clone().or_else(|| report::undone(&row.shortfalls)).unwrap_or_default()
+}
+
+/// Appends a line of cells with a note at its end. The note is cut to the width of the terminal;
+/// without one, nothing is lost.
+fn push_line(text: &mut String, cells: &str, note: &str, width: Option<usize>) {
+    let line = match width {
+        None => format!("{cells}  {note}"),
+        Some(width) => {
+            let room = width.saturating_sub(paint::visible(cells) + 2);
+            format!("{cells}  {}", paint::cut(note, room))
+        }
+    };
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+/// Returns a text of exactly so many characters: filled with spaces, or cut in the middle, because
+/// the ends of names tell most.
+fn fitted(text: &str, width: usize) -> String {
+    let count = text.chars().count();
+    if count <= width {
+        return format!("{text}{}", " ".repeat(width - count));
+    }
+    let (head, tail) = (width.saturating_sub(1) / 2, width - 1 - width.saturating_sub(1) / 2);
+    let head: String = text.chars().take(head).collect();
+    let tail: String = text.chars().skip(count - tail).collect();
+    format!("{head}…{tail}")
 }

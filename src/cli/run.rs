@@ -5,7 +5,7 @@ use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
 use super::{check, complain};
-use crate::config::Sources;
+use crate::config::{Sources, suggest};
 use crate::exit::Exit;
 use crate::id::RunId;
 use crate::run::{Options, Run};
@@ -29,6 +29,12 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         Ok(config) => config,
         Err(exit) => return exit,
     };
+    let known = || config.tasks.iter().map(|task| task.name.as_str());
+    if let Some(unknown) = verb.tasks.iter().find(|name| known().all(|task| task != **name)) {
+        complain(&format!("error: there is no task `{unknown}`"));
+        complain(&format!("help: {}", suggest(unknown, known())));
+        return Exit::Usage;
+    }
     drive::note_scripts(&config);
     let options = Options {
         tasks: verb.tasks,

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::args;
 use super::locate::{Project, Selector, agents};
 use super::{complain, refusal, say};
+use crate::config::suggest;
 use crate::exit::Exit;
 use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
@@ -202,6 +203,7 @@ fn tasks<'a>(state: &'a RunState, name: &str) -> Result<Vec<(&'a Name, &'a TaskS
     let found: Vec<_> = state.tasks().filter(|(task, _)| fits(task)).collect();
     if found.is_empty() {
         complain(&format!("error: the run has no task `{name}`; an agent is named `@{name}`"));
+        complain(&format!("help: {}", suggest(name, state.tasks().map(|(task, _)| task.as_str()))));
         return Err(Exit::Failed);
     }
     Ok(found)
@@ -253,7 +255,7 @@ fn agent_json(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
         "usage": agent.own.usage,
         "cost_usd": agent.own.cost_usd(),
         "inclusive": {"usage": inclusive.usage, "cost_usd": inclusive.cost_usd()},
-        "waiting_for": agent.waiting_for().filter(|_| dir.is_live()),
+        "waiting_for": agent.waiting_for(stamp::now_ms()).filter(|_| dir.is_live()),
         "outcome": agent.outcome,
         "transcript": dir.transcript(id),
     })
@@ -279,7 +281,7 @@ fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
     );
     let ended = match &agent.outcome {
         None => {
-            let waits = agent.waiting_for().filter(|_| dir.is_live());
+            let waits = agent.waiting_for(stamp::now_ms()).filter(|_| dir.is_live());
             waits.map(|what| format!("waits for {what}")).unwrap_or_default()
         }
         Some(Outcome::Completed { output }) => output.text.trim_end().to_owned(),

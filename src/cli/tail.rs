@@ -8,13 +8,14 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use super::args;
 use super::locate::Project;
 use super::paint::{self, Paint};
+use super::times::Times;
 use super::{complain, refusal, runtime};
 use crate::event::{Event, PauseCause, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
 use crate::journal::line::Position;
-use crate::journal::log_line::{line_for, lines_below};
+use crate::journal::log_line::{line_of, lines_below};
 use crate::journal::reader::Reader;
 use crate::journal::{JournalError, walk};
 use crate::report;
@@ -27,11 +28,18 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
             return Exit::Usage;
         }
     };
+    if verb.follow && verb.run.is_none() {
+        wait_for_a_run(project);
+    }
     let dir = match project.run(verb.run.as_deref()) {
         Ok(dir) => dir,
         Err(exit) => return exit,
     };
-    let mut printer = Printer::for_tail(verb.json, Paint::new(paint::is_on(&io::stdout())));
+    let mut printer = Printer::for_tail(
+        verb.json,
+        Paint::new(paint::is_on(&io::stdout())),
+        project.times.clone(),
+    );
     let after = match replay(&dir, &filter, verb.lines, &mut printer) {
         Ok(Some(after)) => after,
         Ok(None) => return printer.end(),
@@ -45,6 +53,21 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
         Err(exit) => exit,
     }
 }
+
+/// Waits until there is a run. Ctrl-C ends the program as usual.
+fn wait_for_a_run(project: &Project) {
+    let has_begun = || project.runs().iter().any(walk::has_begun);
+    if has_begun() {
+        return;
+    }
+    complain(&format!("waiting for a run in {}", project.runs_folder().display()));
+    while !has_begun() {
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The pause between two looks for a run: a person does not notice it.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
 
 fn failed(error: &dyn std::fmt::Display) -> Exit {
     complain(&format!("error: {error}"));
@@ -174,6 +197,7 @@ impl Filter {
 pub(super) struct Printer {
     json: bool,
     paint: Paint,
+    times: Times,
     width: usize,
     detail: Detail,
     to_stderr: bool,
@@ -199,14 +223,15 @@ const NAME_WIDTHS: std::ops::RangeInclusive<usize> = 16..=28;
 impl Printer {
     /// Returns the printer of a verb that drives a run: events go to stdout as JSON, or to stderr
     /// as lines for people.
-    pub(super) fn for_run(json: bool, detail: Detail, paint: Paint) -> Self {
-        Self { json, paint, width: 0, detail, to_stderr: !json, below: None, broken: None }
+    pub(super) fn for_run(json: bool, detail: Detail, paint: Paint, times: Times) -> Self {
+        Self { json, paint, times, width: 0, detail, to_stderr: !json, below: None, broken: None }
     }
 
-    fn for_tail(json: bool, paint: Paint) -> Self {
+    fn for_tail(json: bool, paint: Paint, times: Times) -> Self {
         Self {
             json,
             paint,
+            times,
             width: 0,
             detail: Detail::Full,
             to_stderr: false,
@@ -263,10 +288,9 @@ impl Printer {
         let name = agent.or(record.task.as_ref().map(|task| task.as_str())).unwrap_or("run");
         self.width = self.width.max(name.len()).clamp(*NAME_WIDTHS.start(), *NAME_WIDTHS.end());
         let padding = " ".repeat(self.width.saturating_sub(name.len()));
-        let line = line_for(record);
-        let (time, text) = line.split_at_checked(12).unwrap_or(("", line.as_str()));
-        let (time, name) = (self.paint.faint(time), self.paint.name(name));
-        let mut line = format!("{time} {name}{padding} |{text}");
+        let (time, text) = (self.times.of_day(record.ts_ms), line_of(record));
+        let (time, name) = (self.paint.faint(&time), self.paint.name(name));
+        let mut line = format!("{time} {name}{padding} | {text}");
         // A task fails with its agent, whose end has just been printed with the same lines.
         let below = lines_below(record).filter(|below| self.below.as_ref() != Some(below));
         if let Some(below) = below {

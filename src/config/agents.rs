@@ -7,11 +7,12 @@ use std::path::Path;
 use super::diagnostic::NO_HELP;
 use super::raw::Agent;
 use super::shape::{Entry, Field, Item};
-use super::{Setting, names};
+use super::{Setting, foreign, names};
 use crate::id::Name;
 use crate::permission::{Permissions, Rule};
 use crate::policy::RestartPolicy;
 use crate::spec::{AgentSpec, ModelSpec};
+use crate::turn::GIVE_UP_TOOL;
 
 /// Names of the tools that are built in.
 const TOOLS: [&str; 13] = [
@@ -57,7 +58,10 @@ fn agent(
     let instructions = instructions(setting, raw);
     let sub_agents = sub_agents(setting, raw);
     let tools = tools(setting, raw, &sub_agents);
-    let own_allow = rules(&raw.permissions.allow, setting);
+    let own_allow = rules(&raw.permissions.allow, RuleList::Allow, setting);
+    let permissions = Permissions { own_allow, ..permissions.clone() };
+    warn_of_texts(setting, raw);
+    warn_of_denied_tools(setting, entry, raw, &permissions);
     Some(AgentSpec {
         description: raw.description.clone().unwrap_or_default(),
         model: model(setting, entry, raw, models)?,
@@ -65,7 +69,7 @@ fn agent(
         tools,
         sub_agents,
         max_turns: raw.max_turns.unwrap_or(*setting.raw.defaults.max_turns),
-        permissions: Permissions { own_allow, ..permissions.clone() },
+        permissions,
         restart: RestartPolicy {
             strategy: *raw.restart.strategy,
             max_restarts: *raw.restart.max_restarts,
@@ -119,7 +123,17 @@ fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
     for Item { value: tool, at } in raw.tools.iter() {
         let mut known = all_tools(setting);
         if !known.any(|known| known == tool) {
-            names::report_unknown("unknown_tool", tool, &at.value, all_tools(setting), problems);
+            match foreign::tool(tool) {
+                None => {
+                    let known = all_tools(setting);
+                    names::report_unknown("unknown_tool", tool, &at.value, known, problems);
+                }
+                Some(here) => {
+                    let (message, help) =
+                        (format!("there is no tool `{tool}`"), format!("it is `{here}` here"));
+                    problems.error("unknown_tool", &at.value, message, help);
+                }
+            }
         }
         if tool == "delegate" && sub_agents.is_empty() {
             let message = "`delegate` is listed, but there is nobody to delegate to";
@@ -195,18 +209,26 @@ fn permissions(setting: Setting<'_>) -> Permissions {
     let Some(raw) = setting.raw.permissions.as_ref() else { return Permissions::default() };
     Permissions {
         default: *raw.default,
-        allow: rules(&raw.allow, setting),
-        ask: rules(&raw.ask, setting),
-        deny: rules(&raw.deny, setting),
+        allow: rules(&raw.allow, RuleList::Allow, setting),
+        ask: rules(&raw.ask, RuleList::Restrict, setting),
+        deny: rules(&raw.deny, RuleList::Restrict, setting),
         own_allow: Vec::new(),
         non_interactive: *raw.non_interactive,
     }
 }
 
-fn rules(raw: &[Item<String>], setting: Setting<'_>) -> Vec<Rule> {
+/// The kind of list in which a rule stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RuleList {
+    Allow,
+    /// The rules of `ask` and `deny`. One that matches nothing protects nothing.
+    Restrict,
+}
+
+fn rules(raw: &[Item<String>], list: RuleList, setting: Setting<'_>) -> Vec<Rule> {
     let rule = |item: &Item<String>| match Rule::parse(&item.value) {
         Ok(rule) => {
-            names_a_tool(item, setting);
+            names_a_tool(item, &rule, list, setting);
             Some(rule)
         }
         Err(error) => {
@@ -217,12 +239,72 @@ fn rules(raw: &[Item<String>], setting: Setting<'_>) -> Vec<Rule> {
     raw.iter().filter_map(rule).collect()
 }
 
-/// Warns of a rule that can never match, because it names a tool that does not exist.
-fn names_a_tool(rule: &Item<String>, setting: Setting<'_>) {
-    let tool = rule.value.split('(').next().unwrap_or_default().trim();
-    if Name::new(tool).is_ok() && !all_tools(setting).any(|known| known == tool) {
-        let help = names::did_you_mean(tool, all_tools(setting));
-        let message = format!("the rule names a tool that does not exist: `{tool}`");
-        setting.problems.warning("unknown_tool", &rule.at.value, message, help);
+/// Reports a rule that can never match, because no tool has the name.
+fn names_a_tool(item: &Item<String>, rule: &Rule, list: RuleList, setting: Setting<'_>) {
+    if all_tools(setting).any(|known| rule.names(known)) {
+        return;
+    }
+    let tool = item.value.split('(').next().unwrap_or_default().trim();
+    let help = match foreign::rule(&item.value) {
+        Some(here) => format!("write it as `{here}`"),
+        None => names::suggest(tool, all_tools(setting)),
+    };
+    let message = format!("the rule `{}` matches no tool", item.value);
+    let place = &item.at.value;
+    match list {
+        RuleList::Allow => setting.problems.warning("unmatched_rule", place, message, help),
+        RuleList::Restrict => setting.problems.error("unmatched_rule", place, message, help),
+    }
+}
+
+/// Warns of texts of an agent that do not do what they seem to.
+fn warn_of_texts(setting: Setting<'_>, raw: &Agent) {
+    let texts = [("instructions", &raw.instructions), ("description", &raw.description)];
+    for (key, field) in texts {
+        let Some((text, place)) = field.placed() else { continue };
+        if text.trim().is_empty() {
+            let message = format!("`{key}` is blank");
+            setting.problems.warning("empty_prompt", place, message, NO_HELP);
+        }
+        if let Some(at) = text.find("{{") {
+            let written = place.written().find("{{").unwrap_or(at);
+            let place = place.part(written..written + 2);
+            let message = format!("`{key}` is not a template: the agent reads `{{{{` as it is");
+            let help = "insert values into the `prompt` of the task";
+            setting.problems.warning("unused_template", &place, message, help);
+        }
+    }
+}
+
+/// Warns of the tools of an agent that no rule can allow, so that each call needs a person.
+fn warn_of_denied_tools(
+    setting: Setting<'_>,
+    entry: &Entry<Agent>,
+    raw: &Agent,
+    permissions: &Permissions,
+) {
+    for Item { value: tool, at } in raw.tools.iter() {
+        let is_known = all_tools(setting).any(|known| known == tool);
+        if !is_known || tool == GIVE_UP_TOOL || permissions.can_allow(tool) {
+            continue;
+        }
+        let agent = &entry.name;
+        let message = match permissions.always_denies(tool) {
+            true => format!("agent `{agent}` can never use `{tool}`: a rule denies every call"),
+            false => format!(
+                "without a terminal, agent `{agent}` can never use `{tool}`: a person would have \
+                 to allow each call"
+            ),
+        };
+        let help = match tool.as_str() {
+            _ if permissions.always_denies(tool) => {
+                "remove it from `tools`, or the rule that denies it".to_owned()
+            }
+            "bash" => {
+                "allow what it needs by a rule, like `allow = [\"bash(cargo test*)\"]`".to_owned()
+            }
+            tool => format!("allow it by a rule: `allow = [\"{tool}\"]`"),
+        };
+        setting.problems.warning("needs_person", &at.value, message, help);
     }
 }

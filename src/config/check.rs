@@ -14,7 +14,7 @@ use super::raw::{File, Header};
 use super::shape::kinds::Form;
 use super::shape::{Built, Key, Keys, Kind, Section};
 use super::tree::{self, Places, Written};
-use super::{duration, names};
+use super::{duration, foreign, names};
 
 /// Checks trees of values and reports the problems that it finds.
 #[derive(Debug)]
@@ -57,7 +57,16 @@ impl<'a> Check<'a> {
                     "" => "at the top level".to_owned(),
                     path => format!("in [{path}]"),
                 };
-                let help = names::did_you_mean(name, known.clone().map(|key| key.name));
+                let built = known.clone().filter(|key| key.built == Built::Yes);
+                let near = names::did_you_mean(name, known.clone().map(|key| key.name));
+                let help = match (foreign::key(&self.path, name), near.is_empty()) {
+                    (Some(here), _) => here.to_owned(),
+                    (None, false) => near,
+                    (None, true) => {
+                        let all: Vec<&str> = built.map(|key| key.name).collect();
+                        format!("the keys here are {}", names::list(&all))
+                    }
+                };
                 let message = format!("unknown key `{name}` {whose}");
                 self.problems.error("unknown_key", &self.at(value).key, message, help);
                 continue;
@@ -89,17 +98,17 @@ impl<'a> Check<'a> {
     fn value(&mut self, value: &Value, kind: Kind) {
         match (kind, value) {
             (Kind::Any | Kind::Only(_) | Kind::Either(_), _) => {}
-            (Kind::Text(..), _) => drop(self.text(value)),
+            (Kind::Text(..), _) => drop(self.text(value, kind)),
             (Kind::Header, _) => self.header(value),
-            (Kind::Words(built, later), _) => self.word(value, built(), later),
+            (Kind::Words(built, later), _) => self.word(value, kind, built(), later),
             (Kind::Truth, Value::Bool(..)) => {}
-            (Kind::Truth, _) => self.wrong(value, "true or false"),
+            (Kind::Truth, _) => self.wrong(value, "true or false", kind),
             (Kind::Whole(low, high, _), _) => match tree::integer(value) {
-                None => self.wrong(value, "an integer"),
+                None => self.wrong(value, "an integer", kind),
                 Some(n) => self.bounds(value, (low..=high).contains(&n), low, high),
             },
             (Kind::Number(low, high, _), _) => match tree::decimal(value) {
-                None => self.wrong(value, "a number"),
+                None => self.wrong(value, "a number", kind),
                 #[expect(clippy::cast_precision_loss, reason = "bounds are far below 2^52")]
                 Some(n) => {
                     self.bounds(value, (low as f64..=high as f64).contains(&n), low, high);
@@ -112,7 +121,7 @@ impl<'a> Check<'a> {
                     self.below(&format!("[{n}]"), |check| check.value(item, *inner));
                 }
             }
-            (Kind::List(_), _) => self.wrong(value, tree::ARRAY),
+            (Kind::List(_), _) => self.wrong(value, tree::ARRAY, kind),
             (Kind::Map(form, inner), Value::Dict(_, dict)) => {
                 for (name, value) in dict {
                     self.name(name, value, form);
@@ -121,7 +130,9 @@ impl<'a> Check<'a> {
             }
             (Kind::Table(keys) | Kind::Key(keys), Value::Dict(_, dict)) => self.table(dict, keys),
             (Kind::Profile, Value::Dict(_, dict)) => self.overlay(dict),
-            (Kind::Map(..) | Kind::Table(_) | Kind::Profile, _) => self.wrong(value, "a table"),
+            (Kind::Map(..) | Kind::Table(_) | Kind::Profile, _) => {
+                self.wrong(value, "a table", kind);
+            }
             (Kind::Key(_), _) => {
                 let message =
                     format!("`{}` must say where the key is found, not hold it", self.path);
@@ -141,16 +152,16 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn text(&self, value: &Value) -> Option<String> {
+    fn text(&self, value: &Value, kind: Kind) -> Option<String> {
         let text = self.places.text(value);
         if text.is_none() {
-            self.wrong(value, "a string");
+            self.wrong(value, "a string", kind);
         }
         text
     }
 
     fn header(&self, value: &Value) {
-        let Some(text) = self.text(value) else { return };
+        let Some(text) = self.text(value, Kind::Header) else { return };
         if text.chars().any(|c| !(' '..='~').contains(&c)) {
             let header = self.path.rsplit_once(".headers.").map_or("", |(_, header)| header);
             let message = format!("the value of the header `{header}` must be printable ASCII");
@@ -158,8 +169,9 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn word(&self, value: &Value, built: &[&str], later: &[&str]) {
-        let Some(text) = self.text(value).filter(|text| !built.contains(&text.as_str())) else {
+    fn word(&self, value: &Value, kind: Kind, built: &[&str], later: &[&str]) {
+        let Some(text) = self.text(value, kind).filter(|text| !built.contains(&text.as_str()))
+        else {
             return;
         };
         let is = |word: &str| text == word || (word.ends_with(':') && text.starts_with(word));
@@ -230,9 +242,16 @@ impl<'a> Check<'a> {
         self.places.of(value)
     }
 
-    fn wrong(&self, value: &Value, wanted: &str) {
+    fn wrong(&self, value: &Value, wanted: &str, kind: Kind) {
         let message = format!("`{}` must be {wanted}, not {}", self.path, self.at(value).kind);
-        self.refuse("wrong_type", value, message, NO_HELP);
+        let key = self.path.rsplit('.').next().unwrap_or_default();
+        let help = match kind.example() {
+            // An item of an array or the value of a chosen name has no key of its own.
+            Some(example) if !key.ends_with(']') => format!("write it like `{key} = {example}`"),
+            Some(example) => format!("write it like `{example}`"),
+            None => NO_HELP.to_owned(),
+        };
+        self.refuse("wrong_type", value, message, help);
     }
 
     fn refuse(&self, code: Code, value: &Value, message: String, help: impl Into<String>) {

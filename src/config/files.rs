@@ -17,7 +17,7 @@ use super::tree::Places;
 
 /// Reads the text file that the value at `place` names.
 pub(super) fn read(path: &Path, place: &Place, problems: &Problems) -> Option<String> {
-    match std::fs::read_to_string(path) {
+    match text_of(path) {
         Ok(text) => Some(text),
         Err(error) => {
             let message = format!("cannot read `{}`: {error}", path.display());
@@ -25,6 +25,16 @@ pub(super) fn read(path: &Path, place: &Place, problems: &Problems) -> Option<St
             None
         }
     }
+}
+
+/// Reads a text file. The error of a file that is not UTF-8 names the line.
+pub(super) fn text_of(path: &Path) -> Result<String, String> {
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!("line {line} is not UTF-8")
+    })
 }
 
 /// The texts of the files that the main file names, read from the disk or from the record of a run.

@@ -37,7 +37,7 @@ pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'
 
 /// Returns the help for a wrong name: the nearest known name, or else all known names; empty if
 /// there are none.
-pub(super) fn suggest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn suggest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let near = did_you_mean(written, known.iter().copied());
     if !near.is_empty() || known.is_empty() { near } else { format!("there is {}", list(&known)) }

@@ -351,7 +351,33 @@ fn check_address(raw: &Provider, problems: &Problems) {
     if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/') || rest.contains(' ')) {
         let message = format!("`{text}` is not an address");
         let help = "write it like `https://api.example.com/v1`";
-        problems.error("bad_value", place, message, help);
+        return problems.error("bad_value", place, message, help);
+    }
+    let is_anthropic = matches!(*raw.kind, Some(Wire::Anthropic));
+    let path = text.trim_end_matches('/');
+    let odd = if text.contains('?') || text.contains('#') {
+        Some((
+            "it has a query or a fragment, to which the path of a request is added",
+            "leave that out",
+        ))
+    } else if is_anthropic && path.ends_with("/v1") {
+        Some(("`/v1/messages` is added to the address of kind `anthropic`", "leave `/v1` out"))
+    } else {
+        None
+    };
+    if let Some((why, help)) = odd {
+        problems.warning("odd_base_url", place, format!("`{text}`: {why}"), help);
+    }
+    let authority = rest.unwrap_or_default().split('/').next().unwrap_or_default();
+    let host = match authority.strip_prefix('[').and_then(|v6| v6.split_once(']')) {
+        Some((v6, _)) => v6,
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let is_here = matches!(host, "localhost" | "127.0.0.1" | "::1") || host.ends_with(".localhost");
+    let sends_key = raw.api_key.is_set() || raw.headers.values().next().is_some();
+    if text.starts_with("http://") && !is_here && sends_key {
+        let message = format!("the key is sent to `{host}` without encryption");
+        problems.warning("plain_http", place, message, "use `https://`");
     }
 }
 
@@ -364,7 +390,16 @@ fn script(setting: Setting<'_>, entry: &Entry<Provider>, raw: &Provider) -> Opti
     let (written, place) = raw.script.placed()?;
     let script = setting.root.join(written);
     let text = files::read(&script, place, setting.problems)?;
-    if let Err(error) = Script::parse(&text) {
+    let parsed = Script::parse(&text);
+    if let Ok(script) = &parsed {
+        for (number, agent) in script.rules_for_nobody(setting.raw.agents.names()) {
+            let message =
+                format!("rule {number} of the script is for agent `{agent}`, which does not exist");
+            let help = names::suggest(&agent, setting.raw.agents.names());
+            setting.problems.warning("unmatched_agent", place, message, help);
+        }
+    }
+    if let Err(error) = parsed {
         // The name is built like that of the configuration, so that diagnostics of both look alike.
         let shown = setting.sources.file.parent().unwrap_or(Path::new("")).join(written);
         let text = Arc::new(NamedSource::new(shown.display().to_string(), text));

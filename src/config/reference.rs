@@ -28,8 +28,8 @@ fn section(page: &mut String, path: &str, about: &str, keys: Keys) {
         path => (format!("`[{path}]`\n\n{about}"), "."),
     };
     page.push_str(&format!("\n## {title}\n\n"));
-    page.push_str("| key | type | bounds | unit | default | meaning | diagnostics |\n");
-    page.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
+    page.push_str("| key | type | bounds | unit | default | example | meaning | diagnostics |\n");
+    page.push_str("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
     let keys = || keys.iter().copied().flatten();
     keys().for_each(|key| page.push_str(&row(key)));
     for key in keys().filter(|key| key.built == Built::Yes) {
@@ -58,10 +58,20 @@ fn row(key: &Key) -> String {
         bounds,
         unit.to_owned(),
         key.absent.map(str::to_owned).or_else(value).unwrap_or_default(),
+        example(key),
         key.text() + later,
         codes.join(", "),
     ];
     format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
+}
+
+/// Returns the key with a value, as a line of the file; empty for a table of its own.
+fn example(key: &Key) -> String {
+    let is_section = matches!(key.kind, Kind::Map(_, Kind::Table(_)) | Kind::Profile);
+    match key.kind.example().filter(|_| key.built == Built::Yes && !is_section) {
+        Some(example) => format!("`{} = {example}`", key.name),
+        None => String::new(),
+    }
 }
 
 fn type_of(kind: &Kind) -> String {
@@ -95,6 +105,25 @@ fn bounds(kind: &Kind) -> (String, &'static str) {
         Kind::Either(kinds) => kinds.first().map(bounds).unwrap_or_default(),
         _ => (String::new(), ""),
     }
+}
+
+/// Returns the codes of all diagnostics.
+#[cfg(test)]
+pub(crate) fn diagnostic_codes() -> BTreeSet<&'static str> {
+    fn add(keys: Keys, all: &mut BTreeSet<&'static str>) {
+        for key in keys.iter().copied().flatten() {
+            all.extend(codes(key));
+            match key.kind {
+                Kind::Table(inner) | Kind::Key(inner) => add(inner, all),
+                Kind::Map(_, Kind::Table(inner)) => add(inner, all),
+                _ => {}
+            }
+        }
+    }
+    // These two are given at the file as a whole.
+    let mut all = BTreeSet::from(["bad_toml", "unreadable_file"]);
+    add(File::KEYS, &mut all);
+    all
 }
 
 /// Returns the codes of the diagnostics that can be given at a key.
@@ -138,19 +167,30 @@ mod tests {
     fn a_row_says_all_there_is_to_say_of_a_key() {
         let page = reference();
         let rows = [
-            "| `max_children` | integer | 1 to 4294967295 |  | `20` | The delegated children that are \
+            "| `max_children` | integer | 1 to 4294967295 |  | `20` | `max_children = 10` | The delegated children that are \
              at work at once. | `bad_value`, `wrong_type` |",
-            "| `max_spawn_rate` | count per duration |  |  |  | The most children that may be started \
+            "| `max_spawn_rate` | count per duration |  |  |  |  | The most children that may be started \
              in a time, like `\"5/10s\"`. Not available in this version. | `bad_value`, `not_built` |",
-            "| `idle_timeout` | duration | above 0 |  | `\"2m\"` |",
-            "| `trigger` | number | 0 to 1 |  | that of the preset |",
-            "| `whole` | integer | 1 to 1099511627776 | tokens | that of the preset |",
-            "| `depends_on` | array: name of a task |  |  | `[]` |",
-            "| `output` | `text` or `json` or `jsonl` |  |  | `\"text\"` |",
+            "| `idle_timeout` | duration | above 0 |  | `\"2m\"` | `idle_timeout = \"30s\"` |",
+            "| `trigger` | number | 0 to 1 |  | that of the preset | `trigger = 0.5` |",
+            "| `whole` | integer | 1 to 1099511627776 | tokens | that of the preset | `whole = 10` |",
+            "| `depends_on` | array: name of a task |  |  | `[]` | `depends_on = [\"name\"]` |",
+            "| `output` | `text` or `json` or `jsonl` |  |  | `\"text\"` | `output = \"text\"` |",
         ];
         for row in rows {
             assert!(page.contains(row), "{row}");
         }
+    }
+
+    #[test]
+    fn the_page_in_the_documentation_is_this_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/agents-toml.md");
+        if std::env::var_os("CALLSHEET_WRITE_DOCS").is_some() {
+            std::fs::write(path, reference()).expect("written");
+        }
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        let same = page == reference();
+        assert!(same, "stale: CALLSHEET_WRITE_DOCS=1 cargo test --lib reference writes {path}");
     }
 
     #[test]

@@ -91,6 +91,14 @@ fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> 
                 let message = format!("task `{name}` gives its agent no `prompt`");
                 problems.error("missing_field", &entry.at.key, message, NO_HELP);
             }
+            if let Some((prompt, place)) = task.prompt.placed()
+                && prompt.trim().is_empty()
+            {
+                let message = format!("the prompt of task `{name}` is blank");
+                let help =
+                    "say what the agent is to do; no provider accepts a message without text";
+                problems.warning("empty_prompt", place, message, help);
+            }
             let prompt = task.prompt.clone()?;
             Some(Work::Agent { agent: Name::new(task.agent.as_ref()?).ok()?, prompt })
         }

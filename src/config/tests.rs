@@ -155,7 +155,10 @@ fn texts_that_are_not_this_file() {
             "version = 1\nname = \n",
             &["2:8 bad_toml not valid TOML: string values must be quoted, expected literal string"],
         ),
-        ("version = 1\nversion = 1\n", &["2:1 bad_toml not valid TOML: duplicate key"]),
+        (
+            "version = 1\nversion = 1\n",
+            &["2:1 bad_toml not valid TOML: duplicate key (it is set in line 1 already)"],
+        ),
         (
             "agents = ['claude']\n",
             &[
@@ -197,7 +200,10 @@ fn a_file_that_is_not_there() {
     let errors = load(&Sources::new("/nowhere/agents.toml")).expect_err("no file");
     assert_eq!(errors.0.len(), 1);
     assert_eq!((errors.0[0].code, errors.0[0].line, errors.0[0].column), ("unreadable_file", 1, 1));
-    assert_eq!(errors.0[0].help.as_deref(), Some("name another file with `-f FILE`"));
+    assert_eq!(
+        errors.0[0].help.as_deref(),
+        Some("name another file with `-f FILE`, or write one with `callsheet init`")
+    );
 }
 
 #[test]
@@ -214,8 +220,10 @@ fn unknown_keys_and_wrong_types() {
         (
             "[limits]\nmax_concurrency = 'two'\nfail_fast = 1\nmax_depth = -1\n",
             &[
-                "15:19 wrong_type `limits.max_concurrency` must be an integer, not a string",
-                "16:13 wrong_type `limits.fail_fast` must be true or false, not an integer",
+                "15:19 wrong_type `limits.max_concurrency` must be an integer, not a string | \
+             write it like `max_concurrency = 10`",
+                "16:13 wrong_type `limits.fail_fast` must be true or false, not an integer | \
+             write it like `fail_fast = true`",
                 "17:13 bad_value `limits.max_depth` must be from 0 to 4294967295",
             ],
         ),
@@ -234,9 +242,14 @@ fn unknown_keys_and_wrong_types() {
         ),
         (
             "[agents.b]\ninstructions = 'x'\ntools = ['glob', 7]\n",
-            &["16:18 wrong_type `agents.b.tools[1]` must be a string, not an integer"],
+            &["16:18 wrong_type `agents.b.tools[1]` must be a string, not an integer | \
+             write it like `\"read_file\"`"],
         ),
-        ("[tasks]\nnew = 'x'\n", &["15:7 wrong_type `tasks.new` must be a table, not a string"]),
+        (
+            "[tasks]\nnew = 'x'\n",
+            &["15:7 wrong_type `tasks.new` must be a table, not a string | \
+             write it like `new = { agent = \"name\" }`"],
+        ),
         (
             "[tasks.'Big Task']\nrun = 'x'\n[models.'x.y']\nmodel = 'q'\nprovider = 'p'\n",
             &[
@@ -450,7 +463,7 @@ fn agents_and_tasks_that_are_not_whole() {
             "[permissions]\nallow = ['bash(ls', 'bahs(ls)']\n",
             &[
                 "15:10 bad_rule `bash(ls` is not a permission rule: the bracket is not closed",
-                "15:21 warning unknown_tool the rule names a tool that does not exist: `bahs` | did \
+                "15:21 warning unmatched_rule the rule `bahs(ls)` matches no tool | did \
              you mean `bash`?",
             ],
         ),
@@ -752,7 +765,7 @@ fn diagnostics_name_the_layer_they_come_from() {
         [
             "15:9 unknown_model there is no model `none` (from profile `ci`) | there is `m`",
             "command line:1:18 wrong_type `limits.max_depth` must be an integer, not a string (from \
-         the command line)",
+         the command line) | write it like `max_depth = 10`",
             "environment:1:1 unknown_key unknown key `max_concurency` in [limits] (from \
          CALLSHEET_LIMITS__MAX_CONCURENCY) | did you mean `max_concurrency`?",
             "environment:1:27 bad_duration `soon` is not a duration (from \
@@ -921,7 +934,7 @@ timeout = "5s"
 
 [permissions]
 default = "deny"
-allow = ["read_file"]
+allow = ["read_file", "glob", "compact"]
 ask = ["bash(git push*)"]
 deny = ["bash(rm -rf *)"]
 non_interactive = "allow"

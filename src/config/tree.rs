@@ -65,7 +65,12 @@ impl Places {
             let length = text.inner().len();
             let span = error.span().unwrap_or(0..0);
             let place = Place::new(text, span.start.min(length)..span.end.min(length));
-            let message = format!("not valid TOML: {}", error.message());
+            let first = Some(error.message())
+                .filter(|message| message.contains("duplicate key"))
+                .and_then(|_| first_place(text.inner(), span.start));
+            let first = first.map(|line| format!(" (it is set in line {line} already)"));
+            let message =
+                format!("not valid TOML: {}{}", error.message(), first.unwrap_or_default());
             Box::new(Diagnostic::error("bad_toml", &place, message, NO_HELP))
         })?;
         self.table(parsed.get_ref(), text)
@@ -275,4 +280,20 @@ fn tag(number: usize) -> Tag {
 pub(super) fn number(value: &Value) -> usize {
     let number = Value::from(value.tag()).to_u128().unwrap_or_default();
     usize::try_from(number).unwrap_or_default().max(BUILT_IN)
+}
+/// Returns the line, from 1, in which a key or a table that is written again at the offset `again`
+/// is written first. The text up to there is read line by line: the parser does not tell.
+fn first_place(text: &str, again: usize) -> Option<usize> {
+    let again_line = text[..again.min(text.len())].matches('\n').count();
+    let lines: Vec<&str> = text.lines().take(again_line + 1).map(str::trim).collect();
+    let written = lines.get(again_line)?;
+    if written.starts_with('[') {
+        return lines[..again_line].iter().position(|line| line == written).map(|at| at + 1);
+    }
+    let key = |line: &str| line.split_once('=').map(|(key, _)| key.trim().to_owned());
+    let wanted = key(written)?;
+    let header = lines[..again_line].iter().rposition(|line| line.starts_with('['));
+    let from = header.map_or(0, |at| at + 1);
+    let same = |line: &&str| key(line).is_some_and(|key| key == wanted);
+    lines[from..again_line].iter().position(same).map(|at| from + at + 1)
 }

@@ -29,6 +29,15 @@ const QUOTED: usize = 160;
 /// The most characters of a line of a command's output.
 const WIDEST: usize = 400;
 
+/// Returns the event of a record in words, in one line.
+#[must_use]
+pub fn line_of(record: &Record) -> String {
+    let mut line = String::new();
+    // Writing to a string cannot fail.
+    let _ = describe(&record.event, &mut line);
+    line
+}
+
 /// Returns the line of a record, without a newline: `HH:MM:SS.mmm` in UTC and the event in words.
 #[must_use]
 pub fn line_for(record: &Record) -> String {

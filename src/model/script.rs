@@ -183,6 +183,20 @@ impl Script {
         parse::script(text)
     }
 
+    /// Returns the rules, numbered from 1, whose `agent` matches none of these names.
+    pub fn rules_for_nobody<'a>(
+        &self,
+        agents: impl Iterator<Item = &'a str> + Clone,
+    ) -> Vec<(usize, String)> {
+        let rules = (1..).zip(&self.rules);
+        let agent = |(number, rule): (usize, &Rule)| {
+            let glob = rule.agent.as_ref()?;
+            let is_for_nobody = !agents.clone().any(|name| glob.is_match(name));
+            is_for_nobody.then(|| (number, glob.glob().glob().to_owned()))
+        };
+        rules.filter_map(agent).collect()
+    }
+
     /// Returns the reply of the first rule that matches the scene.
     ///
     /// # Errors

@@ -128,7 +128,13 @@ fn begins_again(opened: &RunState, status: &TaskStatus, before: &TaskStatus) -> 
         true => {
             (Verdict::GoesOn, format!("{}; it was cut short: {reason}", at_work(opened, status)))
         }
-        false => (Verdict::Runs, format!("it was {}: {reason}", before.state.as_str())),
+        false => {
+            let ended = match before.state {
+                TaskState::Failed | TaskState::Waiting => "failed",
+                state => &format!("was {}", state.as_str()),
+            };
+            (Verdict::Runs, format!("it {ended}: {reason}"))
+        }
     }
 }
 

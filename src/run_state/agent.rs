@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::Reading;
 use crate::event::Event;
+use crate::failure::FailureKind;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
 use crate::spending::Spending;
@@ -19,6 +20,8 @@ pub enum Doing {
     Starting,
     /// A model call is under way.
     Model,
+    /// A model call failed, and the next attempt waits.
+    Retrying(ModelPause),
     /// These tools are running.
     Tools(Vec<String>),
     /// Its children are at work.
@@ -66,6 +69,17 @@ pub struct AgentStatus {
     pub outcome: Option<Outcome>,
     /// Time of its latest event, in milliseconds since the Unix epoch.
     pub last_ms: i64,
+}
+
+/// The pause after a model call that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelPause {
+    /// Time at which the next attempt begins, in milliseconds since the Unix epoch.
+    pub until_ms: i64,
+    /// The kind of the failure.
+    pub kind: FailureKind,
+    /// Number of the next attempt.
+    pub attempt: u32,
 }
 
 impl AgentStatus {
@@ -125,6 +139,16 @@ impl AgentStatus {
             }
             Event::TurnStarted(started) => self.turn = started.turn,
             Event::ModelRequested(_) => self.doing = Doing::Model,
+            Event::ModelFailed(failed) => {
+                let pause = failed.retry_in_ms.and_then(|pause| i64::try_from(pause).ok());
+                self.doing = pause.map_or(Doing::Starting, |pause| {
+                    Doing::Retrying(ModelPause {
+                        until_ms: ts_ms.saturating_add(pause),
+                        kind: failed.failure.kind,
+                        attempt: failed.attempt + 1,
+                    })
+                });
+            }
             Event::ModelResponded(reply) => {
                 // The supervisor does not receive `turn.started`, so the reply must set the turn
                 // too.
@@ -180,10 +204,17 @@ impl AgentStatus {
         }
     }
 
-    /// Returns the thing that it waits for, in words for a person; `None` if it waits for nothing.
+    /// Returns the thing that it waits for at the wall time `now_ms`, in words for a person; `None`
+    /// if it waits for nothing.
     #[must_use]
-    pub fn waiting_for(&self) -> Option<String> {
+    pub fn waiting_for(&self, now_ms: i64) -> Option<String> {
         match &self.doing {
+            Doing::Retrying(ModelPause { until_ms, .. }) if *until_ms <= now_ms => {
+                Some("model".to_owned())
+            }
+            Doing::Retrying(ModelPause { until_ms, kind, attempt }) => {
+                Some(retrying(*until_ms, now_ms, *kind, *attempt))
+            }
             Doing::Starting | Doing::Nothing => None,
             Doing::Model => Some("model".to_owned()),
             Doing::Compaction => Some("summary".to_owned()),
@@ -208,4 +239,16 @@ impl AgentStatus {
             Some(Outcome::Cancelled { .. }) => "cancelled",
         }
     }
+}
+
+/// Says that something is tried again later.
+#[must_use]
+pub fn retrying(until_ms: i64, now_ms: i64, kind: FailureKind, attempt: u32) -> String {
+    // Rounded up, so that a pause that is not over never shows zero.
+    let seconds = (until_ms - now_ms).max(0).unsigned_abs().div_ceil(1000);
+    let pause = match seconds {
+        0..120 => format!("{seconds} s"),
+        _ => format!("{} min", seconds.div_ceil(60)),
+    };
+    format!("retrying in {pause} ({kind}, attempt {attempt})")
 }

@@ -94,11 +94,19 @@ impl Machine {
 
     /// Continues a conversation that had ended, because its task is retried.
     pub(super) fn continue_after_end(&mut self) -> Phase {
-        self.continuations = 0;
         self.refused = None;
-        match self.calls.iter().any(|call| call.result.is_none()) {
+        // An answer that was cut at the output limit keeps its beginning; any other text belongs to
+        // an earlier turn.
+        let is_cut = self.continuations > 0;
+        if !is_cut {
+            self.answer.clear();
+        }
+        self.continuations = 0;
+        let phase = match self.calls.iter().any(|call| call.result.is_none()) {
             true => Phase::Working,
             false => self.resume(),
-        }
+        };
+        self.continuations = u32::from(is_cut);
+        phase
     }
 }

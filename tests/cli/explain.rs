@@ -198,6 +198,6 @@ fn what_has_no_context_is_named() {
     ] {
         let done = desk.call(arguments);
         assert_eq!((done.code, done.out.as_str()), (code, ""), "{arguments:?}");
-        assert_eq!(done.err.trim_end(), wanted, "{arguments:?}");
+        assert_eq!(done.err.lines().next(), Some(wanted), "{arguments:?}");
     }
 }

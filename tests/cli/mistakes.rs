@@ -152,7 +152,7 @@ fn a_file_that_is_not_there_is_named() {
     assert_eq!((done.code, done.out.as_str()), (2, ""));
     assert_snapshot!(done.err, @r"
     error[unreadable_file]: cannot read `gone.toml`: No such file or directory (os error 2)
-      help: name another file with `-f FILE`
+      help: name another file with `-f FILE`, or write one with `callsheet init`
 
     error: 1 mistake in gone.toml
     ");
@@ -191,7 +191,6 @@ fn wrong_usage_is_two() {
         &["tail", "--agent", "{"],
         &["cost", "--by", "colour"],
         &["compact", "desk"],
-        &[],
     ] {
         if arguments == ["compact", "desk"] {
             desk.good(&["run"]);

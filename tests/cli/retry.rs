@@ -52,7 +52,7 @@ fn a_failed_command_begins_again_and_what_completed_is_kept() {
     desk.write("mended", "");
     let outlook = desk.good(&["resume", "--explain", "--retry-failed"]);
     assert!(outlook.contains("kept   reused"), "{outlook}");
-    assert!(outlook.contains("bad    runs     it was failed: command_failed"), "{outlook}");
+    assert!(outlook.contains("bad    runs     it failed: command_failed"), "{outlook}");
     assert!(outlook.contains("after  runs"), "{outlook}");
     let done = follow(&desk, &again.out, "try again:");
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);

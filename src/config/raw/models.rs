@@ -39,7 +39,7 @@ sections! {
         /// script, without a network.
         kind: Wire, words_of::<Wire>(&["replay"]);
         /// The address of the provider: the origin of an Anthropic server; for `openai` with `/v1`.
-        base_url: String, TEXT => "the public service", gives "bad_value";
+        base_url: String, TEXT => "the public service", gives "bad_value", "odd_base_url", "plain_http";
         /// The source of the provider's key, like `{ env = "NAME_OF_A_VARIABLE" }`; never the key
         /// itself.
         api_key: KeySource, Kind::Key(KeySource::KEYS)
@@ -52,7 +52,7 @@ sections! {
         /// The longest time that one request may take.
         request_timeout: Duration = Duration::from_secs(600), Kind::Time;
         /// The script of a provider of kind `scripted`, for which it must be stated.
-        script: String, FILE, gives "bad_script";
+        script: String, FILE, gives "bad_script", "unmatched_agent";
         /// The limits of calls to the provider, over all agents.
         rate_limit: RateLimit = RateLimit::default(), RateLimit::KIND;
     }

@@ -15,18 +15,19 @@ use crate::spec::{Join, OnFailure, OutputFormat};
 
 words! { RestartStrategy Verdict NonInteractive Join OnFailure OutputFormat }
 
-const TOOLS: Kind = Kind::List(&Kind::Text("name of a tool", &["unknown_tool", "no_sub_agents"]));
+const TOOLS: Kind =
+    Kind::List(&Kind::Text("name of a tool", &["unknown_tool", "no_sub_agents", "needs_person"]));
 const SKILLS: Kind = Kind::List(&Kind::Text("name of a skill", &["missing_skill"]));
 
 sections! {
     /// An agent: a model with instructions and tools.
     Agent {
         /// The abilities of the agent, for the agents that may delegate to it.
-        description: String, TEXT;
+        description: String, TEXT, gives "empty_prompt", "unused_template";
         /// The model that the agent calls.
         model: String, MODEL => "that of `[defaults]`, else the model `default`, else the only one";
         /// The system prompt.
-        instructions: String, TEXT;
+        instructions: String, TEXT, gives "empty_prompt", "unused_template";
         /// The file with the system prompt, relative to this file. It excludes `instructions`.
         instructions_file: String, FILE, gives "conflict";
         /// The tools that the agent may call.
@@ -124,7 +125,7 @@ sections! {
         /// The agent that does the task.
         agent: String, AGENT;
         /// The first message to the agent.
-        prompt: String, TEMPLATE, gives "conflict", "missing_field";
+        prompt: String, TEMPLATE, gives "conflict", "missing_field", "empty_prompt";
         /// The command, which runs under `sh -c` in the workspace. It gets inputs as `$INPUT_NAME`,
         /// and other values only through `env`.
         run: String, TEXT, gives "conflict", "template_in_run";

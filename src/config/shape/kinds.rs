@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{DeserializeOwned, Error, IntoDeserializer};
 
-use super::Keys;
+use super::{Built, Keys};
 use crate::config::diagnostic::Code;
 
 /// A kind of values. The two integers of a number are its bounds, both included; the text is its
@@ -43,6 +43,50 @@ pub(in crate::config) enum Kind {
     /// A value of one of these kinds. The check accepts any value; the code that reads the key
     /// reports the others.
     Either(&'static [Self]),
+}
+
+impl Kind {
+    /// Returns a value of this kind as the file would write it; `None` if there is no short one.
+    pub(in crate::config) fn example(&self) -> Option<String> {
+        Some(match self {
+            Self::Any | Self::Profile => return None,
+            Self::Text(what, _) => format!("\"{}\"", example_of(what)),
+            Self::Header => "\"value\"".to_owned(),
+            Self::Words(words, _) => format!("\"{}\"", words().first()?),
+            Self::Truth => "true".to_owned(),
+            Self::Only(n) => n.to_string(),
+            Self::Whole(low, high, _) => 10.clamp(*low, *high).to_string(),
+            Self::Number(low, _, _) => format!("{low}.5"),
+            Self::Pause | Self::Time => "\"30s\"".to_owned(),
+            Self::Rate => "\"5/10s\"".to_owned(),
+            Self::List(inner) => format!("[{}]", inner.example()?),
+            Self::Map(_, inner) => format!("{{ name = {} }}", inner.example()?),
+            Self::Table(keys) | Self::Key(keys) => {
+                let keys = keys.iter().copied().flatten();
+                let first = keys.filter(|key| key.built == Built::Yes).find_map(|key| {
+                    let plain = !matches!(key.kind, Self::Table(_) | Self::Map(..) | Self::Key(_));
+                    Some(format!("{} = {}", key.name, key.kind.example().filter(|_| plain)?))
+                });
+                format!("{{ {} }}", first?)
+            }
+            Self::Either(kinds) => return kinds.first()?.example(),
+        })
+    }
+}
+
+/// Returns an example of a text with this description.
+fn example_of(what: &str) -> &'static str {
+    match what {
+        "template" => "Read {{ inputs.path }}",
+        "expression" => "inputs.deep",
+        "path" => "docs/style.md",
+        "path or glob" => "docs/*.md",
+        "permission rule" => "bash(git status*)",
+        "name of a tool" => "read_file",
+        "name of a variable" => "ANTHROPIC_API_KEY",
+        _ if what.starts_with("name") => "name",
+        _ => "text",
+    }
 }
 
 /// The form of the names in a [`Kind::Map`].
@@ -109,7 +153,7 @@ kinds! {
     PROVIDER = Kind::Text("name of a provider", &["unknown_provider"]);
     SECRET = Kind::Text("name of a secret", &["unknown_secret"]);
     TASKS = Kind::List(&Kind::Text("name of a task", &["unknown_task"]));
-    PERMISSIONS = Kind::List(&Kind::Text("permission rule", &["bad_rule", "unknown_tool"]));
+    PERMISSIONS = Kind::List(&Kind::Text("permission rule", &["bad_rule", "unmatched_rule"]));
     COUNT = Kind::Whole(1, MOST, "");
     COUNT_OR_NONE = Kind::Whole(0, MOST, "");
     MINUTES = Kind::Whole(1, MOST, "minutes");

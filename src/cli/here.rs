@@ -1,0 +1,61 @@
+//! No verb: says what can be done in this folder.
+
+use super::locate::Project;
+use super::{complain, refusal, say};
+use crate::config::{self, Missing, Sources};
+use crate::exit::Exit;
+use crate::journal::snapshot;
+use crate::report;
+
+/// The most tasks that are named.
+const TASKS: usize = 12;
+
+pub(super) fn run(project: &Project) -> Exit {
+    if !project.file.exists() {
+        complain(&format!("there is no {} here or in a folder above", project.file.display()));
+        return say(
+            "write one:    callsheet init            (or --template fix, --template research)\n\
+             name one:     callsheet run -f FILE\n\
+             every verb:   callsheet --help\n",
+        );
+    }
+    let sources = Sources {
+        missing_inputs: Missing::Allow,
+        missing_keys: Missing::Allow,
+        ..project.sources()
+    };
+    let mut text = match config::load(&sources) {
+        Err(found) => {
+            let count = found.0.len();
+            let noun = if count == 1 { "mistake" } else { "mistakes" };
+            format!("{}: {count} {noun}; `callsheet check` shows them\n", project.file.display())
+        }
+        Ok(config) => {
+            let names: Vec<_> = config.tasks.iter().map(|task| task.name.as_str()).collect();
+            let more = match names.len().saturating_sub(TASKS) {
+                0 => String::new(),
+                more => format!(", and {more} more"),
+            };
+            let shown = names[..names.len().min(TASKS)].join(", ");
+            format!("{}: {}: {shown}{more}\n", project.file.display(), config.name)
+        }
+    };
+    let newest = project.runs().into_iter().find(crate::journal::walk::has_begun);
+    if let Some(run) = &newest {
+        let (state, _) = snapshot::fold(run, |_| {});
+        let live = run.is_live();
+        let word = report::run_word(&state, live);
+        text.push_str(&format!("newest run:   {} is {word}\n", refusal::name(run)));
+        if report::is_resumable(&state, live) {
+            let command = project.resume_command(&refusal::name(run));
+            text.push_str(&format!("resume it:    {command}\n"));
+        }
+    }
+    text.push_str(
+        "check:        callsheet check\n\
+         run:          callsheet run [TASK]...\n\
+         runs:         callsheet ps -a\n\
+         every verb:   callsheet --help\n",
+    );
+    say(&text)
+}

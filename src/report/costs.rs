@@ -1,0 +1,87 @@
+//! The rows of `cost`: spending by agent, by task and by model.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Value, json};
+
+use super::agents_in_order;
+use crate::id::Name;
+use crate::run_state::RunState;
+use crate::spending::Spending;
+
+/// One row of `cost`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostRow {
+    /// `agent`, `task` or `model`.
+    pub by: &'static str,
+    /// The name of the agent, the task or the model.
+    pub name: String,
+    /// The spending of its own calls.
+    pub own: Spending,
+    /// The spending of all agents below it, its own calls included.
+    pub inclusive: Spending,
+}
+
+impl CostRow {
+    /// Returns the row as `cost --json` prints it.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let part = |spending: &Spending| {
+            let mut value = json!(spending.usage);
+            value["cost_usd"] = json!(spending.cost_usd());
+            value
+        };
+        json!({
+            "by": self.by,
+            "name": self.name,
+            "own": part(&self.own),
+            "inclusive": part(&self.inclusive),
+        })
+    }
+}
+
+/// Returns the cost of each agent that calls a model.
+#[must_use]
+pub fn cost_by_agent(state: &RunState) -> Vec<CostRow> {
+    let agents = agents_in_order(state);
+    let rows = agents.into_iter().filter(|(_, agent)| agent.definition.is_some());
+    let rows = rows.map(|(id, agent)| CostRow {
+        by: "agent",
+        name: id.to_string(),
+        own: agent.own,
+        inclusive: agent.inclusive,
+    });
+    rows.collect()
+}
+
+/// Returns the cost of each task. Its own calls are those of its main agents.
+#[must_use]
+pub fn cost_by_task(state: &RunState) -> Vec<CostRow> {
+    let mut sums: HashMap<&Name, (Spending, Spending)> = HashMap::new();
+    for agent in state.agents().values().filter(|agent| agent.parent.is_none()) {
+        let (own, inclusive) = sums.entry(&agent.task).or_default();
+        *own += agent.own;
+        *inclusive += agent.inclusive;
+    }
+    let rows = state.tasks().map(|(name, _)| {
+        let (own, inclusive) = sums.get(name).copied().unwrap_or_default();
+        CostRow { by: "task", name: name.to_string(), own, inclusive }
+    });
+    rows.collect()
+}
+
+/// Returns the cost of each model.
+#[must_use]
+pub fn cost_by_model(state: &RunState) -> Vec<CostRow> {
+    let mut sums: BTreeMap<&Name, Spending> = BTreeMap::new();
+    for (model, spending) in state.agents().values().flat_map(|agent| &agent.by_model) {
+        *sums.entry(model).or_default() += *spending;
+    }
+    let row = |(name, sum): (&Name, Spending)| CostRow {
+        by: "model",
+        name: name.to_string(),
+        own: sum,
+        inclusive: sum,
+    };
+    sums.into_iter().map(row).collect()
+}

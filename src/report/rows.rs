@@ -1,0 +1,220 @@
+//! The rows of `ps`: runs, tasks and agents.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{agents_in_order, run_word};
+use crate::id::{AgentId, Name};
+use crate::plan::{Standing, TaskState};
+use crate::run_state::{AgentStatus, AgentUse, RunState, TaskStatus, retrying};
+use crate::spending::Spending;
+use crate::turn::Shortfalls;
+
+/// One row of `ps`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// `run`, `task` or `agent`.
+    pub kind: &'static str,
+    /// The run's id.
+    pub run: String,
+    /// The name of the workflow, the task or the agent.
+    pub name: String,
+    /// The parent of the row: for an agent its parent agent or its task; `None` for a run or a
+    /// task.
+    pub parent: Option<String>,
+    /// Its state in one word.
+    pub state: String,
+    /// The current turn of an agent.
+    pub turn: Option<u32>,
+    /// The spending: for a run and a task with all their agents, for an agent only its own.
+    pub spending: Spending,
+    /// Seconds since the last activity; absent if nothing is active.
+    pub age_s: Option<f64>,
+    /// The thing that it waits for.
+    pub waiting_for: Option<String>,
+    /// The work that its agents left undone.
+    pub shortfalls: Shortfalls,
+    /// Time at which it began, in milliseconds since the Unix epoch; for a run or a task.
+    pub started_ms: Option<i64>,
+    /// The time that it has taken; for a run or a task.
+    pub took: Option<Duration>,
+    /// Number of tasks of a run that have an output or were skipped by their own `when`, and of
+    /// all its tasks.
+    pub tasks: Option<(usize, usize)>,
+    /// Depth of the row in the tree, from 0 for the run.
+    pub depth: usize,
+}
+
+impl Row {
+    /// Returns the row as `ps --json` prints it.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({
+            "kind": self.kind,
+            "run": self.run,
+            "name": self.name,
+            "parent": self.parent,
+            "state": self.state,
+            "turn": self.turn,
+            "usage": self.spending.usage,
+            "cost_usd": self.spending.cost_usd(),
+            "age_s": self.age_s,
+            "waiting_for": self.waiting_for,
+            "shortfalls": self.shortfalls,
+        })
+    }
+}
+
+/// Returns the rows of one run: the run, its tasks, and under each task its agents as a tree.
+#[must_use]
+pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
+    let run = state.created().map(|created| created.run.to_string()).unwrap_or_default();
+    let workflow = state.created().map(|created| created.workflow.clone()).unwrap_or_default();
+    let is_done = |task: &TaskStatus| task.standing() == Standing::Done;
+    let done = state.tasks().filter(|(_, task)| is_done(task)).count();
+    let mut rows = vec![Row {
+        kind: "run",
+        run: run.clone(),
+        name: workflow,
+        parent: None,
+        state: run_word(state, live).to_owned(),
+        turn: None,
+        spending: state.spending(),
+        age_s: live.then(|| age(now_ms, state.last_ms())),
+        waiting_for: state.paused_reason().filter(|_| live).map(str::to_owned),
+        shortfalls: state.shortfalls(),
+        started_ms: state.tasks().filter_map(|(_, task)| task.started_ms).min(),
+        took: Some(state.spent()),
+        tasks: Some((done, state.tasks().count())),
+        depth: 0,
+    }];
+    let mut agents = agents_in_order(state);
+    // Agents of a task that the changed configuration no longer has belong to no row.
+    agents.retain(|(_, agent)| state.task(&agent.task).is_some());
+    let mut left = agents.as_slice();
+    for (name, task) in state.tasks() {
+        let (own, rest) =
+            left.split_at(left.iter().take_while(|(_, agent)| agent.task == *name).count());
+        left = rest;
+        rows.push(task_row(state, &run, name, task, own, live, now_ms));
+        rows.extend(own.iter().map(|(id, agent)| agent_row(state, &run, id, agent, live, now_ms)));
+    }
+    rows
+}
+
+/// Returns the row of a run whose journal cannot be read to its end, from the part that was read.
+#[must_use]
+pub fn unread_row(run: String, state: &RunState, word: &str, why: String) -> Row {
+    Row {
+        kind: "run",
+        run,
+        name: state.created().map(|created| created.workflow.clone()).unwrap_or_default(),
+        parent: None,
+        state: word.to_owned(),
+        turn: None,
+        spending: state.spending(),
+        age_s: None,
+        waiting_for: Some(why),
+        shortfalls: Shortfalls::default(),
+        started_ms: None,
+        took: None,
+        tasks: None,
+        depth: 0,
+    }
+}
+
+/// Returns the seconds since `then_ms`.
+fn age(now_ms: i64, then_ms: i64) -> f64 {
+    (now_ms - then_ms).max(0) as f64 / 1e3
+}
+
+fn task_row(
+    state: &RunState,
+    run: &str,
+    name: &Name,
+    task: &TaskStatus,
+    agents: &[(&AgentId, &AgentStatus)],
+    live: bool,
+    now_ms: i64,
+) -> Row {
+    let last = agents.iter().map(|(_, agent)| agent.last_ms).max().or(task.started_ms);
+    Row {
+        kind: "task",
+        run: run.to_owned(),
+        name: name.to_string(),
+        parent: None,
+        state: task.state.as_str().to_owned(),
+        turn: None,
+        spending: agents.iter().map(|(_, agent)| agent.own).sum(),
+        age_s: last.filter(|_| live && !task.state.is_end()).map(|last| age(now_ms, last)),
+        waiting_for: waiting_task(state, name, task, now_ms).filter(|_| live),
+        shortfalls: RunState::shortfalls_of(agents.iter().map(|(_, agent)| *agent)),
+        started_ms: task.started_ms,
+        took: task.started_ms.map(|_| task.whole.taken(state.reading())),
+        tasks: None,
+        depth: 1,
+    }
+}
+
+/// Returns the thing that a task waits for, if it has no attempt under way.
+fn waiting_task(state: &RunState, name: &Name, task: &TaskStatus, now_ms: i64) -> Option<String> {
+    match task.state {
+        TaskState::Pending => {
+            let planned = state.created()?.tasks.iter().find(|planned| planned.name == *name)?;
+            let open = planned
+                .depends_on
+                .iter()
+                .filter(|before| state.task(before).is_some_and(|task| !task.state.is_end()));
+            let open: Vec<_> = open.map(Name::as_str).collect();
+            (!open.is_empty()).then(|| open.join(", "))
+        }
+        TaskState::Ready => Some("a slot".to_owned()),
+        TaskState::Waiting => {
+            let failure = task.failure.as_ref()?;
+            Some(match task.retry_ms {
+                Some(until) => retrying(until, now_ms, failure.kind, task.attempt + 1),
+                None => format!("a resume ({})", failure.kind),
+            })
+        }
+        TaskState::Running
+        | TaskState::Completed
+        | TaskState::Failed
+        | TaskState::Skipped
+        | TaskState::Cancelled
+        | TaskState::Reused => None,
+    }
+}
+
+fn agent_row(
+    state: &RunState,
+    run: &str,
+    id: &AgentId,
+    agent: &AgentStatus,
+    live: bool,
+    now_ms: i64,
+) -> Row {
+    let is_open = agent.outcome.is_none();
+    let parent = agent.parent.as_ref().map_or(agent.task.as_str(), AgentId::as_str);
+    let (word, waits) = match (is_open, live, state.agent_use(id)) {
+        (true, false, _) => ("stopped", None),
+        (true, true, AgentUse::Held) => ("waiting", Some("what its task rests on".to_owned())),
+        _ => (agent.state(), agent.waiting_for(now_ms)),
+    };
+    Row {
+        kind: "agent",
+        run: run.to_owned(),
+        name: id.to_string(),
+        parent: Some(parent.to_owned()),
+        state: word.to_owned(),
+        turn: Some(agent.turn),
+        spending: agent.own,
+        age_s: (live && is_open).then(|| age(now_ms, agent.last_ms)),
+        waiting_for: waits.filter(|_| live),
+        shortfalls: agent.shortfalls.clone(),
+        started_ms: None,
+        took: None,
+        tasks: None,
+        depth: 2 + agent.depth as usize,
+    }
+}
