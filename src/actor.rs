@@ -28,6 +28,7 @@ pub mod mail;
 pub mod model_call;
 pub mod model_service;
 mod panic;
+pub mod permission;
 mod recall;
 pub mod record_right;
 pub mod replies;

@@ -21,8 +21,9 @@ use crate::plan::{
 };
 use crate::policy::BreakerState;
 use crate::turn::{
-    AgentEnded, AgentRestarted, AgentSpawned, ModelFailed, ModelRequested, ModelResponded,
-    Shortfalls, ToolFinished, ToolIntended, ToolStarted, TurnStarted,
+    AgentEnded, AgentRestarted, AgentSpawned, ApprovalAnswered, ApprovalAsked, ModelFailed,
+    ModelRequested, ModelResponded, Shortfalls, ToolFinished, ToolIntended, ToolStarted,
+    TurnStarted,
 };
 
 macro_rules! events {
@@ -149,6 +150,10 @@ events! {
     ToolStarted = "tool.started": agent, detail;
     /// A tool call ended with its result.
     ToolFinished = "tool.finished": agent, detail;
+    /// A person was asked whether a call may run.
+    ApprovalAsked = "approval.asked": agent, milestone;
+    /// A person answered.
+    ApprovalAnswered = "approval.answered": agent, milestone;
     /// A layer changed an agent's view.
     ContextEdited = "context.edited": agent, detail;
     /// A summary of a range of the view was requested.

@@ -200,6 +200,17 @@ impl ToolOutput {
     }
 }
 
+/// The change of a file by a call that has not run yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The path, as the model wrote it.
+    pub path: String,
+    /// The content now; `None` if there is no such file, or if it is no text.
+    pub before: Option<String>,
+    /// The content after the call.
+    pub after: String,
+}
+
 /// Error of a call that could not do its work; the model reads its text as an error result.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
@@ -223,6 +234,9 @@ pub enum ToolError {
     /// The call was cancelled.
     #[error("cancelled")]
     Cancelled,
+    /// The agent had to end before a person had answered whether the call may run.
+    #[error("nobody has answered whether it may run")]
+    Unanswered,
     /// The process that ran the call is gone, and nobody knows how much of the call was done.
     #[error("the process that ran the call is gone")]
     Lost,
@@ -284,6 +298,12 @@ pub trait Tool: Send + Sync {
     /// of them.
     fn permission_arguments(&self, _input: &Json, _workspace: &Workspace) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Returns the change that a call would make to a file, for a person who is asked to allow it;
+    /// `None` if the call changes no file or the change is not known. May block.
+    fn preview(&self, _input: &Json, _workspace: &Workspace) -> Option<Change> {
+        None
     }
 
     /// Returns the time limit of a call. The caller drops the call at the limit, and also when its

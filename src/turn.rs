@@ -328,6 +328,36 @@ pub struct FileChange {
     pub answer: String,
 }
 
+/// The kind of a question to a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ApprovalKind {
+    /// May a call of a tool run?
+    Permission,
+}
+
+/// `approval.asked`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalAsked {
+    /// Id of the question: the key of the call.
+    pub id: String,
+    /// Kind of the question.
+    pub kind: ApprovalKind,
+    /// The tool of the call.
+    pub tool: String,
+    /// The call in words: the tool and its argument.
+    pub message: String,
+}
+
+/// `approval.answered`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalAnswered {
+    /// Id of the question.
+    pub id: String,
+    /// True if the call may run.
+    pub allowed: bool,
+}
+
 /// Status of a tool call that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -15,6 +15,7 @@ mod secrets;
 mod stop;
 mod stored;
 mod survey;
+mod terminal;
 mod truth;
 mod verbs;
 mod watch;

@@ -5,10 +5,9 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callsheet::actor::services::Asker;
+use callsheet::actor::services::{Asker, Question};
 use callsheet::context::CompactionTrigger;
 use callsheet::event::{Event, RunStatus};
-use callsheet::id::AgentId;
 use callsheet::message::{Json, ToolResult};
 use callsheet::model::BoxFuture;
 use callsheet::plan::TaskState;
@@ -308,9 +307,10 @@ struct Person {
 }
 
 impl Asker for Person {
-    fn ask(&self, agent: &AgentId, what: &str) -> BoxFuture<'_, bool> {
-        self.asked.lock().push(format!("{agent}: {what}"));
-        let answer = what.contains(self.yes);
+    fn ask(&self, question: Question) -> BoxFuture<'_, bool> {
+        let Question { agent, tool, texts, .. } = question;
+        self.asked.lock().push(format!("{agent}: {tool} {}", texts[0]));
+        let answer = texts[0].contains(self.yes);
         Box::pin(async move { answer })
     }
 }

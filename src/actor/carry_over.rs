@@ -12,7 +12,7 @@ use super::hooks;
 use super::mail::StepError;
 use super::panic::panic_text;
 use super::step::StepContext;
-use super::tool_run;
+use super::{permission, tool_run};
 use crate::context::Edit;
 use crate::context::layers::attachments::{self, Material, Reread};
 use crate::context::layers::inventory::Inventory;
@@ -81,7 +81,7 @@ async fn reread(
 ) -> Reread {
     let input = Json::encode(input);
     let text = match context.services.tools.get(tool).cloned() {
-        Some(_) if !tool_run::is_allowed(context, tool, &input) => {
+        Some(_) if !permission::is_allowed(context, tool, &input) => {
             Err("it may not be read without a person's leave".to_owned())
         }
         Some(called) => {

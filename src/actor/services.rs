@@ -20,11 +20,13 @@ use crate::context::compaction::CompactionSpec;
 use crate::id::{AgentId, Name, RunId};
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::{JournalError, JournalHandle};
+use crate::message::Json;
 use crate::output::Output;
 use crate::redaction::Secrets;
 use crate::spec::{AgentSpec, Limits};
 use crate::store;
 use crate::store::Store;
+use crate::tool::Change;
 use crate::tool::Toolbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
@@ -81,11 +83,28 @@ pub struct Services {
     pub span: tracing::Span,
 }
 
+/// A question to a person: may this call run? Everything in it may be hostile text of a model.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The agent that wants to make the call.
+    pub agent: AgentId,
+    /// The tool.
+    pub tool: String,
+    /// The arguments, as the model wrote them.
+    pub input: Json,
+    /// The texts that the rules judge, such as a command and its parts, or a path.
+    pub texts: Vec<String>,
+    /// The rule that asks; `None` if no rule allows the call.
+    pub rule: Option<String>,
+    /// The change that the call would make to a file, if its tool can tell.
+    pub change: Option<Change>,
+}
+
 /// Asks a person whether a tool call may run.
 pub trait Asker: Send + Sync + std::fmt::Debug {
-    /// Asks, and waits for the answer: true if the call may run. `what` names the tool and its
-    /// argument.
-    fn ask(&self, agent: &AgentId, what: &str) -> crate::model::BoxFuture<'_, bool>;
+    /// Asks, and waits for the answer: true if the call may run. The future may be dropped: then
+    /// nobody waits for the answer any more.
+    fn ask(&self, question: Question) -> crate::model::BoxFuture<'_, bool>;
 }
 
 impl Services {

@@ -18,17 +18,14 @@ use tracing::{Instrument, Span};
 use super::mail::StepError;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
-use super::recall;
 use super::spans;
 use super::step::{StepContext, ended};
+use super::{permission, recall};
 use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
-use crate::message::Json;
-use crate::permission::{NonInteractive, Rule, Verdict};
 use crate::run_machine::{ChildResult, Delegation, Refused};
-use crate::spec::AgentSpec;
 use crate::tool::steps::{CompactInput, DelegateInput, GiveUpInput, SnipInput, TodoInput};
 use crate::tool::{
     Announce, BoxFuture, TIME_LIMIT, Tool, ToolContext, ToolError, ToolOutput, arguments,
@@ -162,6 +159,8 @@ async fn run_one(
     let span = spans::tool(&call.call);
     let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket).instrument(span));
     let mut result = match body.catch_unwind().await {
+        // It has not begun: a resumed run asks again.
+        Ok(Err(ToolError::Unanswered)) => return None,
         Ok(result) if was_cancelled(context, &result) && call.effect.is_repeatable() => {
             return None;
         }
@@ -207,7 +206,7 @@ async fn dispatch(
     }
     // An agent that is denied everything must still be able to say so.
     if name != GIVE_UP_TOOL
-        && let Some(denial) = denial(context, name, input).await
+        && let Some(denial) = permission::denial(context, call).await?
     {
         return Ok(ToolOutput::denied(denial));
     }
@@ -313,77 +312,6 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
         timeout: TIME_LIMIT,
         grace_period: services.limits.grace_period,
         cancel: context.cancel.clone(),
-    }
-}
-
-/// Returns true if the rules allow a call without asking a person.
-pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> bool {
-    if name == GIVE_UP_TOOL {
-        return true;
-    }
-    let Some(spec) = &context.spec else { return true };
-    match judged(context, spec, name, input).0 {
-        Verdict::Allow => true,
-        Verdict::Deny => false,
-        Verdict::Ask => {
-            let nobody = context.services.asker.is_none();
-            nobody && spec.permissions.non_interactive == NonInteractive::Allow
-        }
-    }
-}
-
-/// Returns the verdict of the rules on a call, and the rule that gave it, if one did.
-fn judged<'a>(
-    context: &StepContext,
-    spec: &'a AgentSpec,
-    name: &str,
-    input: &Json,
-) -> (Verdict, Option<&'a Rule>) {
-    // Resolving a path costs file system calls, so it is done only if a rule depends on it.
-    let weighed = match spec.permissions.depends_on_arguments(name) {
-        true => rule_texts(context, name, input),
-        false => Vec::new(),
-    };
-    let weighed: Vec<_> = weighed.iter().map(String::as_str).collect();
-    spec.permissions.judge(name, &weighed)
-}
-
-/// Returns the texts by which rules may name a call.
-fn rule_texts(context: &StepContext, name: &str, input: &Json) -> Vec<String> {
-    let tool = context.services.tools.get(name);
-    let texts = tool.map(|tool| tool.permission_arguments(input, &context.services.workspace));
-    texts.unwrap_or_default()
-}
-
-/// Returns the reason why a call may not run, in words for the model; `None` if it may run. Asks a
-/// person where the rules say so.
-async fn denial(context: &StepContext, name: &str, input: &Json) -> Option<String> {
-    let spec = context.spec.as_ref()?;
-    let (verdict, rule) = judged(context, spec, name, input);
-    let because = || {
-        rule.map_or_else(
-            || "no rule allows it".to_owned(),
-            |rule| format!("the rule `{rule}` says so"),
-        )
-    };
-    match verdict {
-        Verdict::Allow => None,
-        Verdict::Deny => Some(format!("Permission denied: {}.", because())),
-        Verdict::Ask => match (&context.services.asker, spec.permissions.non_interactive) {
-            (Some(asker), _) => {
-                let texts = rule_texts(context, name, input);
-                let what = format!("{name} {}", texts.first().map_or("", String::as_str));
-                let allowed = asker.ask(&context.agent, what.trim_end()).await;
-                (!allowed)
-                    .then(|| "Permission denied: the person who was asked said no.".to_owned())
-            }
-            (None, NonInteractive::Allow) => None,
-            (None, NonInteractive::Deny) => Some(format!(
-                "Permission denied: {}, a person would have to be asked, and nobody is at a \
-                 terminal.",
-                because()
-            )),
-        },
     }
 }
 

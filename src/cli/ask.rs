@@ -1,38 +1,175 @@
 //! Permission questions to a person at the terminal.
 
-use std::io::{self, IsTerminal};
+mod question;
+
+use std::io::{self, IsTerminal, PipeReader, Write};
 use std::sync::Arc;
 
-use super::complain;
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::termios::{QueueSelector, tcflush};
+
+use self::question::{Answer, CHOICES, Remembered};
+use super::paint;
+use super::screen::Screen;
+use crate::actor::services::{Asker, Question};
+use crate::model::BoxFuture;
+
+/// The lines that a page leaves free: the question, its answers and the note below a page.
+const BELOW_PAGE: usize = 4;
+
+/// The height of a page where the terminal does not tell its own.
+const HEIGHT: usize = 24;
+
+/// The most bytes of an answer: a terminal gives a line at a time.
+const LINE: usize = 4096;
 
 /// Returns an asker for the terminal, or `None` if stdin or stderr is not a terminal.
-pub(super) fn asker() -> Option<Arc<dyn crate::actor::services::Asker>> {
+pub(super) fn asker(screen: &Arc<Screen>) -> Option<Arc<dyn Asker>> {
     let terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
-    terminal.then(|| Arc::new(Terminal::default()) as Arc<dyn crate::actor::services::Asker>)
+    terminal.then(|| Arc::new(Terminal::new(screen.clone())) as Arc<dyn Asker>)
 }
 
 /// Asks the person at the terminal, one question at a time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Terminal {
+    screen: Arc<Screen>,
     /// Held while a question is open: agents that ask at the same time wait for each other.
     turn: tokio::sync::Mutex<()>,
+    remembered: Mutex<Remembered>,
 }
 
-impl crate::actor::services::Asker for Terminal {
-    fn ask(&self, agent: &crate::id::AgentId, what: &str) -> crate::model::BoxFuture<'_, bool> {
-        // Control characters are escaped, so that a command cannot change how the terminal shows
-        // it.
-        let shown: String = what.chars().flat_map(char::escape_debug).take(400).collect();
-        let question = format!("{agent} wants to run: {shown}\nallow? [y/N]");
+impl Terminal {
+    fn new(screen: Arc<Screen>) -> Self {
+        Self { screen, turn: tokio::sync::Mutex::default(), remembered: Mutex::default() }
+    }
+
+    async fn answer(&self, question: &Question) -> bool {
+        let _turn = self.turn.lock().await;
+        // An answer to an earlier question may cover this one.
+        if self.remembered.lock().allows(question) {
+            return true;
+        }
+        let open = OpenQuestion::new(&self.screen);
+        let lines = question::lines(question);
+        let mut shown = 0;
+        loop {
+            shown = open.page(&lines, shown);
+            let is_whole = shown == lines.len();
+            let asked = match is_whole {
+                true => format!("allow? [{CHOICES}] "),
+                false => format!("line {shown} of {}: enter for more, n no ", lines.len()),
+            };
+            open.print(&asked);
+            let Some(line) = read_line().await else { return false };
+            let answer = Answer::read(&line);
+            match answer {
+                Answer::No => return false,
+                Answer::Why => open.print(&format!("{}\n", question::reason(question))),
+                Answer::Yes | Answer::Always | Answer::Tool if is_whole => {
+                    self.remembered.lock().note(question, answer);
+                    return true;
+                }
+                // A yes to a part of the call is none: the rest comes first.
+                Answer::Yes | Answer::Always | Answer::Tool | Answer::Unclear => {}
+            }
+        }
+    }
+}
+
+impl Asker for Terminal {
+    fn ask(&self, question: Question) -> BoxFuture<'_, bool> {
         Box::pin(async move {
-            let _turn = self.turn.lock().await;
-            complain(&question);
-            let answer = tokio::task::spawn_blocking(|| {
-                let mut line = String::new();
-                io::stdin().read_line(&mut line).map(|_| line)
-            });
-            let answer = answer.await.ok().and_then(Result::ok).unwrap_or_default();
-            matches!(answer.trim(), "y" | "Y" | "yes")
+            let _waiting = Waiting::new(self.screen.clone(), &question);
+            self.answer(&question).await
         })
     }
+}
+
+/// Marks an agent as waiting for the person until it is dropped.
+struct Waiting {
+    screen: Arc<Screen>,
+    agent: crate::id::AgentId,
+}
+
+impl Waiting {
+    fn new(screen: Arc<Screen>, question: &Question) -> Self {
+        screen.wait_for_person(&question.agent);
+        Self { screen, agent: question.agent.clone() }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.screen.answered(&self.agent);
+    }
+}
+
+/// A question that holds the screen until it is dropped, answered or not.
+struct OpenQuestion<'a> {
+    screen: &'a Screen,
+}
+
+impl<'a> OpenQuestion<'a> {
+    fn new(screen: &'a Screen) -> Self {
+        screen.begin_question();
+        Self { screen }
+    }
+
+    /// Prints the lines from `from` on, as many as fit. Returns the number of lines shown so far.
+    fn page(&self, lines: &[String], from: usize) -> usize {
+        let (width, height) = paint::size(&io::stderr()).unwrap_or((80, HEIGHT));
+        let mut room = height.saturating_sub(BELOW_PAGE).max(1);
+        let mut to = from;
+        for line in &lines[from..] {
+            let rows = paint::visible(line).div_ceil(width).max(1);
+            if rows > room && to > from {
+                break;
+            }
+            room = room.saturating_sub(rows);
+            self.print(&format!("{line}\n"));
+            to += 1;
+        }
+        to
+    }
+
+    fn print(&self, text: &str) {
+        let mut out = io::stderr().lock();
+        // A stderr that is closed is no error; the question then ends with the input.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        self.screen.end_question();
+    }
+}
+
+/// Reads a line that is typed from now on; `None` at the end of the input. Dropping the future
+/// leaves nothing behind that could read a later answer.
+async fn read_line() -> Option<String> {
+    // What was typed before the question appeared is no answer to it.
+    let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+    // The writer is dropped with the future, which wakes the reading thread.
+    let (dropped, _waiting) = io::pipe().ok()?;
+    tokio::task::spawn_blocking(move || line_or_end(&dropped)).await.ok().flatten()
+}
+
+/// Blocks until a line is typed, or until the writer of `dropped` is gone.
+fn line_or_end(dropped: &PipeReader) -> Option<String> {
+    let stdin = io::stdin();
+    let mut ends = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(dropped, PollFlags::IN)];
+    loop {
+        match poll(&mut ends, None) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+            Ok(_) if !ends[1].revents().is_empty() => return None,
+            Ok(_) => break,
+        }
+    }
+    // A terminal becomes readable when a line is complete, and gives one line at a time.
+    let mut line = [0; LINE];
+    let length = rustix::io::read(&stdin, &mut line[..]).ok().filter(|length| *length > 0)?;
+    Some(String::from_utf8_lossy(&line[..length]).into_owned())
 }

@@ -6,29 +6,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
 
+use super::live_view::LiveView;
 use super::locate::Project;
 use super::paint::{self, Paint};
+use super::screen::Screen;
+use super::status::Status;
 use super::tail::{Detail, Printer};
 use super::{after_failure, complain, refusal, runtime, say};
 use crate::actor::run_end::RunEnd;
 use crate::config::{Config, ProviderKind};
-use crate::event::{Event, PauseCause, RunCompleted};
+use crate::event::{PauseCause, RunCompleted};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::follow::Follower;
+use crate::journal::snapshot;
 use crate::report;
 use crate::run::{Remote, Run, StartError};
 use crate::run_state::RunState;
 
 /// Settings for the output of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Shown {
     /// True if events are printed as JSON.
     pub(super) json: bool,
     /// Number of `-v` flags. With none, people see only milestones.
     pub(super) verbose: u8,
+    /// The terminal.
+    pub(super) screen: Arc<Screen>,
 }
 
 /// Drives a run until it ends or pauses in this process, and returns the exit code. `dir` is given
@@ -78,6 +82,9 @@ async fn to_the_end(
             return Exit::Bug;
         }
     };
+    // The state before this process, which the status counts on.
+    let before = dir.filter(|_| !shown.json).map(|dir| snapshot::fold(dir, |_| {}).0);
+    let screen = shown.screen.clone();
     let run = match starting.await {
         Ok(run) => run,
         Err(error) => return refused(project, dir, &error),
@@ -86,8 +93,12 @@ async fn to_the_end(
     complain(&format!("run {id} in {}", dir.path().display()));
     let detail = if shown.verbose > 0 { Detail::Full } else { Detail::Milestones };
     let paint = Paint::new(paint::is_on(&io::stderr()));
-    let printer = Printer::for_run(shown.json, detail, paint, project.times.clone());
-    let printing = run.follow_new().map(|follower| show(follower, printer));
+    let printer =
+        Printer::for_run(shown.json, detail, paint, project.times.clone(), screen.clone());
+    let printing = run.follow_new().map(|follower| {
+        let status = (!shown.json).then(|| Status::new(before.unwrap_or_default()));
+        LiveView::new(printer, screen.clone(), status).show(follower)
+    });
     let heard = Heard::default();
     let listening = tokio::spawn(listen(signals, run.remote(), heard.clone()));
     let end = run.wait().await;
@@ -98,6 +109,7 @@ async fn to_the_end(
         Err(_) => Exit::Done,
     };
     listening.abort();
+    screen.clear();
     match end {
         RunEnd::Completed(_) if shown.json && printed != Exit::Done => printed,
         RunEnd::Completed(completed) if shown.json => Exit::of(completed.record()),
@@ -160,33 +172,6 @@ fn summary(project: &Project, dir: &RunDir, state: &RunState) -> String {
         flags.replace(" -f ", " --file ")
     ));
     text
-}
-
-/// Prints events as they become durable: as JSON on stdout, or as lines for people on stderr. Uses
-/// a thread of its own, because a slow reader must not delay the run.
-fn show(mut follower: Follower, mut printer: Printer) -> oneshot::Receiver<Exit> {
-    let (ended, shown) = oneshot::channel();
-    std::thread::spawn(move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build()
-        else {
-            return;
-        };
-        runtime.block_on(async {
-            while let Ok(Some(record)) = follower.next().await {
-                let is_last = match &record.event {
-                    Event::RunCompleted(_) => true,
-                    Event::RunPaused(paused) => paused.cause != PauseCause::DiskFull,
-                    _ => false,
-                };
-                if !printer.print(&record) || is_last {
-                    return;
-                }
-            }
-        });
-        // The receiver may be gone already.
-        let _ = ended.send(printer.end());
-    });
-    shown
 }
 
 /// The signals that stop a run.

@@ -5,6 +5,7 @@ use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
+use super::screen::Screen;
 use super::{check, complain, refusal, say, stopped_run};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
@@ -43,8 +44,9 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
         complain(&format!("note: `{key}` has no effect here: {why}"));
     }
     drive::note_scripts(&config);
-    let options = Options { asker: asker(), ..Options::default() };
-    let shown = Shown { json: verb.json, verbose };
+    let screen = Screen::new();
+    let options = Options { asker: asker(&screen), ..Options::default() };
+    let shown = Shown { json: verb.json, verbose, screen };
     let dir = stopped.dir().clone();
     Ok(drive::drive(project, shown, Some(&dir), Run::resume(stopped, config, options)))
 }

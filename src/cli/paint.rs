@@ -22,6 +22,12 @@ pub(super) fn width(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     Some(usize::from(width.0).max(LEAST_WIDTH))
 }
 
+/// Returns the width and the height of the terminal in characters; `None` if the stream is none.
+pub(super) fn size(stream: &impl AsFd) -> Option<(usize, usize)> {
+    let (width, height) = terminal_size::terminal_size_of(stream)?;
+    Some((usize::from(width.0).max(1), usize::from(height.0).max(1)))
+}
+
 /// The least width for which lines are cut: a narrower terminal wraps them.
 const LEAST_WIDTH: usize = 40;
 

@@ -6,6 +6,7 @@ use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown, refused};
 use super::locate::Project;
+use super::screen::Screen;
 use super::stopped_run::{self, open};
 use super::{check, complain, mistakes, refusal, say};
 use crate::config::{self, Config, KeyChange, Missing, Sources};
@@ -102,8 +103,9 @@ fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> 
         }
     };
     drive::note_scripts(&config);
-    let options = Options { asker: asker(), ..Options::default() };
-    let shown = Shown { json: verb.json, verbose };
+    let screen = Screen::new();
+    let options = Options { asker: asker(&screen), ..Options::default() };
+    let shown = Shown { json: verb.json, verbose, screen };
     Ok(drive::drive(project, shown, Some(&dir), Run::resume(stopped, config, options)))
 }
 

@@ -4,6 +4,7 @@ use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
+use super::screen::Screen;
 use super::{check, complain};
 use crate::config::{Sources, suggest};
 use crate::exit::Exit;
@@ -36,14 +37,15 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         return Exit::Usage;
     }
     drive::note_scripts(&config);
+    let screen = Screen::new();
     let options = Options {
         tasks: verb.tasks,
         run_id,
         keep_going: verb.keep_going,
         strict: verb.strict,
-        asker: asker(),
+        asker: asker(&screen),
         ..Options::default()
     };
-    let shown = Shown { json: verb.json, verbose };
+    let shown = Shown { json: verb.json, verbose, screen };
     drive::drive(project, shown, None, Run::start(config, options))
 }

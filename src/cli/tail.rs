@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::args;
 use super::locate::Project;
 use super::paint::{self, Paint};
+use super::screen::Screen;
 use super::times::Times;
 use super::{complain, refusal, runtime};
 use crate::event::{Event, PauseCause, Record, SharedRecord};
@@ -200,7 +202,8 @@ pub(super) struct Printer {
     times: Times,
     width: usize,
     detail: Detail,
-    to_stderr: bool,
+    /// The terminal of the run that the verb drives; lines go there instead of to stdout.
+    screen: Option<Arc<Screen>>,
     /// The last lines that were printed under the line of a record.
     below: Option<String>,
     /// The error that ended the printing, unless the reader has only gone away.
@@ -223,8 +226,23 @@ const NAME_WIDTHS: std::ops::RangeInclusive<usize> = 16..=28;
 impl Printer {
     /// Returns the printer of a verb that drives a run: events go to stdout as JSON, or to stderr
     /// as lines for people.
-    pub(super) fn for_run(json: bool, detail: Detail, paint: Paint, times: Times) -> Self {
-        Self { json, paint, times, width: 0, detail, to_stderr: !json, below: None, broken: None }
+    pub(super) fn for_run(
+        json: bool,
+        detail: Detail,
+        paint: Paint,
+        times: Times,
+        screen: Arc<Screen>,
+    ) -> Self {
+        Self {
+            json,
+            paint,
+            times,
+            width: 0,
+            detail,
+            screen: (!json).then_some(screen),
+            below: None,
+            broken: None,
+        }
     }
 
     fn for_tail(json: bool, paint: Paint, times: Times) -> Self {
@@ -234,7 +252,7 @@ impl Printer {
             times,
             width: 0,
             detail: Detail::Full,
-            to_stderr: false,
+            screen: None,
             below: None,
             broken: None,
         }
@@ -246,11 +264,17 @@ impl Printer {
             return true;
         }
         let line = if self.json { report::event_json(record) } else { self.line(record) };
-        let written = if self.to_stderr {
-            writeln!(io::stderr().lock(), "{line}")
-        } else {
-            let mut out = io::stdout().lock();
-            writeln!(out, "{line}").and_then(|()| out.flush())
+        self.write(&line)
+    }
+
+    /// Writes a line. Returns false if nothing more can be written.
+    fn write(&mut self, line: &str) -> bool {
+        let written = match &self.screen {
+            Some(screen) => screen.line(line),
+            None => {
+                let mut out = io::stdout().lock();
+                writeln!(out, "{line}").and_then(|()| out.flush())
+            }
         };
         match written {
             Ok(()) => true,
@@ -259,6 +283,36 @@ impl Printer {
                 false
             }
         }
+    }
+
+    /// Returns true if a record is one of several that are printed as one line: the spawns of one
+    /// turn.
+    pub(super) fn groups(&self, record: &Record) -> bool {
+        let is_child =
+            matches!(&record.event, Event::AgentSpawned(spawned) if spawned.parent.is_some());
+        is_child && !self.json && self.detail == Detail::Milestones
+    }
+
+    /// Prints the spawns of one parent, as one line if they are several. Returns false if nothing
+    /// more can be printed.
+    pub(super) fn print_spawns(&mut self, spawns: &[SharedRecord]) -> bool {
+        let (first, last) = match spawns {
+            [] => return true,
+            [one] => return self.print(one),
+            [first, .., last] => (first, last),
+        };
+        let parent = |record: &Record| match &record.event {
+            Event::AgentSpawned(spawned) => spawned.parent.clone(),
+            _ => None,
+        };
+        let name = |record: &Record| {
+            let id = record.agent.as_ref().map(|id| id.as_str()).unwrap_or_default();
+            id.rsplit('/').next().unwrap_or_default().to_owned()
+        };
+        let text = format!("spawned {} children: {} to {}", spawns.len(), name(first), name(last));
+        let parent = parent(first).map(|parent| parent.to_string()).unwrap_or_default();
+        let line = self.prefixed(first, &parent, &text);
+        self.write(&line)
     }
 
     /// Returns the exit code of the printing: a reader that has gone away is a success, a full disk
@@ -283,14 +337,19 @@ impl Printer {
         }
     }
 
+    /// Returns a line that begins with the time of a record and a name.
+    fn prefixed(&mut self, record: &Record, name: &str, text: &str) -> String {
+        self.width = self.width.max(name.len()).clamp(*NAME_WIDTHS.start(), *NAME_WIDTHS.end());
+        let padding = " ".repeat(self.width.saturating_sub(name.len()));
+        let time = self.times.of_day(record.ts_ms);
+        let (time, name) = (self.paint.faint(&time), self.paint.name(name));
+        format!("{time} {name}{padding} | {text}")
+    }
+
     fn line(&mut self, record: &Record) -> String {
         let agent = record.agent.as_ref().map(|agent| agent.as_str());
         let name = agent.or(record.task.as_ref().map(|task| task.as_str())).unwrap_or("run");
-        self.width = self.width.max(name.len()).clamp(*NAME_WIDTHS.start(), *NAME_WIDTHS.end());
-        let padding = " ".repeat(self.width.saturating_sub(name.len()));
-        let (time, text) = (self.times.of_day(record.ts_ms), line_of(record));
-        let (time, name) = (self.paint.faint(&time), self.paint.name(name));
-        let mut line = format!("{time} {name}{padding} | {text}");
+        let mut line = self.prefixed(record, name, &line_of(record));
         // A task fails with its agent, whose end has just been printed with the same lines.
         let below = lines_below(record).filter(|below| self.below.as_ref() != Some(below));
         if let Some(below) = below {

@@ -146,6 +146,13 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
         }
         Event::ToolStarted(e) => write!(out, "call {} started", cut(e.key.as_str(), QUOTED)),
         Event::ToolFinished(finished) => describe_result(finished, out),
+        Event::ApprovalAsked(e) => {
+            write!(out, "waits for a person: {}", first_line(&e.message, QUOTED))
+        }
+        Event::ApprovalAnswered(e) => out.write_str(match e.allowed {
+            true => "a person allowed it",
+            false => "a person denied it",
+        }),
     }
 }
 

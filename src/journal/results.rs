@@ -115,6 +115,8 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
         | Event::ModelFailed(_)
         | Event::ToolIntended(_)
         | Event::ToolStarted(_)
+        | Event::ApprovalAsked(_)
+        | Event::ApprovalAnswered(_)
         | Event::CompactionRequested(_)
         | Event::CompactionFailed(_)
         | Event::CompactionBreaker(_)

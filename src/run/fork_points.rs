@@ -3,7 +3,7 @@
 //!
 //! Reads the journal and writes nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::event::{Event, Record, SharedRecord};
 use crate::id::{AgentId, Name};
@@ -11,7 +11,7 @@ use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
 use crate::journal::walk;
-use crate::turn::Outcome;
+use crate::turn::{GIVE_UP_TOOL, Outcome, Program};
 
 /// The event at which a fork can begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,13 +67,22 @@ pub fn fork_points(dir: &RunDir) -> Result<Vec<ForkPoint>, JournalError> {
 /// # Errors
 /// Returns an error if the journal cannot be read.
 pub fn before_failure(dir: &RunDir, task: &Name) -> Result<Option<u64>, JournalError> {
-    let (mut good, mut failed) = (HashMap::new(), None);
+    let (mut good, mut failed, mut commands) = (HashMap::new(), None, HashSet::new());
     each_batch(dir, |records| {
         let Some(last) = records.last().map(|record| record.seq) else { return };
         for record in records.iter().filter(|record| record.task.as_ref() == Some(task)) {
             let agent = record.agent.as_ref();
             match (&record.event, agent) {
-                (Event::AgentSpawned(_) | Event::ToolFinished(_), Some(agent)) => {
+                (Event::AgentSpawned(spawned), Some(agent)) => {
+                    if let Program::Command { .. } = spawned.program {
+                        commands.insert(agent.clone());
+                    }
+                    good.insert(agent.clone(), last);
+                }
+                // The end of a command, or the giving up, is the failure itself.
+                (Event::ToolFinished(finished), Some(agent))
+                    if finished.name != GIVE_UP_TOOL && !commands.contains(agent) =>
+                {
                     good.insert(agent.clone(), last);
                 }
                 (Event::AgentEnded(ended), Some(agent)) if is_main(agent) => {

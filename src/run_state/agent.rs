@@ -22,6 +22,8 @@ pub enum Doing {
     Model,
     /// A model call failed, and the next attempt waits.
     Retrying(ModelPause),
+    /// A person was asked and has not answered.
+    Person,
     /// These tools are running.
     Tools(Vec<String>),
     /// Its children are at work.
@@ -63,6 +65,9 @@ pub struct AgentStatus {
     pub open: u32,
     /// The spending of its subtree, its own included.
     pub inclusive: Spending,
+    /// The tools that are running while a person is asked about one of them.
+    #[serde(default)]
+    pub behind_person: Vec<String>,
     /// Its calls that did not do what it asked for. The supervisor knows them once it has ended.
     pub shortfalls: Shortfalls,
     /// Its outcome, once it has ended.
@@ -104,6 +109,7 @@ impl AgentStatus {
             children: Vec::new(),
             open: 1,
             inclusive: Spending::default(),
+            behind_person: Vec::new(),
             shortfalls: Shortfalls::default(),
             outcome: None,
             last_ms: ts_ms,
@@ -156,6 +162,13 @@ impl AgentStatus {
                 self.doing = Doing::Starting;
                 spending = Some(self.spend(&reply.model, reply.usage, reply.cost_usd));
             }
+            Event::ApprovalAsked(_) => {
+                let before = std::mem::replace(&mut self.doing, Doing::Person);
+                if let Doing::Tools(tools) = before {
+                    self.behind_person = tools;
+                }
+            }
+            Event::ApprovalAnswered(_) => self.person_answered(),
             Event::ToolIntended(intended) => self.tool_begins(&intended.name),
             Event::ToolFinished(finished) => {
                 self.tool_ends(&finished.name);
@@ -185,6 +198,11 @@ impl AgentStatus {
         spending
     }
 
+    fn person_answered(&mut self) {
+        let tools = std::mem::take(&mut self.behind_person);
+        self.doing = if tools.is_empty() { Doing::Starting } else { Doing::Tools(tools) };
+    }
+
     fn tool_begins(&mut self, tool: &str) {
         if let Doing::Tools(tools) = &mut self.doing {
             tools.push(tool.to_owned());
@@ -194,6 +212,11 @@ impl AgentStatus {
     }
 
     fn tool_ends(&mut self, tool: &str) {
+        if self.doing == Doing::Person {
+            // The question of another call is open.
+            self.behind_person.retain(|name| name != tool);
+            return;
+        }
         if let Doing::Tools(tools) = &mut self.doing {
             if let Some(place) = tools.iter().position(|name| name == tool) {
                 tools.remove(place);
@@ -217,6 +240,7 @@ impl AgentStatus {
             }
             Doing::Starting | Doing::Nothing => None,
             Doing::Model => Some("model".to_owned()),
+            Doing::Person => Some("you".to_owned()),
             Doing::Compaction => Some("summary".to_owned()),
             Doing::Children => Some("children".to_owned()),
             Doing::Tools(tools) if tools.iter().all(|tool| tool == "delegate") => {

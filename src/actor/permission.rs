@@ -1,0 +1,130 @@
+//! Decides whether a call may run, and asks a person where the rules say so.
+
+use super::services::{Asker, Question};
+use super::step::StepContext;
+use crate::journal::JournalError;
+use crate::message::Json;
+use crate::permission::{NonInteractive, Rule, Verdict};
+use crate::spec::AgentSpec;
+use crate::tool::{Change, ToolError};
+use crate::turn::{ApprovalAnswered, ApprovalAsked, ApprovalKind, GIVE_UP_TOOL};
+use crate::turn_machine::PendingCall;
+
+/// Returns true if the rules allow a call without asking a person.
+pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> bool {
+    if name == GIVE_UP_TOOL {
+        return true;
+    }
+    let Some(spec) = &context.spec else { return true };
+    match judged(context, spec, name, input).0 {
+        Verdict::Allow => true,
+        Verdict::Deny => false,
+        Verdict::Ask => {
+            let nobody = context.services.asker.is_none();
+            nobody && spec.permissions.non_interactive == NonInteractive::Allow
+        }
+    }
+}
+
+/// Returns the verdict of the rules on a call, and the rule that gave it, if one did.
+fn judged<'a>(
+    context: &StepContext,
+    spec: &'a AgentSpec,
+    name: &str,
+    input: &Json,
+) -> (Verdict, Option<&'a Rule>) {
+    // Resolving a path costs file system calls, so it is done only if a rule depends on it.
+    let weighed = match spec.permissions.depends_on_arguments(name) {
+        true => rule_texts(context, name, input),
+        false => Vec::new(),
+    };
+    let weighed: Vec<_> = weighed.iter().map(String::as_str).collect();
+    spec.permissions.judge(name, &weighed)
+}
+
+/// Returns the texts by which rules may name a call.
+fn rule_texts(context: &StepContext, name: &str, input: &Json) -> Vec<String> {
+    if name == "delegate" {
+        // A rule names the agent to which a job is delegated.
+        let agent = input.to_value()["agent"].as_str().map(str::to_owned);
+        return agent.into_iter().collect();
+    }
+    let tool = context.services.tools.get(name);
+    let texts = tool.map(|tool| tool.permission_arguments(input, &context.services.workspace));
+    texts.unwrap_or_default()
+}
+
+/// Returns the reason why a call may not run, in words for the model; `None` if it may run. Asks a
+/// person where the rules say so.
+///
+/// # Errors
+/// Returns an error if the agent must end before a person has answered. The call has not begun then.
+pub(super) async fn denial(
+    context: &StepContext,
+    call: &PendingCall,
+) -> Result<Option<String>, ToolError> {
+    let (name, input) = (call.call.name.as_str(), &call.call.input);
+    let Some(spec) = &context.spec else { return Ok(None) };
+    let (verdict, rule) = judged(context, spec, name, input);
+    let because = || {
+        rule.map_or_else(
+            || "no rule allows it".to_owned(),
+            |rule| format!("the rule `{rule}` says so"),
+        )
+    };
+    Ok(match verdict {
+        Verdict::Allow => None,
+        Verdict::Deny => Some(format!("Permission denied: {}.", because())),
+        Verdict::Ask => match (&context.services.asker, spec.permissions.non_interactive) {
+            (Some(asker), _) => {
+                let question = Question {
+                    agent: context.agent.clone(),
+                    tool: name.to_owned(),
+                    input: input.clone(),
+                    texts: rule_texts(context, name, input),
+                    rule: rule.map(ToString::to_string),
+                    change: change(context, name, input).await,
+                };
+                let allowed = ask(context, call, asker.as_ref(), question).await?;
+                (!allowed)
+                    .then(|| "Permission denied: the person who was asked said no.".to_owned())
+            }
+            (None, NonInteractive::Allow) => None,
+            (None, NonInteractive::Deny) => Some(format!(
+                "Permission denied: {}, a person would have to be asked, and nobody is at a \
+                 terminal.",
+                because()
+            )),
+        },
+    })
+}
+
+/// Asks a person, and records the question before and the answer after, so that other terminals see
+/// what the agent waits for.
+async fn ask(
+    context: &StepContext,
+    call: &PendingCall,
+    asker: &dyn Asker,
+    question: Question,
+) -> Result<bool, ToolError> {
+    let failed = |error: JournalError| ToolError::Failed(error.to_string());
+    let id = call.key.to_string();
+    let message = format!("{} {}", question.tool, question.texts.first().map_or("", |t| t));
+    let message = message.trim_end().to_owned();
+    let (kind, tool) = (ApprovalKind::Permission, question.tool.clone());
+    let asked = ApprovalAsked { id: id.clone(), kind, tool, message };
+    context.record([asked]).await.map_err(failed)?;
+    let allowed = tokio::select! {
+        allowed = asker.ask(question) => allowed,
+        () = context.cancel.cancelled() => return Err(ToolError::Unanswered),
+    };
+    context.record([ApprovalAnswered { id, allowed }]).await.map_err(failed)?;
+    Ok(allowed)
+}
+
+/// Returns the change that a call would make to a file, if its tool can tell.
+async fn change(context: &StepContext, name: &str, input: &Json) -> Option<Change> {
+    let tool = context.services.tools.get(name).cloned()?;
+    let (input, workspace) = (input.clone(), context.services.workspace.clone());
+    tokio::task::spawn_blocking(move || tool.preview(&input, &workspace)).await.ok().flatten()
+}

@@ -1,0 +1,359 @@
+//! The text of a question to a person, and the meaning of the answers.
+//!
+//! Pure. The call may be hostile: all of it is shown, and nothing in it can hide another part, by
+//! padding, by escapes, or by marks that turn the reading direction.
+
+use std::fmt::Write;
+
+use similar::{ChangeTag, TextDiff};
+
+use crate::actor::services::Question;
+use crate::permission::Rule;
+
+/// The longest run of blanks that is shown as it is; longer ones are counted.
+const BLANKS: usize = 8;
+
+/// The most blank lines in a row that are shown as they are.
+const BLANK_LINES: usize = 2;
+
+/// The answers that a person can give.
+pub(super) const CHOICES: &str = "y yes, n no, a always this, t this tool in this run, w why";
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Yes,
+    No,
+    /// Yes, and every call like this one in this run.
+    Always,
+    /// Yes, and every call of this tool in this run.
+    Tool,
+    /// Says why it is asked.
+    Why,
+    /// Anything else: it is asked again.
+    Unclear,
+}
+
+impl Answer {
+    pub(super) fn read(line: &str) -> Self {
+        match line.trim() {
+            "y" | "Y" | "yes" => Self::Yes,
+            "n" | "N" | "no" => Self::No,
+            "a" | "always" => Self::Always,
+            "t" | "tool" => Self::Tool,
+            "w" | "why" => Self::Why,
+            _ => Self::Unclear,
+        }
+    }
+}
+
+/// The calls that a person has allowed for the rest of a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Remembered {
+    tools: Vec<String>,
+    rules: Vec<(String, Rule)>,
+    calls: Vec<(String, Vec<String>)>,
+}
+
+impl Remembered {
+    /// Remembers an answer.
+    pub(super) fn note(&mut self, question: &Question, answer: Answer) {
+        match answer {
+            Answer::Tool => self.tools.push(question.tool.clone()),
+            Answer::Always => {
+                let rule = question.rule.as_deref().and_then(|rule| Rule::parse(rule).ok());
+                match rule {
+                    Some(rule) => self.rules.push((question.tool.clone(), rule)),
+                    None => self.calls.push((question.tool.clone(), question.texts.clone())),
+                }
+            }
+            Answer::Yes | Answer::No | Answer::Why | Answer::Unclear => {}
+        }
+    }
+
+    /// Returns true if an earlier answer allows the call.
+    pub(super) fn allows(&self, question: &Question) -> bool {
+        let texts: Vec<&str> = question.texts.iter().map(String::as_str).collect();
+        // The rule must fit every part of the call: a command that only begins with an allowed one
+        // is another command.
+        let by_rule = |(tool, rule): &(String, Rule)| {
+            *tool == question.tool && rule.covers(&question.tool, &texts)
+        };
+        self.tools.contains(&question.tool)
+            || self.rules.iter().any(by_rule)
+            || self.calls.iter().any(|(tool, texts)| {
+                *tool == question.tool && *texts == question.texts && !texts.is_empty()
+            })
+    }
+}
+
+/// Returns the lines of a question: who wants what, and all of what it would do.
+pub(super) fn lines(question: &Question) -> Vec<String> {
+    let Question { agent, tool, input, texts, change, .. } = question;
+    let mut lines = vec![format!("{} wants to use {}:", safe(agent.as_str()), safe(tool))];
+    match (change, texts.as_slice()) {
+        (Some(change), _) => {
+            lines.push(format!("  {}", safe(&change.path)));
+            lines.extend(diff(change.before.as_deref(), &change.after));
+        }
+        (None, [whole, parts @ ..]) => {
+            lines.extend(block(whole));
+            if parts.iter().any(|part| part != whole) {
+                lines.push(format!("in {} parts:", parts.len()));
+                for (number, part) in (1..).zip(parts) {
+                    let mut part = block(part);
+                    if let Some(first) = part.first_mut() {
+                        *first = format!("  {number}. {}", first.trim_start());
+                    }
+                    lines.extend(part);
+                }
+            }
+        }
+        (None, []) => lines.extend(block(input.as_str())),
+    }
+    lines
+}
+
+/// Returns the reason for the question.
+pub(super) fn reason(question: &Question) -> String {
+    match &question.rule {
+        Some(rule) => format!("the rule `{}` asks about it", safe(rule)),
+        None => "no rule of [permissions] allows it".to_owned(),
+    }
+}
+
+/// Returns the lines of a text, each made safe and indented.
+fn block(text: &str) -> Vec<String> {
+    let (mut lines, mut blank) = (Vec::new(), 0);
+    let flush = |lines: &mut Vec<String>, blank: &mut usize| {
+        match *blank {
+            0..=BLANK_LINES => lines.extend(std::iter::repeat_n(String::new(), *blank)),
+            many => lines.push(format!("  [{many} blank lines]")),
+        }
+        *blank = 0;
+    };
+    for line in text.lines() {
+        if line.trim().is_empty() {
+            blank += 1;
+            continue;
+        }
+        flush(&mut lines, &mut blank);
+        lines.push(format!("  {}", safe(line)));
+    }
+    lines
+}
+
+/// Returns a text that shows all its characters: blanks are counted where they could push the rest
+/// out of sight, and characters that steer a terminal or hide are escaped.
+fn safe(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(c) = rest.chars().next() {
+        let end = rest.find(|c: char| !is_blank(c)).unwrap_or(rest.len());
+        let blanks = rest[..end].chars().count();
+        if blanks > BLANKS {
+            // Writing to a string cannot fail.
+            let _ = write!(out, " [{blanks} blanks] ");
+            rest = &rest[end..];
+            continue;
+        }
+        if c == '\t' || !hides(c) {
+            out.push(if c == '\t' { ' ' } else { c });
+        } else {
+            out.extend(c.escape_unicode());
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    out
+}
+
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\u{2800}' | '\u{3164}' | '\u{ffa0}' | '\u{115f}' | '\u{1160}')
+}
+
+/// Returns true if a character is not seen where it stands, or changes the display of others.
+fn hides(c: char) -> bool {
+    let is_plain_blank = c == ' ';
+    c.is_control()
+        || (is_blank(c) && !is_plain_blank)
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Returns the changed lines of a file with three lines around them.
+fn diff(before: Option<&str>, after: &str) -> Vec<String> {
+    let Some(before) = before else {
+        let mut lines = vec!["  (a new file, or one that is no text)".to_owned()];
+        lines.extend(after.lines().map(|line| format!("  +{}", safe(line))));
+        return lines;
+    };
+    let changes = TextDiff::from_lines(before, after);
+    let mut lines = Vec::new();
+    for group in changes.grouped_ops(3) {
+        if let (Some(first), Some(last)) = (group.first(), group.last()) {
+            let (from, to) = (first.old_range().start + 1, last.old_range().end);
+            lines.push(format!("  @@ lines {from} to {to} @@"));
+        }
+        for change in group.iter().flat_map(|op| changes.iter_changes(op)) {
+            let mark = match change.tag() {
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+                ChangeTag::Equal => ' ',
+            };
+            lines.push(format!("  {mark}{}", safe(change.value().trim_end_matches('\n'))));
+        }
+    }
+    if lines.is_empty() {
+        lines.push("  (the content stays as it is)".to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::id::AgentId;
+    use crate::message::Json;
+    use crate::tool::Change;
+
+    fn bash(texts: &[&str]) -> Question {
+        Question {
+            agent: AgentId::from_text("survey/reader-1"),
+            tool: "bash".to_owned(),
+            input: Json::encode(&serde_json::json!({"command": texts.first()})),
+            texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+            rule: None,
+            change: None,
+        }
+    }
+
+    #[test]
+    fn a_command_is_shown_whole_with_its_parts() {
+        let question = bash(&["cd sub && rm -rf build", "cd sub", "rm -rf build"]);
+        assert_snapshot!(lines(&question).join("\n"), @r"
+        survey/reader-1 wants to use bash:
+          cd sub && rm -rf build
+        in 2 parts:
+          1. cd sub
+          2. rm -rf build
+        ");
+        assert_snapshot!(lines(&bash(&["ls", "ls"])).join("\n"), @r"
+        survey/reader-1 wants to use bash:
+          ls
+        ");
+    }
+
+    #[test]
+    fn nothing_hides_in_a_command() {
+        let padded = format!(
+            "ls{}; touch hidden{}\u{1b}[2K\u{202e}x\u{200b}y\r",
+            " ".repeat(450),
+            "\n".repeat(40)
+        );
+        assert_snapshot!(lines(&bash(&[&padded])).join("\n"), @r"
+        survey/reader-1 wants to use bash:
+          ls [450 blanks] ; touch hidden
+          [39 blank lines]
+          \u{1b}[2K\u{202e}x\u{200b}y\u{d}
+        ");
+        let blank = format!("ls{}rm x", "\u{3164}".repeat(300));
+        assert_snapshot!(lines(&bash(&[&blank])).join("\n"), @r"
+        survey/reader-1 wants to use bash:
+          ls [300 blanks] rm x
+        ");
+    }
+
+    #[test]
+    fn a_write_is_shown_as_its_difference() {
+        let with = |before: Option<&str>, after: &str| {
+            let change = Change {
+                path: "src/a.rs".to_owned(),
+                before: before.map(str::to_owned),
+                after: after.to_owned(),
+            };
+            let tool = "write_file".to_owned();
+            lines(&Question { tool, change: Some(change), ..bash(&["src/a.rs"]) }).join("\n")
+        };
+        let before: String = (1..=9).map(|n| format!("line {n}\n")).collect();
+        assert_snapshot!(with(Some(&before), &before.replace("line 5", "line five")), @r"
+        survey/reader-1 wants to use write_file:
+          src/a.rs
+          @@ lines 2 to 8 @@
+           line 2
+           line 3
+           line 4
+          -line 5
+          +line five
+           line 6
+           line 7
+           line 8
+        ");
+        assert_snapshot!(with(None, "new\n\x1b[31mred\n"), @r"
+        survey/reader-1 wants to use write_file:
+          src/a.rs
+          (a new file, or one that is no text)
+          +new
+          +\u{1b}[31mred
+        ");
+        assert_snapshot!(with(Some("same\n"), "same\n"), @r"
+        survey/reader-1 wants to use write_file:
+          src/a.rs
+          (the content stays as it is)
+        ");
+    }
+
+    #[test]
+    fn other_tools_show_their_arguments() {
+        let question = Question {
+            tool: "delegate".to_owned(),
+            input: Json::encode(&serde_json::json!({"agent": "b", "prompt": "x"})),
+            ..bash(&[])
+        };
+        assert_snapshot!(lines(&question).join("\n"), @r#"
+        survey/reader-1 wants to use delegate:
+          {"agent":"b","prompt":"x"}
+        "#);
+        assert_eq!(reason(&question), "no rule of [permissions] allows it");
+    }
+
+    #[test]
+    fn what_is_remembered_allows_no_more_than_was_shown() {
+        let mut remembered = Remembered::default();
+        let pushed = Question { rule: Some("bash(git push*)".to_owned()), ..bash(&["git push a"]) };
+        assert!(!remembered.allows(&pushed));
+        remembered.note(&pushed, Answer::Always);
+        assert!(remembered.allows(&bash(&["git push b"])));
+        assert!(!remembered.allows(&bash(&["git push b; rm x", "git push b", "rm x"])));
+        remembered.note(&bash(&["ls -l"]), Answer::Always);
+        assert!(remembered.allows(&bash(&["ls -l"])) && !remembered.allows(&bash(&["ls"])));
+        let other = Question { tool: "write_file".to_owned(), ..bash(&["ls -l"]) };
+        assert!(!remembered.allows(&other));
+        remembered.note(&bash(&["x"]), Answer::Tool);
+        assert!(remembered.allows(&bash(&["anything"])));
+        // A call of which nothing is known is never remembered by its texts.
+        let bare = Question { tool: "delegate".to_owned(), ..bash(&[]) };
+        remembered.note(&bare, Answer::Always);
+        assert!(!remembered.allows(&bare));
+    }
+
+    #[test]
+    fn only_clear_answers_count() {
+        for (line, answer) in [
+            ("y\n", Answer::Yes),
+            (" yes ", Answer::Yes),
+            ("n", Answer::No),
+            ("a", Answer::Always),
+            ("t", Answer::Tool),
+            ("w", Answer::Why),
+            ("", Answer::Unclear),
+            ("yy", Answer::Unclear),
+            ("ok", Answer::Unclear),
+        ] {
+            assert_eq!(Answer::read(line), answer, "{line:?}");
+        }
+    }
+}

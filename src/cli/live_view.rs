@@ -1,0 +1,125 @@
+//! Shows a run while it works: its events as they become durable, and the status area or totals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::screen::Screen;
+use super::status::Status;
+use super::tail::Printer;
+use crate::event::{Event, PauseCause, Record, SharedRecord};
+use crate::exit::Exit;
+use crate::id::AgentId;
+use crate::journal::follow::Follower;
+use crate::journal::stamp;
+
+/// The pause between two drawings of the status area: five a second look steady.
+const REDRAW: Duration = Duration::from_millis(200);
+
+/// The pause between two lines of totals where no status area is drawn.
+const TOTALS: Duration = Duration::from_secs(60);
+
+/// The view of a run that this process drives or that it follows.
+pub(super) struct LiveView {
+    printer: Printer,
+    screen: Arc<Screen>,
+    /// `None` if events are printed as JSON.
+    status: Option<Status>,
+    /// The spawns of one parent that are printed as one line.
+    spawns: Vec<SharedRecord>,
+}
+
+impl LiveView {
+    pub(super) fn new(printer: Printer, screen: Arc<Screen>, status: Option<Status>) -> Self {
+        Self { printer, screen, status, spawns: Vec::new() }
+    }
+
+    /// Prints events until the run ends or pauses: as JSON on stdout, or as lines for people on
+    /// stderr. Uses a thread of its own, because a slow reader must not delay the run.
+    pub(super) fn show(mut self, follower: Follower) -> oneshot::Receiver<Exit> {
+        let (ended, shown) = oneshot::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            if let Ok(runtime) = runtime {
+                runtime.block_on(self.follow(follower));
+                // The receiver may be gone already.
+                let _ = ended.send(self.printer.end());
+            }
+        });
+        shown
+    }
+
+    /// Shows events until the last one, or until nothing more can be printed.
+    pub(super) async fn follow(&mut self, mut follower: Follower) {
+        let mut redraw = tokio::time::interval(REDRAW);
+        let mut totals = tokio::time::interval_at(Instant::now() + TOTALS, TOTALS);
+        loop {
+            let goes_on = tokio::select! {
+                next = follower.next() => match next {
+                    Ok(Some(record)) => self.take(record),
+                    Ok(None) | Err(_) => false,
+                },
+                _ = redraw.tick() => self.print_spawns() && self.draw(),
+                _ = totals.tick() => self.print_totals(),
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// Shows one event. Returns false if it was the last one, or if nothing more can be printed.
+    fn take(&mut self, record: SharedRecord) -> bool {
+        if let Some(status) = &mut self.status {
+            status.apply(&record);
+        }
+        let groups = self.printer.groups(&record);
+        let is_same =
+            groups && self.spawns.last().is_none_or(|last| parent(last) == parent(&record));
+        if !is_same && !self.print_spawns() {
+            return false;
+        }
+        if groups {
+            self.spawns.push(record);
+            return true;
+        }
+        let is_last = match &record.event {
+            Event::RunCompleted(_) => true,
+            Event::RunPaused(paused) => paused.cause != PauseCause::DiskFull,
+            _ => false,
+        };
+        self.printer.print(&record) && !is_last
+    }
+
+    fn print_spawns(&mut self) -> bool {
+        self.printer.print_spawns(&std::mem::take(&mut self.spawns))
+    }
+
+    fn draw(&mut self) -> bool {
+        if let (Some(status), Some(width)) = (&mut self.status, self.screen.width()) {
+            status.set_asking(self.screen.asking());
+            // A line that fills the last column makes some terminals wrap.
+            self.screen.show(&status.lines(stamp::now_ms(), width - 1));
+        }
+        true
+    }
+
+    fn print_totals(&self) -> bool {
+        if let (Some(status), None) = (&self.status, self.screen.width()) {
+            let now = stamp::now_ms();
+            let text = format!("{}; {}", status.tasks(now), status.totals(now));
+            // A stderr that is closed is no error: the run goes on.
+            let _ = self.screen.line(&text);
+        }
+        true
+    }
+}
+
+fn parent(record: &Record) -> Option<&AgentId> {
+    match &record.event {
+        Event::AgentSpawned(spawned) => spawned.parent.as_ref(),
+        _ => None,
+    }
+}

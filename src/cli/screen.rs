@@ -1,0 +1,128 @@
+//! The terminal of a verb that drives a run: log lines, the status area below them, and questions to
+//! the person.
+//!
+//! Owns stderr while a run works, so that the three do not overwrite each other: lines go above the
+//! area, and wait while a question is open.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
+
+use super::paint;
+use crate::id::AgentId;
+
+/// The terminal of a run.
+#[derive(Debug)]
+pub(super) struct Screen {
+    /// The status area; `None` without a terminal that can draw one.
+    area: Option<ProgressBar>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The agents whose questions are open, the oldest first.
+    asking: Vec<AgentId>,
+    /// The lines that wait for the end of a question.
+    held: Vec<String>,
+    /// True while a question is on the screen.
+    is_asking: bool,
+}
+
+impl Screen {
+    /// Takes over stderr. The status area is drawn if that is a terminal that is not dumb.
+    pub(super) fn new() -> Arc<Self> {
+        let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+        let area = (io::stderr().is_terminal() && !dumb).then(|| {
+            let area = ProgressBar::new_spinner();
+            // The template is constant and valid.
+            area.set_style(
+                ProgressStyle::with_template("{msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            );
+            area
+        });
+        Arc::new(Self { area, state: Mutex::default() })
+    }
+
+    /// Returns the width of the status area; `None` if none is drawn.
+    pub(super) fn width(&self) -> Option<usize> {
+        self.area.as_ref().and_then(|_| paint::width(&io::stderr()))
+    }
+
+    /// Prints a line above the status area.
+    ///
+    /// # Errors
+    /// Returns an error if stderr cannot be written.
+    pub(super) fn line(&self, text: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if state.is_asking {
+            state.held.push(text.to_owned());
+            return Ok(());
+        }
+        self.print(text)
+    }
+
+    fn print(&self, text: &str) -> io::Result<()> {
+        match &self.area {
+            Some(area) => area.suspend(|| writeln!(io::stderr().lock(), "{text}")),
+            None => writeln!(io::stderr().lock(), "{text}"),
+        }
+    }
+
+    /// Shows these lines as the status area.
+    pub(super) fn show(&self, lines: &[String]) {
+        if let Some(area) = self.area.as_ref().filter(|_| !self.state.lock().is_asking) {
+            area.set_message(lines.join("\n"));
+        }
+    }
+
+    /// Returns the agents that wait for the answer of a person.
+    pub(super) fn asking(&self) -> Vec<AgentId> {
+        self.state.lock().asking.clone()
+    }
+
+    /// Notes that an agent waits for the answer of a person.
+    pub(super) fn wait_for_person(&self, agent: &AgentId) {
+        self.state.lock().asking.push(agent.clone());
+    }
+
+    /// Notes that an agent has its answer, or no longer waits for it.
+    pub(super) fn answered(&self, agent: &AgentId) {
+        let mut state = self.state.lock();
+        if let Some(at) = state.asking.iter().position(|asking| asking == agent) {
+            state.asking.remove(at);
+        }
+    }
+
+    /// Clears the screen for a question: the area is hidden and lines wait.
+    pub(super) fn begin_question(&self) {
+        self.state.lock().is_asking = true;
+        if let Some(area) = &self.area {
+            area.set_message("");
+            area.tick();
+        }
+    }
+
+    /// Prints the lines that have waited for the end of the question.
+    pub(super) fn end_question(&self) {
+        let held = {
+            let mut state = self.state.lock();
+            state.is_asking = false;
+            std::mem::take(&mut state.held)
+        };
+        for line in held {
+            // A stderr that is closed is no error: the run goes on.
+            let _ = self.print(&line);
+        }
+    }
+
+    /// Removes the status area.
+    pub(super) fn clear(&self) {
+        if let Some(area) = &self.area {
+            area.finish_and_clear();
+        }
+    }
+}

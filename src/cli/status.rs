@@ -1,0 +1,260 @@
+//! The status of a run in a few lines, for the area below the log lines on a terminal and for the
+//! totals where there is no terminal.
+//!
+//! Pure: folds records, and gets the time and the width from the caller.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+use super::paint::cut;
+use crate::event::{Event, Record};
+use crate::id::{AgentId, Name};
+use crate::plan::TaskState;
+use crate::report::{agents_in_order, short};
+use crate::run_state::{AgentStatus, Doing, ModelPause, RunState, retrying};
+
+/// The gaps between an agent's events from which its median is taken: enough for a stable one, few
+/// enough to follow a change of pace.
+const GAPS: usize = 31;
+
+/// The least gaps for a median to mean something.
+const LEAST_GAPS: usize = 5;
+
+/// The time without activity below which nothing is called slow, in milliseconds: a model that
+/// thinks needs as long.
+const SLOW_MS: i64 = 30_000;
+
+/// The most agents that one line names before it is cut to the width of the terminal.
+const NAMED: usize = 20;
+
+/// The status of a run, folded from its records.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Status {
+    state: RunState,
+    /// Time of the first record of this process, in milliseconds since the Unix epoch.
+    began_ms: Option<i64>,
+    /// Spending at that time, in US dollars.
+    spent_before: f64,
+    gaps: HashMap<AgentId, VecDeque<i64>>,
+    /// The providers that asked all callers to wait, with the end of the wait.
+    parked: BTreeMap<Name, i64>,
+    /// The agents that wait for the answer of a person, the oldest question first.
+    asking: Vec<AgentId>,
+}
+
+impl Status {
+    /// Starts with the state of a run that is resumed, or with an empty one.
+    pub(super) fn new(state: RunState) -> Self {
+        let spent_before = state.spending().cost_usd().unwrap_or(0.0);
+        Self { state, spent_before, ..Self::default() }
+    }
+
+    /// Folds a record. Records that the state holds already are skipped.
+    pub(super) fn apply(&mut self, record: &Record) {
+        if record.seq <= self.state.last_seq() {
+            return;
+        }
+        self.began_ms.get_or_insert(record.ts_ms);
+        if let Some(id) = &record.agent {
+            self.note_gap(id, record.ts_ms);
+        }
+        match &record.event {
+            Event::GatewayParked(parked) => {
+                let pause = i64::try_from(parked.for_ms).unwrap_or(i64::MAX);
+                self.parked.insert(parked.provider.clone(), record.ts_ms.saturating_add(pause));
+            }
+            Event::GatewayResumed(resumed) => drop(self.parked.remove(&resumed.provider)),
+            Event::AgentEnded(_) => {
+                self.gaps.extend(record.agent.clone().map(|id| (id, VecDeque::new())));
+                record.agent.iter().for_each(|id| drop(self.gaps.remove(id)));
+            }
+            _ => {}
+        }
+        // The journal's reader has refused illegal records before.
+        let _ = self.state.apply(record);
+    }
+
+    fn note_gap(&mut self, id: &AgentId, now_ms: i64) {
+        let Some(last) = self.state.agents().get(id).map(|agent| agent.last_ms) else { return };
+        let gaps = self.gaps.entry(id.clone()).or_default();
+        if gaps.len() == GAPS {
+            gaps.pop_front();
+        }
+        gaps.push_back(now_ms - last);
+    }
+
+    /// Replaces the agents that wait for the answer of a person.
+    pub(super) fn set_asking(&mut self, asking: Vec<AgentId>) {
+        self.asking = asking;
+    }
+
+    /// Returns the lines of the status area, each at most `width` characters long.
+    pub(super) fn lines(&self, now_ms: i64, width: usize) -> Vec<String> {
+        let mut lines = vec![self.tasks(now_ms), self.totals(now_ms)];
+        let waiting = self.asking.iter().map(ToString::to_string).collect();
+        lines.extend(list("waits for you:", waiting));
+        lines.extend(list("retrying:", self.retrying(now_ms)));
+        lines.extend(list("slow:", self.slow(now_ms)));
+        lines.extend(list("at work:", self.at_work(now_ms)));
+        lines.iter().map(|line| cut(line, width)).collect()
+    }
+
+    /// Returns the number of tasks by state, of children at work, and the time since the start.
+    pub(super) fn tasks(&self, now_ms: i64) -> String {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut all = 0;
+        for (_, task) in self.state.tasks() {
+            all += 1;
+            *counts
+                .entry(match task.state {
+                    TaskState::Completed | TaskState::Reused => "done",
+                    TaskState::Running => "running",
+                    TaskState::Waiting => "retrying",
+                    TaskState::Pending | TaskState::Ready => "waiting",
+                    TaskState::Failed => "failed",
+                    TaskState::Skipped => "skipped",
+                    TaskState::Cancelled => "cancelled",
+                })
+                .or_default() += 1;
+        }
+        let order = ["running", "retrying", "waiting", "failed", "skipped", "cancelled"];
+        let done = counts.get("done").copied().unwrap_or(0);
+        let parts = order.iter().filter_map(|word| Some(format!("{} {word}", counts.get(word)?)));
+        let parts: Vec<_> = parts.collect();
+        let mut text = format!("tasks {done}/{all} done");
+        for part in parts {
+            text.push_str(&format!(", {part}"));
+        }
+        let children = self.open().filter(|(_, agent)| agent.parent.is_some()).count();
+        match children {
+            0 => {}
+            1 => text.push_str(" · 1 child"),
+            more => text.push_str(&format!(" · {more} children")),
+        }
+        text.push_str(&format!(" · {}", clock(self.elapsed(now_ms))));
+        text
+    }
+
+    /// Returns turns, tokens and money so far.
+    pub(super) fn totals(&self, now_ms: i64) -> String {
+        let turns: u64 = self.state.agents().values().map(|agent| u64::from(agent.turn)).sum();
+        let usage = self.state.spending().usage;
+        let noun = if turns == 1 { "turn" } else { "turns" };
+        let (context, output) = (short(usage.context()), short(usage.output));
+        let mut text = format!("{turns} {noun} · {context} in, {output} out");
+        if let Some(cost) = self.state.spending().cost_usd().filter(|cost| *cost > 0.0) {
+            text.push_str(&format!(" · ${cost:.2}"));
+            let minutes = self.elapsed(now_ms).as_secs_f64() / 60.0;
+            if minutes >= 0.5 {
+                let rate = (cost - self.spent_before) / minutes;
+                text.push_str(&format!(", ${rate:.2}/min"));
+            }
+        }
+        text
+    }
+
+    fn elapsed(&self, now_ms: i64) -> Duration {
+        let began = self.began_ms.unwrap_or(now_ms);
+        Duration::from_millis(u64::try_from(now_ms - began).unwrap_or(0))
+    }
+
+    fn open(&self) -> impl Iterator<Item = (&AgentId, &AgentStatus)> {
+        self.state.agents().iter().filter(|(_, agent)| agent.outcome.is_none())
+    }
+
+    fn retrying(&self, now_ms: i64) -> Vec<String> {
+        let providers = self.parked.iter().filter(|(_, until)| **until > now_ms);
+        let seconds = |until: i64| (until - now_ms).max(0).unsigned_abs().div_ceil(1000);
+        let providers = providers
+            .map(|(provider, until)| format!("provider {provider} in {} s", seconds(*until)));
+        let tasks = self.state.tasks().filter_map(|(name, task)| {
+            let until = task.retry_ms.filter(|_| task.state == TaskState::Waiting)?;
+            let kind = task.failure.as_ref()?.kind;
+            Some((name.to_string(), until, kind, task.attempt + 1))
+        });
+        let agents = self.open().filter_map(|(id, agent)| match agent.doing {
+            Doing::Retrying(ModelPause { until_ms, kind, attempt }) if until_ms > now_ms => {
+                Some((id.to_string(), until_ms, kind, attempt))
+            }
+            _ => None,
+        });
+        let told = |(name, until, kind, attempt): (String, i64, _, u32)| {
+            let words = retrying(until, now_ms, kind, attempt);
+            format!("{name}{}", words.strip_prefix("retrying").unwrap_or(&words))
+        };
+        providers.chain(tasks.chain(agents).map(told)).collect()
+    }
+
+    /// Returns the agents without activity for longer than twice their median.
+    fn slow(&self, now_ms: i64) -> Vec<String> {
+        let slow = self.open().filter_map(|(id, agent)| {
+            let quiet = now_ms - agent.last_ms;
+            let is_paused = matches!(agent.doing, Doing::Retrying(_)) || self.asking.contains(id);
+            let is_slow = quiet > SLOW_MS && quiet > 2 * self.median(id)? && !is_paused;
+            let what = agent.waiting_for(now_ms).unwrap_or_else(|| "nothing".to_owned());
+            let waits_for_others = agent.state() == "waiting";
+            (is_slow && !waits_for_others)
+                .then(|| (quiet, format!("{id} ({what} for {})", long(quiet))))
+        });
+        let mut slow: Vec<_> = slow.collect();
+        slow.sort_by_key(|(quiet, _)| std::cmp::Reverse(*quiet));
+        slow.into_iter().map(|(_, text)| text).collect()
+    }
+
+    fn median(&self, id: &AgentId) -> Option<i64> {
+        let gaps = self.gaps.get(id).filter(|gaps| gaps.len() >= LEAST_GAPS)?;
+        let mut sorted: Vec<i64> = gaps.iter().copied().collect();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied()
+    }
+
+    fn at_work(&self, now_ms: i64) -> Vec<String> {
+        let open = agents_in_order(&self.state).into_iter();
+        let open = open.filter(|(_, agent)| agent.outcome.is_none() && agent.state() == "running");
+        let told = open.map(|(id, agent)| {
+            let turn = if agent.turn > 0 { format!(" t{}", agent.turn) } else { String::new() };
+            match agent.waiting_for(now_ms) {
+                Some(what) => format!("{id}{turn} {what}"),
+                None => format!("{id}{turn}"),
+            }
+        });
+        let mut told: Vec<_> = told.collect();
+        // A main agent has the name of its task; children say more while they work.
+        told.truncate(told.len().min(NAMED + 1));
+        told
+    }
+}
+
+/// Returns a line with a label and a list, or nothing if the list is empty.
+fn list(label: &str, mut items: Vec<String>) -> Option<String> {
+    if items.is_empty() {
+        return None;
+    }
+    let more = items.len().saturating_sub(NAMED);
+    items.truncate(NAMED);
+    if more > 0 {
+        items.push("…".to_owned());
+    }
+    Some(format!("{label} {}", items.join(", ")))
+}
+
+/// Formats a time as `03:12` or `1:02:03`.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes:02}:{seconds:02}"),
+        hours => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+/// Formats a time in one unit.
+fn long(ms: i64) -> String {
+    match ms / 1000 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests;

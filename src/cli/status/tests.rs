@@ -1,0 +1,197 @@
+//! The status area of runs that are made up, at 80 and 130 columns.
+
+use insta::assert_snapshot;
+
+use super::*;
+use crate::event::{Draft, GatewayParked, PlannedTask, RunCreated, RunOpened};
+use crate::failure::{Failure, FailureKind};
+use crate::id::{CallKey, RunId};
+use crate::message::{Json, StopReason, Usage};
+use crate::plan::{TaskReady, TaskStarted};
+use crate::turn::{
+    AgentSpawned, Effect, ModelFailed, ModelRequested, ModelResponded, Program, ToolIntended,
+};
+
+fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+/// A run whose records are made one by one, each a second after the last.
+struct Story {
+    status: Status,
+    seq: u64,
+    now_ms: i64,
+}
+
+impl Story {
+    fn new(tasks: usize) -> Self {
+        let planned = |number| PlannedTask {
+            name: name(&format!("part-{number}")),
+            agent: None,
+            depends_on: Vec::new(),
+        };
+        let created = RunCreated {
+            run: RunId::from(uuid::Uuid::nil()),
+            workflow: "w".to_owned(),
+            program: String::new(),
+            file: Default::default(),
+            config: String::new(),
+            files: BTreeMap::new(),
+            config_hash: String::new(),
+            profile: None,
+            inputs: Json::encode(&serde_json::json!({})),
+            settings: BTreeMap::new(),
+            overrides: BTreeMap::new(),
+            forked: None,
+            keep_going: false,
+            strict: false,
+            tasks: (0..tasks).map(planned).collect(),
+        };
+        let mut story = Self { status: Status::default(), seq: 0, now_ms: 0 };
+        story.happens(Draft::run(created));
+        story.happens(Draft::run(RunOpened::by_this_process(1)));
+        story
+    }
+
+    fn happens(&mut self, draft: Draft) {
+        let Draft { task, agent, event } = draft;
+        (self.seq, self.now_ms) = (self.seq + 1, self.now_ms + 1_000);
+        let (seq, ts_ms) = (self.seq, self.now_ms);
+        self.status.apply(&Record { seq, epoch: 1, ts_ms, task, agent, event });
+        assert_eq!(self.status.state.last_seq(), seq, "a legal record");
+    }
+
+    fn starts(&mut self, number: usize) -> (Name, AgentId) {
+        let task = name(&format!("part-{number}"));
+        let agent = AgentId::main(&task, 1);
+        self.happens(Draft::task(&task, TaskReady {}));
+        let started = TaskStarted { attempt: 1, agent: agent.clone(), key: None };
+        self.happens(Draft::task(&task, started));
+        self.spawned(&task, &agent, None);
+        (task, agent)
+    }
+
+    fn spawned(&mut self, task: &Name, agent: &AgentId, parent: Option<AgentId>) {
+        let program = Program::Model { agent: name("worker"), prompt: "x".to_owned() };
+        let depth = u32::from(parent.is_some());
+        self.happens(Draft::agent(
+            task,
+            agent,
+            AgentSpawned { program, depth, parent, call: None },
+        ));
+    }
+
+    fn turn(&mut self, task: &Name, agent: &AgentId, turn: u32) {
+        let model = name("m");
+        let (messages, bytes, head_tokens, expected_tokens) = (1, 1, 0, 0);
+        let model_of = model.clone();
+        let requested =
+            ModelRequested { turn, model, messages, bytes, head_tokens, expected_tokens };
+        self.happens(Draft::agent(task, agent, requested));
+        let usage = Usage { input: 20_000, output: 400, ..Usage::default() };
+        let responded = ModelResponded {
+            turn,
+            model: model_of,
+            message: Json::encode(&serde_json::json!({"role": "assistant", "content": []})),
+            stop: StopReason::EndTurn,
+            usage,
+            usage_source: Default::default(),
+            cost_usd: Some(0.06),
+            context: Default::default(),
+        };
+        self.happens(Draft::agent(task, agent, responded));
+    }
+
+    fn calls(&mut self, task: &Name, agent: &AgentId, turn: u32, tool: &str) {
+        let run = RunId::from(uuid::Uuid::nil());
+        let intended = ToolIntended {
+            key: CallKey::derive(run, agent, turn, 0, tool, "{}"),
+            turn,
+            index: 0,
+            id: "c".to_owned(),
+            name: tool.to_owned(),
+            input: Json::encode(&serde_json::json!({})),
+            effect: Effect::Once,
+        };
+        self.happens(Draft::agent(task, agent, intended));
+    }
+
+    fn fails(&mut self, task: &Name, agent: &AgentId, retry_in_ms: u64) {
+        let failure = Failure::new(FailureKind::Overloaded, "busy");
+        let failed = ModelFailed {
+            turn: 1,
+            attempt: 6,
+            failure,
+            retry_in_ms: Some(retry_in_ms),
+            context_tokens: None,
+            window_tokens: None,
+        };
+        self.happens(Draft::agent(task, agent, failed));
+    }
+
+    fn shown(&self, later_ms: i64, width: usize) -> String {
+        let lines = self.status.lines(self.now_ms + later_ms, width);
+        assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:#?}");
+        lines.join("\n")
+    }
+}
+
+#[test]
+fn a_run_that_has_begun() {
+    let mut story = Story::new(3);
+    assert_snapshot!(story.shown(0, 80), @r"
+    tasks 0/3 done, 3 waiting · 00:01
+    0 turns · 0 in, 0 out
+    ");
+    let (task, agent) = story.starts(0);
+    story.turn(&task, &agent, 1);
+    story.calls(&task, &agent, 1, "bash");
+    assert_snapshot!(story.shown(500, 80), @r"
+    tasks 0/3 done, 1 running, 2 waiting · 00:07
+    1 turn · 20.0k in, 400 out · $0.06
+    at work: part-0 t1 bash
+    ");
+}
+
+#[test]
+fn thirty_agents_with_trouble() {
+    let mut story = Story::new(40);
+    for number in 0..6 {
+        let (task, agent) = story.starts(number);
+        for turn in 1..=3 {
+            story.turn(&task, &agent, turn);
+        }
+        match number {
+            0 => story.fails(&task, &agent, 900_000),
+            1 => story.calls(&task, &agent, 3, "bash"),
+            2 => {
+                for child in 1..=25 {
+                    let child = agent.child(&name("reader"), child);
+                    story.spawned(&task, &child, Some(agent.clone()));
+                    story.turn(&task, &child, 1);
+                }
+                story.calls(&task, &agent, 3, "delegate");
+            }
+            _ => {}
+        }
+    }
+    let parked = GatewayParked { provider: name("main"), for_ms: 12_000, reason: "x".to_owned() };
+    story.happens(Draft::run(parked));
+    story.status.set_asking(vec![AgentId::from_text("part-4")]);
+    assert_snapshot!(story.shown(2_000, 80), @r"
+    tasks 0/40 done, 6 running, 34 waiting · 25 children · 02:16
+    43 turns · 860.0k in, 17.2k out · $2.58, $1.14/min
+    waits for you: part-4
+    retrying: provider main in 10 s, part-0 in 13 min (overloaded, attempt 7)
+    slow: part-1 (bash for 115 s)
+    at work: part-0 t3 retrying in 13 min (overloaded, attempt 7), part-1 t3 bash, …
+    ");
+    assert_snapshot!(story.shown(2_000, 130), @r"
+    tasks 0/40 done, 6 running, 34 waiting · 25 children · 02:16
+    43 turns · 860.0k in, 17.2k out · $2.58, $1.14/min
+    waits for you: part-4
+    retrying: provider main in 10 s, part-0 in 13 min (overloaded, attempt 7)
+    slow: part-1 (bash for 115 s)
+    at work: part-0 t3 retrying in 13 min (overloaded, attempt 7), part-1 t3 bash, part-2/reader-1 t1, part-2/reader-2 t1, part-2/rea…
+    ");
+}

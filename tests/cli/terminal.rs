@@ -1,0 +1,198 @@
+//! The program at a terminal: the status area, and questions to a person.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+use super::desk::{Desk, wait};
+
+/// A program at a pseudo-terminal.
+struct Terminal {
+    master: Box<dyn MasterPty + Send>,
+    input: Box<dyn Write + Send>,
+    child: Box<dyn Child + Send + Sync>,
+    screen: Arc<Mutex<vt100::Parser>>,
+}
+
+impl Terminal {
+    fn start(desk: &Desk, columns: u16, arguments: &[&str]) -> Self {
+        let size = PtySize { rows: 40, cols: columns, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).expect("a pseudo-terminal");
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_callsheet"));
+        command.args(arguments);
+        command.cwd(desk.path());
+        command.env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", desk.path());
+        command.env("TERM", "xterm");
+        let child = pair.slave.spawn_command(command).expect("started");
+        let mut output = pair.master.try_clone_reader().expect("a reader");
+        let input = pair.master.take_writer().expect("a writer");
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(40, columns, 500)));
+        let shown = screen.clone();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut bytes) {
+                shown.lock().expect("no panic").process(&bytes[..length]);
+            }
+        });
+        Self { master: pair.master, input, child, screen }
+    }
+
+    fn text(&self) -> String {
+        self.screen.lock().expect("no panic").screen().contents()
+    }
+
+    /// Waits until the screen shows a text.
+    fn until(&self, wanted: &str) -> String {
+        wait(wanted, || Some(self.text()).filter(|text| text.contains(wanted)))
+    }
+
+    fn types(&mut self, text: &str) {
+        self.input.write_all(text.as_bytes()).and_then(|()| self.input.flush()).expect("typed");
+    }
+
+    fn resize(&self, columns: u16) {
+        let size = PtySize { rows: 40, cols: columns, pixel_width: 0, pixel_height: 0 };
+        self.master.resize(size).expect("resized");
+        self.screen.lock().expect("no panic").screen_mut().set_size(40, columns);
+    }
+
+    fn end(mut self) -> (u32, String) {
+        let code = wait("the end of the program", || self.child.try_wait().expect("a child"));
+        // The last output may still be on its way.
+        let text = wait("the last line", || {
+            Some(self.text())
+                .filter(|text| text.contains("its events:") || text.contains("resume with"))
+        });
+        (code.exit_code(), text)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An agent that wants to run these commands one after the other, under rules that ask.
+fn asking(commands: &[&str]) -> Desk {
+    let mut script = String::new();
+    for (turn, command) in (1..).zip(commands) {
+        script.push_str(&format!(
+            "[[rules]]\nturn = {turn}\n[[rules.calls]]\ntool = 'bash'\ninput = {{ command = {command:?} }}\n"
+        ));
+    }
+    script.push_str("[[rules]]\nsay = 'all is done'\n");
+    let desk = Desk::offline(
+        "[agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['bash']\n\
+         [tasks.one]\nagent = 'a'\nprompt = 'go'\n",
+        &script,
+    );
+    let text = desk.read("agents.toml").replace("default = \"allow\"", "default = 'ask'");
+    desk.write("agents.toml", &text);
+    desk
+}
+
+#[test]
+fn a_question_takes_only_what_is_typed_after_it() {
+    let desk = asking(&["touch first", "touch second", "touch third"]);
+    let mut terminal = Terminal::start(&desk, 80, &["run"]);
+    // Typed ahead: none of it is an answer.
+    terminal.types("y\ny\ny\n");
+    let shown = terminal.until("allow? [");
+    assert!(shown.contains("one wants to use bash:\n  touch first\n"), "{shown}");
+    assert!(!desk.path().join("first").exists());
+    terminal.types("perhaps\n");
+    wait("the question again", || (terminal.text().matches("allow? [").count() == 2).then_some(()));
+    terminal.types("w\n");
+    terminal.until("no rule of [permissions] allows it");
+    let ps = desk.json(&["ps", "--json"]);
+    let agent = ps.iter().find(|row| row["kind"] == "agent").expect("an agent");
+    assert_eq!(agent["waiting_for"], "you", "{agent}");
+    terminal.types("y\n");
+    terminal.until("  touch second\n");
+    assert!(desk.path().join("first").exists());
+    terminal.types("n\n");
+    terminal.until("  touch third\n");
+    terminal.types("t\n");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    assert!(!desk.path().join("second").exists() && desk.path().join("third").exists());
+    assert!(shown.contains("1 call denied: bash"), "{shown}");
+    let answers = desk.json(&["tail", "--json"]);
+    let answers = answers.iter().filter(|event| event["type"] == "approval.answered");
+    let answers: Vec<_> = answers.map(|event| event["data"]["allowed"].clone()).collect();
+    assert_eq!(answers, [true, false, true]);
+}
+
+#[test]
+fn an_interrupt_is_no_answer() {
+    let desk = asking(&["touch first"]);
+    let mut terminal = Terminal::start(&desk, 80, &["run"]);
+    terminal.until("allow? [");
+    terminal.types("\x03");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 130, "{shown}");
+    let events = desk.json(&["tail", "--json"]);
+    assert!(!events.iter().any(|event| event["type"] == "approval.answered"), "{events:?}");
+    assert!(!events.iter().any(|event| event["data"]["denied"] == true), "{events:?}");
+    // The resumed run asks again.
+    let mut terminal = Terminal::start(&desk, 80, &["resume"]);
+    terminal.until("allow? [");
+    terminal.types("y\n");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    assert!(desk.path().join("first").exists());
+}
+
+#[test]
+fn a_long_command_is_shown_to_its_end_before_it_can_be_allowed() {
+    let long = (1..=120).map(|n| format!("echo {n} > /dev/null\n")).collect::<String>();
+    let desk = asking(&[&format!("{long}touch first")]);
+    let mut terminal = Terminal::start(&desk, 80, &["run"]);
+    let (mut pages, mut shown_lines) = (0, 0);
+    loop {
+        // `line 36 of 242: enter for more`, until the question itself.
+        let reached = wait("the next page", || {
+            let text = terminal.text();
+            if text.contains("allow? [") {
+                return Some(None);
+            }
+            let last = text.rsplit("line ").find(|part| part.contains(": enter for more"))?;
+            let reached: usize = last.split(' ').next()?.parse().ok()?;
+            (reached > shown_lines).then_some(Some(reached))
+        });
+        let Some(reached) = reached else { break };
+        shown_lines = reached;
+        pages += 1;
+        assert!(!desk.path().join("first").exists(), "a yes to a page is no answer");
+        terminal.types("y\n");
+    }
+    assert!(pages > 3, "{pages}");
+    terminal.types("y\n");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    assert!(desk.path().join("first").exists());
+}
+
+#[test]
+fn the_status_area_follows_the_run_and_its_window() {
+    let desk = Desk::commands(
+        "[tasks.one]\nrun = 'until test -e go; do sleep 0.01; done'\n\
+         [tasks.two]\nrun = 'true'\ndepends_on = ['one']\n",
+    );
+    let terminal = Terminal::start(&desk, 80, &["run"]);
+    terminal.until("tasks 0/2 done, 1 running, 1 waiting");
+    terminal.until("at work: one run");
+    terminal.resize(130);
+    terminal.until("00:01");
+    let shown = terminal.text();
+    assert_eq!(shown.matches("at work:").count(), 1, "{shown}");
+    desk.write("go", "");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    assert!(!shown.contains("at work:") && shown.contains("two  completed"), "{shown}");
+}
