@@ -3,11 +3,13 @@
 mod after_failure;
 mod args;
 mod ask;
+mod attach;
 mod cancel;
 mod check;
 mod compact;
 mod context;
 mod cost;
+mod detach;
 mod drive;
 mod explain;
 mod fork;
@@ -61,6 +63,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let Some(verb) = arguments.verb else { return here::run(&project) };
     match verb {
         Verb::Run(verb) => run::run(&project, verb, arguments.verbose),
+        Verb::Attach(verb) => attach::run(&project, &verb, arguments.verbose),
         Verb::Resume(verb) => resume::run(&project, &verb, arguments.verbose),
         Verb::Check(verb) => check::run(&project, &verb),
         Verb::Tail(verb) => tail::run(&project, &verb),

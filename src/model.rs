@@ -302,13 +302,22 @@ pub struct ModelError {
     pub retry_after: Option<Duration>,
     /// The value of the header `x-should-retry`, which overrides the class.
     pub should_retry: Option<bool>,
+    /// The most attempts that make sense, if they are fewer than the policy allows.
+    pub most_attempts: Option<u32>,
 }
 
 impl ModelError {
     /// Creates an error with a class and a message only.
     #[must_use]
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, status: None, message: message.into(), retry_after: None, should_retry: None }
+        Self {
+            class,
+            status: None,
+            message: message.into(),
+            retry_after: None,
+            should_retry: None,
+            most_attempts: None,
+        }
     }
 
     /// Returns true if another attempt may succeed.

@@ -190,7 +190,8 @@ fn next(error: &ModelError, service: &ModelService, attempt: u32, request: &Requ
     {
         return Next::Plain;
     }
-    if !error.is_retryable() {
+    let is_last = error.most_attempts.is_some_and(|most| attempt >= most);
+    if !error.is_retryable() || is_last {
         return Next::GiveUp;
     }
     // `x-should-retry` may ask for a retry of a class that the policy does not list.

@@ -43,6 +43,8 @@ pub(super) const DEFAULT_FILE: &str = "agents.toml";
 pub(super) enum Verb {
     /// Launch the graph, or the named tasks and what they need
     Run(Run),
+    /// Follow a live run as if this terminal had started it; Ctrl-C only detaches
+    Attach(Attach),
     /// Resume a run that was stopped, from the end of its journal
     Resume(Resume),
     /// Find every mistake in the configuration before anything is spent
@@ -117,6 +119,12 @@ pub(super) struct Run {
     /// is unknown, or a child agent failed
     #[arg(long)]
     pub strict: bool,
+    /// Go on when the terminal closes: print the id of the run as soon as it has begun, and return
+    #[arg(short, long, conflicts_with = "json")]
+    pub detach: bool,
+    /// This is the process of a detached run
+    #[arg(long, hide = true)]
+    pub detached: bool,
     /// The id of the new run, a UUID
     #[arg(long, value_name = "ID")]
     pub run_id: Option<String>,
@@ -127,6 +135,7 @@ impl Verb {
     pub(super) fn file(&self) -> PathBuf {
         match self {
             Self::Run(verb) => verb.file.file.clone(),
+            Self::Attach(verb) => verb.file.file.clone(),
             Self::Resume(verb) => verb.file.file.clone(),
             Self::Fork(verb) => verb.file.file.clone(),
             Self::Rebuild(verb) => verb.file.file.clone(),
@@ -147,6 +156,14 @@ impl Verb {
             | Self::Version => PathBuf::new(),
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Attach {
+    #[command(flatten)]
+    pub file: File,
+    /// The run: an id, a part of one, or a workflow's name [default: the newest]
+    pub run: Option<String>,
 }
 
 #[derive(Debug, Args)]

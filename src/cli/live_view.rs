@@ -1,5 +1,6 @@
 //! Shows a run while it works: its events as they become durable, and the status area or totals.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::event::{Event, PauseCause, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::follow::Follower;
-use crate::journal::stamp;
+use crate::journal::{JournalError, stamp};
 
 /// The pause between two drawings of the status area: five a second look steady.
 const REDRAW: Duration = Duration::from_millis(200);
@@ -49,6 +50,33 @@ impl LiveView {
             }
         });
         shown
+    }
+
+    /// Folds the events so far, and prints the last `lines` of those that are shown.
+    ///
+    /// # Errors
+    /// Returns an error if the journal cannot be read.
+    pub(super) fn catch_up(
+        &mut self,
+        follower: &mut Follower,
+        lines: usize,
+    ) -> Result<(), JournalError> {
+        let mut last = VecDeque::new();
+        while let Some(record) = follower.next_ready()? {
+            if let Some(status) = &mut self.status {
+                status.apply(&record);
+            }
+            if self.printer.shows(&record) {
+                last.push_back(record);
+            }
+            if last.len() > lines {
+                last.pop_front();
+            }
+        }
+        for record in &last {
+            self.printer.print(record);
+        }
+        Ok(())
     }
 
     /// Shows events until the last one, or until nothing more can be printed.

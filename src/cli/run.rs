@@ -5,7 +5,7 @@ use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
 use super::screen::Screen;
-use super::{check, complain};
+use super::{check, complain, detach};
 use crate::config::{Sources, suggest};
 use crate::exit::Exit;
 use crate::id::RunId;
@@ -20,6 +20,11 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         Some((_, id)) => id,
         None => None,
     };
+    if verb.detached {
+        detach::leave_session();
+    } else if verb.detach {
+        return detach::run(project, run_id.unwrap_or_else(|| RunId::from(uuid::Uuid::now_v7())));
+    }
     let sources = Sources {
         profile: verb.profile.clone(),
         inputs: verb.inputs.clone(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcgetpgrp, tcsetattr};
 
 use super::paint;
 use crate::id::AgentId;
@@ -42,6 +43,9 @@ impl Screen {
                 ProgressStyle::with_template("{msg}")
                     .unwrap_or_else(|_| ProgressStyle::default_spinner()),
             );
+            // A `^C` that the terminal echoes would move the cursor, and the area could not be
+            // cleared where it stands.
+            echo_controls(false);
             area
         });
         Arc::new(Self { area, state: Mutex::default() })
@@ -123,6 +127,23 @@ impl Screen {
     pub(super) fn clear(&self) {
         if let Some(area) = &self.area {
             area.finish_and_clear();
+            echo_controls(true);
         }
+    }
+}
+
+/// Makes the terminal echo control characters such as Ctrl-C as `^C`, or not. Does nothing without
+/// a terminal.
+fn echo_controls(on: bool) {
+    let stdin = io::stdin();
+    // A process in the background that changes the settings is stopped by the system.
+    let is_in_front = tcgetpgrp(&stdin).is_ok_and(|front| front == rustix::process::getpgrp());
+    if !is_in_front {
+        return;
+    }
+    if let Ok(mut settings) = tcgetattr(&stdin) {
+        settings.local_modes.set(LocalModes::ECHOCTL, on);
+        // A terminal that refuses shows `^C`, which is no more than unsightly.
+        let _ = tcsetattr(&stdin, OptionalActions::Now, &settings);
     }
 }

@@ -325,7 +325,7 @@ impl Printer {
     }
 
     /// Returns true if this record is printed at all.
-    fn shows(&self, record: &Record) -> bool {
+    pub(super) fn shows(&self, record: &Record) -> bool {
         match (self.json, self.detail) {
             (true, _) => true,
             // For a person these two repeat the lines of the model call and of the announced tool

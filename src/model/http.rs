@@ -10,6 +10,7 @@ mod endpoint;
 mod intake;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -48,7 +49,13 @@ pub(crate) struct Transport {
     first_byte_timeout: Duration,
     idle_timeout: Duration,
     request_timeout: Option<Duration>,
+    /// True once the server has answered anything.
+    has_answered: AtomicBool,
 }
+
+/// The most attempts to connect to a server that has not answered yet: a wrong address or a server
+/// that was not started is told within seconds, while the person who started the run is still there.
+const FIRST_CONNECTS: u32 = 3;
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,6 +97,7 @@ impl Transport {
             first_byte_timeout: endpoint.first_byte_timeout,
             idle_timeout: endpoint.idle_timeout,
             request_timeout: endpoint.request_timeout,
+            has_answered: AtomicBool::new(false),
         })
     }
 
@@ -163,7 +171,10 @@ impl Transport {
         match timeout_at(until, request.send()).await {
             Err(_) => Err(self.silence("no answer in time")),
             Ok(Err(error)) => Err(self.disconnected(&error)),
-            Ok(Ok(response)) => Ok(response),
+            Ok(Ok(response)) => {
+                self.has_answered.store(true, Ordering::Relaxed);
+                Ok(response)
+            }
         }
     }
 
@@ -199,7 +210,8 @@ impl Transport {
     }
 
     fn disconnected(&self, error: &reqwest::Error) -> ModelError {
-        let what = match error.is_connect() {
+        let error_is_connect = error.is_connect();
+        let what = match error_is_connect {
             true => "no connection to",
             false => "the connection broke to",
         };
@@ -216,7 +228,12 @@ impl Transport {
         }
         let error = ModelError::new(ErrorClass::Connection, message);
         // A certificate that was refused once is refused again.
-        ModelError { should_retry: certificate.then_some(false), ..error }
+        let is_first = error_is_connect && !self.has_answered.load(Ordering::Relaxed);
+        ModelError {
+            should_retry: certificate.then_some(false),
+            most_attempts: is_first.then_some(FIRST_CONNECTS),
+            ..error
+        }
     }
 
     /// Removes the key from an error's message: some providers repeat it there.

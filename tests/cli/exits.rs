@@ -202,3 +202,22 @@ fn a_full_stdout_is_no_success() {
     let mut tail = desk.command(&["tail"]);
     assert_eq!(tail.stdout(full()).output().expect("runs").status.code(), Some(74));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_never_answered_is_given_up_within_seconds() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let desk = Desk::empty();
+    // The default policy makes ten attempts, which take about a minute.
+    let file = format!(
+        "version = 1\n[providers.main]\nkind = 'openai'\nbase_url = 'http://127.0.0.1:{port}/v1'\n\
+         [models.default]\nprovider = 'main'\nmodel = 'm'\n{ONE_AGENT}"
+    );
+    desk.write("agents.toml", &file);
+    let begun = std::time::Instant::now();
+    let done = desk.call(&["run"]);
+    assert_eq!(done.code, 3, "{}{}", done.out, done.err);
+    assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
+    let failures = desk.json(&["tail", "--json"]);
+    let failures = failures.iter().filter(|event| event["type"] == "model.failed").count();
+    assert_eq!(failures, 3);
+}

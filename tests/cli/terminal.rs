@@ -196,3 +196,34 @@ fn the_status_area_follows_the_run_and_its_window() {
     assert_eq!(code, 0, "{shown}");
     assert!(!shown.contains("at work:") && shown.contains("two  completed"), "{shown}");
 }
+
+#[test]
+fn a_detached_run_is_attached_to_and_left_alone() {
+    let desk = Desk::commands("[tasks.one]\nrun = 'until test -e go; do sleep 0.01; done'\n");
+    let detached = desk.call(&["run", "-d"]);
+    assert_eq!(detached.code, 0, "{}", detached.err);
+    let id = detached.out.trim().to_owned();
+    assert!(desk.runs().pop().expect("a run").ends_with(&id), "{id}");
+    assert!(detached.err.contains(&format!("callsheet attach {id}")), "{}", detached.err);
+    let mut terminal = Terminal::start(&desk, 80, &["attach"]);
+    terminal.until("tasks 0/1 done, 1 running");
+    terminal.types("\x03");
+    let shown = terminal.until("detached; the run goes on");
+    assert!(!shown.contains("tasks 0/1"), "{shown}");
+    assert_eq!(desk.json(&["ps", "--json"])[0]["state"], "running");
+    let terminal = Terminal::start(&desk, 80, &["attach", &id]);
+    terminal.until("tasks 0/1 done, 1 running");
+    desk.write("go", "");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("one  completed"), "{shown}");
+    // What has ended is told, with the same code.
+    let over = desk.call(&["attach"]);
+    assert!(over.code == 0 && over.out.contains("one  completed"), "{}", over.err);
+    // A mistake is told at once, and nothing is left.
+    desk.write("agents.toml", "version = 1\n[tasks.one]\nrn = 'true'\n");
+    let wrong = desk.call(&["run", "-d"]);
+    assert_eq!((wrong.code, wrong.out.as_str()), (2, ""), "{}", wrong.err);
+    assert!(wrong.err.contains("unknown_key"), "{}", wrong.err);
+    assert_eq!(desk.runs().len(), 1);
+}

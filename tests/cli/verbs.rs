@@ -350,6 +350,7 @@ fn the_help_names_every_verb() {
 
     Commands:
       run          Launch the graph, or the named tasks and what they need
+      attach       Follow a live run as if this terminal had started it; Ctrl-C only detaches
       resume       Resume a run that was stopped, from the end of its journal
       check        Find every mistake in the configuration before anything is spent
       tail         Print the agents' logs, live or after the fact [alias: logs]
@@ -401,6 +402,8 @@ fn the_help_of_run_is_readable() {
           --keep-going          Continue with tasks that do not depend on a failed one
           --strict              End with exit code 8 if anything was left undone: a call was denied, the
                                 outcome of a call is unknown, or a child agent failed
+      -d, --detach              Go on when the terminal closes: print the id of the run as soon as it
+                                has begun, and return
           --run-id <ID>         The id of the new run, a UUID
       -h, --help                Print help
       -V, --version             Print version

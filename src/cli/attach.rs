@@ -1,0 +1,84 @@
+//! `attach`: follows a live run as if this terminal had started it.
+
+use std::io;
+
+use super::live_view::LiveView;
+use super::locate::Project;
+use super::paint::{self, Paint};
+use super::screen::Screen;
+use super::status::Status;
+use super::tail::{Detail, Printer};
+use super::{args, complain, drive, refusal, runtime};
+use crate::event::PauseCause;
+use crate::exit::Exit;
+use crate::journal::file::RunDir;
+use crate::journal::follow::Follower;
+use crate::journal::snapshot;
+
+/// The number of earlier lines that are printed first.
+const BEFORE: usize = 10;
+
+pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
+    let dir = match project.run(verb.run.as_deref()) {
+        Ok(dir) => dir,
+        Err(exit) => return exit,
+    };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(exit) => return exit,
+    };
+    let screen = Screen::new();
+    let detail = if verbose > 0 { Detail::Full } else { Detail::Milestones };
+    let paint = Paint::new(paint::is_on(&io::stderr()));
+    let printer = Printer::for_run(false, detail, paint, project.times.clone(), screen.clone());
+    let mut follower = match Follower::new(dir.clone()) {
+        Ok(follower) => follower,
+        Err(error) => return refusal::refused(&project.flags(), Some(&dir), &error),
+    };
+    let mut view = LiveView::new(printer, screen.clone(), Some(Status::default()));
+    if dir.is_live() {
+        if let Err(error) = view.catch_up(&mut follower, BEFORE) {
+            return refusal::refused(&project.flags(), Some(&dir), &error);
+        }
+        let is_detached = runtime.block_on(async {
+            tokio::select! {
+                () = view.follow(follower) => false,
+                _ = tokio::signal::ctrl_c() => true,
+            }
+        });
+        screen.clear();
+        if is_detached && dir.is_live() {
+            let (flags, run) = (project.flags(), refusal::name(&dir));
+            complain(&format!("detached; the run goes on: callsheet attach{flags} {run}"));
+            return Exit::Done;
+        }
+    }
+    ended(project, &dir)
+}
+
+/// Prints how a run ended, paused or stopped, and returns the exit code that its own process has.
+fn ended(project: &Project, dir: &RunDir) -> Exit {
+    let mut cause = None;
+    let (state, read) = snapshot::fold(dir, |record| {
+        if let crate::event::Event::RunPaused(paused) = &record.event {
+            cause = Some(paused.cause);
+        }
+    });
+    if let Err(error) = read {
+        return refusal::refused(&project.flags(), Some(dir), &error);
+    }
+    if let Some(completed) = state.completed() {
+        return drive::ended(project, dir, &state, completed);
+    }
+    let run = refusal::name(dir);
+    match state.paused_reason() {
+        Some(reason) => complain(&format!("run {run} paused: {reason}")),
+        None => complain(&format!("run {run} was stopped: no process drives it")),
+    }
+    complain(&format!("resume with:  {}", project.resume_command(&run)));
+    match cause {
+        Some(PauseCause::Failure) => Exit::Provider,
+        Some(PauseCause::Interrupted | PauseCause::DiskFull) => Exit::Interrupted,
+        None => Exit::Failed,
+    }
+}
