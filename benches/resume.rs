@@ -192,6 +192,7 @@ fn created(run: RunId, dir: &RunDir) -> RunCreated {
         settings: BTreeMap::new(),
         keep_going: false,
         strict: false,
+        earlier: Default::default(),
         forked: None,
         overrides: Default::default(),
         tasks: vec![task("past"), task("now")],

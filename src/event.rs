@@ -15,6 +15,7 @@ use crate::context::{
 use crate::failure::Failure;
 use crate::id::{AgentId, Name, RunId};
 use crate::message::{Json, Usage};
+use crate::output::Output;
 use crate::plan::{
     TaskCancelled, TaskCompleted, TaskFailed, TaskReady, TaskRetrying, TaskReused, TaskSkipped,
     TaskStarted, TaskState,
@@ -210,6 +211,10 @@ pub struct RunCreated {
     /// configuration says.
     #[serde(default)]
     pub keep_going: bool,
+    /// The results of another run that may be reused, by the key of the content that they were made
+    /// from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub earlier: BTreeMap<String, Output>,
     /// True if a run in which anything was left undone counts as completed only in part, whatever
     /// the configuration says.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -40,7 +40,7 @@ use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
 use crate::journal::line::Position;
-use crate::journal::snapshot::Snapshots;
+use crate::journal::snapshot::{self, Snapshots};
 use crate::message::Json;
 use crate::model::Model;
 use crate::plan::{Plan, PlanError};
@@ -73,6 +73,8 @@ pub struct Options {
     pub keep_going: bool,
     /// True if a run in which anything was left undone counts as completed only in part.
     pub strict: bool,
+    /// The run whose results are reused where a task is made from the same content.
+    pub reuse: Option<RunDir>,
     /// Tools in addition to the built-in ones.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Models that the program provides, by their name in the configuration.
@@ -189,8 +191,22 @@ impl Run {
         let plan = plan_of(&config, &options)?;
         let parts = services::Prepared::prepare(&config, &options).await?;
         let dir = RunDir::at(config.state_dir.join(id.to_string()));
-        let created = created(&config, &options, &plan, id);
-        let opening = blocking(move || Opening::create(&dir, created)).await?;
+        let mut created = created(&config, &options, &plan, id);
+        let reuse = options.reuse.clone();
+        let opening = blocking(move || {
+            if let Some(from) = &reuse {
+                let (state, read) = snapshot::fold(from, |_| {});
+                read?;
+                created.earlier = state.reusable_results();
+            }
+            let opening = Opening::create(&dir, created)?;
+            if let Some(from) = reuse.as_ref().filter(|from| from.results().is_dir()) {
+                fork::share_results(from, &dir)
+                    .map_err(|error| JournalError::io(dir.results().display(), &error))?;
+            }
+            Ok::<_, StartError>(opening)
+        });
+        let opening = opening.await?;
         Self::launch(config, options, plan, parts, opening).await
     }
 
@@ -427,6 +443,7 @@ fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCr
         settings: config.settings.clone(),
         keep_going: options.keep_going,
         strict: options.strict,
+        earlier: BTreeMap::new(),
         overrides: BTreeMap::new(),
         forked: None,
         tasks: planned(plan),

@@ -169,6 +169,15 @@ impl RunState {
         self.earlier.get(key)
     }
 
+    /// Returns all results that can be reused, by the key of the content that they were made from:
+    /// those of the run's tasks, and those that were made before.
+    #[must_use]
+    pub fn reusable_results(&self) -> BTreeMap<String, Output> {
+        let own = self.tasks.values().filter_map(TaskStatus::result);
+        let own = own.map(|(key, output)| (key.to_owned(), output.clone()));
+        self.earlier.clone().into_iter().chain(own).collect()
+    }
+
     /// Returns the number of the latest record.
     #[must_use]
     pub fn last_seq(&self) -> u64 {
@@ -284,7 +293,10 @@ impl RunState {
                 self.open_tasks = self.order.len();
                 let fresh = self.order.iter().map(|name| (name.clone(), TaskStatus::default()));
                 self.tasks = fresh.collect();
-                self.created = Some(created.clone());
+                self.earlier.extend(created.earlier.clone());
+                // They are kept once.
+                let earlier = Default::default();
+                self.created = Some(RunCreated { earlier, ..created.clone() });
             }
             Event::RunOpened(opened) => {
                 self.phase = RunPhase::Open;

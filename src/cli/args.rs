@@ -119,6 +119,10 @@ pub(super) struct Run {
     /// is unknown, or a child agent failed
     #[arg(long)]
     pub strict: bool,
+    /// Take results of the newest run of this workflow that were made from the same prompt, agents,
+    /// models, tools and inputs, instead of making them again
+    #[arg(long)]
+    pub reuse: bool,
     /// Go on when the terminal closes: print the id of the run as soon as it has begun, and return
     #[arg(short, long, conflicts_with = "json")]
     pub detach: bool,

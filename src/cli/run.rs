@@ -5,10 +5,13 @@ use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
 use super::screen::Screen;
-use super::{check, complain, detach};
+use super::{check, complain, detach, refusal};
 use crate::config::{Sources, suggest};
+use crate::event::RunStatus;
 use crate::exit::Exit;
 use crate::id::RunId;
+use crate::journal::file::RunDir;
+use crate::journal::{snapshot, walk};
 use crate::run::{Options, Run};
 
 pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
@@ -42,15 +45,43 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         return Exit::Usage;
     }
     drive::note_scripts(&config);
+    let newest = newest_with_results(project, &config.name);
+    if let (Some((run, count, false)), false) = (&newest, verb.reuse) {
+        let results = if *count == 1 { "1 result".to_owned() } else { format!("{count} results") };
+        complain(&format!(
+            "note: run {} did not complete and holds {results}: `--reuse` takes those whose task is \
+             unchanged, and `{} --retry-failed` continues that run",
+            refusal::name(run),
+            project.resume_command(&refusal::name(run))
+        ));
+    }
+    let reuse = newest.map(|(run, ..)| run).filter(|_| verb.reuse);
+    if verb.reuse && reuse.is_none() {
+        complain("note: no run of this workflow holds results to reuse");
+    }
     let screen = Screen::new();
     let options = Options {
         tasks: verb.tasks,
         run_id,
         keep_going: verb.keep_going,
         strict: verb.strict,
+        reuse,
         asker: asker(&screen),
         ..Options::default()
     };
     let shown = Shown { json: verb.json, verbose, screen };
     drive::drive(project, shown, None, Run::start(config, options))
+}
+
+/// Returns the newest run if it is one of the workflow and holds results, with their number, and
+/// true if it completed.
+fn newest_with_results(project: &Project, workflow: &str) -> Option<(RunDir, usize, bool)> {
+    let run = project.runs().into_iter().find(walk::has_begun)?;
+    let (state, read) = snapshot::fold(&run, |_| {});
+    let is_same = state.created().is_some_and(|created| created.workflow == workflow);
+    let count = state.reusable_results().len();
+    (read.is_ok() && is_same && count > 0 && !run.is_live()).then(|| {
+        let completed = state.completed().is_some_and(|c| c.status == RunStatus::Completed);
+        (run, count, completed)
+    })
 }

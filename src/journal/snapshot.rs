@@ -319,6 +319,7 @@ mod tests {
             settings: BTreeMap::new(),
             keep_going: false,
             strict: false,
+            earlier: Default::default(),
             forked: None,
             overrides: Default::default(),
             tasks: vec![task("work")],

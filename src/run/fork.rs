@@ -163,7 +163,7 @@ pub(super) fn answers(run: &StoppedRun) -> Result<Vec<Draft>, JournalError> {
 
 /// Links the stored results into the new run. They are named by their content and never change, so
 /// the runs can share them.
-fn share_results(from: &RunDir, to: &RunDir) -> io::Result<()> {
+pub(super) fn share_results(from: &RunDir, to: &RunDir) -> io::Result<()> {
     for entry in fs::read_dir(from.results())? {
         let entry = entry?;
         // A file whose name is not a hash is still being written.

@@ -172,6 +172,7 @@ impl World {
             forked: None,
             keep_going: false,
             strict: false,
+            earlier: Default::default(),
             tasks: planned.collect(),
         };
         world.commit(vec![Draft::run(created)]);

@@ -274,3 +274,32 @@ fn all_runs_that_were_stopped_are_resumed() {
     let again = desk.call(&["resume", "--all"]);
     assert!(again.code == 0 && again.err.contains("no run in"), "{}", again.err);
 }
+
+#[test]
+fn a_new_run_takes_the_results_of_the_last_one_where_nothing_changed() {
+    let long = COMMANDS.replace("echo kept'", "seq 1 20000'");
+    let desk = Desk::commands(&format!("[limits]\nfail_fast = false\n{long}"));
+    assert_eq!(desk.call(&["run"]).code, 8);
+    desk.write("mended", "");
+    let noted = desk.call(&["run", "kept"]);
+    assert!(noted.err.contains("holds 1 result: `--reuse` takes those"), "{}", noted.err);
+    assert_eq!(desk.read("starts"), "kept\nbad\nkept\n");
+    let reused = desk.call(&["run", "--reuse"]);
+    assert_eq!(reused.code, 0, "{}{}", reused.out, reused.err);
+    assert!(reused.out.contains("kept   reused"), "{}", reused.out);
+    assert_eq!(desk.read("starts"), "kept\nbad\nkept\nbad\nafter\n");
+    let whole: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
+    assert_eq!(desk.good(&["show", "/kept", "--output"]), whole);
+    // A task that has changed runs again, and what reads it too.
+    let text = desk.read("agents.toml").replace("seq 1 20000", "seq 1 20001");
+    desk.write("agents.toml", &text);
+    assert_eq!(desk.call(&["run", "--reuse"]).code, 0);
+    assert_eq!(desk.read("starts"), "kept\nbad\nkept\nbad\nafter\nkept\nafter\n");
+    // A run that completed is not mentioned.
+    assert!(!desk.call(&["run"]).err.contains("--reuse"));
+    let other = Desk::commands("[tasks.one]\nrun = 'true'\n");
+    assert!(
+        other.call(&["run", "--reuse"]).err.contains("no run of this workflow"),
+        "nothing there"
+    );
+}

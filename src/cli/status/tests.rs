@@ -45,6 +45,7 @@ impl Story {
             forked: None,
             keep_going: false,
             strict: false,
+            earlier: Default::default(),
             tasks: (0..tasks).map(planned).collect(),
         };
         let mut story = Self { status: Status::default(), seq: 0, now_ms: 0 };
