@@ -30,11 +30,13 @@ pub(super) struct LiveView {
     status: Option<Status>,
     /// The spawns of one parent that are printed as one line.
     spawns: Vec<SharedRecord>,
+    /// True if they have waited for a whole pause between two drawings.
+    has_waited: bool,
 }
 
 impl LiveView {
     pub(super) fn new(printer: Printer, screen: Arc<Screen>, status: Option<Status>) -> Self {
-        Self { printer, screen, status, spawns: Vec::new() }
+        Self { printer, screen, status, spawns: Vec::new(), has_waited: false }
     }
 
     /// Prints events until the run ends or pauses: as JSON on stdout, or as lines for people on
@@ -89,7 +91,7 @@ impl LiveView {
                     Ok(Some(record)) => self.take(record),
                     Ok(None) | Err(_) => false,
                 },
-                _ = redraw.tick() => self.print_spawns() && self.draw(),
+                _ = redraw.tick() => self.print_old_spawns() && self.draw(),
                 _ = totals.tick() => self.print_totals(),
             };
             if !goes_on {
@@ -110,6 +112,7 @@ impl LiveView {
             return false;
         }
         if groups {
+            self.has_waited &= !self.spawns.is_empty();
             self.spawns.push(record);
             return true;
         }
@@ -119,6 +122,14 @@ impl LiveView {
             _ => false,
         };
         self.printer.print(&record) && !is_last
+    }
+
+    /// Prints the spawns that have waited long enough for more of the same turn.
+    fn print_old_spawns(&mut self) -> bool {
+        if std::mem::replace(&mut self.has_waited, true) {
+            return self.print_spawns();
+        }
+        true
     }
 
     fn print_spawns(&mut self) -> bool {

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub use self::words::cut;
-use self::words::{bytes, duration, first_line, plural, tokens};
+use self::words::{bytes, duration, first_line, last_line, plural, tokens};
 use crate::event::{Event, Record, RunStatus};
 use crate::failure::Failure;
 use crate::journal::stamp;
@@ -257,8 +257,9 @@ fn describe_end(ended: &AgentEnded, out: &mut String) -> std::fmt::Result {
     }
 }
 
+/// Returns the last line of an output, which the summary of a run shows too.
 fn after_colon(output: &Output) -> String {
-    let line = first_line(&output.text, QUOTED);
+    let line = last_line(&output.text, QUOTED);
     if line.is_empty() { String::new() } else { format!(": {line}") }
 }
 

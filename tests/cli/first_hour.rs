@@ -162,3 +162,31 @@ fn a_miss_suggests() {
         assert!(missed.err.contains(says), "{arguments:?}: {}", missed.err);
     }
 }
+
+/// A text with ids, event numbers and durations replaced.
+fn without_ids(text: &str) -> String {
+    let varies = [(r"[0-9a-f]{8}-[0-9a-f-]{27}", "RUN"), (r"@\d+", "@N"), (r"\d+\.\d s", "0.0 s")];
+    varies.iter().fold(text.to_owned(), |text, (what, word)| {
+        let what = regex::Regex::new(what).expect("an expression");
+        what.replace_all(&text, regex::NoExpand(word)).into_owned()
+    })
+}
+
+#[test]
+fn the_failure_in_the_readme_is_real() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"));
+    let readme = readme.expect("the README");
+    let section = readme.split("## When something fails").nth(1).expect("the section");
+    let block = |kind: &str| {
+        let block = section.split(&format!("```{kind}\n")).nth(1).expect("a block");
+        block.split("```").next().expect("its end").to_owned()
+    };
+    let desk = Desk::empty();
+    desk.write("agents.toml", &block("toml"));
+    let done = desk.call(&["run"]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    assert_eq!(without_ids(&done.out), without_ids(&block("text")));
+    desk.write("mended", "");
+    let mended = desk.good(&["resume", "--retry-failed"]);
+    assert!(mended.contains("publish  completed     "), "{mended}");
+}

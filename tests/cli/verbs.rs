@@ -402,6 +402,9 @@ fn the_help_of_run_is_readable() {
           --keep-going          Continue with tasks that do not depend on a failed one
           --strict              End with exit code 8 if anything was left undone: a call was denied, the
                                 outcome of a call is unknown, or a child agent failed
+          --reuse               Take results of the newest run of this workflow that were made from the
+                                same prompt, agents, models, tools and inputs, instead of making them
+                                again
       -d, --detach              Go on when the terminal closes: print the id of the run as soon as it
                                 has begun, and return
           --run-id <ID>         The id of the new run, a UUID

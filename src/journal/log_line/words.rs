@@ -15,6 +15,16 @@ pub(super) fn first_line(text: &str, max: usize) -> String {
     }
 }
 
+/// Returns the last line that is not empty, at most `max` characters of it, escaped, after `…` if
+/// lines precede it.
+pub(super) fn last_line(text: &str, max: usize) -> String {
+    let text = text.trim();
+    match text.rsplit_once(['\n', '\r']) {
+        Some((_, line)) => format!("… {}", cut(line.trim_start(), max)),
+        None => cut(text, max),
+    }
+}
+
 /// Returns at most `max` characters of a text, escaped, with `…` if it is longer.
 pub fn cut(text: &str, max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(max + 4));
