@@ -5,6 +5,7 @@ mod crash;
 mod desk;
 mod exits;
 mod explain;
+mod failures;
 mod first_hour;
 mod full;
 mod judge;
