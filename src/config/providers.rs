@@ -390,7 +390,7 @@ fn script(setting: Setting<'_>, entry: &Entry<Provider>, raw: &Provider) -> Opti
     let (written, place) = raw.script.placed()?;
     let script = setting.root.join(written);
     let text = files::read(&script, place, setting.problems)?;
-    let parsed = Script::parse(&text);
+    let parsed = Script::parse_all(&text);
     if let Ok(script) = &parsed {
         for (number, agent) in script.rules_for_nobody(setting.raw.agents.names()) {
             let message =
@@ -399,12 +399,14 @@ fn script(setting: Setting<'_>, entry: &Entry<Provider>, raw: &Provider) -> Opti
             setting.problems.warning("unmatched_agent", place, message, help);
         }
     }
-    if let Err(error) = parsed {
+    if let Err(mistakes) = parsed {
         // The name is built like that of the configuration, so that diagnostics of both look alike.
         let shown = setting.sources.file.parent().unwrap_or(Path::new("")).join(written);
         let text = Arc::new(NamedSource::new(shown.display().to_string(), text));
-        let place = Place::at(&text, error.line, error.column);
-        setting.problems.error("bad_script", &place, error.message, NO_HELP);
+        for mistake in mistakes {
+            let place = Place::at(&text, mistake.line, mistake.column);
+            setting.problems.error("bad_script", &place, mistake.message, NO_HELP);
+        }
         return None;
     }
     Some(ProviderKind::Scripted { script })

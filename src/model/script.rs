@@ -180,6 +180,14 @@ impl Script {
     /// # Errors
     /// Returns an error at the first key, template or expression that cannot be used.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
+        Self::parse_all(text).map_err(|mut mistakes| mistakes.swap_remove(0))
+    }
+
+    /// Reads a script like [`Script::parse`], but returns the first mistake of each rule.
+    ///
+    /// # Errors
+    /// Returns at least one mistake, in the order of the text.
+    pub fn parse_all(text: &str) -> Result<Self, Vec<ScriptError>> {
         parse::script(text)
     }
 

@@ -203,3 +203,35 @@ fn wrong_usage_is_two() {
     }
     assert_eq!(desk.runs().len(), 1);
 }
+
+#[test]
+fn all_rules_of_a_script_are_read_before_it_is_refused() {
+    let desk = Desk::offline(
+        "[agents.a]\nmodel = 'default'\ninstructions = 'x'\n[tasks.t]\nagent = 'a'\nprompt = 'x'\n",
+        "[[rules]]\nsya = 'x'\n[[rules]]\nsay = 'good'\n[[rules]]\nturn = 'x'\n[[rules]]\nsay = '{{'\n",
+    );
+    let found = lines(&desk.call(&["check", "--json"]).out);
+    let places: Vec<_> = found.iter().map(|found| found["line"].as_u64()).collect();
+    assert_eq!(places, [Some(2), Some(6), Some(8)], "{found:?}");
+    // The newcomer's slips of other programs, each with the word used here.
+    let desk = Desk::commands(
+        "[agents.a]\nsystem_prompt = 'x'\ntools = ['Read', 'Bash']\n[permissions]\n\
+         deny = ['Bash(rm:*)']\n[tasks.t]\nstart = 'make'\n[tasks.u]\nagent = 'a'\nprompt = 'x'\n\
+         temperature = 0.2\n[limits]\nmax_depth = 'two'\nbananas = 1\n",
+    );
+    let done = desk.call(&["check"]);
+    assert_eq!(done.code, 2);
+    for help in [
+        "an agent's system prompt is written as `instructions`",
+        "it is `read_file` here",
+        "it is `bash` here",
+        "write it as `bash(rm*)`",
+        "a command is written as `run`",
+        "a model's settings are keys of its `[models.NAME]`",
+        "write it like `max_depth = 10`",
+        "the keys here are `max_concurrency`",
+    ] {
+        let flat = done.err.replace('\n', " ").replace("  │ ", "");
+        assert!(flat.contains(help), "{help}: {}", done.err);
+    }
+}

@@ -22,20 +22,34 @@ const RULE_KEYS: [&str; 9] =
     ["agent", "turn", "last_tool", "when", "let", "say", "calls", "stop", "delay_ms"];
 const CALL_KEYS: [&str; 4] = ["tool", "input", "for_each", "as"];
 
-/// Reads the whole file.
-pub(super) fn script(text: &str) -> Result<Script, ScriptError> {
+/// Reads the whole file. Returns the first mistake of each rule, in the order of the text; at least
+/// one.
+pub(super) fn script(text: &str) -> Result<Script, Vec<ScriptError>> {
     let reader = Reader { text };
     let table = DeTable::parse(text).map_err(|error| {
-        reader.place(error.span().map_or(0, |span| span.start)).error(error.message().trim())
+        let place = reader.place(error.span().map_or(0, |span| span.start));
+        vec![place.error(error.message().trim())]
     })?;
     let table = table.get_ref();
-    reader.check_keys(table, &["rules"], "a script")?;
-    let rules = match table.get("rules") {
-        Some(rules) => reader.list(rules, "rules")?,
-        None => return Err(Position { line: 1, column: 1 }.error("a script needs `[[rules]]`")),
+    let mut mistakes = Vec::new();
+    mistakes.extend(reader.check_keys(table, &["rules"], "a script").err());
+    let listed = match table.get("rules") {
+        Some(rules) => reader.list(rules, "rules"),
+        None => Err(Position { line: 1, column: 1 }.error("a script needs `[[rules]]`")),
     };
-    let rules = rules.into_iter().map(|rule| reader.rule(rule)).collect::<Result<_, _>>()?;
-    Ok(Script { rules })
+    let mut rules = Vec::new();
+    match listed {
+        Err(mistake) => mistakes.push(mistake),
+        Ok(listed) => {
+            for rule in listed {
+                match reader.rule(rule) {
+                    Ok(rule) => rules.push(rule),
+                    Err(mistake) => mistakes.push(mistake),
+                }
+            }
+        }
+    }
+    if mistakes.is_empty() { Ok(Script { rules }) } else { Err(mistakes) }
 }
 
 type Node<'i> = Spanned<DeValue<'i>>;
