@@ -679,4 +679,32 @@ mod tests {
         machine.apply(&started(3)).expect("legal");
         assert!(machine.apply(&started(3)).is_err());
     }
+
+    #[test]
+    fn a_fragment_is_no_answer_and_a_retry_does_not_repeat_an_earlier_text() {
+        // The answer was cut, and the model has nothing to add.
+        let mut cut = machine();
+        reply(&mut cut, text("I will now"), StopReason::Interrupted("cut".to_owned()));
+        reply(&mut cut, vec![], StopReason::EndTurn);
+        assert_eq!(failure_kind(&cut), FailureKind::EmptyAnswer);
+        // After its end it continues: the text of the earlier turn is no part of the answer.
+        let mut ended = machine();
+        reply(
+            &mut ended,
+            vec![Block::Text("one".to_owned()), call("c0", "grep")],
+            StopReason::ToolUse,
+        );
+        let key = intend(&mut ended, 0, "grep", Effect::Pure);
+        finish(&mut ended, &key, 0).expect("legal");
+        let outcome = ended.failed(FailureKind::Timeout, "too slow");
+        let (turns, usage, shortfalls) = Default::default();
+        ended.apply(&AgentEnded { outcome, turns, usage, shortfalls }.into()).expect("legal");
+        let restarted = crate::turn::AgentRestarted { restart: 1, reason: "retried".to_owned() };
+        ended.apply(&restarted.into()).expect("legal");
+        reply(&mut ended, text("done"), StopReason::EndTurn);
+        let Step::Finish(Outcome::Completed { output }) = ended.next() else {
+            panic!("{:?}", ended.next())
+        };
+        assert_eq!(output.text, "done");
+    }
 }

@@ -68,7 +68,13 @@ pub(super) async fn denial(
     let (verdict, rule) = judged(context, spec, name, input);
     let because = || {
         rule.map_or_else(
-            || "no rule allows it".to_owned(),
+            || {
+                let texts = rule_texts(context, name, input);
+                match texts.first() {
+                    Some(text) => format!("no rule allows `{name}({text})`"),
+                    None => format!("no rule allows `{name}`"),
+                }
+            },
             |rule| format!("the rule `{rule}` says so"),
         )
     };
@@ -85,7 +91,7 @@ pub(super) async fn denial(
                     rule: rule.map(ToString::to_string),
                     change: change(context, name, input).await,
                 };
-                let allowed = ask(context, call, asker.as_ref(), question).await?;
+                let allowed = asked(context, call, asker.as_ref(), question).await?;
                 (!allowed)
                     .then(|| "Permission denied: the person who was asked said no.".to_owned())
             }
@@ -97,6 +103,26 @@ pub(super) async fn denial(
             )),
         },
     })
+}
+
+/// Asks a person, and again if the file has changed meanwhile, so that the call would do something
+/// else than what was shown.
+async fn asked(
+    context: &StepContext,
+    call: &PendingCall,
+    asker: &dyn Asker,
+    mut question: Question,
+) -> Result<bool, ToolError> {
+    loop {
+        let shown = question.change.clone();
+        if !ask(context, call, asker, question.clone()).await? {
+            return Ok(false);
+        }
+        question.change = change(context, &question.tool, &question.input).await;
+        if question.change == shown {
+            return Ok(true);
+        }
+    }
 }
 
 /// Asks a person, and records the question before and the answer after, so that other terminals see

@@ -325,7 +325,7 @@ pub(super) struct Show {
     /// What to show: RUN, RUN/TASK or RUN/@AGENT [default: the newest run]
     #[arg(value_name = "WHAT")]
     pub what: Option<String>,
-    /// Print the whole output of a task or an agent and nothing else, byte for byte
+    /// Print the whole output of a task or an agent and nothing else
     #[arg(long, conflicts_with_all = ["transcript", "view", "result", "json"])]
     pub output: bool,
     /// Print the whole transcript of an agent

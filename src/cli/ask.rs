@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{QueueSelector, tcflush};
 
-use self::question::{Answer, CHOICES, Remembered};
+use self::question::{Answer, Remembered};
 use super::paint;
 use super::screen::Screen;
 use crate::actor::services::{Asker, Question};
@@ -17,6 +17,9 @@ use crate::model::BoxFuture;
 
 /// The lines that a page leaves free: the question, its answers and the note below a page.
 const BELOW_PAGE: usize = 4;
+
+/// The width of a row where the terminal does not tell its own.
+const WIDTH: usize = 80;
 
 /// The height of a page where the terminal does not tell its own.
 const HEIGHT: usize = 24;
@@ -51,13 +54,14 @@ impl Terminal {
             return true;
         }
         let open = OpenQuestion::new(&self.screen);
-        let lines = question::lines(question);
+        let (width, _) = size();
+        let lines = question::rows(&question::lines(question), width);
         let mut shown = 0;
         loop {
             shown = open.page(&lines, shown);
             let is_whole = shown == lines.len();
             let asked = match is_whole {
-                true => format!("allow? [{CHOICES}] "),
+                true => format!("allow? [{}] ", question::choices(question)),
                 false => format!("line {shown} of {}: enter for more, n no ", lines.len()),
             };
             open.print(&asked);
@@ -66,12 +70,13 @@ impl Terminal {
             match answer {
                 Answer::No => return false,
                 Answer::Why => open.print(&format!("{}\n", question::reason(question))),
-                Answer::Yes | Answer::Always | Answer::Tool if is_whole => {
+                Answer::Rule if question.rule.is_none() => {}
+                Answer::Yes | Answer::Always | Answer::Rule | Answer::Tool if is_whole => {
                     self.remembered.lock().note(question, answer);
                     return true;
                 }
                 // A yes to a part of the call is none: the rest comes first.
-                Answer::Yes | Answer::Always | Answer::Tool | Answer::Unclear => {}
+                Answer::Yes | Answer::Always | Answer::Rule | Answer::Tool | Answer::Unclear => {}
             }
         }
     }
@@ -84,6 +89,11 @@ impl Asker for Terminal {
             self.answer(&question).await
         })
     }
+}
+
+/// Returns the width and the height of the terminal.
+fn size() -> (usize, usize) {
+    paint::size(&io::stderr()).unwrap_or((WIDTH, HEIGHT))
 }
 
 /// Marks an agent as waiting for the person until it is dropped.
@@ -116,20 +126,11 @@ impl<'a> OpenQuestion<'a> {
         Self { screen }
     }
 
-    /// Prints the lines from `from` on, as many as fit. Returns the number of lines shown so far.
-    fn page(&self, lines: &[String], from: usize) -> usize {
-        let (width, height) = paint::size(&io::stderr()).unwrap_or((80, HEIGHT));
-        let mut room = height.saturating_sub(BELOW_PAGE).max(1);
-        let mut to = from;
-        for line in &lines[from..] {
-            let rows = paint::visible(line).div_ceil(width).max(1);
-            if rows > room && to > from {
-                break;
-            }
-            room = room.saturating_sub(rows);
-            self.print(&format!("{line}\n"));
-            to += 1;
-        }
+    /// Prints the rows from `from` on, as many as fit. Returns the number of rows shown so far.
+    fn page(&self, rows: &[String], from: usize) -> usize {
+        let (_, height) = size();
+        let to = rows.len().min(from + height.saturating_sub(BELOW_PAGE).max(1));
+        rows[from..to].iter().for_each(|row| self.print(&format!("{row}\n")));
         to
     }
 

@@ -100,7 +100,7 @@ async fn to_the_end(
         LiveView::new(printer, screen.clone(), status).show(follower)
     });
     let heard = Heard::default();
-    let listening = tokio::spawn(listen(signals, run.remote(), heard.clone()));
+    let listening = tokio::spawn(listen(signals, run.remote(), heard.clone(), screen.clone()));
     let end = run.wait().await;
     let printed = match printing {
         // The printing ends by itself after the last event. A slow reader of the output can delay
@@ -232,17 +232,19 @@ impl Heard {
 
 /// Stops the run gracefully at the first signal; at the second, ends the program and its tools at
 /// once.
-async fn listen(mut signals: Signals, remote: Remote, heard: Heard) {
+async fn listen(mut signals: Signals, remote: Remote, heard: Heard, screen: Arc<Screen>) {
     let mut again = false;
     loop {
         let (name, exit) = signals.next().await;
         heard.0.store(exit == Exit::Terminated, Ordering::SeqCst);
         if again {
+            screen.clear();
             crate::tool::process::kill_all_groups();
             std::process::exit(heard.exit() as i32);
         }
         again = true;
-        complain("stopping; a second signal stops at once");
+        // A stderr that is closed is no error: the run stops all the same.
+        let _ = screen.line("stopping; a second signal stops at once");
         remote.interrupt(name);
     }
 }

@@ -14,6 +14,7 @@ use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::id::Name;
 use crate::journal::file::RunDir;
+use crate::journal::log_line::cut;
 use crate::journal::torn::{self, Cut, CutError};
 use crate::journal::{snapshot, walk};
 use crate::report;
@@ -23,6 +24,9 @@ use crate::run_state::{RetryError, RunState};
 
 /// Maximum number of keys that the note about changes lists.
 const LISTED: usize = 10;
+
+/// The most characters of a reason in an outlook; models may have written it.
+const WIDEST: usize = 1_000;
 
 pub(super) fn run(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
     match verb.all {
@@ -141,7 +145,10 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
     let widest = prospects.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);
     let line = |p: &Prospect| match verb.json {
         true => serde_json::to_string(p).unwrap_or_default() + "\n",
-        false => format!("{:widest$}  {:7}  {}\n", p.task.as_str(), p.verdict.as_str(), p.why),
+        false => {
+            let why = cut(&p.why, WIDEST);
+            format!("{:widest$}  {:7}  {why}\n", p.task.as_str(), p.verdict.as_str())
+        }
     };
     match say(&prospects.iter().map(line).collect::<String>()) {
         Exit::Done => Ok(able),

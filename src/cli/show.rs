@@ -173,7 +173,7 @@ fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit 
         }
         text.push_str(&format!("task {name}: {}, attempt {}\n", task.state.as_str(), task.attempt));
         for note in task.failure.iter().map(ToString::to_string).chain(task.reason.clone()) {
-            text.push_str(&format!("{note}\n"));
+            text.push_str(&format!("{}\n", shown(&note)));
         }
         if let Some(undone) = undone_of(state, name) {
             text.push_str(&format!("left undone: {undone}\n"));
@@ -211,8 +211,7 @@ fn tasks<'a>(state: &'a RunState, name: &str) -> Result<Vec<(&'a Name, &'a TaskS
 
 /// Returns what the agents of a task left undone, in words.
 fn undone_of(state: &RunState, task: &Name) -> Option<String> {
-    let agents = state.agents().values().filter(|agent| agent.task == *task);
-    report::undone(&RunState::shortfalls_of(agents))
+    report::undone(&state.shortfalls_of_task(task))
 }
 
 fn show_agent(

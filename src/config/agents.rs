@@ -290,7 +290,7 @@ fn warn_of_denied_tools(
         }
         let agent = &entry.name;
         let message = match permissions.always_denies(tool) {
-            true => format!("agent `{agent}` can never use `{tool}`: a rule denies every call"),
+            true => format!("agent `{agent}` can never use `{tool}`: every call is denied"),
             false => format!(
                 "without a terminal, agent `{agent}` can never use `{tool}`: a person would have \
                  to allow each call"
@@ -298,7 +298,10 @@ fn warn_of_denied_tools(
         };
         let help = match tool.as_str() {
             _ if permissions.always_denies(tool) => {
-                "remove it from `tools`, or the rule that denies it".to_owned()
+                format!(
+                    "remove it from `tools`, or what denies it: a rule, or `default = \"deny\"` \
+                     without a rule like `allow = [\"{tool}\"]`"
+                )
             }
             "bash" => {
                 "allow what it needs by a rule, like `allow = [\"bash(cargo test*)\"]`".to_owned()

@@ -88,7 +88,17 @@ pub fn lines_below(record: &Record) -> Option<String> {
 #[must_use]
 pub fn output_lines(failure: &Failure) -> Option<String> {
     let lines = failure.output.as_ref()?.lines();
-    Some(lines.map(|line| format!("    | {}", cut(line, WIDEST))).collect::<Vec<_>>().join("\n"))
+    Some(lines.map(|line| format!("    | {}", ends_of(line))).collect::<Vec<_>>().join("\n"))
+}
+
+/// Returns a line without its middle if it is too long: the message of an error stands at its end.
+fn ends_of(line: &str) -> String {
+    let count = line.chars().count();
+    if count <= WIDEST {
+        return cut(line, WIDEST);
+    }
+    let tail: String = line.chars().skip(count - WIDEST / 2).collect();
+    format!("{} {}", cut(line, WIDEST / 2), cut(&tail, WIDEST))
 }
 
 fn describe(event: &Event, out: &mut String) -> std::fmt::Result {

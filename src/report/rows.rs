@@ -149,7 +149,12 @@ fn task_row(
         spending: agents.iter().map(|(_, agent)| agent.own).sum(),
         age_s: last.filter(|_| live && !task.state.is_end()).map(|last| age(now_ms, last)),
         waiting_for: waiting_task(state, name, task, now_ms).filter(|_| live),
-        shortfalls: RunState::shortfalls_of(agents.iter().map(|(_, agent)| *agent)),
+        shortfalls: RunState::shortfalls_of(
+            agents
+                .iter()
+                .filter(|(id, _)| task.agent.as_ref().is_some_and(|main| id.is_within(main)))
+                .map(|(_, agent)| *agent),
+        ),
         started_ms: task.started_ms,
         took: task.started_ms.map(|_| task.whole.taken(state.reading())),
         tasks: None,

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::{short, status_word};
+use crate::id::Name;
 use crate::journal::log_line::{cut, output_lines};
 use crate::plan::TaskState;
 use crate::run_state::{RunState, TaskStatus};
@@ -19,6 +20,9 @@ const OUTPUTS: usize = 5;
 
 /// The most characters of a tool's name: a model may have written it.
 const TOOL_NAME: usize = 64;
+
+/// The most tasks that are listed as having left something undone.
+const LISTED: usize = 8;
 
 /// Returns the summary of a run that has ended, for people: every task with its state and its
 /// result.
@@ -64,6 +68,9 @@ pub fn summary(state: &RunState) -> String {
     );
     if let Some(undone) = undone(&completed.shortfalls) {
         let _ = writeln!(text, "left undone:  {undone}");
+        let tasks: Vec<_> = state.tasks_that_fell_short().into_iter().take(LISTED).collect();
+        let tasks: Vec<_> = tasks.into_iter().map(Name::as_str).collect();
+        let _ = writeln!(text, "by task:      {}", tasks.join(", "));
     }
     text
 }

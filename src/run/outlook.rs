@@ -106,7 +106,7 @@ pub fn as_recorded(
     let prospect = |(name, before): (&Name, &TaskStatus)| {
         let status = opened.task(name).unwrap_or(before);
         if status.state != before.state {
-            let (verdict, why) = begins_again(&opened, status, before);
+            let (verdict, why) = begins_again(&opened, name, status, before);
             return Prospect { task: name.clone(), verdict, why };
         }
         let foreseen = foreseen.as_ref().and_then(|foreseen| foreseen.state().task(name));
@@ -121,9 +121,20 @@ pub fn as_recorded(
 }
 
 /// Returns the verdict on a task that begins again because it failed before.
-fn begins_again(opened: &RunState, status: &TaskStatus, before: &TaskStatus) -> (Verdict, String) {
+fn begins_again(
+    opened: &RunState,
+    name: &Name,
+    status: &TaskStatus,
+    before: &TaskStatus,
+) -> (Verdict, String) {
     let failure = before.failure.as_ref().map(ToString::to_string);
     let reason = failure.or(before.reason.clone()).unwrap_or_default();
+    let planned = opened.created().into_iter().flat_map(|created| &created.tasks);
+    let mut before_it = planned.filter(|task| task.name == *name).flat_map(|task| &task.depends_on);
+    if status.is_held() && before_it.any(|task| opened.standing(task) == Standing::Open) {
+        // What it is made from may change.
+        return unchanged(opened, name, status, None);
+    }
     match status.is_held() {
         true => {
             (Verdict::GoesOn, format!("{}; it was cut short: {reason}", at_work(opened, status)))

@@ -74,6 +74,12 @@ impl RunMachine {
             return self.pause_if_failures_wait();
         }
         let mixed = match (&self.open.stopped, self.settings.limits.fail_fast) {
+            // The failure of a task stopped the others, not a person.
+            (Some(_), true)
+                if self.settings.limits.cancel_running && self.state.first_failed().is_some() =>
+            {
+                RunStatus::Failed
+            }
             (Some(_), _) => RunStatus::Cancelled,
             (None, true) => RunStatus::Failed,
             (None, false) => RunStatus::Partial,

@@ -1,8 +1,11 @@
 //! The result of a run: the ends of its tasks, its spending, and what was left undone.
 
+use std::collections::BTreeSet;
+
 use super::{AgentStatus, RunState, TaskStatus};
 use crate::event::{RunCompleted, RunStatus, TaskEnd};
 use crate::failure::FailureKind;
+use crate::id::{AgentId, Name};
 use crate::plan::{Standing, TaskState};
 use crate::turn::{Outcome, Shortfalls};
 
@@ -47,10 +50,37 @@ impl RunState {
         }
     }
 
-    /// Returns what the agents of the run left undone.
+    /// Returns what the agents of the run left undone. Attempts that were followed by another one
+    /// do not count.
     #[must_use]
     pub fn shortfalls(&self) -> Shortfalls {
-        Self::shortfalls_of(self.agents.values())
+        let is_latest = |(id, agent): &(&AgentId, &AgentStatus)| {
+            let main = self.tasks.get(&agent.task).and_then(|task| task.agent.as_ref());
+            main.is_some_and(|main| id.is_within(main))
+        };
+        let latest = self.agents.iter().filter(is_latest);
+        Self::shortfalls_of(latest.map(|(_, agent)| agent))
+    }
+
+    /// Returns the tasks whose latest attempt left something undone, by name.
+    #[must_use]
+    pub fn tasks_that_fell_short(&self) -> BTreeSet<&Name> {
+        let fell_short = self.agents.iter().filter(|(id, agent)| {
+            let main = self.tasks.get(&agent.task).and_then(|task| task.agent.as_ref());
+            let is_latest = main.is_some_and(|main| id.is_within(main));
+            is_latest && !Self::shortfalls_of([*agent]).is_empty()
+        });
+        fell_short.map(|(_, agent)| &agent.task).collect()
+    }
+
+    /// Returns what the latest attempt of a task left undone.
+    #[must_use]
+    pub fn shortfalls_of_task(&self, name: &Name) -> Shortfalls {
+        let main = self.tasks.get(name).and_then(|task| task.agent.as_ref());
+        let of_task = self.agents.iter().filter(|(id, agent)| {
+            agent.task == *name && main.is_some_and(|main| id.is_within(main))
+        });
+        Self::shortfalls_of(of_task.map(|(_, agent)| agent))
     }
 
     /// Returns what these agents left undone.

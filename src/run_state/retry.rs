@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{RunState, TaskStatus};
 use crate::id::{AgentId, Name};
-use crate::plan::TaskState;
+use crate::plan::{Standing, TaskState};
 
 /// The tasks that begin again when a run resumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,14 +24,15 @@ pub enum RetryError {
     #[error("the run has no task `{0}`")]
     NoTask(String),
     /// The task did not fail, and was neither cancelled nor skipped because of a failure.
-    #[error("task `{0}` is {state}: only a task that failed can be retried", state = .1.as_str())]
+    #[error("task `{0}` is {state}: only a task that failed, or left something undone, can be retried", state = .1.as_str())]
     NotFailed(Name, TaskState),
 }
 
 impl RunState {
     /// Returns the tasks that begin again: those in `named`, or all if it is empty, that failed or
     /// were cancelled, with the failed tasks that they depend on, and every task that was skipped
-    /// because of one of them.
+    /// because of one of them. A named task may also have completed with something left undone:
+    /// it begins again with every task that depends on it.
     ///
     /// # Errors
     /// Returns an error if a named task does not exist or did not fail.
@@ -41,6 +42,7 @@ impl RunState {
             named => self.with_failed_dependencies(named)?,
         };
         self.add_skipped(&mut wanted);
+        self.add_dependants_of_completed(&mut wanted);
         // These begin again at every resume.
         let waiting = self.tasks().filter(|(_, task)| task.waits_for_resume());
         wanted.extend(waiting.map(|(name, _)| name));
@@ -90,7 +92,9 @@ impl RunState {
         for text in named {
             let found = self.tasks.iter().find(|(name, _)| name.as_str() == text);
             let (name, task) = found.ok_or_else(|| RetryError::NoTask(text.clone()))?;
-            if !is_failed(task) && !is_skipped_by_failure(task) {
+            let fell_short =
+                || task.state == TaskState::Completed && !self.shortfalls_of_task(name).is_empty();
+            if !is_failed(task) && !is_skipped_by_failure(task) && !fell_short() {
                 return Err(RetryError::NotFailed(name.clone(), task.state));
             }
             open.push(name);
@@ -106,6 +110,26 @@ impl RunState {
             open.extend(failed.map(|(before, _)| before));
         }
         Ok(wanted)
+    }
+
+    /// Adds every task that depends on a completed one that begins again: what it was made from may
+    /// change.
+    fn add_dependants_of_completed<'a>(&'a self, wanted: &mut HashSet<&'a Name>) {
+        let planned = self.created.iter().flat_map(|created| &created.tasks);
+        let mut after: HashMap<&Name, Vec<&Name>> = HashMap::new();
+        for task in planned {
+            for before in &task.depends_on {
+                after.entry(before).or_default().push(&task.name);
+            }
+        }
+        let is_done = |name: &&Name| self.standing(name) == Standing::Done;
+        let mut open: Vec<&Name> = wanted.iter().copied().filter(is_done).collect();
+        while let Some(name) = open.pop() {
+            let dependants = after.remove(name).unwrap_or_default();
+            open.extend(dependants.into_iter().filter(|after| {
+                self.tasks.get_key_value(*after).is_some_and(|(known, _)| wanted.insert(known))
+            }));
+        }
     }
 
     /// Adds every task that was skipped because of one of the tasks.

@@ -110,7 +110,14 @@ fn pending((index, state): (usize, &CallState)) -> Option<PendingCall> {
 
 /// Returns results for the calls that an agent leaves open when it has to end.
 pub(super) fn closings(turn: u32, open: Vec<PendingCall>) -> Vec<ToolFinished> {
-    let answer = |call| answer(turn, call, ToolStatus::Unknown, CUT_SHORT.to_owned());
+    let answer = |call: PendingCall| {
+        // A call that may simply be made again has left nothing that anybody must inspect.
+        let status = match call.effect.is_repeatable() {
+            true => ToolStatus::Error,
+            false => ToolStatus::Unknown,
+        };
+        answer(turn, call, status, CUT_SHORT.to_owned())
+    };
     open.into_iter().map(answer).collect()
 }
 

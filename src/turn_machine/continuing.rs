@@ -64,8 +64,12 @@ impl Machine {
             | StopReason::StopSequence
             | StopReason::PauseTurn
             | StopReason::Other(_) => {
-                if no_text {
-                    let message = "the model answered nothing";
+                // What came before the cut is a fragment, and the rest of it never came.
+                if no_text || (is_empty && self.continuations > 0) {
+                    let message = match no_text {
+                        true => "the model answered nothing",
+                        false => "the model did not continue its answer, which was cut",
+                    };
                     return Phase::Ending(self.failed(FailureKind::EmptyAnswer, message));
                 }
                 let output = Output::whole(self.answer.trim());

@@ -71,7 +71,18 @@ echo filled
 /// journal's last one.
 const FILL: &str = r#"
 [tasks.fill]
-run = "dd if=/dev/zero of=small/fill bs=4k 2> /dev/null; echo filled; head -c 9000 /dev/zero | tr '\\0' x"
+run = '''
+# Until nothing more fits five times in a row: files of the run are removed in the meantime.
+still=0
+while [ $still -lt 5 ]; do
+  before=$(stat -c %s small/fill 2> /dev/null)
+  dd if=/dev/zero bs=4k 2> /dev/null >> small/fill
+  if [ "$before" = "$(stat -c %s small/fill)" ]; then still=$((still + 1)); else still=0; fi
+  sleep 0.02
+done
+echo filled
+head -c 9000 /dev/zero | tr '\0' x
+'''
 [tasks.after]
 run = "echo done"
 depends_on = ["fill"]

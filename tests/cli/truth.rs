@@ -186,3 +186,25 @@ fn json_says_the_same() {
     assert!(denied.iter().all(|event| event["data"]["status"] == "error"));
     assert_eq!(events.last().expect("an event")["data"]["status"], "partial");
 }
+
+#[test]
+fn a_task_that_left_something_undone_can_be_named_and_begins_again() {
+    // What is denied is allowed by a file later: the calls run only after the retry.
+    let desk = desk("default = 'ask'", DENIED);
+    let text = desk.read("agents.toml")
+        + "[tasks.after]\nrun = 'echo after >> starts'\ndepends_on = ['one']\n\
+           [tasks.other]\nrun = 'echo other >> starts'\n";
+    desk.write("agents.toml", &text);
+    let done = desk.call(&["run", "--strict"]);
+    assert_eq!(done.code, 8, "{}", done.err);
+    assert!(done.out.contains("by task:      one\n"), "{}", done.out);
+    // The same rules deny again; an attempt that was followed by another one does not count.
+    let again = desk.call(&["resume", "--retry-failed", "one"]);
+    assert_eq!(again.code, 8, "{}", again.err);
+    assert!(again.out.contains("left undone:  3 calls denied"), "{}", again.out);
+    assert_eq!(desk.read("starts").matches("after").count(), 2, "what depends on it ran again");
+    assert_eq!(desk.read("starts").matches("other").count(), 1);
+    let unnamed = desk.call(&["resume", "--retry-failed"]);
+    assert_eq!(unnamed.code, 8);
+    assert!(unnamed.err.contains("nothing is left to do"), "{}", unnamed.err);
+}

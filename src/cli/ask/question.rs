@@ -5,9 +5,11 @@
 
 use std::fmt::Write;
 
+use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use crate::actor::services::Question;
+use crate::message::Json;
 use crate::permission::Rule;
 
 /// The longest run of blanks that is shown as it is; longer ones are counted.
@@ -16,16 +18,25 @@ const BLANKS: usize = 8;
 /// The most blank lines in a row that are shown as they are.
 const BLANK_LINES: usize = 2;
 
-/// The answers that a person can give.
-pub(super) const CHOICES: &str = "y yes, n no, a always this, t this tool in this run, w why";
+/// Returns the answers that a person can give to a question, each with what it covers.
+pub(super) fn choices(question: &Question) -> String {
+    let tool = safe(&question.tool);
+    let rule = match &question.rule {
+        Some(rule) => format!(", r always what the rule `{}` is about", safe(rule)),
+        None => String::new(),
+    };
+    format!("y yes, n no, a always exactly this{rule}, t every {tool} in this run, w why")
+}
 
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Yes,
     No,
-    /// Yes, and every call like this one in this run.
+    /// Yes, and this very call again in this run.
     Always,
+    /// Yes, and every call that the rule fits in this run.
+    Rule,
     /// Yes, and every call of this tool in this run.
     Tool,
     /// Says why it is asked.
@@ -40,6 +51,7 @@ impl Answer {
             "y" | "Y" | "yes" => Self::Yes,
             "n" | "N" | "no" => Self::No,
             "a" | "always" => Self::Always,
+            "r" | "rule" => Self::Rule,
             "t" | "tool" => Self::Tool,
             "w" | "why" => Self::Why,
             _ => Self::Unclear,
@@ -52,7 +64,8 @@ impl Answer {
 pub(super) struct Remembered {
     tools: Vec<String>,
     rules: Vec<(String, Rule)>,
-    calls: Vec<(String, Vec<String>)>,
+    /// The tools with the arguments as the model wrote them.
+    calls: Vec<(String, String)>,
 }
 
 impl Remembered {
@@ -61,11 +74,11 @@ impl Remembered {
         match answer {
             Answer::Tool => self.tools.push(question.tool.clone()),
             Answer::Always => {
+                self.calls.push((question.tool.clone(), question.input.as_str().to_owned()));
+            }
+            Answer::Rule => {
                 let rule = question.rule.as_deref().and_then(|rule| Rule::parse(rule).ok());
-                match rule {
-                    Some(rule) => self.rules.push((question.tool.clone(), rule)),
-                    None => self.calls.push((question.tool.clone(), question.texts.clone())),
-                }
+                self.rules.extend(rule.map(|rule| (question.tool.clone(), rule)));
             }
             Answer::Yes | Answer::No | Answer::Why | Answer::Unclear => {}
         }
@@ -81,9 +94,10 @@ impl Remembered {
         };
         self.tools.contains(&question.tool)
             || self.rules.iter().any(by_rule)
-            || self.calls.iter().any(|(tool, texts)| {
-                *tool == question.tool && *texts == question.texts && !texts.is_empty()
-            })
+            || self
+                .calls
+                .iter()
+                .any(|(tool, input)| *tool == question.tool && input == question.input.as_str())
     }
 }
 
@@ -96,9 +110,10 @@ pub(super) fn lines(question: &Question) -> Vec<String> {
             lines.push(format!("  {}", safe(&change.path)));
             lines.extend(diff(change.before.as_deref(), &change.after));
         }
-        (None, [whole, parts @ ..]) => {
-            lines.extend(block(whole));
-            if parts.iter().any(|part| part != whole) {
+        (None, texts) => {
+            lines.extend(arguments(input));
+            let (whole, parts) = texts.split_first().map_or(("", texts), |(w, rest)| (w, rest));
+            if parts.len() > 1 && parts.iter().any(|part| part != whole) {
                 lines.push(format!("in {} parts:", parts.len()));
                 for (number, part) in (1..).zip(parts) {
                     let mut part = block(part);
@@ -109,9 +124,44 @@ pub(super) fn lines(question: &Question) -> Vec<String> {
                 }
             }
         }
-        (None, []) => lines.extend(block(input.as_str())),
     }
     lines
+}
+
+/// Returns all arguments of a call: a text as it is, anything else as JSON.
+fn arguments(input: &Json) -> Vec<String> {
+    let Value::Object(fields) = input.to_value() else { return block(input.as_str()) };
+    let mut lines = Vec::new();
+    for (name, value) in &fields {
+        let shown = match value {
+            Value::String(text) => block(text),
+            other => block(&other.to_string()),
+        };
+        match shown.as_slice() {
+            // The only argument needs no name.
+            _ if fields.len() == 1 => lines.extend(shown),
+            [one] => lines.push(format!("  {}: {}", safe(name), one.trim_start())),
+            several => {
+                lines.push(format!("  {}:", safe(name)));
+                lines.extend(several.iter().map(|line| format!("  {line}")));
+            }
+        }
+    }
+    lines
+}
+
+/// Returns the lines cut to rows of a terminal of this width, so that pages can be counted.
+pub(super) fn rows(lines: &[String], width: usize) -> Vec<String> {
+    let width = width.max(8);
+    let mut rows = Vec::new();
+    for line in lines {
+        let all: Vec<char> = line.chars().collect();
+        if all.is_empty() {
+            rows.push(String::new());
+        }
+        rows.extend(all.chunks(width).map(|row| row.iter().collect::<String>()));
+    }
+    rows
 }
 
 /// Returns the reason for the question.
@@ -177,7 +227,8 @@ fn hides(c: char) -> bool {
     c.is_control()
         || (is_blank(c) && !is_plain_blank)
         || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{17b4}'..='\u{17b5}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}'
             | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
@@ -217,7 +268,6 @@ mod tests {
 
     use super::*;
     use crate::id::AgentId;
-    use crate::message::Json;
     use crate::tool::Change;
 
     fn bash(texts: &[&str]) -> Question {
@@ -313,40 +363,52 @@ mod tests {
             input: Json::encode(&serde_json::json!({"agent": "b", "prompt": "x"})),
             ..bash(&[])
         };
-        assert_snapshot!(lines(&question).join("\n"), @r#"
+        assert_snapshot!(lines(&question).join("\n"), @r"
         survey/reader-1 wants to use delegate:
-          {"agent":"b","prompt":"x"}
-        "#);
+          agent: b
+          prompt: x
+        ");
         assert_eq!(reason(&question), "no rule of [permissions] allows it");
     }
 
     #[test]
     fn what_is_remembered_allows_no_more_than_was_shown() {
         let mut remembered = Remembered::default();
-        let pushed = Question { rule: Some("bash(git push*)".to_owned()), ..bash(&["git push a"]) };
-        assert!(!remembered.allows(&pushed));
-        remembered.note(&pushed, Answer::Always);
-        assert!(remembered.allows(&bash(&["git push b"])));
-        assert!(!remembered.allows(&bash(&["git push b; rm x", "git push b", "rm x"])));
-        remembered.note(&bash(&["ls -l"]), Answer::Always);
-        assert!(remembered.allows(&bash(&["ls -l"])) && !remembered.allows(&bash(&["ls"])));
-        let other = Question { tool: "write_file".to_owned(), ..bash(&["ls -l"]) };
-        assert!(!remembered.allows(&other));
+        let git = |text: &str| Question { rule: Some("bash(git *)".to_owned()), ..bash(&[text]) };
+        // This very call, and not what the rule that asked is about.
+        remembered.note(&git("git --version"), Answer::Always);
+        assert!(remembered.allows(&git("git --version")));
+        assert!(!remembered.allows(&git("git push")));
+        // The rule, and only where it fits all parts of a call.
+        remembered.note(&git("git --version"), Answer::Rule);
+        assert!(remembered.allows(&git("git push")));
+        assert!(!remembered.allows(&bash(&["git push; rm x", "git push", "rm x"])));
+        // The same path with another content is another call.
+        let write = |content: &str| Question {
+            tool: "write_file".to_owned(),
+            input: Json::encode(&serde_json::json!({"path": "a.sh", "content": content})),
+            ..bash(&["a.sh"])
+        };
+        remembered.note(&write("ok"), Answer::Always);
+        assert!(remembered.allows(&write("ok")) && !remembered.allows(&write("evil")));
+        // Without a rule there is none to remember.
+        remembered.note(&bash(&["ls"]), Answer::Rule);
+        assert!(!remembered.allows(&bash(&["ls"])));
         remembered.note(&bash(&["x"]), Answer::Tool);
-        assert!(remembered.allows(&bash(&["anything"])));
-        // A call of which nothing is known is never remembered by its texts.
-        let bare = Question { tool: "delegate".to_owned(), ..bash(&[]) };
-        remembered.note(&bare, Answer::Always);
-        assert!(!remembered.allows(&bare));
+        assert!(remembered.allows(&bash(&["anything"])) && !remembered.allows(&write("evil")));
+        assert!(choices(&git("x")).contains("r always what the rule `bash(git *)` is about"));
+        assert!(!choices(&bash(&["x"])).contains(" r "));
     }
 
     #[test]
     fn only_clear_answers_count() {
+        assert_eq!(rows(&["abcdefghij".to_owned(), String::new()], 8), ["abcdefgh", "ij", ""]);
         for (line, answer) in [
             ("y\n", Answer::Yes),
             (" yes ", Answer::Yes),
             ("n", Answer::No),
             ("a", Answer::Always),
+            ("r", Answer::Rule),
             ("t", Answer::Tool),
             ("w", Answer::Why),
             ("", Answer::Unclear),
