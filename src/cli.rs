@@ -9,6 +9,7 @@ mod check;
 mod compact;
 mod context;
 mod cost;
+mod deltas;
 mod detach;
 mod drive;
 mod explain;

@@ -30,7 +30,7 @@ use self::opening::Opening;
 use uuid::Uuid;
 
 use crate::actor::mail::SupervisorMsg;
-use crate::actor::services::{Asker, Services};
+use crate::actor::services::{Asker, Services, Watcher};
 use crate::actor::supervisor::{Start, Supervisor};
 use crate::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
 use crate::config::{Config, Diagnostics};
@@ -81,6 +81,8 @@ pub struct Options {
     pub models: BTreeMap<Name, Arc<dyn Model>>,
     /// Answers permission questions. `None`: the key `non_interactive` of `[permissions]` decides.
     pub asker: Option<Arc<dyn Asker>>,
+    /// Watches the replies of models while they arrive.
+    pub watcher: Option<Arc<dyn Watcher>>,
     /// Program that runs commands for this one. Its `main` must first call
     /// [`wrapper::serve_if_asked`](crate::tool::wrapper::serve_if_asked). `None`: this program, if
     /// it has made that call. Without either, commands run in this process: if it is killed, they

@@ -16,6 +16,7 @@ use crate::admission::CallEnd;
 use crate::context::provider::server::ContextWork;
 use crate::event::SharedRecord;
 use crate::failure::{Failure, FailureKind};
+use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::message::StopReason;
 use crate::model::{ErrorClass, ModelError, Reply, Request};
@@ -77,8 +78,9 @@ pub async fn call(
     cancel: &CancellationToken,
 ) -> Result<Reply, CallError> {
     let mut attempt = 1;
+    let agent = caller.map(|caller| &caller.context.agent);
     loop {
-        let error = match one_attempt(services, service, &request, permits, cancel).await? {
+        let error = match one_attempt(services, service, &request, permits, cancel, agent).await? {
             Ok(reply) => return Ok(reply),
             Err(error) => error,
         };
@@ -142,6 +144,7 @@ async fn one_attempt(
     request: &Request,
     permits: &Permits,
     cancel: &CancellationToken,
+    agent: Option<&AgentId>,
 ) -> Result<Result<Reply, ModelError>, CallError> {
     let acquire = gateway::acquire(services, &service.spec.provider, permits);
     // Each attempt takes a permit of its own, so that a call that pauses before a retry holds none.
@@ -153,11 +156,19 @@ async fn one_attempt(
         let message = "the provider has no gateway";
         return Ok(Err(ModelError::new(ErrorClass::Connection, message)));
     };
-    let mut ignore = |_: crate::model::Delta<'_>| {};
+    let watcher = services.watcher.as_ref().zip(agent);
+    let mut arrived = |delta: crate::model::Delta<'_>| {
+        if let Some((watcher, agent)) = watcher {
+            watcher.arrived(agent, delta);
+        }
+    };
     let result = tokio::select! {
         () = cancel.cancelled() => return Err(CallError::Cancelled),
-        result = service.model.call(request.clone(), &mut ignore) => result,
+        result = service.model.call(request.clone(), &mut arrived) => result,
     };
+    if let Some((watcher, agent)) = watcher {
+        watcher.ended(agent);
+    }
     permit.finish(end_of(&result));
     Ok(result)
 }

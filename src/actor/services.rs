@@ -72,6 +72,8 @@ pub struct Services {
     pub transcripts: PathBuf,
     /// Asks a person permission questions; `None` if nobody is at a terminal.
     pub asker: Option<Arc<dyn Asker>>,
+    /// Watches the replies of models while they arrive; `None` if nobody does.
+    pub watcher: Option<Arc<dyn Watcher>>,
     /// The addresses of the run's actors.
     pub addresses: Addresses,
     /// The answers to requests from outside the actors, by the number of the request: true if the
@@ -81,6 +83,16 @@ pub struct Services {
     pub calls: AtomicU64,
     /// The span of the run, the parent of the spans of its agents.
     pub span: tracing::Span,
+}
+
+/// Watches the replies of models while they arrive. What it sees is not recorded: a reply that
+/// breaks off may come again.
+pub trait Watcher: Send + Sync + std::fmt::Debug {
+    /// Takes a part of a reply. Called within the model call, so it must not block.
+    fn arrived(&self, agent: &AgentId, delta: crate::model::Delta<'_>);
+
+    /// Takes that no more parts of the reply come.
+    fn ended(&self, agent: &AgentId);
 }
 
 /// A question to a person: may this call run? Everything in it may be hostile text of a model.

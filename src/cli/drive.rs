@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::deltas::Deltas;
 use super::live_view::LiveView;
 use super::locate::Project;
 use super::paint::{self, Paint};
@@ -15,6 +16,7 @@ use super::status::Status;
 use super::tail::{Detail, Printer};
 use super::{after_failure, complain, refusal, runtime, say};
 use crate::actor::run_end::RunEnd;
+use crate::actor::services::Watcher;
 use crate::config::{Config, ProviderKind};
 use crate::event::{PauseCause, RunCompleted};
 use crate::exit::Exit;
@@ -33,6 +35,15 @@ pub(super) struct Shown {
     pub(super) verbose: u8,
     /// The terminal.
     pub(super) screen: Arc<Screen>,
+}
+
+impl Shown {
+    /// Returns the watcher of models' texts: with `-v`, unless events are printed as JSON.
+    pub(super) fn watcher(&self) -> Option<Arc<dyn Watcher>> {
+        let is_watched = self.verbose > 0 && !self.json;
+        let paint = Paint::new(paint::is_on(&io::stderr()));
+        is_watched.then(|| Deltas::new(self.screen.clone(), paint) as Arc<dyn Watcher>)
+    }
 }
 
 /// Drives a run until it ends or pauses in this process, and returns the exit code. `dir` is given

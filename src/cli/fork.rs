@@ -45,8 +45,8 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
     }
     drive::note_scripts(&config);
     let screen = Screen::new();
-    let options = Options { asker: asker(&screen), ..Options::default() };
-    let shown = Shown { json: verb.json, verbose, screen };
+    let shown = Shown { json: verb.json, verbose, screen: screen.clone() };
+    let options = Options { asker: asker(&screen), watcher: shown.watcher(), ..Options::default() };
     let dir = stopped.dir().clone();
     Ok(drive::drive(project, shown, Some(&dir), Run::resume(stopped, config, options)))
 }

@@ -1,7 +1,12 @@
 //! Colours the output, if it goes to a terminal and the environment does not forbid colours.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
 
 /// Returns true if output to this stream is coloured: it is a terminal that is not dumb, or
 /// CLICOLOR_FORCE is set. NO_COLOR overrides both.
@@ -14,6 +19,40 @@ pub(super) fn is_on(stream: &impl IsTerminal) -> bool {
         std::env::var("CLICOLOR_FORCE").is_ok_and(|value| value != "0" && !value.is_empty());
     let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
     forced || (stream.is_terminal() && !dumb)
+}
+
+/// The time after which long work says what it does: shorter work needs no word.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// The pause between two movements of the mark beside that.
+const MOVE: Duration = Duration::from_millis(100);
+
+/// Does work that may be long. At a terminal it says after a second what it does, and for how long.
+pub(super) fn working<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+    if !io::stderr().is_terminal() || dumb {
+        return work();
+    }
+    let (done, is_done) = mpsc::channel::<()>();
+    let what = what.to_owned();
+    let shown = thread::spawn(move || {
+        if is_done.recv_timeout(SILENCE) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        let bar = ProgressBar::new_spinner().with_message(what).with_elapsed(SILENCE);
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+            bar.set_style(style);
+        }
+        while is_done.recv_timeout(MOVE) == Err(RecvTimeoutError::Timeout) {
+            bar.tick();
+        }
+        bar.finish_and_clear();
+    });
+    let result = work();
+    drop(done);
+    // The thread ends at once; its panic would only concern the mark.
+    let _ = shown.join();
+    result
 }
 
 /// Returns the width of the terminal in characters; `None` if the stream is no terminal.

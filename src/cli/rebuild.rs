@@ -1,7 +1,7 @@
 //! `rebuild`: writes the transcripts and logs of a run again from its journal.
 
 use super::locate::Project;
-use super::{args, complain, refusal};
+use super::{args, complain, paint, refusal};
 use crate::exit::Exit;
 use crate::journal::JournalError;
 use crate::journal::projection::Projection;
@@ -12,7 +12,8 @@ pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
         Err(exit) => return exit,
     };
     // The lock keeps out a process that drives the run: it would write the same files.
-    let rebuilt = dir.own().and_then(|_owned| Projection::rebuild(&dir));
+    let rebuild = || dir.own().and_then(|_owned| Projection::rebuild(&dir));
+    let rebuilt = paint::working("writing transcripts and logs", rebuild);
     match rebuilt {
         Ok(()) => {
             complain(&format!("made again: {}", dir.agents().display()));

@@ -108,8 +108,8 @@ fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> 
     };
     drive::note_scripts(&config);
     let screen = Screen::new();
-    let options = Options { asker: asker(&screen), ..Options::default() };
-    let shown = Shown { json: verb.json, verbose, screen };
+    let shown = Shown { json: verb.json, verbose, screen: screen.clone() };
+    let options = Options { asker: asker(&screen), watcher: shown.watcher(), ..Options::default() };
     Ok(drive::drive(project, shown, Some(&dir), Run::resume(stopped, config, options)))
 }
 

@@ -60,6 +60,7 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         complain("note: no run of this workflow holds results to reuse");
     }
     let screen = Screen::new();
+    let shown = Shown { json: verb.json, verbose, screen: screen.clone() };
     let options = Options {
         tasks: verb.tasks,
         run_id,
@@ -67,9 +68,9 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         strict: verb.strict,
         reuse,
         asker: asker(&screen),
+        watcher: shown.watcher(),
         ..Options::default()
     };
-    let shown = Shown { json: verb.json, verbose, screen };
     drive::drive(project, shown, None, Run::start(config, options))
 }
 

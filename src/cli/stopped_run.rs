@@ -2,7 +2,7 @@
 
 use super::complain;
 use super::locate::Project;
-use super::refusal;
+use super::{paint, refusal};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::torn::{Cut, CutError};
@@ -11,7 +11,8 @@ use crate::run::StoppedRun;
 /// Opens a run and prints what had to be cut from its journal. If it cannot be opened, prints why
 /// and what to do.
 pub(super) fn open(project: &Project, dir: &RunDir, cut: Cut) -> Result<StoppedRun, Exit> {
-    let stopped = StoppedRun::open(dir, cut).map_err(|error| refused(project, dir, cut, &error))?;
+    let opened = paint::working("reading the journal", || StoppedRun::open(dir, cut));
+    let stopped = opened.map_err(|error| refused(project, dir, cut, &error))?;
     if let Some(kept) = stopped.kept() {
         let what = match cut {
             Cut::Torn => "the torn end of the journal, left by a crash, was cut",

@@ -150,6 +150,7 @@ impl Prepared {
             room: watch::Sender::new(DiskSpace::Enough),
             transcripts: dir.agents(),
             asker: options.asker.clone(),
+            watcher: options.watcher.clone(),
             addresses: Addresses::new(self.gateways.into_iter().map(|gateway| gateway.provider)),
             requests: Replies::default(),
             calls: AtomicU64::new(1),

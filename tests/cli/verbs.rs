@@ -132,6 +132,7 @@ fn more_is_told_when_more_is_asked_for() {
     desk.write("code", "0");
     let done = desk.call(&["run", "-v"]);
     assert!(done.err.contains("| calling default"), "{}", done.err);
+    assert!(done.err.contains("> All is done."), "the text of the model: {}", done.err);
     done.assert_plain();
 }
 

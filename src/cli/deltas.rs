@@ -1,0 +1,101 @@
+//! The text of models while it arrives: whole lines, each with the agent's name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::paint::Paint;
+use super::screen::Screen;
+use crate::actor::services::Watcher;
+use crate::id::AgentId;
+use crate::journal::log_line::cut;
+use crate::model::Delta;
+
+/// The most characters of a line: models write paragraphs as one line.
+const WIDEST: usize = 400;
+
+/// The least width of the column of names: that of the log lines.
+const NAME: usize = 16;
+
+/// Prints the lines of text that models write, as they become whole.
+#[derive(Debug)]
+pub(super) struct Deltas {
+    screen: Arc<Screen>,
+    paint: Paint,
+    /// The beginning of the line that each agent is writing.
+    open: Mutex<HashMap<AgentId, String>>,
+}
+
+impl Deltas {
+    pub(super) fn new(screen: Arc<Screen>, paint: Paint) -> Arc<Self> {
+        Arc::new(Self { screen, paint, open: Mutex::default() })
+    }
+
+    fn print(&self, agent: &AgentId, line: &str) {
+        let line = line.trim_end();
+        if line.is_empty() {
+            return;
+        }
+        let name = agent.as_str();
+        let padding = " ".repeat(NAME.saturating_sub(name.len()));
+        let text = format!("{}{padding} > {}", self.paint.name(name), cut(line, WIDEST));
+        // A stderr that is closed is no error: the run goes on.
+        let _ = self.screen.line(&text);
+    }
+}
+
+impl Watcher for Deltas {
+    fn arrived(&self, agent: &AgentId, delta: Delta<'_>) {
+        let mut lines = Vec::new();
+        {
+            let mut open = self.open.lock();
+            let line = open.entry(agent.clone()).or_default();
+            match delta {
+                Delta::Text(text) => line.push_str(text),
+                // The text before a call is whole.
+                Delta::Tool(_) => line.push('\n'),
+                Delta::Alive => return,
+            }
+            while let Some((whole, rest)) = line.split_once('\n') {
+                lines.push(whole.to_owned());
+                *line = rest.to_owned();
+            }
+            if line.chars().count() > WIDEST {
+                lines.push(std::mem::take(line));
+            }
+        }
+        lines.iter().for_each(|line| self.print(agent, line));
+    }
+
+    fn ended(&self, agent: &AgentId) {
+        let last = self.open.lock().remove(agent).unwrap_or_default();
+        self.print(agent, &last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_lines_are_printed() {
+        let deltas = Deltas::new(Screen::new(), Paint::new(false));
+        let agent = AgentId::from_text("a");
+        let open = || deltas.open.lock().get(&agent).cloned().unwrap_or_default();
+        for (delta, left) in [
+            (Delta::Text("Hello, "), "Hello, "),
+            (Delta::Alive, "Hello, "),
+            (Delta::Text("world.\nSo"), "So"),
+            (Delta::Tool("bash"), ""),
+        ] {
+            deltas.arrived(&agent, delta);
+            assert_eq!(open(), left);
+        }
+        deltas.arrived(&agent, Delta::Text("half"));
+        deltas.ended(&agent);
+        assert_eq!(open(), "", "the next reply begins anew");
+        deltas.arrived(&agent, Delta::Text(&"x".repeat(WIDEST + 1)));
+        assert_eq!(open(), "", "a paragraph is not kept for ever");
+    }
+}
