@@ -65,7 +65,6 @@ impl Status {
             }
             Event::GatewayResumed(resumed) => drop(self.parked.remove(&resumed.provider)),
             Event::AgentEnded(_) => {
-                self.gaps.extend(record.agent.clone().map(|id| (id, VecDeque::new())));
                 record.agent.iter().for_each(|id| drop(self.gaps.remove(id)));
             }
             _ => {}
@@ -211,17 +210,15 @@ impl Status {
     fn at_work(&self, now_ms: i64) -> Vec<String> {
         let open = agents_in_order(&self.state).into_iter();
         let open = open.filter(|(_, agent)| agent.outcome.is_none() && agent.state() == "running");
-        let told = open.map(|(id, agent)| {
+        // One more than is named, so that the list can tell that there are more.
+        let told = open.take(NAMED + 1).map(|(id, agent)| {
             let turn = if agent.turn > 0 { format!(" t{}", agent.turn) } else { String::new() };
             match agent.waiting_for(now_ms) {
                 Some(what) => format!("{id}{turn} {what}"),
                 None => format!("{id}{turn}"),
             }
         });
-        let mut told: Vec<_> = told.collect();
-        // A main agent has the name of its task; children say more while they work.
-        told.truncate(told.len().min(NAMED + 1));
-        told
+        told.collect()
     }
 }
 

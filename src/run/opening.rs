@@ -172,10 +172,11 @@ impl StoppedRun {
     /// Makes tasks that failed begin again when the run resumes: those in `named`, or all if it is
     /// empty, and the tasks that were skipped because of them. The conversation of an agent that
     /// was cut short, such as by a failure of the provider, continues; the other tasks start anew.
-    /// Tasks that completed stay as they are.
+    /// Tasks that completed stay as they are, unless one is named that left something undone: it
+    /// starts anew, with every task that depends on it.
     ///
     /// # Errors
-    /// Returns an error if a named task does not exist or did not fail.
+    /// Returns an error if a named task does not exist, or neither failed nor left something undone.
     pub fn retry(self, named: &[String]) -> Result<Self, RetryError> {
         let retry = self.state().retry(named)?;
         Ok(Self { reopening: Reopening::Retrying(retry), ..self })

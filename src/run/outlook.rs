@@ -129,24 +129,20 @@ fn begins_again(
 ) -> (Verdict, String) {
     let failure = before.failure.as_ref().map(ToString::to_string);
     let reason = failure.or(before.reason.clone()).unwrap_or_default();
+    if !status.is_held() {
+        let ended = match before.state {
+            TaskState::Failed | TaskState::Waiting => "failed".to_owned(),
+            state => format!("was {}", state.as_str()),
+        };
+        return (Verdict::Runs, format!("it {ended}: {reason}"));
+    }
     let planned = opened.created().into_iter().flat_map(|created| &created.tasks);
     let mut before_it = planned.filter(|task| task.name == *name).flat_map(|task| &task.depends_on);
-    if status.is_held() && before_it.any(|task| opened.standing(task) == Standing::Open) {
+    if before_it.any(|task| opened.standing(task) == Standing::Open) {
         // What it is made from may change.
         return unchanged(opened, name, status, None);
     }
-    match status.is_held() {
-        true => {
-            (Verdict::GoesOn, format!("{}; it was cut short: {reason}", at_work(opened, status)))
-        }
-        false => {
-            let ended = match before.state {
-                TaskState::Failed | TaskState::Waiting => "failed",
-                state => &format!("was {}", state.as_str()),
-            };
-            (Verdict::Runs, format!("it {ended}: {reason}"))
-        }
-    }
+    (Verdict::GoesOn, format!("{}; it was cut short: {reason}", at_work(opened, status)))
 }
 
 /// Returns the verdict on a task whose state a resume changes before any agent works.

@@ -87,10 +87,11 @@ impl Remembered {
     /// Returns true if an earlier answer allows the call.
     pub(super) fn allows(&self, question: &Question) -> bool {
         let texts: Vec<&str> = question.texts.iter().map(String::as_str).collect();
-        // The rule must fit every part of the call: a command that only begins with an allowed one
-        // is another command.
+        // The same rule must ask, because another one may ask for another reason, and it must fit
+        // every part of the call: a command that only begins with an allowed one is another command.
         let by_rule = |(tool, rule): &(String, Rule)| {
-            *tool == question.tool && rule.covers(&question.tool, &texts)
+            let is_asking = question.rule.as_deref() == Some(rule.to_string().as_str());
+            is_asking && *tool == question.tool && rule.covers(&question.tool, &texts)
         };
         self.tools.contains(&question.tool)
             || self.rules.iter().any(by_rule)
@@ -150,16 +151,27 @@ fn arguments(input: &Json) -> Vec<String> {
     lines
 }
 
-/// Returns the lines cut to rows of a terminal of this width, so that pages can be counted.
+/// The least width of a row in columns: a narrower terminal wraps.
+const LEAST_WIDTH: usize = 8;
+
+/// Returns the lines cut to rows of a terminal of this width, so that pages can be counted. A
+/// character that is not ASCII counts as two columns, which is the most that one takes: a page must
+/// not be longer than it was counted, because its beginning would scroll out of sight.
 pub(super) fn rows(lines: &[String], width: usize) -> Vec<String> {
-    let width = width.max(8);
+    let width = width.max(LEAST_WIDTH);
     let mut rows = Vec::new();
     for line in lines {
-        let all: Vec<char> = line.chars().collect();
-        if all.is_empty() {
-            rows.push(String::new());
+        let (mut row, mut columns) = (String::new(), 0);
+        for c in line.chars() {
+            let wide = if c.is_ascii() { 1 } else { 2 };
+            if columns + wide > width {
+                rows.push(std::mem::take(&mut row));
+                columns = 0;
+            }
+            row.push(c);
+            columns += wide;
         }
-        rows.extend(all.chunks(width).map(|row| row.iter().collect::<String>()));
+        rows.push(row);
     }
     rows
 }
@@ -382,7 +394,14 @@ mod tests {
         // The rule, and only where it fits all parts of a call.
         remembered.note(&git("git --version"), Answer::Rule);
         assert!(remembered.allows(&git("git push")));
-        assert!(!remembered.allows(&bash(&["git push; rm x", "git push", "rm x"])));
+        let two = Question {
+            rule: Some("bash(git *)".to_owned()),
+            ..bash(&["git a; rm", "git a", "rm"])
+        };
+        assert!(!remembered.allows(&two));
+        let forced =
+            Question { rule: Some("bash(* --force)".to_owned()), ..git("git push --force") };
+        assert!(!remembered.allows(&forced), "another rule asks");
         // The same path with another content is another call.
         let write = |content: &str| Question {
             tool: "write_file".to_owned(),
@@ -402,7 +421,9 @@ mod tests {
 
     #[test]
     fn only_clear_answers_count() {
-        assert_eq!(rows(&["abcdefghij".to_owned(), String::new()], 8), ["abcdefgh", "ij", ""]);
+        let cut = |line: &str| rows(&[line.to_owned(), String::new()], 8);
+        assert_eq!(cut("abcdefghij"), ["abcdefgh", "ij", ""]);
+        assert_eq!(cut("漢字漢字漢"), ["漢字漢字", "漢", ""]);
         for (line, answer) in [
             ("y\n", Answer::Yes),
             (" yes ", Answer::Yes),
