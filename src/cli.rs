@@ -7,6 +7,7 @@ mod attach;
 mod cancel;
 mod check;
 mod compact;
+mod complete;
 mod context;
 mod cost;
 mod deltas;
@@ -46,6 +47,10 @@ use times::Times;
 
 /// Parses the arguments, runs the verb that they name, and returns the program's exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(exit) = complete::answer(&arguments, Arguments::command) {
+        return exit;
+    }
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -57,7 +62,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         }
     };
     listen_to_tracing(arguments.verbose);
-    let file = arguments.verb.as_ref().map_or_else(args::default_file, Verb::file);
+    let file = arguments.verb.as_ref().map_or_else(locate::default_file, Verb::file);
     let project =
         locate::Project::new(file, arguments.state_dir.clone(), Times::new(arguments.utc));
     project.note_file();
@@ -77,11 +82,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Fork(verb) => fork::run(&project, &verb, arguments.verbose),
         Verb::Rebuild(verb) => rebuild::run(&project, &verb),
         Verb::Context(verb) => context::run(&project, &verb),
-        Verb::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "callsheet", &mut script);
-            say(&String::from_utf8_lossy(&script))
-        }
+        Verb::Completions { shell } => match complete::script(shell) {
+            Some(script) => say(&script),
+            None => Exit::Bug,
+        },
         Verb::Init(verb) => init::run(&verb),
         Verb::Explain(verb) => explain::run(&verb),
         Verb::Schema(verb) => schema::run(&verb),

@@ -270,6 +270,16 @@ pub fn state_dir(sources: &Sources) -> PathBuf {
     state_dir_of(&raw, &root(&sources.file), sources)
 }
 
+/// Returns the names in a table of the configuration file, such as `tasks`; none if the file cannot
+/// be read.
+#[must_use]
+pub fn names_of(sources: &Sources, table: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(&sources.file).unwrap_or_default();
+    let tree = text.parse::<toml::Table>().unwrap_or_default();
+    let names = tree.get(table).and_then(toml::Value::as_table);
+    names.into_iter().flat_map(toml::Table::keys).cloned().collect()
+}
+
 fn named(sources: &Sources, text: String) -> Text {
     Arc::new(NamedSource::new(sources.file.display().to_string(), text))
 }

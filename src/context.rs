@@ -14,6 +14,7 @@ pub mod sending;
 pub(crate) mod testing;
 pub mod view;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::record::Record;
@@ -26,7 +27,7 @@ use crate::policy::BreakerState;
 ///
 /// Written as `{"replace": {...}}`, with the tag outside: for a tag inside, serde would buffer the
 /// fields, and the messages, which must keep their exact bytes, do not survive that buffer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Edit {
     /// Replaces the content of some tool results by a short text each.
@@ -87,7 +88,7 @@ impl Edit {
 }
 
 /// A tool result that was cleared.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClearedResult {
     /// Number of the message that holds the result.
     pub message: u64,
@@ -109,7 +110,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// Payload of `context.edited`: one edit of the view.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ContextEdited {
     /// Name of the layer that made the edit.
     pub layer: String,
@@ -122,7 +123,7 @@ pub struct ContextEdited {
 }
 
 /// Reason why a summary was requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CompactionTrigger {
     /// The view was over the threshold.
@@ -134,7 +135,7 @@ pub enum CompactionTrigger {
 }
 
 /// Payload of `compaction.requested`: a summary is about to be written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompactionRequested {
     /// Reason for the summary.
     pub trigger: CompactionTrigger,
@@ -148,7 +149,7 @@ pub struct CompactionRequested {
 }
 
 /// Payload of `compaction.finished`: a summary has replaced a range of the view.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompactionFinished {
     /// Name of the layer that asked for the summary.
     pub layer: String,
@@ -168,7 +169,7 @@ pub struct CompactionFinished {
 }
 
 /// Payload of `compaction.failed`: no summary was made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompactionFailed {
     /// Reason, in words for a person.
     pub reason: String,
@@ -181,7 +182,7 @@ pub struct CompactionFailed {
 }
 
 /// Tokens and price of one model call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spent {
     /// Name of the model in the configuration.
     pub model: Name,
@@ -193,7 +194,7 @@ pub struct Spent {
 }
 
 /// Payload of `compaction.breaker`: the circuit breaker of compaction changed its state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompactionBreaker {
     /// The new state.
     pub state: BreakerState,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{
@@ -69,6 +70,11 @@ macro_rules! events {
                     $(Self::$variant(payload) => serde_json::to_writer(out, payload),)*
                 };
                 written.expect("plain data with string keys always encodes into memory");
+            }
+
+            /// Returns the schema of each payload, in the order of [`Event::TABLE`].
+            pub(crate) fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema> {
+                vec![$(generator.subschema_for::<$variant>(),)*]
             }
 
             /// Reads a payload. Returns `None` if this version does not know the type.
@@ -174,7 +180,7 @@ events! {
 }
 
 /// Payload of `run.created`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunCreated {
     /// The run.
     pub run: RunId,
@@ -224,7 +230,7 @@ pub struct RunCreated {
 }
 
 /// The place at which a run was forked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Forked {
     /// The run that was forked.
     pub run: RunId,
@@ -233,7 +239,7 @@ pub struct Forked {
 }
 
 /// A task as `run.created` lists it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedTask {
     /// The task.
     pub name: Name,
@@ -246,7 +252,7 @@ pub struct PlannedTask {
 }
 
 /// Payload of `run.opened`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunOpened {
     /// Number of the opening, from 1. The same process keeps it after a pause on a full disk.
     pub epoch: u64,
@@ -275,7 +281,7 @@ impl RunOpened {
 }
 
 /// A configuration that replaces the recorded one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Accepted {
     /// The configuration file's text.
     pub config: String,
@@ -296,7 +302,7 @@ pub struct Accepted {
 }
 
 /// Payload of `run.paused`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunPaused {
     /// The reason, for people.
     pub reason: String,
@@ -306,7 +312,7 @@ pub struct RunPaused {
 }
 
 /// The cause of a stop before the end of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PauseCause {
     /// The run was asked to stop: a later process resumes it.
@@ -319,7 +325,7 @@ pub enum PauseCause {
 }
 
 /// The result of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunStatus {
     /// Every task completed or was skipped by its own `when`.
@@ -333,7 +339,7 @@ pub enum RunStatus {
 }
 
 /// Payload of `run.completed`: the whole result of the run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunCompleted {
     /// The result.
     pub status: RunStatus,
@@ -350,7 +356,7 @@ pub struct RunCompleted {
 }
 
 /// The end of a task, as `run.completed` lists it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskEnd {
     /// The task's state.
     pub state: TaskState,
@@ -363,7 +369,7 @@ pub struct TaskEnd {
 }
 
 /// Payload of `gateway.parked`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayParked {
     /// The provider.
     pub provider: Name,
@@ -374,14 +380,14 @@ pub struct GatewayParked {
 }
 
 /// Payload of `gateway.resumed`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayResumed {
     /// The provider.
     pub provider: Name,
 }
 
 /// Payload of `gateway.breaker`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayBreaker {
     /// The provider.
     pub provider: Name,

@@ -3,10 +3,11 @@
 //! A failure is data, never a text that another task could mistake for an answer. Owns the closed
 //! list of kinds; `exit` decides which exit code a kind leads to.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The kind of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// The provider asked for fewer requests (HTTP 429).
@@ -163,7 +164,7 @@ impl std::fmt::Display for FailureKind {
 }
 
 /// The recorded reason why something failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     /// The kind of the failure.
     pub kind: FailureKind,

@@ -5,11 +5,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The identity of a run: a UUIDv7, so that ids sort by the time the run was created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct RunId(Uuid);
 
@@ -35,7 +38,9 @@ impl fmt::Display for RunId {
 }
 
 /// The name of an agent definition, task, model, provider or tool: one or more of `[a-z0-9_-]`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(Arc<str>);
 
@@ -91,7 +96,9 @@ impl std::borrow::Borrow<str> for Name {
 
 /// The id of an agent at work, made from its task's name: `review`, its second attempt `review~2`,
 /// its child `review/helper-2`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct AgentId(Arc<str>);
 
@@ -111,6 +118,12 @@ impl AgentId {
     #[must_use]
     pub fn child(&self, agent: &Name, ordinal: u32) -> Self {
         Self(format!("{}/{agent}-{ordinal}", self.0).into())
+    }
+
+    /// Returns the name of the task whose agent this is, or above it.
+    #[must_use]
+    pub fn task(&self) -> Option<&str> {
+        self.0.split(['/', '~']).next()
     }
 
     /// Returns true if this agent is `top` or a child of it, directly or through other children.
@@ -147,7 +160,9 @@ impl fmt::Display for AgentId {
 }
 
 /// The idempotency key of one tool call: 26 characters, the same after a crash and a resume.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct CallKey(Arc<str>);
 

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -99,6 +100,20 @@ impl Serialize for Json {
     }
 }
 
+impl JsonSchema for Json {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Json".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        Schema::default()
+    }
+}
+
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
@@ -106,7 +121,7 @@ impl<'de> Deserialize<'de> for Json {
 }
 
 /// The author of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// The user: the author of the task, of tool results and of mail.
@@ -127,7 +142,7 @@ impl Role {
 }
 
 /// A model's request to run a tool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
     /// The id that joins the result to the call.
     pub id: String,
@@ -300,7 +315,7 @@ impl ToolResult {
 }
 
 /// Tokens of one or more model calls. `input` is the uncached remainder only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Usage {
     /// Input tokens read at the full price.
@@ -338,7 +353,7 @@ impl Usage {
 }
 
 /// The source of a call's token counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UsageSource {
     /// The provider counted them.
@@ -375,7 +390,7 @@ impl std::iter::Sum for Usage {
 }
 
 /// The reason why the model stopped writing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The model had finished.

@@ -1,10 +1,11 @@
 //! Outputs of tasks, agents and tools: the whole text, or a preview and the hash of the stored
 //! text.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Reference to a stored result by the hash of its bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stored {
     /// The blake3 hash in hexadecimal: the name of the file under `results/`.
     pub hash: String,
@@ -13,7 +14,7 @@ pub struct Stored {
 }
 
 /// The output of a task, an agent or a tool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Output {
     /// The whole text, or its beginning when `stored` is present.
     pub text: String,

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -278,7 +279,7 @@ pub enum Readiness {
 }
 
 /// The state of a task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskState {
     /// The task waits for other tasks.
@@ -330,11 +331,11 @@ impl TaskState {
 }
 
 /// `task.ready`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskReady {}
 
 /// `task.started`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskStarted {
     /// Number of the attempt, from 1.
     pub attempt: u32,
@@ -347,7 +348,7 @@ pub struct TaskStarted {
 }
 
 /// `task.retrying`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskRetrying {
     /// Number of the attempt that failed.
     pub attempt: u32,
@@ -361,7 +362,7 @@ pub struct TaskRetrying {
 }
 
 /// `task.completed`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskCompleted {
     /// Number of the attempt that completed.
     pub attempt: u32,
@@ -370,7 +371,7 @@ pub struct TaskCompleted {
 }
 
 /// `task.reused`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskReused {
     /// Hash of everything that the result was made from; equal then and now.
     pub key: String,
@@ -379,7 +380,7 @@ pub struct TaskReused {
 }
 
 /// `task.failed`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskFailed {
     /// Number of attempts made.
     pub attempt: u32,
@@ -388,7 +389,7 @@ pub struct TaskFailed {
 }
 
 /// `task.skipped`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskSkipped {
     /// The reason, for a person.
     pub reason: String,
@@ -398,7 +399,7 @@ pub struct TaskSkipped {
 }
 
 /// `task.cancelled`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskCancelled {
     /// The reason, for a person.
     pub reason: String,

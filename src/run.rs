@@ -6,6 +6,7 @@
 mod cancel;
 mod commands;
 pub mod control;
+pub mod delta_feed;
 mod fork;
 pub mod fork_points;
 mod launch;
@@ -26,8 +27,10 @@ use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use self::opening::Opening;
 use uuid::Uuid;
+
+use self::delta_feed::DeltaFeed;
+use self::opening::Opening;
 
 use crate::actor::mail::SupervisorMsg;
 use crate::actor::services::{Asker, Services, Watcher};
@@ -230,7 +233,10 @@ impl Run {
         let (state, left) = (tracker.state().clone(), tracker.left(&dir.journal()));
 
         let gateways = parts.gateways.clone();
-        let services = parts.into_services(&config, &options, id, &dir, journal)?;
+        let deltas = DeltaFeed::new(options.watcher.clone());
+        let watcher = deltas.clone();
+        let services = parts.into_services(&config, &options, id, &dir, journal, watcher)?;
+
         let services = Arc::new(services);
         let settings = machine_settings(id, plan, &config, Flags::from(&options));
         let marks = left.iter().map(|(id, left)| (id.clone(), left.mark())).collect();
@@ -242,7 +248,7 @@ impl Run {
         let start = Start { machine, left, feed, end: reply };
         let (supervisor, supervisor_task) = Actor::spawn(None, supervisor, start).await?;
         let remote = Remote { supervisor, services, requests: Arc::default() };
-        let control = match control::Listener::open(&dir, remote.clone()) {
+        let control = match control::Listener::open(&dir, remote.clone(), deltas) {
             Ok(listener) => Some(listener),
             Err(error) => {
                 tracing::warn!(%error, "no control socket: `cancel` and `compact` will not reach this run");

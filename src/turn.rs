@@ -7,6 +7,7 @@ pub mod content;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::context::provider::server::ContextReport;
@@ -17,7 +18,7 @@ use crate::output::{Output, Stored};
 
 /// Effect that a repeated call would have on the world; decides whether a lost call runs again
 /// after a crash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
     /// None: the call may run again.
@@ -42,7 +43,7 @@ impl Effect {
 }
 
 /// Program of an agent: the work that it was started for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Program {
     /// A conversation with a model.
@@ -62,7 +63,7 @@ pub enum Program {
 }
 
 /// `agent.spawned`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentSpawned {
     /// Program that the agent runs.
     pub program: Program,
@@ -78,7 +79,7 @@ pub struct AgentSpawned {
 
 /// `agent.restarted`: the agent continues from its records, after a crash, or after its end if its
 /// task is retried.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentRestarted {
     /// Number of this restart, from 1.
     pub restart: u32,
@@ -87,7 +88,7 @@ pub struct AgentRestarted {
 }
 
 /// Outcome of an agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
     /// It ended with an answer.
@@ -123,7 +124,7 @@ impl Outcome {
 }
 
 /// `agent.ended`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentEnded {
     /// Outcome of the agent.
     pub outcome: Outcome,
@@ -137,7 +138,7 @@ pub struct AgentEnded {
 }
 
 /// The work that was asked for and not done, although nothing need have failed because of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shortfalls {
     /// Number of calls that were denied, by tool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -190,7 +191,7 @@ impl Shortfalls {
 }
 
 /// `turn.started`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnStarted {
     /// Number of the turn within the agent, from 1; it never starts again at 1.
     pub turn: u32,
@@ -200,7 +201,7 @@ pub struct TurnStarted {
 }
 
 /// `model.requested`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelRequested {
     /// Turn of the call.
     pub turn: u32,
@@ -219,7 +220,7 @@ pub struct ModelRequested {
 }
 
 /// `model.responded`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelResponded {
     /// Turn of the call.
     pub turn: u32,
@@ -243,7 +244,7 @@ pub struct ModelResponded {
 }
 
 /// `model.failed`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelFailed {
     /// Turn of the call.
     pub turn: u32,
@@ -263,7 +264,7 @@ pub struct ModelFailed {
 }
 
 /// `tool.intended`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolIntended {
     /// Idempotency key of the call.
     pub key: CallKey,
@@ -282,7 +283,7 @@ pub struct ToolIntended {
 }
 
 /// `tool.started`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolStarted {
     /// Key of the call.
     pub key: CallKey,
@@ -315,7 +316,7 @@ pub struct Process {
 }
 
 /// The change of a file by a call; it shows later if the call has happened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileChange {
     /// Path of the file, as the model wrote it.
     pub path: String,
@@ -329,7 +330,7 @@ pub struct FileChange {
 }
 
 /// The kind of a question to a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalKind {
     /// May a call of a tool run?
@@ -337,7 +338,7 @@ pub enum ApprovalKind {
 }
 
 /// `approval.asked`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalAsked {
     /// Id of the question: the key of the call.
     pub id: String,
@@ -350,7 +351,7 @@ pub struct ApprovalAsked {
 }
 
 /// `approval.answered`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalAnswered {
     /// Id of the question.
     pub id: String,
@@ -359,7 +360,7 @@ pub struct ApprovalAnswered {
 }
 
 /// Status of a tool call that ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStatus {
     /// The call did its work.
@@ -371,7 +372,7 @@ pub enum ToolStatus {
 }
 
 /// Source of a tool result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ResultSource {
     /// The call was run.
@@ -388,7 +389,7 @@ pub enum ResultSource {
 pub const GIVE_UP_TOOL: &str = "give_up";
 
 /// `tool.finished`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolFinished {
     /// Key of the call.
     pub key: CallKey,

@@ -582,6 +582,6 @@ async fn transcripts_and_logs_are_made_again_byte_for_byte() {
     for entry in std::fs::read_dir(ended.dir.agents()).expect("a folder") {
         std::fs::remove_file(entry.expect("an entry").path()).expect("removed");
     }
-    Projection::rebuild(&ended.dir).expect("made again");
+    Projection::rebuild(&ended.dir, |_| {}).expect("made again");
     assert_eq!(files(&ended.dir.agents()), wanted);
 }

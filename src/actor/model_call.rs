@@ -156,18 +156,17 @@ async fn one_attempt(
         let message = "the provider has no gateway";
         return Ok(Err(ModelError::new(ErrorClass::Connection, message)));
     };
-    let watcher = services.watcher.as_ref().zip(agent);
     let mut arrived = |delta: crate::model::Delta<'_>| {
-        if let Some((watcher, agent)) = watcher {
-            watcher.arrived(agent, delta);
+        if let Some(agent) = agent {
+            services.watcher.arrived(agent, delta);
         }
     };
     let result = tokio::select! {
         () = cancel.cancelled() => return Err(CallError::Cancelled),
         result = service.model.call(request.clone(), &mut arrived) => result,
     };
-    if let Some((watcher, agent)) = watcher {
-        watcher.ended(agent);
+    if let Some(agent) = agent {
+        services.watcher.ended(agent);
     }
     permit.finish(end_of(&result));
     Ok(result)

@@ -72,8 +72,8 @@ pub struct Services {
     pub transcripts: PathBuf,
     /// Asks a person permission questions; `None` if nobody is at a terminal.
     pub asker: Option<Arc<dyn Asker>>,
-    /// Watches the replies of models while they arrive; `None` if nobody does.
-    pub watcher: Option<Arc<dyn Watcher>>,
+    /// Watches the replies of models while they arrive.
+    pub watcher: Arc<dyn Watcher>,
     /// The addresses of the run's actors.
     pub addresses: Addresses,
     /// The answers to requests from outside the actors, by the number of the request: true if the

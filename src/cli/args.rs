@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use super::complete;
+
 pub(super) use context::{Apply, Context, ContextVerb, Explain, LayerChoice, Replay};
 
 /// Heading of the help for the options that every verb takes.
@@ -29,15 +31,6 @@ pub(super) struct Arguments {
     #[command(subcommand)]
     pub verb: Option<Verb>,
 }
-
-/// Returns the name of the configuration file where none is given.
-pub(super) fn default_file() -> PathBuf {
-    PathBuf::from(DEFAULT_FILE)
-}
-
-/// The name of the configuration file. It is searched for in the working directory and in the
-/// folders above it.
-pub(super) const DEFAULT_FILE: &str = "agents.toml";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
@@ -101,13 +94,13 @@ pub(super) struct Run {
     #[command(flatten)]
     pub file: File,
     /// The tasks to run, with their dependencies [default: those of `entry`, or else all]
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = complete::tasks_of_file())]
     pub tasks: Vec<String>,
     /// The value of an input of the run
     #[arg(long = "input", value_name = "NAME=VALUE", value_parser = key_value)]
     pub inputs: Vec<(String, String)>,
     /// The profile of the configuration to use
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::profiles())]
     pub profile: Option<String>,
     /// Print events as JSON, one a line
     #[arg(long)]
@@ -167,6 +160,7 @@ pub(super) struct Attach {
     #[command(flatten)]
     pub file: File,
     /// The run: an id, a part of one, or a workflow's name [default: the newest]
+    #[arg(add = complete::runs())]
     pub run: Option<String>,
 }
 
@@ -175,6 +169,7 @@ pub(super) struct Resume {
     #[command(flatten)]
     pub file: File,
     /// The run: an id, the beginning of one, or a workflow's name [default: the newest]
+    #[arg(add = complete::runs())]
     pub run: Option<String>,
     /// Print the events that are recorded from now on as JSON, one a line
     #[arg(long)]
@@ -188,7 +183,7 @@ pub(super) struct Resume {
     pub accept_changes: bool,
     /// Begin again what failed, and what was skipped because of it: all of it, or these tasks. What
     /// completed is kept, and a conversation that was cut short continues
-    #[arg(long, value_name = "TASK", num_args = 0..)]
+    #[arg(long, value_name = "TASK", num_args = 0.., add = complete::failed_tasks())]
     pub retry_failed: Option<Vec<String>>,
     /// Resume every run here that was stopped before its end, one after the other
     #[arg(long, conflicts_with_all = ["run", "explain", "accept_changes", "retry_failed", "truncate_at"])]
@@ -243,7 +238,7 @@ pub(super) struct Fork {
     pub file: File,
     /// The run, and the number of the last event that both runs share. Without a number, the events
     /// at which one can begin are listed
-    #[arg(value_name = "RUN@SEQ")]
+    #[arg(value_name = "RUN@SEQ", add = complete::runs())]
     pub what: String,
     /// Change a key of the configuration in the new run, such as models.default.model=NAME
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
@@ -258,6 +253,7 @@ pub(super) struct Rebuild {
     #[command(flatten)]
     pub file: File,
     /// The run: an id, the beginning of one, or a workflow's name
+    #[arg(add = complete::runs())]
     pub run: String,
 }
 
@@ -266,7 +262,7 @@ pub(super) struct Check {
     #[command(flatten)]
     pub file: File,
     /// The profile of the configuration to use
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::profiles())]
     pub profile: Option<String>,
     /// The value of an input of the run
     #[arg(long = "input", value_name = "NAME=VALUE", value_parser = key_value)]
@@ -282,16 +278,20 @@ pub(super) struct Tail {
     #[arg(long, value_name = "FILE", default_value = "agents.toml")]
     pub file: PathBuf,
     /// The run: an id, the beginning of one, or a workflow's name [default: the newest]
+    #[arg(add = complete::runs())]
     pub run: Option<String>,
     /// Only agents whose name matches
-    #[arg(long = "agent", value_name = "GLOB")]
+    #[arg(long = "agent", value_name = "GLOB", add = complete::agents())]
     pub agents: Vec<String>,
     /// Only tasks whose name matches
-    #[arg(long = "task", value_name = "GLOB")]
+    #[arg(long = "task", value_name = "GLOB", add = complete::tasks_of_run())]
     pub tasks: Vec<String>,
     /// Keep printing until the run ends
     #[arg(short, long)]
     pub follow: bool,
+    /// Print the texts of the models too, while they arrive at the process that drives the run
+    #[arg(long, requires = "follow", conflicts_with = "json")]
+    pub deltas: bool,
     /// Of the lines that are already there, only the last N
     #[arg(short = 'n', long, value_name = "N")]
     pub lines: Option<usize>,
@@ -323,7 +323,7 @@ pub(super) struct Show {
     #[command(flatten)]
     pub file: File,
     /// What to show: RUN, RUN/TASK or RUN/@AGENT [default: the newest run]
-    #[arg(value_name = "WHAT")]
+    #[arg(value_name = "WHAT", add = complete::parts())]
     pub what: Option<String>,
     /// Print the whole output of a task or an agent and nothing else
     #[arg(long, conflicts_with_all = ["transcript", "view", "result", "json"])]
@@ -355,6 +355,7 @@ pub(super) struct Graph {
     #[command(flatten)]
     pub file: File,
     /// Draw the tasks of this run, with their states, instead of those of the configuration
+    #[arg(add = complete::runs())]
     pub run: Option<String>,
     /// The format of the graph
     #[arg(long, value_enum, default_value_t = GraphFormat::Ascii)]
@@ -373,6 +374,7 @@ pub(super) struct Cost {
     #[command(flatten)]
     pub file: File,
     /// The run [default: the newest]
+    #[arg(add = complete::runs())]
     pub run: Option<String>,
     /// Sum by agent, by task or by model
     #[arg(long, value_enum, default_value_t = CostBy::Task)]
@@ -387,7 +389,7 @@ pub(super) struct Cancel {
     #[command(flatten)]
     pub file: File,
     /// What to stop: RUN, RUN/TASK or RUN/@AGENT
-    #[arg(value_name = "WHAT")]
+    #[arg(value_name = "WHAT", add = complete::parts())]
     pub what: String,
 }
 
@@ -396,7 +398,7 @@ pub(super) struct Compact {
     #[command(flatten)]
     pub file: File,
     /// The agent, as RUN/@AGENT
-    #[arg(value_name = "RUN/@AGENT")]
+    #[arg(value_name = "RUN/@AGENT", add = complete::parts())]
     pub what: String,
     /// What the summary should preserve
     #[arg(long, value_name = "TEXT")]

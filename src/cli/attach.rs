@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::deltas::Deltas;
 use super::live_view::LiveView;
 use super::locate::Project;
 use super::paint::{self, Paint};
@@ -41,8 +42,15 @@ pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
             return refusal::refused(&project.flags(), Some(&dir), &error);
         }
         let is_detached = runtime.block_on(async {
+            let deltas = async {
+                match verbose {
+                    0 => std::future::pending().await,
+                    _ => Deltas::new(Some(screen.clone()), paint).follow(&dir, |_| true).await,
+                }
+            };
             tokio::select! {
                 () = view.follow(follower) => false,
+                () = deltas => false,
                 _ = tokio::signal::ctrl_c() => true,
             }
         });

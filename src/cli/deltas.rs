@@ -1,16 +1,22 @@
 //! The text of models while it arrives: whole lines, each with the agent's name.
 
 use std::collections::HashMap;
+use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::complain;
 use super::paint::Paint;
 use super::screen::Screen;
 use crate::actor::services::Watcher;
 use crate::id::AgentId;
+use crate::journal::file::RunDir;
 use crate::journal::log_line::cut;
 use crate::model::Delta;
+use crate::run::control::DeltaStream;
+use crate::run::delta_feed::DeltaLine;
 
 /// The most characters of a line: models write paragraphs as one line.
 const WIDEST: usize = 400;
@@ -18,17 +24,21 @@ const WIDEST: usize = 400;
 /// The least width of the column of names: that of the log lines.
 const NAME: usize = 16;
 
+/// The pause between two tries to reach the owner of a run.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// Prints the lines of text that models write, as they become whole.
 #[derive(Debug)]
 pub(super) struct Deltas {
-    screen: Arc<Screen>,
+    /// The terminal of the run; `None`: the lines go to stdout.
+    screen: Option<Arc<Screen>>,
     paint: Paint,
     /// The beginning of the line that each agent is writing.
     open: Mutex<HashMap<AgentId, String>>,
 }
 
 impl Deltas {
-    pub(super) fn new(screen: Arc<Screen>, paint: Paint) -> Arc<Self> {
+    pub(super) fn new(screen: Option<Arc<Screen>>, paint: Paint) -> Arc<Self> {
         Arc::new(Self { screen, paint, open: Mutex::default() })
     }
 
@@ -40,8 +50,49 @@ impl Deltas {
         let name = agent.as_str();
         let padding = " ".repeat(NAME.saturating_sub(name.len()));
         let text = format!("{}{padding} > {}", self.paint.name(name), cut(line, WIDEST));
-        // A stderr that is closed is no error: the run goes on.
-        let _ = self.screen.line(&text);
+        // An output that is closed is no error: the run goes on.
+        let _ = match &self.screen {
+            Some(screen) => screen.line(&text),
+            None => writeln!(io::stdout().lock(), "{text}"),
+        };
+    }
+
+    /// Prints what the owner of a run sends, for the agents that `wants` selects, until the future
+    /// is dropped: another process may take the run over.
+    pub(super) async fn follow(&self, dir: &RunDir, wants: impl Fn(&AgentId) -> bool) {
+        let mut refused = false;
+        loop {
+            match DeltaStream::open(dir).await {
+                Ok(mut stream) => {
+                    while let Ok(Some(line)) = stream.next().await {
+                        self.take(line, &wants);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Other && !refused => {
+                    refused = true;
+                    complain(&format!("note: no text of models: {error}"));
+                }
+                // No process drives the run now.
+                Err(_) => {}
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn take(&self, line: DeltaLine, wants: impl Fn(&AgentId) -> bool) {
+        match &line {
+            DeltaLine::Text { agent, text } if wants(agent) => {
+                self.arrived(agent, Delta::Text(text));
+            }
+            DeltaLine::Tool { agent, tool } if wants(agent) => {
+                self.arrived(agent, Delta::Tool(tool));
+            }
+            DeltaLine::Ended { agent } if wants(agent) => self.ended(agent),
+            DeltaLine::Missed { count } => {
+                complain(&format!("note: {count} pieces of text came too fast to be printed"));
+            }
+            DeltaLine::Text { .. } | DeltaLine::Tool { .. } | DeltaLine::Ended { .. } => {}
+        }
     }
 }
 
@@ -80,7 +131,7 @@ mod tests {
 
     #[test]
     fn only_whole_lines_are_printed() {
-        let deltas = Deltas::new(Screen::new(), Paint::new(false));
+        let deltas = Deltas::new(Some(Screen::new()), Paint::new(false));
         let agent = AgentId::from_text("a");
         let open = || deltas.open.lock().get(&agent).cloned().unwrap_or_default();
         for (delta, left) in [

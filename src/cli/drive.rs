@@ -42,7 +42,7 @@ impl Shown {
     pub(super) fn watcher(&self) -> Option<Arc<dyn Watcher>> {
         let is_watched = self.verbose > 0 && !self.json;
         let paint = Paint::new(paint::is_on(&io::stderr()));
-        is_watched.then(|| Deltas::new(self.screen.clone(), paint) as Arc<dyn Watcher>)
+        is_watched.then(|| Deltas::new(Some(self.screen.clone()), paint) as Arc<dyn Watcher>)
     }
 }
 

@@ -4,7 +4,8 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::args::{self, DEFAULT_FILE};
+use super::args;
+use super::locate::DEFAULT_FILE;
 use super::{complain, say};
 use crate::exit::Exit;
 

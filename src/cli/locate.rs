@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use globset::Glob;
 
-use super::args::DEFAULT_FILE;
 use super::times::Times;
 use super::{complain, refusal};
 use crate::config::{Sources, suggest};
@@ -16,6 +15,15 @@ use crate::journal::reader::agent_records;
 use crate::journal::{JournalError, snapshot, walk};
 use crate::report::next_request::{NextRequest, next_request};
 use crate::run_state::{AgentStatus, RunState};
+
+/// Returns the name of the configuration file where none is given.
+pub(super) fn default_file() -> PathBuf {
+    PathBuf::from(DEFAULT_FILE)
+}
+
+/// The name of the configuration file. It is searched for in the working directory and in the
+/// folders above it.
+pub(super) const DEFAULT_FILE: &str = "agents.toml";
 
 /// The configuration file and the folder of runs that the arguments mean.
 #[derive(Clone, Debug)]
@@ -103,16 +111,23 @@ impl Project {
     /// Finds a run by its id, by the name of its workflow (its newest run), or by the beginning of
     /// its id. Without a name, finds the newest run that has begun.
     pub(super) fn run(&self, name: Option<&str>) -> Result<RunDir, Exit> {
+        self.find(name).map_err(|(reason, exit)| {
+            complain(&format!("error: {reason}"));
+            exit
+        })
+    }
+
+    /// Does the same, but returns the reason of a failure instead of printing it.
+    pub(super) fn find(&self, name: Option<&str>) -> Result<RunDir, (String, Exit)> {
         let runs = self.runs();
         let Some(name) = name else {
             return runs.into_iter().find(walk::has_begun).ok_or_else(|| {
-                complain(&format!("error: there is no run in {}", self.runs_folder().display()));
-                Exit::Failed
+                (format!("there is no run in {}", self.runs_folder().display()), Exit::Failed)
             });
         };
         if name.is_empty() {
-            complain("error: the name of the run is empty: leave it out for the newest run");
-            return Err(Exit::Usage);
+            let reason = "the name of the run is empty: leave it out for the newest run";
+            return Err((reason.to_owned(), Exit::Usage));
         }
         let lower = name.to_lowercase();
         if let Some(run) = runs.iter().find(|run| refusal::name(run) == lower) {
@@ -127,16 +142,14 @@ impl Project {
         match found.as_slice() {
             [run] => Ok((*run).clone()),
             [] => {
-                complain(&format!(
-                    "error: there is no run `{name}` in {}",
-                    self.runs_folder().display()
-                ));
-                Err(Exit::Failed)
+                let folder = self.runs_folder();
+                let reason = format!("there is no run `{name}` in {}", folder.display());
+                Err((reason, Exit::Failed))
             }
             several => {
                 let ids: Vec<_> = several.iter().map(|run| refusal::name(run)).collect();
-                complain(&format!("error: `{name}` stands for several runs: {}", ids.join(", ")));
-                Err(Exit::Failed)
+                let reason = format!("`{name}` stands for several runs: {}", ids.join(", "));
+                Err((reason, Exit::Failed))
             }
         }
     }
@@ -222,7 +235,7 @@ fn quoted(path: &Path) -> String {
 }
 
 /// Reads the name of a run's workflow from the first record of its journal.
-fn workflow_of(run: &RunDir) -> Option<String> {
+pub(super) fn workflow_of(run: &RunDir) -> Option<String> {
     match &walk::first(run).ok()?.first()?.event {
         Event::RunCreated(created) => Some(created.workflow.clone()),
         _ => None,

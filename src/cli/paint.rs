@@ -1,7 +1,10 @@
 //! Colours the output, if it goes to a terminal and the environment does not forbid colours.
 
-use std::io::{self, IsTerminal};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -24,17 +27,59 @@ pub(super) fn is_on(stream: &impl IsTerminal) -> bool {
 /// The time after which long work says what it does: shorter work needs no word.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// The pause between two movements of the mark beside that.
+/// The pause between two movements of the mark and the bar beside that.
 const MOVE: Duration = Duration::from_millis(100);
 
-/// Does work that may be long. At a terminal it says after a second what it does, and for how long.
-pub(super) fn working<T>(what: &str, work: impl FnOnce() -> T) -> T {
+/// The part of long work that is done, in bytes of the file that is read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress(Arc<Amounts>);
+
+#[derive(Debug, Default)]
+struct Amounts {
+    done: AtomicU64,
+    /// 0 while it is unknown.
+    total: AtomicU64,
+}
+
+impl Progress {
+    /// Takes the size of the work. What is done counts from its beginning again.
+    pub(super) fn set_total(&self, total: u64) {
+        self.0.done.store(0, Ordering::Relaxed);
+        self.0.total.store(total, Ordering::Relaxed);
+    }
+
+    /// Takes how far the work has come.
+    pub(super) fn set_done(&self, done: u64) {
+        self.0.done.store(done, Ordering::Relaxed);
+    }
+
+    fn show(&self, bar: &ProgressBar) {
+        let total = self.0.total.load(Ordering::Relaxed);
+        if total > 0 && bar.length() != Some(total) {
+            let style =
+                ProgressStyle::with_template("{spinner} {msg} {bar:24} {percent} % ({elapsed})");
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            bar.set_length(total);
+        }
+        if total > 0 {
+            bar.set_position(self.0.done.load(Ordering::Relaxed).min(total));
+        }
+        bar.tick();
+    }
+}
+
+/// Does work that may be long. At a terminal it says after a second what it does, for how long, and
+/// how much of it is done if the work tells.
+pub(super) fn working<T>(what: &str, work: impl FnOnce(&Progress) -> T) -> T {
+    let progress = Progress::default();
     let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
     if !io::stderr().is_terminal() || dumb {
-        return work();
+        return work(&progress);
     }
     let (done, is_done) = mpsc::channel::<()>();
-    let what = what.to_owned();
+    let (what, shared) = (what.to_owned(), progress.clone());
     let shown = thread::spawn(move || {
         if is_done.recv_timeout(SILENCE) != Err(RecvTimeoutError::Timeout) {
             return;
@@ -44,15 +89,46 @@ pub(super) fn working<T>(what: &str, work: impl FnOnce() -> T) -> T {
             bar.set_style(style);
         }
         while is_done.recv_timeout(MOVE) == Err(RecvTimeoutError::Timeout) {
-            bar.tick();
+            shared.show(&bar);
         }
         bar.finish_and_clear();
     });
-    let result = work();
+    let result = work(&progress);
     drop(done);
-    // The thread ends at once; its panic would only concern the mark.
+    // The thread ends at once; its panic would only concern the bar.
     let _ = shown.join();
     result
+}
+
+/// A file whose reading is shown as progress.
+#[derive(Debug)]
+pub(super) struct Watched {
+    file: File,
+    at: u64,
+    progress: Progress,
+}
+
+impl Watched {
+    pub(super) fn new(file: File, progress: &Progress) -> io::Result<Self> {
+        progress.set_total(file.metadata()?.len());
+        Ok(Self { file, at: 0, progress: progress.clone() })
+    }
+}
+
+impl Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.at += read as u64;
+        self.progress.set_done(self.at);
+        Ok(read)
+    }
+}
+
+impl Seek for Watched {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.at = self.file.seek(to)?;
+        Ok(self.at)
+    }
 }
 
 /// Returns the width of the terminal in characters; `None` if the stream is no terminal.

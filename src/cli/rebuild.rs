@@ -1,6 +1,7 @@
 //! `rebuild`: writes the transcripts and logs of a run again from its journal.
 
 use super::locate::Project;
+use super::stopped_run::size_of;
 use super::{args, complain, paint, refusal};
 use crate::exit::Exit;
 use crate::journal::JournalError;
@@ -12,8 +13,12 @@ pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
         Err(exit) => return exit,
     };
     // The lock keeps out a process that drives the run: it would write the same files.
-    let rebuild = || dir.own().and_then(|_owned| Projection::rebuild(&dir));
-    let rebuilt = paint::working("writing transcripts and logs", rebuild);
+    let rebuilt = paint::working("writing transcripts and logs", |progress| {
+        let _owned = dir.own()?;
+        // The journal is read twice.
+        progress.set_total(2 * size_of(&dir));
+        Projection::rebuild(&dir, |bytes| progress.set_done(bytes))
+    });
     match rebuilt {
         Ok(()) => {
             complain(&format!("made again: {}", dir.agents().display()));

@@ -1,5 +1,6 @@
 //! `schema`: prints the JSON Schema of the configuration or of the events.
 
+use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::{args, say};
@@ -17,13 +18,16 @@ pub(super) fn run(verb: &args::Schema) -> Exit {
 
 /// Returns the schema of one line of `run --json` and `tail --json`.
 fn events() -> Value {
-    let types = Event::TABLE.iter().map(|(name, doc)| {
+    let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let payloads = Event::schemas(&mut generator);
+    let types = Event::TABLE.iter().zip(payloads).map(|((name, doc), payload)| {
         json!({
             "title": name,
             "description": doc.trim(),
-            "properties": { "type": { "const": name } },
+            "properties": { "type": { "const": name }, "data": payload },
         })
     });
+    let types: Vec<_> = types.collect();
     let name = json!({ "type": ["string", "null"] });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -41,6 +45,7 @@ fn events() -> Value {
             "type": { "type": "string" },
             "data": { "type": "object" },
         },
-        "anyOf": types.collect::<Vec<_>>(),
+        "anyOf": types,
+        "$defs": generator.take_definitions(true),
     })
 }

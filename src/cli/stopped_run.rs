@@ -11,7 +11,10 @@ use crate::run::StoppedRun;
 /// Opens a run and prints what had to be cut from its journal. If it cannot be opened, prints why
 /// and what to do.
 pub(super) fn open(project: &Project, dir: &RunDir, cut: Cut) -> Result<StoppedRun, Exit> {
-    let opened = paint::working("reading the journal", || StoppedRun::open(dir, cut));
+    let opened = paint::working("reading the journal", |progress| {
+        progress.set_total(size_of(dir));
+        StoppedRun::open_watched(dir, cut, |bytes| progress.set_done(bytes))
+    });
     let stopped = opened.map_err(|error| refused(project, dir, cut, &error))?;
     if let Some(kept) = stopped.kept() {
         let what = match cut {
@@ -32,6 +35,11 @@ pub(super) fn open(project: &Project, dir: &RunDir, cut: Cut) -> Result<StoppedR
         ));
     }
     Ok(stopped)
+}
+
+/// Returns the size of the journal in bytes; 0 if it cannot be told.
+pub(super) fn size_of(dir: &RunDir) -> u64 {
+    std::fs::metadata(dir.journal()).map_or(0, |metadata| metadata.len())
 }
 
 /// Prints why a run cannot be opened, or not cut at the record that the user named.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::args;
+use super::deltas::Deltas;
 use super::locate::Project;
 use super::paint::{self, Paint};
 use super::screen::Screen;
@@ -51,9 +52,26 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
         return Exit::Done;
     }
     match runtime() {
-        Ok(runtime) => runtime.block_on(follow(project, dir, &filter, after, &mut printer)),
+        Ok(runtime) => runtime.block_on(async {
+            let deltas = async {
+                match verb.deltas {
+                    true => print_deltas(&dir, &filter).await,
+                    false => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                exit = follow(project, dir.clone(), &filter, after, &mut printer) => exit,
+                () = deltas => Exit::Done,
+            }
+        }),
         Err(exit) => exit,
     }
+}
+
+/// Prints the texts of the models that the filter selects, until the future is dropped.
+async fn print_deltas(dir: &RunDir, filter: &Filter) {
+    let deltas = Deltas::new(None, Paint::new(paint::is_on(&io::stdout())));
+    deltas.follow(dir, |agent| filter.fits(Some(agent.as_str()), agent.task())).await;
 }
 
 /// Waits until there is a run. Ctrl-C ends the program as usual.
@@ -183,6 +201,11 @@ impl Filter {
     fn wants(&self, record: &SharedRecord) -> bool {
         let agent = record.agent.as_ref().map(|agent| agent.as_str());
         let task = record.task.as_ref().map(|task| task.as_str());
+        record.seq > self.since && self.fits(agent, task)
+    }
+
+    /// Returns true if the agent and the task are selected.
+    fn fits(&self, agent: Option<&str>, task: Option<&str>) -> bool {
         let agent_fits = self.agents.as_ref().is_none_or(|set| {
             agent.is_some_and(|name| {
                 self.literal_agents.iter().any(|literal| literal == name) || set.is_match(name)
@@ -190,7 +213,7 @@ impl Filter {
         });
         let task_fits =
             self.tasks.as_ref().is_none_or(|set| task.is_some_and(|name| set.is_match(name)));
-        record.seq > self.since && agent_fits && task_fits
+        agent_fits && task_fits
     }
 }
 

@@ -11,6 +11,7 @@ pub mod words;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::merge::merge;
@@ -24,7 +25,7 @@ const STATE: &str = "[From the records, when the record above was made. It is da
 pub(in crate::context) const LEAST_WORTH: f64 = 0.045;
 
 /// Record of a range of messages.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// First message covered.
     pub from: u64,
@@ -44,7 +45,7 @@ pub struct Record {
 }
 
 /// A line of a record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordLine {
     /// Number of the message that the line comes from.
     pub at: u64,
@@ -55,7 +56,7 @@ pub struct RecordLine {
 }
 
 /// Kind of a line of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The beginning of a request.

@@ -2,19 +2,22 @@
 //! drives it.
 //!
 //! A Unix socket in the run directory, or in the user's runtime directory if its path would be too
-//! long. Each connection carries one JSON request and one JSON answer, a line each.
+//! long. Each connection carries one JSON request and one JSON answer, a line each. After the answer
+//! to [`Request::Deltas`] lines follow until the end.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, Lines};
 use tokio::net::UnixListener;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::Remote;
+use super::delta_feed::{DeltaFeed, DeltaLine};
 use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
 use crate::run_machine::CancelTarget;
@@ -29,6 +32,9 @@ const LONGEST_REQUEST: u64 = 64 * 1024;
 /// Maximum time for one request, for the client and for the owner.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
+/// The most processes that follow the texts of models at a time.
+const MOST_FOLLOWERS: usize = 16;
+
 /// A request to the owner of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
@@ -42,6 +48,9 @@ pub enum Request {
         #[serde(default)]
         agent: Option<AgentId>,
     },
+    /// Send the texts of models while they arrive, a line of JSON for each part, until the run ends
+    /// or the connection is closed.
+    Deltas,
     /// Compact an agent.
     Compact {
         /// The agent.
@@ -86,7 +95,7 @@ impl Listener {
     ///
     /// # Errors
     /// Returns an error if the socket cannot be bound.
-    pub fn open(dir: &RunDir, remote: Remote) -> io::Result<Self> {
+    pub fn open(dir: &RunDir, remote: Remote, deltas: Arc<DeltaFeed>) -> io::Result<Self> {
         let path = socket_path(dir);
         // An earlier owner may have left its socket. It is gone: this process has the run's lock.
         match std::fs::remove_file(&path) {
@@ -94,7 +103,7 @@ impl Listener {
             _ => {}
         }
         let listener = UnixListener::bind(&path)?;
-        let task = tokio::spawn(serve(listener, remote));
+        let task = tokio::spawn(serve(listener, remote, deltas));
         Ok(Self { path, task })
     }
 }
@@ -107,34 +116,63 @@ impl Drop for Listener {
     }
 }
 
-async fn serve(listener: UnixListener, remote: Remote) {
-    // One connection at a time: requests are rare and answered at once, so none has to wait long
-    // and none can pile up.
-    while let Ok((stream, _)) = listener.accept().await {
-        let remote = remote.clone();
-        let answered = tokio::time::timeout(ANSWER_WITHIN, answer(stream, remote)).await;
-        if let Ok(Err(error)) = answered {
-            tracing::debug!(%error, "a control connection broke");
+async fn serve(listener: UnixListener, remote: Remote, deltas: Arc<DeltaFeed>) {
+    // They end with this task, when the listener is dropped.
+    let mut followers = JoinSet::new();
+    // One request at a time: requests are rare and answered at once, so none has to wait long and
+    // none can pile up.
+    while let Ok((mut stream, _)) = listener.accept().await {
+        while followers.try_join_next().is_some() {}
+        let has_space = followers.len() < MOST_FOLLOWERS;
+        let answered =
+            tokio::time::timeout(ANSWER_WITHIN, answer(&mut stream, &remote, has_space)).await;
+        match answered {
+            Ok(Ok(Then::Follow)) => {
+                let _ = followers.spawn(deltas.clone().write_to(stream));
+            }
+            Ok(Ok(Then::Close)) | Err(_) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a control connection broke"),
         }
     }
 }
 
-async fn answer(stream: tokio::net::UnixStream, remote: Remote) -> io::Result<()> {
+/// What happens to a connection after its request was answered.
+enum Then {
+    Close,
+    /// The texts of models are written to it.
+    Follow,
+}
+
+/// Reads a request and answers it.
+async fn answer(
+    stream: &mut tokio::net::UnixStream,
+    remote: &Remote,
+    has_space: bool,
+) -> io::Result<Then> {
     use tokio::io::AsyncReadExt;
-    let (read, mut write) = stream.into_split();
+    let (read, mut write) = stream.split();
     let mut line = String::new();
     tokio::io::BufReader::new(read.take(LONGEST_REQUEST)).read_line(&mut line).await?;
-    let answer = match serde_json::from_str::<Request>(&line) {
-        Ok(request) => Answer { found: perform(&remote, request).await, error: None },
-        Err(error) => Answer { found: false, error: Some(error.to_string()) },
+    let refused = |error: String| Answer { found: false, error: Some(error) };
+    let request = serde_json::from_str::<Request>(&line);
+    let answer = match &request {
+        Ok(Request::Deltas) if has_space => Answer { found: true, error: None },
+        Ok(Request::Deltas) => {
+            refused(format!("{MOST_FOLLOWERS} processes follow the texts of this run already"))
+        }
+        Ok(request) => Answer { found: perform(remote, request.clone()).await, error: None },
+        Err(error) => refused(error.to_string()),
     };
     let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
-    write.write_all(text.as_bytes()).await
+    write.write_all(text.as_bytes()).await?;
+    let follows = has_space && matches!(request, Ok(Request::Deltas));
+    Ok(if follows { Then::Follow } else { Then::Close })
 }
 
 async fn perform(remote: &Remote, request: Request) -> bool {
     match request {
+        Request::Deltas => true,
         Request::Cancel { task: Some(task), .. } => {
             remote.cancel(CancelTarget::Task(task), "cancelled by a person").await
         }
@@ -163,4 +201,36 @@ fn ask_at(path: &Path, request: &Request) -> io::Result<Answer> {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
+}
+
+/// The parts of replies that another process receives from the owner of a live run.
+#[derive(Debug)]
+pub struct DeltaStream(Lines<tokio::io::BufReader<tokio::net::UnixStream>>);
+
+impl DeltaStream {
+    /// Asks the owner of a run for the parts that arrive from now on.
+    ///
+    /// # Errors
+    /// Returns an error if no process drives the run, or if it refuses.
+    pub async fn open(dir: &RunDir) -> io::Result<Self> {
+        let mut stream = tokio::net::UnixStream::connect(socket_path(dir)).await?;
+        let mut request = serde_json::to_string(&Request::Deltas)?;
+        request.push('\n');
+        stream.write_all(request.as_bytes()).await?;
+        let mut lines = tokio::io::BufReader::new(stream).lines();
+        let answer = lines.next_line().await?.unwrap_or_default();
+        match serde_json::from_str::<Answer>(&answer)? {
+            Answer { found: true, .. } => Ok(Self(lines)),
+            Answer { error, .. } => Err(io::Error::other(error.unwrap_or_default())),
+        }
+    }
+
+    /// Returns the next part, or `None` when the owner of the run has gone away.
+    ///
+    /// # Errors
+    /// Returns an error if the stream breaks or holds anything else.
+    pub async fn next(&mut self) -> io::Result<Option<DeltaLine>> {
+        let line = self.0.next_line().await?;
+        line.map(|line| Ok(serde_json::from_str(&line)?)).transpose()
+    }
 }

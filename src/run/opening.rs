@@ -53,25 +53,38 @@ impl StoppedRun {
     /// # Errors
     /// Returns an error if another process has the run, or if the journal cannot be used.
     pub fn open(dir: &RunDir, cut: Cut) -> Result<Self, CutError> {
+        Self::open_watched(dir, cut, |_| {})
+    }
+
+    /// Does the same; `progress` receives the offset in the journal at which it reads.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`StoppedRun::open`].
+    pub fn open_watched(
+        dir: &RunDir,
+        cut: Cut,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Self, CutError> {
         let owned = dir.own()?;
         let base = match cut {
             Cut::Torn => snapshot::newest(dir),
             // The place of the cut may lie before the snapshot.
             Cut::From(_) => None,
         };
-        let Some(base) = base else { return Self::whole(owned, cut) };
+        let Some(base) = base else { return Self::whole(owned, cut, progress) };
         let Snapshot { at: from, tracker, files, .. } = base;
-        match Self::fold(&owned, from, tracker, cut) {
+        match Self::fold(&owned, from, tracker, cut, &mut progress) {
             Ok((tracker, after)) => Ok(Self::new(owned, tracker, after, Some((from, files)))),
             // The snapshot or the journal may be at fault: only a fold of the whole journal tells
             // which.
-            Err(_) => Self::whole(owned, cut),
+            Err(_) => Self::whole(owned, cut, progress),
         }
     }
 
     /// Folds the journal from its first record on.
-    fn whole(owned: OwnedRun, cut: Cut) -> Result<Self, CutError> {
-        let (tracker, after) = Self::fold(&owned, Position::START, Tracker::default(), cut)?;
+    fn whole(owned: OwnedRun, cut: Cut, progress: impl FnMut(u64)) -> Result<Self, CutError> {
+        let (tracker, after) =
+            Self::fold(&owned, Position::START, Tracker::default(), cut, progress)?;
         if let Cut::From(_) = cut {
             // Snapshots may hold records that were cut.
             snapshot::forget(owned.dir());
@@ -95,9 +108,12 @@ impl StoppedRun {
         from: Position,
         mut tracker: Tracker,
         cut: Cut,
+        mut progress: impl FnMut(u64),
     ) -> Result<(Tracker, CutBack), CutError> {
-        let after =
-            torn::cut_back(owned, from, cut, |at, records| Ok(tracker.apply(at, records)?))?;
+        let after = torn::cut_back(owned, from, cut, |at, records| {
+            progress(at.offset);
+            Ok(tracker.apply(at, records)?)
+        })?;
         Ok((tracker, after))
     }
 

@@ -14,7 +14,7 @@ use crate::actor::gateway::GatewaySettings;
 use crate::actor::known_capabilities::KnownCapabilities;
 use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
-use crate::actor::services::Services;
+use crate::actor::services::{Services, Watcher};
 use crate::actor::spans;
 use crate::config::{Config, ProviderKind, ProviderSpec};
 use crate::context::layers::preset::Preference;
@@ -112,6 +112,7 @@ impl Prepared {
         run: RunId,
         dir: &RunDir,
         journal: JournalHandle,
+        watcher: Arc<dyn Watcher>,
     ) -> Result<Services, StartError> {
         let limits = super::Flags::from(options).limits(config);
         let results = dir.results();
@@ -150,7 +151,7 @@ impl Prepared {
             room: watch::Sender::new(DiskSpace::Enough),
             transcripts: dir.agents(),
             asker: options.asker.clone(),
-            watcher: options.watcher.clone(),
+            watcher,
             addresses: Addresses::new(self.gateways.into_iter().map(|gateway| gateway.provider)),
             requests: Replies::default(),
             calls: AtomicU64::new(1),

@@ -72,7 +72,17 @@ fn schemas_describe_the_file_and_the_events() {
     // Every event of a run is one of them, and has the required fields.
     desk.good(&["init"]);
     for event in lines(&desk.good(&["run", "--json"])) {
-        assert!(known.contains(&&event["type"]), "{event}");
+        let at = known.iter().position(|known| **known == event["type"]);
+        let at = at.unwrap_or_else(|| panic!("{event}"));
+        let payload = types[at]["properties"]["data"]["$ref"].as_str().expect("a reference");
+        let payload = &events["$defs"][payload.trim_start_matches("#/$defs/")];
+        let data = event["data"].as_object().expect("a payload");
+        for key in data.keys() {
+            assert!(payload["properties"][key].is_object(), "{key}: {event}");
+        }
+        for key in payload["required"].as_array().into_iter().flatten() {
+            assert!(data.contains_key(key.as_str().expect("a name")), "{key}: {event}");
+        }
         for field in events["required"].as_array().expect("fields") {
             assert!(event.get(field.as_str().expect("a name")).is_some(), "{field}: {event}");
         }

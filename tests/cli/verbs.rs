@@ -337,9 +337,49 @@ fn version_and_completions_are_data() {
     let version = format!("callsheet {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(desk.good(&["version"]), version);
     assert_eq!(desk.good(&["--version"]), version);
-    for shell in ["bash", "zsh", "fish"] {
-        assert!(desk.good(&["completions", shell]).contains("keep-going"), "{shell}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = desk.good(&["completions", shell]);
+        assert!(script.contains("CALLSHEET_COMPLETE"), "{shell}: {script}");
     }
+}
+
+/// What bash offers for the last of these words.
+fn offered(desk: &Desk, words: &[&str]) -> Vec<String> {
+    let mut command = desk.command(&[&["--", "callsheet"], words].concat());
+    command.env("CALLSHEET_COMPLETE", "bash").env("_CLAP_IFS", "\n");
+    let done = Done::of(command.env("_CLAP_COMPLETE_INDEX", words.len().to_string()));
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{words:?}");
+    // Options are offered too.
+    done.out.lines().filter(|line| !line.starts_with("--")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_shell_is_offered_what_is_there() {
+    let desk = Desk::commands(
+        "[profiles.ci.limits]\nfail_fast = false\n[tasks.good]\nrun = 'true'\n\
+         [tasks.bad]\nrun = 'false'\ndepends_on = ['good']\n",
+    );
+    // Nothing is there yet, and nothing is said about it.
+    assert_eq!(offered(&desk, &["show", ""]), [""; 0]);
+    assert_eq!(desk.call(&["run"]).code, 1);
+    let id = desk.runs()[0].file_name().expect("an id").to_string_lossy().into_owned();
+    let short = &id[id.len() - 4..];
+    assert_eq!(offered(&desk, &["resume", ""]), [short]);
+    assert_eq!(offered(&desk, &["resume", &id[..5]]), [id.as_str()]);
+    assert_eq!(offered(&desk, &["run", "b"]), ["bad"]);
+    assert_eq!(offered(&desk, &["run", "--profile", ""]), ["ci"]);
+    assert_eq!(offered(&desk, &["show", "/g"]), ["/good"]);
+    assert_eq!(offered(&desk, &["show", "@"]), ["@bad", "@good"]);
+    let part = format!("{short}/@b");
+    assert_eq!(offered(&desk, &["show", &part]), [format!("{short}/@bad")]);
+    assert_eq!(offered(&desk, &["tail", "--agent", "g"]), ["good"]);
+    assert_eq!(offered(&desk, &["tail", "--task", ""]), ["good", "bad"]);
+    assert_eq!(offered(&desk, &["resume", "--retry-failed", "b"]), ["bad"]);
+    // The flags of the command line tell where to look.
+    std::fs::rename(desk.path().join(".transcripts"), desk.path().join("there")).expect("moved");
+    assert_eq!(offered(&desk, &["resume", ""]), [""; 0]);
+    assert_eq!(offered(&desk, &["--state-dir", "there", "resume", ""]), [short]);
+    assert_eq!(offered(&desk, &["show", "nothing/"]), [""; 0]);
 }
 
 #[test]

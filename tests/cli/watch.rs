@@ -262,3 +262,39 @@ fn a_damaged_run_does_not_hide_the_others() {
     let states = runs.iter().filter(|row| row["kind"] == "run").map(|row| &row["state"]);
     assert_eq!(states.collect::<Vec<_>>(), ["completed", "damaged"]);
 }
+
+#[test]
+fn the_text_of_models_is_followed_from_another_terminal() {
+    let desk = Desk::offline(
+        "[agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['bash']\nmax_turns = 100000\n\
+         [tasks.one]\nagent = 'a'\nprompt = 'go'\n[tasks.two]\nagent = 'a'\nprompt = 'go'\n",
+        "[[rules]]\nwhen = \"last and 'went' in last[0].text\"\nsay = 'so it ends'\n\
+         [[rules]]\nsay = 'I look again.'\n[[rules.calls]]\ntool = 'bash'\n\
+         input = { command = 'test -e go && echo went || sleep 0.02' }\n",
+    );
+    let run = desk.start(&["run"]);
+    desk.wait_for_event("tool.started", |_| true);
+    let followers = [vec!["--task", "one"], vec!["--agent", "two"]].map(|only| {
+        let arguments = [vec!["tail", "-f", "--deltas", "-n", "0"], only.clone()].concat();
+        let path = desk.path().join(only[1]);
+        let out = std::fs::File::create(&path).expect("a file");
+        let live = desk.command(&arguments).stdout(out).spawn().expect("it starts");
+        (path, only[1], live)
+    });
+    for (path, agent, _) in &followers {
+        let line = format!("{agent:<16} > I look again.");
+        wait("text of the model", || {
+            std::fs::read_to_string(path).ok()?.contains(&line).then_some(())
+        });
+    }
+    desk.write("go", "");
+    assert_eq!(run.end().code, 0);
+    for (path, agent, mut live) in followers {
+        assert!(live.wait().expect("it ends").success());
+        let text = std::fs::read_to_string(path).expect("a file");
+        let other = if agent == "one" { "two" } else { "one" };
+        assert!(!text.contains(&format!("{other}  ")), "{text}");
+    }
+    let refused = desk.call(&["tail", "--deltas"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+}

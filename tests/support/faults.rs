@@ -587,7 +587,7 @@ pub(crate) fn three_layer() -> CompactionSpec {
 /// Services around a journal in memory, for one actor alone.
 pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHandle) -> Services {
     Services {
-        watcher: None,
+        watcher: callsheet::run::delta_feed::DeltaFeed::new(None),
         secrets: callsheet::redaction::Secrets::default(),
         run: RunId::from(uuid::Uuid::now_v7()),
         workflow: "test".to_owned(),

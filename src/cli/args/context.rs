@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::cli::complete;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::File;
@@ -96,7 +97,7 @@ pub(in crate::cli) struct Explain {
     #[command(flatten)]
     pub file: File,
     /// The agent, as RUN/@AGENT
-    #[arg(value_name = "RUN/@AGENT")]
+    #[arg(value_name = "RUN/@AGENT", add = complete::parts())]
     pub what: String,
     /// Print one JSON document
     #[arg(long)]

@@ -10,6 +10,7 @@ use super::source::Source;
 use crate::cli::args::{Apply, LayerChoice};
 use crate::cli::complain;
 use crate::cli::locate::Project;
+use crate::cli::paint::Progress;
 use crate::context::layers::pipeline::{self, AppliedEdit};
 use crate::context::layers::preset::Preset;
 use crate::context::layers::{Surroundings, Window};
@@ -24,7 +25,8 @@ const WINDOW_TOKENS: u64 = 200_000;
 
 pub(super) fn run(project: &Project, verb: &Apply) -> Result<(), Exit> {
     let preset = chosen(super::preset(&verb.preset)?, verb.layer);
-    let mut source = Source::open(project, &verb.source, History::SinceCompaction)?;
+    let mut source =
+        Source::open(project, &verb.source, History::SinceCompaction, &Progress::default())?;
     let (mut view, mut messages) = (View::default(), Vec::new());
     while let Some(message) = source.next()? {
         messages.push(message.json.clone());

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::replay::{RESULTS, window};
-use super::source::Source;
+use super::source::{Source, replaying};
 use crate::cli::locate::Project;
+use crate::cli::paint::{self, Progress};
 use crate::cli::{args, say};
 use crate::context::laboratory::replay::Replay;
 use crate::context::laboratory::score::{Said, Score, Scorer, Share};
@@ -44,7 +45,9 @@ pub(super) fn run(project: &Project, verb: &args::Replay) -> Result<(), Exit> {
     let (mut total, mut wrong) = (Comparison::default(), None);
     for name in &verb.sources {
         // A file that cannot be read does not prevent the comparison of the others.
-        match compare(project, verb, name) {
+        let compared =
+            paint::working(&replaying(name), |shown| compare(project, verb, name, shown));
+        match compared {
             Ok(comparison) => {
                 done(show(name, &comparison, verb))?;
                 total.add(comparison);
@@ -66,8 +69,13 @@ fn done(exit: Exit) -> Result<(), Exit> {
 }
 
 /// Replays one conversation under every preset at once, so that it is read once.
-fn compare(project: &Project, verb: &args::Replay, name: &str) -> Result<Comparison, Exit> {
-    let mut source = Source::open(project, name, History::Whole)?;
+fn compare(
+    project: &Project,
+    verb: &args::Replay,
+    name: &str,
+    progress: &Progress,
+) -> Result<Comparison, Exit> {
+    let mut source = Source::open(project, name, History::Whole, progress)?;
     let price = relative(verb.price.as_ref());
     let around = Surroundings { price, ..Surroundings::new(name, RESULTS, window(verb, &source)) };
     let presets: Vec<_> = Preset::NAMES.into_iter().filter_map(Preset::named).collect();

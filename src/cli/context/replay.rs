@@ -1,11 +1,15 @@
 //! `context replay`: writes the views that a preset would have sent for a recorded conversation.
 
+use std::io::{self, IsTerminal};
+
 use super::shown::{self, Out};
-use super::source::Source;
+use super::source::{Source, replaying};
 use crate::cli::args;
 use crate::cli::complain;
 use crate::cli::locate::Project;
+use crate::cli::paint::{self, Progress};
 use crate::context::laboratory::replay::{Replay, Turn};
+use crate::context::layers::preset::Preset;
 use crate::context::layers::{Surroundings, Window};
 use crate::conversation::History;
 use crate::exit::Exit;
@@ -20,9 +24,23 @@ pub(super) fn run(project: &Project, verb: &args::Replay) -> Result<(), Exit> {
         complain("error: one conversation at a time; --compare takes several");
         return Err(Exit::Usage);
     };
-    let mut source = Source::open(project, name, History::SinceCompaction)?;
+    if io::stdout().is_terminal() {
+        // The views that scroll by show the progress.
+        return replay(project, verb, name, &preset, &Progress::default());
+    }
+    paint::working(&replaying(name), |progress| replay(project, verb, name, &preset, progress))
+}
+
+fn replay(
+    project: &Project,
+    verb: &args::Replay,
+    name: &str,
+    preset: &Preset,
+    progress: &Progress,
+) -> Result<(), Exit> {
+    let mut source = Source::open(project, name, History::SinceCompaction, progress)?;
     let around = Surroundings::new(name, RESULTS, window(verb, &source));
-    let mut replay = Replay::new(&preset, around);
+    let mut replay = Replay::new(preset, around);
     let mut out = Out::new();
     let mut number = 0;
     loop {

@@ -1,12 +1,14 @@
 //! Reads the conversation that the user named: a file, stdin, or an agent of a run.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use super::shown::System;
 use crate::cli::complain;
 use crate::cli::locate::{Project, Selector};
+use crate::cli::paint::{Progress, Watched};
 use crate::conversation::{Billed, Conversation, ConversationError, History, Recorded};
 use crate::event::Event;
 use crate::exit::Exit;
@@ -25,20 +27,32 @@ pub(super) struct Source {
 
 impl Source {
     /// Opens the conversation that the user named. A file takes precedence over an agent.
-    pub(super) fn open(project: &Project, name: &str, history: History) -> Result<Self, Exit> {
+    ///
+    /// `progress` is told how much of it has been read.
+    pub(super) fn open(
+        project: &Project,
+        name: &str,
+        history: History,
+        progress: &Progress,
+    ) -> Result<Self, Exit> {
         let path = Path::new(name);
         if name == "-" {
             let conversation = Conversation::copy(io::stdin().lock(), history);
             return Self::of("stdin", conversation, HashMap::new());
         }
         if name.contains('@') && !path.exists() {
-            return Self::agent(project, name, history);
+            return Self::agent(project, name, history, progress);
         }
-        let conversation = Conversation::open(path, history);
+        let conversation = conversation(path, history, progress);
         Self::of(name, conversation, HashMap::new())
     }
 
-    fn agent(project: &Project, name: &str, history: History) -> Result<Self, Exit> {
+    fn agent(
+        project: &Project,
+        name: &str,
+        history: History,
+        progress: &Progress,
+    ) -> Result<Self, Exit> {
         let (dir, part) = project.part(Some(name))?;
         let Selector::Agent(agent) = part else {
             complain(&format!("error: `{name}` is neither a file nor RUN/@AGENT"));
@@ -58,7 +72,7 @@ impl Source {
             complain(&format!("error: the run has no agent `{agent}`"));
             return Err(Exit::Failed);
         }
-        let conversation = Conversation::open(&dir.transcript(&agent), history);
+        let conversation = conversation(&dir.transcript(&agent), history, progress);
         Self::of(name, conversation, billed)
     }
 
@@ -92,6 +106,26 @@ impl Source {
     pub(super) fn unfit(&self, number: u64, error: &serde_json::Error) -> Exit {
         complain(&format!("error: {}: message {number}: {error}", self.name));
         Exit::Failed
+    }
+}
+
+/// Returns what a person is shown while a conversation is replayed.
+pub(super) fn replaying(name: &str) -> String {
+    let file = Path::new(name).file_name().unwrap_or_default();
+    format!("replaying {}", file.to_string_lossy())
+}
+
+/// Opens a file as [`Conversation::open`] does, and tells how much of it has been read.
+fn conversation(
+    path: &Path,
+    history: History,
+    progress: &Progress,
+) -> Result<Conversation, ConversationError> {
+    // A pipe must be opened only once.
+    let opened = path.is_file().then(|| File::open(path).and_then(|f| Watched::new(f, progress)));
+    match opened {
+        Some(Ok(file)) => Conversation::read(file, history),
+        Some(Err(_)) | None => Conversation::open(path, history),
     }
 }
 

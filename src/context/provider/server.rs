@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Work that a request asks of the provider beside a reply, or in its place.
@@ -88,7 +89,7 @@ pub enum AfterSummary {
 }
 
 /// The provider's report on the context, beside the reply.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ContextReport {
     /// Size in tokens of the input that the model read last, where the usage counts more than that:
@@ -115,7 +116,7 @@ impl ContextReport {
 }
 
 /// A change that a provider made, in its own words.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AppliedEdit {
     /// The provider's name for the change.

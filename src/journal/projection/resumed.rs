@@ -54,7 +54,7 @@ impl Projection {
         let mut projection = Self::new(dir.clone());
         let mut known: HashMap<AgentId, There> = HashMap::new();
         let all = |_: &AgentId| true;
-        each_of_agents(&dir, Position::START, all, |record, id| {
+        each_of_agents(&dir, Position::START, all, |_, record, id| {
             let there = known.entry(id.clone()).or_insert_with(|| look_at(&dir, id));
             projection.take_over(record, id, there);
             if record.seq.is_multiple_of(GATHERED) {
@@ -90,7 +90,7 @@ impl Projection {
             &dir,
             from,
             |_| true,
-            |record, id| {
+            |_, record, id| {
                 if stems.insert(stem(id)) {
                     // The agent's files come from a process whose records were partly cut from the
                     // journal.
@@ -106,22 +106,29 @@ impl Projection {
         Ok(projection)
     }
 
-    /// Makes all files again from the journal, as many as possible.
+    /// Makes all files again from the journal, as many as possible. The journal is read twice;
+    /// `progress` receives the number of bytes read now and then.
     ///
     /// # Errors
     /// Returns an error if the journal cannot be read, or if a file could not be removed or
     /// written.
-    pub fn rebuild(dir: &RunDir) -> Result<(), JournalError> {
+    pub fn rebuild(dir: &RunDir, mut progress: impl FnMut(u64)) -> Result<(), JournalError> {
         // Read the whole journal before a file is touched: if it cannot be read, the old files
         // stay.
-        walk(dir, Position::START, None, |_, _| Ok(()))?;
+        let whole = walk(dir, Position::START, None, |at, _| {
+            progress(at.offset);
+            Ok(())
+        })?;
         let stayed = remove(dir, |_| true);
         let folder = dir.agents();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(|error| JournalError::io(folder.display(), &error))?;
         let mut projection = Self::new(dir.clone());
         let wanted = |id: &AgentId| !stayed.contains_key(&id.file_stem());
-        each_of_agents(dir, Position::START, wanted, |record, _| projection.gather(record))?;
+        each_of_agents(dir, Position::START, wanted, |at, record, _| {
+            progress(whole.offset + at.offset);
+            projection.gather(record);
+        })?;
         projection.settle();
         // On a full disk the projection would wait for disk space, but nobody waits for it here:
         // that is an error.
@@ -170,7 +177,7 @@ impl Projection {
         remove(&self.dir, |stem| stems.contains(stem));
         let mut again = Self::new(self.dir.clone());
         let of_wrong = |id: &AgentId| wrong.contains(id);
-        each_of_agents(&self.dir, Position::START, of_wrong, |record, _| again.gather(record))?;
+        each_of_agents(&self.dir, Position::START, of_wrong, |_, record, _| again.gather(record))?;
         again.settle();
         self.ended.append(&mut again.ended);
         Ok(())
@@ -216,12 +223,13 @@ fn ends_line(path: &Path, length: u64) -> bool {
     look().unwrap_or(false)
 }
 
-/// Gives the records of the wanted agents from the position `from` on, in order.
+/// Gives the records of the wanted agents from the position `from` on, in order, each with the
+/// position behind its batch.
 fn each_of_agents(
     dir: &RunDir,
     from: Position,
     wanted: impl Fn(&AgentId) -> bool,
-    mut each: impl FnMut(&SharedRecord, &AgentId),
+    mut each: impl FnMut(Position, &SharedRecord, &AgentId),
 ) -> Result<(), JournalError> {
     let mut reader = Reader::open_at(&dir.journal(), from)?;
     let of_wanted =
@@ -229,7 +237,7 @@ fn each_of_agents(
     while let Some(records) = reader.next_batch_of(|line| of_wanted(line.agent.as_deref()))? {
         for record in &records {
             if let Some(id) = &record.agent {
-                each(record, id);
+                each(reader.position(), record, id);
             }
         }
     }
@@ -446,13 +454,13 @@ mod tests {
         for name in FILES {
             fs::write(dir.agents().join(name), "nonsense").unwrap();
         }
-        Projection::rebuild(&dir).unwrap();
+        Projection::rebuild(&dir, |_| {}).unwrap();
         assert_eq!(files(&dir), whole);
         fs::remove_dir_all(dir.agents()).unwrap();
-        Projection::rebuild(&dir).unwrap();
+        Projection::rebuild(&dir, |_| {}).unwrap();
         assert_eq!(files(&dir), whole);
         fs::remove_dir_all(dir.agents()).unwrap();
         fs::write(dir.agents(), "in the way").unwrap();
-        assert!(Projection::rebuild(&dir).is_err(), "nothing could be written");
+        assert!(Projection::rebuild(&dir, |_| {}).is_err(), "nothing could be written");
     }
 }

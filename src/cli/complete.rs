@@ -1,0 +1,174 @@
+//! Completions of the command line: the shell asks the program itself, so that runs, tasks and
+//! agents are completed from what is there.
+//!
+//! Prints nothing but candidates: a word that stands for nothing has none.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap_complete::env::{CompleteEnv, Shells};
+use clap_complete::{ArgValueCompleter, CompletionCandidate};
+
+use super::locate::{Project, default_file, workflow_of};
+use super::refusal;
+use super::short_id::ShortIds;
+use super::times::Times;
+use crate::config;
+use crate::exit::Exit;
+use crate::journal::file::RunDir;
+use crate::journal::snapshot;
+use crate::plan::TaskState;
+use crate::run_state::RunState;
+
+/// The variable by which the shell asks for candidates. Its value is the name of the shell.
+const ASKED_BY: &str = "CALLSHEET_COMPLETE";
+
+/// The most runs that are listed: a person reads a screen of them, the newest first.
+const MOST_RUNS: usize = 40;
+
+/// The name of the program in the scripts.
+const PROGRAM: &str = "callsheet";
+
+/// Prints candidates if the shell asks for them. Returns `None` if it does not.
+pub(super) fn answer(arguments: &[OsString], command: impl Fn() -> clap::Command) -> Option<Exit> {
+    std::env::var_os(ASKED_BY)?;
+    let environment = CompleteEnv::with_factory(command).var(ASKED_BY);
+    let here = std::env::current_dir().ok();
+    match environment.try_complete(arguments, here.as_deref()) {
+        Ok(true) => Some(Exit::Done),
+        Ok(false) => None,
+        Err(_) => Some(Exit::Usage),
+    }
+}
+
+/// Returns the script that makes a shell ask the program for candidates.
+pub(super) fn script(shell: clap_complete::Shell) -> Option<String> {
+    let mut script = Vec::new();
+    if shell == clap_complete::Shell::Bash {
+        // Bash would split `RUN/@AGENT` into words at the `@`, the mark of a host name.
+        script.extend_from_slice(b"COMP_WORDBREAKS=${COMP_WORDBREAKS//@/}\n");
+    }
+    let shells = Shells::builtins();
+    let completer = shells.completer(&shell.to_string())?;
+    completer.write_registration(ASKED_BY, PROGRAM, PROGRAM, PROGRAM, &mut script).ok()?;
+    String::from_utf8(script).ok()
+}
+
+/// Completes the id of a run, or the name of its workflow.
+pub(super) fn runs() -> ArgValueCompleter {
+    completer(|here, word| here.runs(word))
+}
+
+/// Completes RUN, RUN/TASK and RUN/@AGENT.
+pub(super) fn parts() -> ArgValueCompleter {
+    completer(|here, word| match word.split_once(['/', '@']) {
+        None => {
+            let newest = here.has_runs().then(|| "@".to_owned());
+            here.runs(word).into_iter().chain(newest.map(CompletionCandidate::new)).collect()
+        }
+        Some((run, _)) => {
+            let state = here.state(run);
+            let tasks = state.tasks().map(|(task, _)| format!("{run}/{task}"));
+            let at = if run.is_empty() && word.starts_with('@') { "@" } else { "/@" };
+            let agents = state.agents().keys().map(|agent| format!("{run}{at}{agent}"));
+            tasks.chain(agents).map(CompletionCandidate::new).collect()
+        }
+    })
+}
+
+/// Completes the agents of the newest run.
+pub(super) fn agents() -> ArgValueCompleter {
+    completer(|here, _| here.state("").agents().keys().map(candidate).collect())
+}
+
+/// Completes the tasks of the newest run.
+pub(super) fn tasks_of_run() -> ArgValueCompleter {
+    completer(|here, _| here.state("").tasks().map(|(name, _)| candidate(name)).collect())
+}
+
+/// Completes the tasks of the newest run that can begin again.
+pub(super) fn failed_tasks() -> ArgValueCompleter {
+    completer(|here, _| {
+        let state = here.state("");
+        let is_left = |state: TaskState| {
+            matches!(state, TaskState::Failed | TaskState::Cancelled | TaskState::Skipped)
+        };
+        let left = state.tasks().filter(|(_, task)| is_left(task.state));
+        left.map(|(name, _)| candidate(name)).collect()
+    })
+}
+
+/// Completes the tasks of the configuration file.
+pub(super) fn tasks_of_file() -> ArgValueCompleter {
+    completer(|here, _| here.names("tasks"))
+}
+
+/// Completes the profiles of the configuration file.
+pub(super) fn profiles() -> ArgValueCompleter {
+    completer(|here, _| here.names("profiles"))
+}
+
+/// Returns a completer that offers those of the candidates that begin with the word so far.
+fn completer(
+    all: impl Fn(&Here, &str) -> Vec<CompletionCandidate> + Send + Sync + 'static,
+) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |word: &OsStr| {
+        let word = word.to_string_lossy();
+        let all = all(&Here::of_command_line(), &word);
+        let fits = |text: &OsStr| {
+            let text = text.to_string_lossy();
+            // A name from a damaged journal must not reach the shell.
+            text.starts_with(&*word) && !text.contains(|c: char| c.is_control() || c == ' ')
+        };
+        all.into_iter().filter(|candidate| fits(candidate.get_value())).collect()
+    })
+}
+
+fn candidate(name: &impl ToString) -> CompletionCandidate {
+    CompletionCandidate::new(name.to_string())
+}
+
+/// The project in which the command line is being written.
+struct Here(Project);
+
+impl Here {
+    /// Reads the flags that tell where the configuration and the runs are.
+    fn of_command_line() -> Self {
+        let words: Vec<_> = std::env::args_os().skip_while(|word| word != "--").collect();
+        let value = |names: &[&str]| {
+            let at = words.iter().position(|word| names.iter().any(|name| word == name))?;
+            words.get(at + 1).map(PathBuf::from)
+        };
+        let file = value(&["-f", "--file"]).unwrap_or_else(default_file);
+        Self(Project::new(file, value(&["--state-dir"]), Times::new(false)))
+    }
+
+    fn has_runs(&self) -> bool {
+        !self.0.runs().is_empty()
+    }
+
+    /// Returns the newest runs by their short ids, and by their whole ids where the word is the
+    /// beginning of one.
+    fn runs(&self, word: &str) -> Vec<CompletionCandidate> {
+        let runs = self.0.runs();
+        let short = ShortIds::of_runs(runs.iter().map(refusal::name));
+        let whole = |run: &RunDir| refusal::name(run).starts_with(word) && !word.is_empty();
+        let shown = runs.iter().take(MOST_RUNS).map(|run| {
+            let id = refusal::name(run);
+            let text = if whole(run) { id.clone() } else { short.of(&id) };
+            CompletionCandidate::new(text).help(workflow_of(run).map(Into::into))
+        });
+        shown.collect()
+    }
+
+    /// Returns the state of a run, or of the newest one; an empty state if there is none.
+    fn state(&self, run: &str) -> RunState {
+        let run = self.0.find(Some(run).filter(|run| !run.is_empty()));
+        run.map_or_else(|_| RunState::default(), |run| snapshot::fold(&run, |_| {}).0)
+    }
+
+    /// Returns the names of a table of the configuration file.
+    fn names(&self, table: &str) -> Vec<CompletionCandidate> {
+        config::names_of(&self.0.sources(), table).iter().map(candidate).collect()
+    }
+}
