@@ -303,3 +303,122 @@ fn a_new_run_takes_the_results_of_the_last_one_where_nothing_changed() {
         "nothing there"
     );
 }
+
+/// A way for a scripted agent to fail after its first turn.
+struct Broken {
+    kind: &'static str,
+    code: i32,
+    /// Keys of the task and of the agent, before and after the mending.
+    task: [&'static str; 2],
+    agent: [&'static str; 2],
+    /// The rule for its second turn, until it is mended.
+    rule: &'static str,
+    /// Number of replies of the task that a retry asks for: 1 where the conversation continues.
+    replies: usize,
+}
+
+/// Ways that a retry of the same configuration mends.
+const BROKEN: [Broken; 8] = [
+    Broken { kind: "refusal", rule: "say = 'no'\nstop = 'refusal'", ..PLAIN },
+    Broken { kind: "empty_answer", rule: "say = ''", replies: 1, ..PLAIN },
+    Broken { kind: "invalid_request", code: 3, rule: "say = '{{ last[5].text }}'", ..PLAIN },
+    Broken {
+        kind: "max_turns",
+        code: 4,
+        agent: ["max_turns = 2", "max_turns = 3"],
+        rule: "[[rules.calls]]\ntool = 'glob'\ninput = { pattern = 'x' }",
+        ..PLAIN
+    },
+    Broken {
+        kind: "gave_up",
+        rule: "[[rules.calls]]\ntool = 'give_up'\ninput = { reason = 'no' }",
+        ..PLAIN
+    },
+    Broken {
+        kind: "timeout",
+        code: 5,
+        task: ["timeout = '400ms'", "timeout = '20s'"],
+        rule: "say = 'x'\ndelay_ms = 60000",
+        replies: 1,
+        ..PLAIN
+    },
+    Broken {
+        kind: "output_format",
+        task: ["output = 'json'", "output = 'json'"],
+        rule: "say = 'no JSON'",
+        ..PLAIN
+    },
+    Broken {
+        kind: "denied",
+        code: 7,
+        rule: "[[rules.calls]]\ntool = 'bash'\ninput = { command = 'ls' }\n[[rules]]\nagent = 'a'\n\
+               turn = 3\n[[rules.calls]]\ntool = 'give_up'\ninput = { reason = 'no' }",
+        ..PLAIN
+    },
+];
+
+const PLAIN: Broken =
+    Broken { kind: "", code: 1, task: [""; 2], agent: [""; 2], rule: "", replies: 2 };
+
+impl Broken {
+    fn write(&self, desk: &Desk, is_mended: bool) {
+        let (at, rule) = match is_mended {
+            true => (1, "say = '\"all is done\"'"),
+            false => (0, self.rule),
+        };
+        let file = format!(
+            "{}deny = ['bash']\n[agents.a]\nmodel = 'default'\ninstructions = 'x'\n\
+             tools = ['glob', 'bash', 'give_up']\n{}\n[agents.first]\nmodel = 'default'\ninstructions = 'x'\n\
+             [tasks.first]\nagent = 'first'\nprompt = 'x'\n\
+             [tasks.one]\nagent = 'a'\nprompt = 'go'\ndepends_on = ['first']\n{}\n\
+             [tasks.two]\nrun = 'echo \"$ONE\"'\ndepends_on = ['one']\n\
+             env = {{ ONE = '{{{{ tasks.one.output }}}}' }}\n",
+            super::desk::OFFLINE,
+            self.agent[at],
+            self.task[at]
+        );
+        desk.write("agents.toml", &file);
+        let script = format!(
+            "[[rules]]\nagent = 'first'\nsay = 'first is done'\n[[rules]]\nagent = 'a'\nturn = 1\n\
+             [[rules.calls]]\ntool = 'glob'\ninput = {{ pattern = '*.toml' }}\n\
+             [[rules]]\nagent = 'a'\n{}\n{rule}\n",
+            if self.kind == "denied" && !is_mended { "turn = 2" } else { "turn = '2..'" }
+        );
+        desk.write("script.toml", &script);
+    }
+}
+
+/// Returns the number of replies so far, of the task `first` and of the others.
+fn replies(desk: &Desk) -> (usize, usize) {
+    let events = desk.json(&["tail", "--json"]);
+    let of = |event: &&serde_json::Value| event["type"] == "model.responded";
+    let (first, others): (Vec<_>, Vec<_>) =
+        events.iter().filter(of).partition(|event| event["task"] == "first");
+    (first.len(), others.len())
+}
+
+#[test]
+fn every_failure_of_a_script_is_mended_by_the_printed_command() {
+    for broken in BROKEN {
+        let kind = broken.kind;
+        let desk = Desk::empty();
+        broken.write(&desk, false);
+        let failed = desk.call(&["run"]);
+        assert_eq!(failed.code, broken.code, "{kind}: {}{}", failed.out, failed.err);
+        assert!(failed.out.contains(&format!("  {kind}: ")), "{kind}: {}", failed.out);
+        let why = follow(&desk, &failed.out, "what failed:");
+        assert_eq!(why.code, 0, "{kind}: {}", why.err);
+        let before = replies(&desk);
+        let file = desk.read("agents.toml");
+        broken.write(&desk, true);
+        // Scripts are read when the run is opened; the file was recorded, and a new one has to be
+        // accepted.
+        let has_changed = desk.read("agents.toml") != file;
+        let label = if has_changed { "with changes:" } else { "try again:" };
+        let done = follow(&desk, &failed.out, label);
+        assert_eq!(done.code, 0, "{kind}: {}{}", done.out, done.err);
+        assert!(done.out.contains("all is done"), "{kind}: {}", done.out);
+        let after = replies(&desk);
+        assert_eq!((after.0, after.1 - before.1), (1, broken.replies), "{kind}: {}", done.err);
+    }
+}
