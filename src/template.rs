@@ -8,6 +8,7 @@ mod paths;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
+use minijinja::machinery::{Instruction, Instructions, get_compiled_template};
 use minijinja::value::{Serde, Value as Cell};
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use parking_lot::Mutex;
@@ -96,19 +97,65 @@ pub fn is_true(expression: &str, values: &Value) -> Result<bool, TemplateError> 
 /// Returns the dotted names that a template reads: `inputs.path`, `tasks.survey.output`.
 ///
 /// # Errors
-/// Returns an error if the template cannot be parsed.
+/// Returns an error if the template cannot be parsed, or if it uses a filter, a test or another
+/// template that does not exist.
 pub fn names_in_template(template: &str) -> Result<BTreeSet<String>, TemplateError> {
     let parsed = ENVIRONMENT.template_from_str(template)?;
+    let compiled = get_compiled_template(&parsed);
+    let blocks = compiled.blocks.values();
+    blocks.chain([&compiled.instructions]).try_for_each(known)?;
     Ok(parsed.undeclared_variables(true).into_iter().collect())
 }
 
 /// Returns the dotted names that an expression reads.
 ///
 /// # Errors
-/// Returns an error if the expression cannot be parsed.
+/// Returns an error in the same cases as [`names_in_template`].
 pub fn names_in_expression(expression: &str) -> Result<BTreeSet<String>, TemplateError> {
-    let parsed = ENVIRONMENT.compile_expression(expression)?;
-    Ok(parsed.undeclared_variables(true).into_iter().collect())
+    // Errors of its syntax have their place in the expression itself.
+    ENVIRONMENT.compile_expression(expression)?;
+    const BEFORE: &str = "{{ ";
+    names_in_template(&format!("{BEFORE}{expression} }}}}")).map_err(|error| TemplateError {
+        range: error.range.map(|range| {
+            range.start.saturating_sub(BEFORE.len())..range.end.saturating_sub(BEFORE.len())
+        }),
+        ..error
+    })
+}
+
+/// Fails if compiled instructions need what does not exist: MiniJinja would tell only when it
+/// renders them.
+fn known(instructions: &Instructions<'_>) -> Result<(), TemplateError> {
+    for at in 0.. {
+        let Some(instruction) = instructions.get(at) else { return Ok(()) };
+        let message = match instruction {
+            Instruction::ApplyFilter(name, ..) if lacks("x | ", name, ErrorKind::UnknownFilter) => {
+                format!("there is no filter `{name}`")
+            }
+            Instruction::PerformTest(name, ..) if lacks("x is ", name, ErrorKind::UnknownTest) => {
+                format!("there is no test `{name}`")
+            }
+            Instruction::Include(_) | Instruction::LoadBlocks => {
+                "there are no other templates that could be included".to_owned()
+            }
+            _ => continue,
+        };
+        let span = instructions.get_span(at);
+        return Err(TemplateError {
+            message,
+            line: instructions.get_line(at).unwrap_or(1),
+            range: span.map(|span| span.start_offset as usize..span.end_offset as usize),
+        });
+    }
+    Ok(())
+}
+
+/// Returns true if the language refuses a name after `before` because it does not know it.
+fn lacks(before: &str, name: &str, refusal: ErrorKind) -> bool {
+    let used = format!("{before}{name}");
+    let tried = ENVIRONMENT.compile_expression(&used);
+    let tried = tried.and_then(|tried| tried.eval(minijinja::context! { x => 1 }));
+    tried.is_err_and(|error| error.kind() == refusal)
 }
 
 /// The most compiled patterns that are kept: far more than one file of templates has.
@@ -185,6 +232,27 @@ mod tests {
             names_in_template("{% for x in tasks.a.outputs %}{{ x.k }}{{ inputs.b }}{% endfor %}");
         let want = ["inputs.b", "tasks.a.outputs"].map(str::to_owned);
         assert_eq!(names, Ok(BTreeSet::from(want)));
+    }
+
+    #[test]
+    fn what_the_language_lacks_is_found_before_anything_is_rendered() {
+        for (template, message, range) in [
+            ("a {{ x | upcase }}", "there is no filter `upcase`", "upcase"),
+            ("{% if false %}{{ x | nope }}{% endif %}", "there is no filter `nope`", "nope"),
+            ("{{ x is containing('a') }}", "there is no test `containing`", "containing"),
+            ("{% include 'b' %}", "there are no other templates that could be included", "'b'"),
+        ] {
+            let error = names_in_template(template).expect_err(template);
+            assert_eq!(error.message, message);
+            let range =
+                error.range.and_then(|found| template.get(found)).map(|at| at.contains(range));
+            assert_eq!(range, Some(true), "{template}");
+        }
+        let error = names_in_expression("x | upcase").expect_err("no filter");
+        assert_eq!(error.range, Some(4..10));
+        for whole in ["{{ x | upper | default('') }}", "{{ x is defined }}", "{{ x is in [1] }}"] {
+            assert_eq!(names_in_template(whole), Ok(BTreeSet::from(["x".to_owned()])), "{whole}");
+        }
     }
 
     #[test]
