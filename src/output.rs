@@ -11,12 +11,21 @@ pub struct Stored {
     pub hash: String,
     /// Size in bytes.
     pub bytes: u64,
+    /// Number of bytes that followed and were not kept, because the output was too long.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub dropped: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// The output of a task, an agent or a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Output {
-    /// The whole text, or its beginning when `stored` is present.
+    /// The whole text; when `stored` is present, a part of it, or the whole with replacement
+    /// characters where the bytes are not UTF-8.
     pub text: String,
     /// Reference to the whole text on disk; absent when `text` is the whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -170,6 +170,7 @@ impl Store {
         let stored = Stored {
             hash: blake3::hash(bytes).to_hex().to_string(),
             bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            dropped: 0,
         };
         if read(&self.results, &stored).is_ok() {
             // An earlier writer of the file may not have synced the directory yet.
@@ -240,7 +241,6 @@ mod tests {
         let (_dir, store) = store();
         assert_eq!(store.present(b"", 10).unwrap(), Output::whole(""));
         assert_eq!(store.present("äöü".as_bytes(), 3).unwrap(), Output::whole("äöü"));
-        assert_eq!(store.present(b"a\xffb", 10).unwrap(), Output::whole("a\u{fffd}b"));
         assert!(names(&store.scratch).is_empty() && names(&store.results).is_empty());
     }
 
@@ -293,10 +293,19 @@ mod tests {
         }
         let output = writer.write(b"the end").unwrap().finish(INLINE_CHARS).unwrap();
         let stored = output.stored.unwrap();
-        assert_eq!(stored.bytes, 100_000);
+        assert_eq!((stored.bytes, stored.dropped), (100_000, 20 * 9_999 + 7 - 100_000));
         assert_eq!(store.path_of(&stored).metadata().unwrap().len(), 100_000);
         assert!(output.text.contains("the first 100000 are in"), "{}", output.text);
         assert!(output.text.ends_with("the end"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_stored_however_few() {
+        let (_dir, store) = store();
+        let output = store.present(b"caf\xe9", INLINE_CHARS).unwrap();
+        assert_eq!(output.text, "caf\u{fffd}");
+        let stored = output.stored.unwrap();
+        assert_eq!(std::fs::read(store.path_of(&stored)).unwrap(), b"caf\xe9");
     }
 
     #[test]

@@ -146,6 +146,9 @@ pub struct Shortfalls {
     /// Number of calls whose outcome nobody knows, by tool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown: BTreeMap<String, u32>,
+    /// Number of calls whose result was too long to be kept whole, by tool.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cut: BTreeMap<String, u32>,
     /// Number of child agents that failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_children: u32,
@@ -163,14 +166,17 @@ impl Shortfalls {
     /// Returns true if all that was asked for was done.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.denied.is_empty() && self.unknown.is_empty() && self.failed_children == 0
+        let Self { denied, unknown, cut, failed_children, children: _ } = self;
+        denied.is_empty() && unknown.is_empty() && cut.is_empty() && *failed_children == 0
     }
 
     /// Counts the end of a call.
     pub fn count(&mut self, finished: &ToolFinished) {
+        let is_cut = finished.stored.as_ref().is_some_and(|stored| stored.dropped > 0);
         let counts = match (finished.denied, finished.status) {
             (true, _) => &mut self.denied,
             (false, ToolStatus::Unknown) => &mut self.unknown,
+            (false, ToolStatus::Ok | ToolStatus::Error) if is_cut => &mut self.cut,
             (false, ToolStatus::Ok | ToolStatus::Error) => return,
         };
         *counts.entry(finished.name.clone()).or_default() += 1;
@@ -178,9 +184,11 @@ impl Shortfalls {
 
     /// Adds what another agent, or all of its agents, left undone.
     pub fn add(&mut self, other: &Self) {
-        for (mine, theirs) in
-            [(&mut self.denied, &other.denied), (&mut self.unknown, &other.unknown)]
-        {
+        for (mine, theirs) in [
+            (&mut self.denied, &other.denied),
+            (&mut self.unknown, &other.unknown),
+            (&mut self.cut, &other.cut),
+        ] {
             for (tool, count) in theirs {
                 *mine.entry(tool.clone()).or_default() += count;
             }

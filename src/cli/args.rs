@@ -109,7 +109,7 @@ pub(super) struct Run {
     #[arg(long)]
     pub keep_going: bool,
     /// End with exit code 8 if anything was left undone: a call was denied, the outcome of a call
-    /// is unknown, or a child agent failed
+    /// is unknown, a result was cut, or a child agent failed
     #[arg(long)]
     pub strict: bool,
     /// Take results of the newest run of this workflow that were made from the same prompt, agents,

@@ -258,6 +258,6 @@ impl Spill {
     #[must_use]
     pub fn of(text: String) -> Self {
         let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
-        Self { stored: Stored { hash, bytes: text.len() as u64 }, text }
+        Self { stored: Stored { hash, bytes: text.len() as u64, dropped: 0 }, text }
     }
 }

@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn every_field_that_names_a_result_is_found() {
-        let stored = |digit: &str| Some(Stored { hash: digit.repeat(64), bytes: 7 });
+        let stored = |digit: &str| Some(Stored { hash: digit.repeat(64), bytes: 7, dropped: 0 });
         let output = |digit: &str| Output { text: "x".to_owned(), stored: stored(digit) };
         let ended = |outcome| -> Event {
             AgentEnded {

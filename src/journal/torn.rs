@@ -410,7 +410,7 @@ mod tests {
         let at = resume(&dir, Cut::Torn).unwrap().0.at;
         let journal = dir.own().unwrap().start_writer(at, Vec::new()).unwrap();
         let hash = blake3::hash(b"abc").to_hex().to_string();
-        let (path, stored) = (dir.results().join(&hash), Stored { hash, bytes: 3 });
+        let (path, stored) = (dir.results().join(&hash), Stored { hash, bytes: 3, dropped: 0 });
         let mut finished = finished(1, 0, ToolStatus::Ok, "a");
         let Event::ToolFinished(tool) = &mut finished.event else { panic!("a result") };
         tool.stored = Some(stored);
@@ -457,7 +457,7 @@ mod tests {
             let mut finished = finished(1, number, ToolStatus::Ok, "a");
             let Event::ToolFinished(tool) = &mut finished.event else { panic!("a result") };
             let hash = blake3::hash(format!("{}", number % 2).as_bytes()).to_hex().to_string();
-            tool.stored = Some(Stored { hash, bytes: 1 });
+            tool.stored = Some(Stored { hash, bytes: 1, dropped: 0 });
             journal.append(vec![finished]).await.unwrap();
         }
         journal.close().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{short, status_word};
 use crate::id::Name;
-use crate::journal::log_line::{cut, output_lines};
+use crate::journal::log_line::{self, output_lines};
 use crate::plan::TaskState;
 use crate::run_state::{RunState, TaskStatus};
 use crate::turn::Shortfalls;
@@ -78,16 +78,21 @@ pub fn summary(state: &RunState) -> String {
 /// Returns what was left undone, in words; `None` if nothing was.
 #[must_use]
 pub fn undone(shortfalls: &Shortfalls) -> Option<String> {
-    let calls = |counts: &BTreeMap<String, u32>, what: &str| {
+    let counted = |counts: &BTreeMap<String, u32>, one: &str, what: &str| {
         let count: u32 = counts.values().sum();
-        let tools: Vec<_> = counts.keys().map(|tool| cut(tool, TOOL_NAME)).collect();
-        let noun = if count == 1 { "call" } else { "calls" };
+        let tools: Vec<_> = counts.keys().map(|tool| log_line::cut(tool, TOOL_NAME)).collect();
+        let noun = if count == 1 { one.to_owned() } else { format!("{one}s") };
         (count > 0).then(|| format!("{count} {noun} {what}: {}", tools.join(", ")))
     };
-    let Shortfalls { denied, unknown, failed_children, children } = shortfalls;
+    let Shortfalls { denied, unknown, cut, failed_children, children } = shortfalls;
     let failed =
         (*failed_children > 0).then(|| format!("{failed_children} of {children} children failed"));
-    let parts = [calls(denied, "denied"), calls(unknown, "of unknown outcome"), failed];
+    let parts = [
+        counted(denied, "call", "denied"),
+        counted(unknown, "call", "of unknown outcome"),
+        counted(cut, "result", "cut"),
+        failed,
+    ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }

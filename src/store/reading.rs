@@ -123,7 +123,7 @@ mod tests {
         let folder = dir.path();
         let bytes = "content, ".repeat(30_000).into_bytes();
         let hash = blake3::hash(&bytes).to_hex().to_string();
-        let stored = Stored { hash, bytes: 270_000 };
+        let stored = Stored { hash, bytes: 270_000, dropped: 0 };
         let path = folder.join(&stored.hash);
         std::fs::write(&path, &bytes).unwrap();
         assert_eq!(read(folder, &stored).unwrap(), bytes);

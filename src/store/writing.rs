@@ -99,19 +99,23 @@ impl StoreWriter {
         if self.file.is_none() && self.seen == self.kept {
             let text = String::from_utf8_lossy(&self.head);
             if text.chars().count() <= inline_chars {
-                return Ok(Output::whole(text));
+                // Text is recorded; other bytes would be lost in the record.
+                let is_text = std::str::from_utf8(&self.head).is_ok();
+                let stored = if is_text { None } else { Some(self.store.store(&self.head)?) };
+                return Ok(Output { text: text.into_owned(), stored });
             }
         }
+        let dropped = self.seen - self.kept;
         let stored = match self.file {
-            None => self.store.store(&self.head)?,
+            None => Stored { dropped, ..self.store.store(&self.head)? },
             Some(scratch) => {
                 let hash = self.hash.finalize().to_hex().to_string();
                 scratch.keep_as(&self.store, &self.store.results, &hash)?;
-                Stored { hash, bytes: self.kept }
+                Stored { hash, bytes: self.kept, dropped }
             }
         };
         let path = self.store.path_of(&stored).display().to_string();
-        let place = if self.seen == self.kept {
+        let place = if dropped == 0 {
             format!("the full output is in {path}")
         } else {
             format!("the first {} are in {path}, the rest was dropped", self.kept)

@@ -162,9 +162,11 @@ fn a_failed_command_shows_the_end_of_its_output_everywhere() {
 fn raw_outputs_are_whole() {
     let desk = Desk::commands(
         "[tasks.long]\nrun = 'seq 1 100000'\n[tasks.bytes]\nrun = 'printf \"no newline\"'\n\
-         [tasks.none]\nrun = 'true'\nwhen = 'false'\n",
+         [tasks.none]\nrun = 'true'\nwhen = 'false'\n[tasks.latin]\nrun = 'printf \"caf\\351\"'\n",
     );
     desk.good(&["run"]);
+    let latin = desk.command(&["show", "/latin", "--output"]).output().expect("it runs");
+    assert_eq!(latin.stdout, b"caf\xe9");
     let long = desk.good(&["show", "/long", "--output"]);
     assert_eq!(long, (1..=100_000).map(|n| format!("{n}\n")).collect::<String>());
     assert_eq!(desk.good(&["show", "/bytes", "--output"]), "no newline");

@@ -442,7 +442,7 @@ fn the_help_of_run_is_readable() {
           --json                Print events as JSON, one a line
           --keep-going          Continue with tasks that do not depend on a failed one
           --strict              End with exit code 8 if anything was left undone: a call was denied, the
-                                outcome of a call is unknown, or a child agent failed
+                                outcome of a call is unknown, a result was cut, or a child agent failed
           --reuse               Take results of the newest run of this workflow that were made from the
                                 same prompt, agents, models, tools and inputs, instead of making them
                                 again
