@@ -62,6 +62,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         }
     };
     listen_to_tracing(arguments.verbose);
+    if let Err(error) = crate::tool::process::hide_memory() {
+        tracing::debug!(%error, "other processes of this user can read the memory of this one");
+    }
     let file = arguments.verb.as_ref().map_or_else(locate::default_file, Verb::file);
     let project =
         locate::Project::new(file, arguments.state_dir.clone(), Times::new(arguments.utc));

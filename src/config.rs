@@ -27,6 +27,7 @@ mod raw;
 mod recorded;
 mod reference;
 mod retry;
+mod sandbox;
 mod shape;
 mod tasks;
 mod templates;
@@ -60,6 +61,7 @@ use self::raw::{Header, Settings, VERSION};
 use self::shape::Section;
 use self::tree::Places;
 use crate::id::Name;
+use crate::spec::sandbox::SandboxSpec;
 use crate::spec::{AgentSpec, Limits, ModelSpec, TaskSpec};
 
 /// The treatment of a provider's key or an input that is missing.
@@ -174,6 +176,8 @@ pub struct Config {
     pub compaction: CompactionSpec,
     /// Environment variables for commands and shell tools.
     pub env: BTreeMap<String, String>,
+    /// What commands may reach.
+    pub sandbox: SandboxSpec,
     /// The secrets that could be read, by name; no record may contain them.
     pub secrets: BTreeMap<String, Secret>,
     /// The tasks of a run for which no tasks were named; if empty, all tasks.
@@ -441,6 +445,7 @@ fn build(setting: Setting<'_>, text: &Text) -> Config {
         profile: sources.profile.clone(),
         settings: recorded::settings(&sources.environment),
         env: env::variables(setting, &inputs.values),
+        sandbox: sandbox::sandbox(setting),
         inputs: inputs.values,
         read_only_roots: inputs.read_only_roots,
         providers,

@@ -8,6 +8,7 @@
 pub mod bash;
 mod blocking;
 mod command;
+pub mod environment;
 pub mod files;
 pub mod hook;
 pub mod process;
@@ -30,6 +31,7 @@ use crate::id::{CallKey, Name};
 use crate::message::Json;
 use crate::output::{Output, Stored};
 use crate::store::{INLINE_CHARS, Store};
+use crate::tool::environment::Environment;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 use crate::turn::{Effect, FileChange, Process};
@@ -67,10 +69,7 @@ pub struct ToolContext {
     /// The identity of the call.
     pub key: CallKey,
     /// Environment variables for the processes of the call.
-    pub env: Arc<BTreeMap<String, String>>,
-    /// Names of this program's environment variables that processes must not see: those that hold
-    /// keys.
-    pub hidden_env: Arc<[String]>,
+    pub env: Environment,
     /// Skill folders that the agent may load.
     pub skills: Arc<[String]>,
     /// Time limit of the call.

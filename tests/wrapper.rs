@@ -1,7 +1,6 @@
 //! Commands in a wrapper process: their results, their ends, their kept results, and that no
 //! process of theirs is left, however their parent ends.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use callsheet::message::Json;
 use callsheet::redaction::Secrets;
 use callsheet::store::Store;
 use callsheet::tool::bash::run_command;
+use callsheet::tool::environment::{self, Environment};
 use callsheet::tool::hook::{self, Answer};
 use callsheet::tool::process::{Remains, end_remains};
 use callsheet::tool::spool::Spool;
@@ -75,6 +75,8 @@ impl Bench {
             "bash",
             "{}",
         );
+        let mut environment = environment::passed(&[]);
+        environment.insert("TOOL_TEST".to_owned(), "set".to_owned());
         let wrapper = Wrapper {
             program: env!("CARGO_BIN_EXE_callsheet").into(),
             secrets: Secrets::new([SECRET.to_owned()]),
@@ -83,8 +85,7 @@ impl Bench {
             workspace: Arc::new(Workspace::open(self.dir.path()).expect("opens")),
             store: self.store.clone(),
             key,
-            env: Arc::new(BTreeMap::from([("TOOL_TEST".to_owned(), "set".to_owned())])),
-            hidden_env: ["HOME".to_owned()].into(),
+            env: Environment::only(environment),
             skills: [].into(),
             timeout: SOON,
             grace_period: SOON,
@@ -154,7 +155,7 @@ async fn a_command_gives_what_it_gives_without_a_wrapper() {
         ("true", "(no output)", Some(0)),
         ("printf x; exit 3", "x\nexit code 3", Some(3)),
         ("kill -9 $$", "(no output)\nexit code 137", Some(137)),
-        ("echo \"$TOOL_TEST [$HOME]\"; cat", "set []\n", Some(0)),
+        ("echo \"$TOOL_TEST [$CARGO_MANIFEST_DIR]\"; cat", "set []\n", Some(0)),
         ("printf %s hunter2-; printf hunter2", "[redacted]", Some(0)),
     ] {
         let context = bench.context();
@@ -365,7 +366,8 @@ async fn a_hook_is_run_alike_and_nothing_of_it_is_kept() {
         let input = Json::encode(&json!({"trigger": "auto"}));
         hook::run(&argv, &input, &context).await
     };
-    let answer = run("echo \"$(cat) [$HOME]\"; echo noise >&2").await.expect("an answer");
+    let answer =
+        run("echo \"$(cat) [$CARGO_MANIFEST_DIR]\"; echo noise >&2").await.expect("an answer");
     assert_eq!(answer, Answer::GoOn(Some("{\"trigger\":\"auto\"} []".to_owned())));
     let answer = run("echo no >&2; exit 2").await.expect("an answer");
     assert_eq!(answer, Answer::Block("no".to_owned()));

@@ -24,6 +24,7 @@ use crate::message::{Json, ToolCall};
 use crate::model::Request;
 use crate::output::Output;
 use crate::tool::ToolSpec;
+use crate::tool::environment::Environment;
 use crate::turn::{
     AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
 };
@@ -191,9 +192,9 @@ pub async fn run_command(
     };
     let began = Instant::now();
     let mut tool_context = tool_run::tool_context(&context, call.key.clone());
-    let mut all = context.services.env.clone();
+    let mut all = (*context.services.env).clone();
     all.extend(env);
-    tool_context.env = Arc::new(all);
+    tool_context.env = Environment::only(all);
     // The time limit of tools does not apply: a `run` task has the time limit of its task.
     tool_context.timeout = Duration::MAX;
     let result = crate::tool::bash::run_command(&run, &tool_context).await;

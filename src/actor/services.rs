@@ -52,10 +52,8 @@ pub struct Services {
     pub workspace: Arc<Workspace>,
     /// The result store, for large outputs.
     pub store: Arc<Store>,
-    /// Environment variables that processes get.
-    pub env: BTreeMap<String, String>,
-    /// Names of variables of this program that processes must not see, because they hold keys.
-    pub hidden_env: Arc<[String]>,
+    /// Environment variables that processes get, and no others.
+    pub env: Arc<BTreeMap<String, String>>,
     /// Keys and secrets, which no record may contain.
     pub secrets: Secrets,
     /// The wrapper that runs commands; `None`: this process runs them itself.

@@ -26,6 +26,7 @@ use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::run_machine::{ChildResult, Delegation, Refused};
+use crate::tool::environment::Environment;
 use crate::tool::steps::{CompactInput, DelegateInput, GiveUpInput, SnipInput, TodoInput};
 use crate::tool::{
     Announce, BoxFuture, TIME_LIMIT, Tool, ToolContext, ToolError, ToolOutput, arguments,
@@ -306,8 +307,7 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
         announce: Arc::new(announcer),
         wrapper: services.wrapper.clone(),
         key,
-        env: Arc::new(services.env.clone()),
-        hidden_env: services.hidden_env.clone(),
+        env: Environment::Only(services.env.clone()),
         skills: skills.unwrap_or_default().into(),
         timeout: TIME_LIMIT,
         grace_period: services.limits.grace_period,

@@ -89,6 +89,8 @@ sections! {
         compaction: Compaction = Default::default(), Compaction::KIND;
         /// The rules for calls of tools: `deny` beats `ask`, and `ask` beats `allow`.
         permissions: Permissions, Permissions::KIND => "reading is allowed, everything else asks";
+        /// What commands can reach.
+        sandbox: Sandbox = Sandbox::default(), Sandbox::KIND;
         /// The agents, by name.
         agents: Named<Agent> = Named::default(), Kind::Map(&NAMES, &Agent::KIND),
             gives "foreign_file", "no_model";
@@ -109,8 +111,6 @@ sections! {
         mcp_servers;
         /// Tools that are commands of the user.
         tools: Named<Json>, Kind::Map(&WORDS, &Kind::Any);
-        /// The files and hosts that commands can reach.
-        sandbox;
         /// Commands that run when something happens in a run.
         hooks;
         /// The patterns that are redacted from records.
@@ -165,6 +165,27 @@ sections! {
         /// If `true`, a run that needs the secret does not begin without it; if `false`, the run
         /// begins.
         required: bool = true, Kind::Truth;
+    }
+
+    /// What commands can reach.
+    Sandbox {
+        /// Environment variables that commands get with the values that they have outside, beside
+        /// `PATH`, `HOME`, `LANG`, `LC_*`, `TERM`, `TZ`, `TMPDIR`, `USER`, `LOGNAME`, `SHELL` and
+        /// the folders of toolchains (`CARGO_HOME`, `RUSTUP_HOME`, `GOPATH`, `JAVA_HOME` and the
+        /// like). All others stay with the program, because any of them may hold a key.
+        env: List<String> = Vec::new(), Kind::List(&VARIABLE);
+    }
+    later {
+        /// The files that commands can write: none, the workspace, or all.
+        mode;
+        /// The hosts that commands can reach.
+        network;
+        /// Folders that commands can write beside the workspace.
+        writable_roots;
+        /// Folders that commands can read beside those of the system.
+        readable_roots;
+        /// If `true`, nothing runs where the sandbox cannot be had.
+        require;
     }
 
     /// Limits of the whole run.

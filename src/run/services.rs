@@ -1,6 +1,6 @@
 //! Makes what the actors need from the configuration: models, tools, workspace, settings.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -35,6 +35,7 @@ use crate::spec::ModelSpec;
 use crate::spec::capability::ModelFacts;
 use crate::store::Store;
 use crate::tool::Toolbox;
+use crate::tool::environment;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 
@@ -141,8 +142,7 @@ impl Prepared {
             tools: self.tools,
             workspace: Arc::new(workspace),
             store: Arc::new(store),
-            env: config.env.clone(),
-            hidden_env: key_variables(config),
+            env: Arc::new(environment(config)),
             secrets,
             wrapper: wrapper.map(Arc::new),
             limits,
@@ -230,13 +230,12 @@ fn secrets(config: &Config) -> Vec<&str> {
     keys.chain(config.secrets.values()).map(|key| key.expose()).collect()
 }
 
-/// Returns the names of the variables of this process that hold a provider's key or a secret.
-fn key_variables(config: &Config) -> Arc<[String]> {
-    let keys = secrets(config);
-    let holds = |value: &str| !value.is_empty() && keys.contains(&value.trim());
-    let variables = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    variables.filter(|(_, value)| holds(value)).map(|(name, _)| name).collect()
+/// Returns the environment variables of commands: those that are passed on, and those that the
+/// configuration sets.
+fn environment(config: &Config) -> BTreeMap<String, String> {
+    let mut variables = environment::passed(&config.sandbox.env);
+    variables.extend(config.env.clone());
+    variables
 }
 
 fn opening(path: &Path, source: std::io::Error) -> StartError {

@@ -213,7 +213,6 @@ impl Tool for WriteFile {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::collections::BTreeMap;
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
     use std::time::Duration;
@@ -223,6 +222,7 @@ pub(super) mod tests {
     use super::*;
     use crate::id::{AgentId, CallKey, RunId};
     use crate::store::Store;
+    use crate::tool::environment::{self, Environment};
     use crate::tool::workspace::Workspace;
 
     /// A workspace and what a call in it gets, for the tests of all tools.
@@ -253,12 +253,13 @@ pub(super) mod tests {
         pub(in crate::tool) fn context(&self) -> ToolContext {
             let run = self.path(".transcripts/run");
             let agent = AgentId::from_text("test");
+            let mut environment = environment::passed(&[]);
+            environment.insert("TOOL_TEST".to_owned(), "set".to_owned());
             ToolContext {
                 workspace: self.workspace.clone(),
                 store: Arc::new(Store::new(run.join("spool"), run.join("results"))),
                 key: CallKey::derive(RunId::from(uuid::Uuid::now_v7()), &agent, 1, 0, "tool", "{}"),
-                hidden_env: Arc::default(),
-                env: Arc::new(BTreeMap::from([("TOOL_TEST".to_owned(), "set".to_owned())])),
+                env: Environment::only(environment),
                 skills: self.skills.clone().into(),
                 timeout: Duration::from_secs(60),
                 grace_period: Duration::from_secs(60),

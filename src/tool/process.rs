@@ -20,11 +20,21 @@ use self::group::{Group, KEY_VARIABLE};
 pub use self::group::{Remains, end_remains, kill_all_groups, killed_groups_are_gone};
 use crate::output::Output;
 use crate::store::{INLINE_CHARS, INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
+use crate::tool::environment::Environment;
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 
 /// Time for which the output is still read after the command has ended while a process keeps it
 /// open; also the longest time that processes which the command left behind have to end.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// Keeps other processes of the user from reading the memory and the environment of this process,
+/// which hold keys, and from writing them to a core file.
+///
+/// # Errors
+/// Returns an error where the system does not know this.
+pub fn hide_memory() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
+}
 
 /// Process group in which a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,10 +134,10 @@ fn started(
 
 /// Sets the environment of the call on a command.
 pub(in crate::tool) fn set_environment(command: &mut Command, context: &ToolContext) {
-    for name in context.hidden_env.iter() {
-        command.env_remove(name);
+    if let Environment::Only(variables) = &context.env {
+        command.env_clear().envs(variables.iter());
     }
-    command.env(KEY_VARIABLE, context.key.as_str()).envs(context.env.iter());
+    command.env(KEY_VARIABLE, context.key.as_str());
 }
 
 /// Starts a command as the leader of a process group.

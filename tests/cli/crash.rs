@@ -24,6 +24,8 @@ sub_agents = ["helper"]
 model = "default"
 instructions = "Help."
 tools = ["bash", "read_file"]
+[sandbox]
+env = ["LEDGER"]
 [tasks.first]
 run = 'echo "$CALLSHEET_IDEMPOTENCY_KEY" >> "$LEDGER"'
 [tasks.left]

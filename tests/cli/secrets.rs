@@ -7,6 +7,40 @@ use super::desk::Desk;
 const SECRET: &str = "s3cr3t-0123456789";
 
 #[test]
+fn commands_get_the_variables_that_the_file_names_and_no_others() {
+    let desk = Desk::commands(
+        "[sandbox]\nenv = ['NAMED']\n[env]\nSET = 'set'\n\
+         [tasks.all]\nrun = 'env'\nenv = { OWN = 'own' }\n[inputs.x]\ndefault = 'in'\n",
+    );
+    let mut command = desk.command(&["run"]);
+    // What a shell of an engineer holds, and what it has no business with here.
+    for name in ["GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "LD_PRELOAD_NOT", "PS1"]
+    {
+        command.env(name, "must-not-pass");
+    }
+    command.env("NAMED", "named").env("LC_ALL", "C").env("TZ", "UTC");
+    assert!(command.output().expect("it runs").status.success());
+    let shown = desk.good(&["show", "/all", "--output"]);
+    let mut names: Vec<_> =
+        shown.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    names.sort_unstable();
+    let expected = [
+        "CALLSHEET_IDEMPOTENCY_KEY",
+        "HOME",
+        "INPUT_X",
+        "LC_ALL",
+        "NAMED",
+        "OWN",
+        "PATH",
+        "SET",
+        "TZ",
+    ];
+    // The shell itself adds these.
+    names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name));
+    assert_eq!(names, expected, "{shown}");
+}
+
+#[test]
 fn a_secret_reaches_neither_commands_nor_records() {
     let agents = r#"
 [secrets]

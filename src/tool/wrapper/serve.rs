@@ -20,6 +20,7 @@ use crate::disk;
 use crate::redaction::Secrets;
 use crate::store::Store;
 use crate::tool::command;
+use crate::tool::environment::Environment;
 use crate::tool::process::group::Group;
 use crate::tool::process::{self, ProcessGroup};
 use crate::tool::spool::Spool;
@@ -32,6 +33,8 @@ const NOT_A_WRAPPER: i32 = 70;
 
 /// Serves one call. Kills the group, and with it this process, when the call has ended.
 pub(super) fn serve(arguments: Vec<PathBuf>) -> i32 {
+    // The job that comes holds the secrets that are redacted.
+    let _unknown_here = process::hide_memory();
     let leads = rustix::process::getpgrp() == rustix::process::getpid();
     let Ok([root, scratch, results]) = <[PathBuf; 3]>::try_from(arguments) else {
         return NOT_A_WRAPPER;
@@ -118,9 +121,7 @@ fn context(job: &Job, workspace: Arc<Workspace>, store: Arc<Store>) -> ToolConte
         workspace,
         store,
         key: job.key.clone(),
-        // This process was started with the environment that the command needs.
-        env: Arc::default(),
-        hidden_env: Arc::default(),
+        env: Environment::Inherited,
         skills: Arc::default(),
         timeout: Duration::MAX,
         grace_period: job.grace_period,

@@ -1,0 +1,62 @@
+//! The environment variables of commands: a short list of those of this program, and those that the
+//! configuration names. Everything else stays with this program, because any variable may hold a
+//! key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Variables that every command gets: those that programs need to find their files, to name their
+/// user and to write in the user's language.
+const PASSED: [&str; 9] =
+    ["PATH", "HOME", "LANG", "TERM", "TZ", "TMPDIR", "USER", "SHELL", "LOGNAME"];
+
+/// Beginning of the names of the variables of a language, which every command gets too.
+const LOCALE: &str = "LC_";
+
+/// Variables by which toolchains find their own folders. They hold paths.
+const TOOLCHAINS: [&str; 9] = [
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "GOPATH",
+    "GOROOT",
+    "JAVA_HOME",
+    "NVM_DIR",
+    "PYENV_ROOT",
+    "VIRTUAL_ENV",
+];
+
+/// Environment variables for the processes of a call.
+#[derive(Clone, Debug, Default)]
+pub enum Environment {
+    /// Those of this process, which was started with exactly what the call needs.
+    #[default]
+    Inherited,
+    /// These and no others.
+    Only(Arc<BTreeMap<String, String>>),
+}
+
+impl Environment {
+    /// Returns these variables and no others.
+    #[must_use]
+    pub fn only(variables: BTreeMap<String, String>) -> Self {
+        Self::Only(Arc::new(variables))
+    }
+}
+
+/// Returns those of this process's variables that a command gets: the ones that every command gets,
+/// and the ones with the names `also`.
+#[must_use]
+pub fn passed(also: &[String]) -> BTreeMap<String, String> {
+    // A value that is not UTF-8 is no path or name that a command could need.
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let is_passed = |name: &str| {
+        PASSED.contains(&name)
+            || TOOLCHAINS.contains(&name)
+            || name.starts_with(LOCALE)
+            || also.iter().any(|other| other == name)
+    };
+    std::env::vars_os().filter_map(text).filter(|(name, _)| is_passed(name)).collect()
+}
