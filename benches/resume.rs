@@ -141,7 +141,7 @@ async fn write(dir: &RunDir, bytes: u64) {
     let snapshots = Snapshots::new(dir.clone(), Position::START, tracker, files);
     let journal = owned.start_writer(Position::START, vec![Box::new(snapshots)]);
     let journal = journal.expect("a writer");
-    let opened = RunOpened { epoch: 1, pid: 1, reason: None, accepted: None, retried: Vec::new() };
+    let opened = RunOpened { pid: 1, ..RunOpened::by_this_process(1) };
     record(&journal, vec![Draft::run(created(run, dir)), Draft::run(opened)]).await;
     begin(&journal, &past).await;
     let each = bytes / u64::from(AGENTS);

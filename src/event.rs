@@ -22,6 +22,7 @@ use crate::plan::{
     TaskStarted, TaskState,
 };
 use crate::policy::BreakerState;
+use crate::spec::sandbox::SandboxProof;
 use crate::turn::{
     AgentEnded, AgentRestarted, AgentSpawned, ApprovalAnswered, ApprovalAsked, ModelFailed,
     ModelRequested, ModelResponded, Shortfalls, ToolFinished, ToolIntended, ToolStarted,
@@ -269,6 +270,9 @@ pub struct RunOpened {
     /// continues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retried: Vec<Name>,
+    /// The sandbox of commands; absent if the run has no commands or wants no sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxProof>,
 }
 
 impl RunOpened {
@@ -276,7 +280,7 @@ impl RunOpened {
     #[must_use]
     pub fn by_this_process(epoch: u64) -> Self {
         let pid = std::process::id();
-        Self { epoch, pid, reason: None, accepted: None, retried: Vec::new() }
+        Self { epoch, pid, reason: None, accepted: None, retried: Vec::new(), sandbox: None }
     }
 }
 

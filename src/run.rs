@@ -14,6 +14,7 @@ pub mod no_effect;
 mod opening;
 pub mod outlook;
 mod resume;
+pub mod sandbox;
 mod services;
 pub mod values;
 
@@ -49,6 +50,7 @@ use crate::model::Model;
 use crate::plan::{Plan, PlanError};
 use crate::run_machine::{self, RunMachine};
 use crate::run_state::IllegalRecord;
+use crate::spec::sandbox::SandboxProof;
 use crate::spec::{Limits, Work};
 use crate::store::Store;
 use crate::tool::Tool;
@@ -140,6 +142,9 @@ pub enum StartError {
         /// The reason.
         reason: String,
     },
+    /// The configuration requires a sandbox, and there can be none here.
+    #[error("no sandbox: {0}; `[sandbox] require` forbids to run commands without it")]
+    Sandbox(String),
     /// An actor could not be started.
     #[error("an actor could not be started: {0}")]
     Actor(String),
@@ -164,6 +169,7 @@ pub struct Run {
     /// The tokio tasks of the supervisor and of the transcript writer.
     tasks: (JoinHandle<()>, JoinHandle<()>),
     control: Option<control::Listener>,
+    sandbox: Option<SandboxProof>,
 }
 
 /// A handle that steers a run. It is cheap to clone, and has no effect once the run has ended.
@@ -222,17 +228,18 @@ impl Run {
         parts: services::Prepared,
         opening: Opening,
     ) -> Result<Self, StartError> {
-        let Opening { id, owned, at, tracker, projection, values, drafts } = opening;
+        let Opening { id, owned, at, tracker, projection, values, mut drafts } = opening;
         let snapshots = Snapshots::new(owned.dir().clone(), at, tracker.clone(), projection);
         let (dir, began) = (owned.dir().clone(), at);
         let (observer, feed) = transcript_writer::feed();
         let started = transcript_writer::State::start(owned, at, snapshots, observer)?;
         let journal = started.journal();
         let (writer, writer_task) = Actor::spawn(None, TranscriptWriter, started).await?;
+        parts.sandbox.add_to(&mut drafts);
         let tracker = opening::record(&journal, drafts, at, tracker).await?;
         let (state, left) = (tracker.state().clone(), tracker.left(&dir.journal()));
 
-        let gateways = parts.gateways.clone();
+        let (gateways, sandbox) = (parts.gateways.clone(), parts.sandbox.proof.clone());
         let deltas = DeltaFeed::new(options.watcher.clone());
         let watcher = deltas.clone();
         let services = parts.into_services(&config, &options, id, &dir, journal, watcher)?;
@@ -256,7 +263,7 @@ impl Run {
             }
         };
         let tasks = (supervisor_task, writer_task);
-        Ok(Self { id, dir, began, remote, writer, end, tasks, control })
+        Ok(Self { id, dir, began, remote, writer, end, tasks, control, sandbox })
     }
 
     /// Returns the run's id.
@@ -276,6 +283,12 @@ impl Run {
     #[must_use]
     pub fn actors(&self) -> (ActorRef<SupervisorMsg>, Arc<Services>) {
         (self.remote.supervisor.clone(), self.remote.services.clone())
+    }
+
+    /// Returns the sandbox of the run's commands, if they have one or should have one.
+    #[must_use]
+    pub fn sandbox(&self) -> Option<&SandboxProof> {
+        self.sandbox.as_ref()
     }
 
     /// Returns a handle that steers the run.

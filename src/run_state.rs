@@ -27,6 +27,7 @@ use crate::event::{Event, Record, RunCompleted, RunCreated, RunStatus};
 use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
 use crate::plan::{Standing, TaskState};
+use crate::spec::sandbox::SandboxProof;
 use crate::spending::Spending;
 use crate::turn::Program;
 
@@ -82,6 +83,9 @@ pub struct RunState {
     /// from.
     earlier: HashMap<String, Output>,
     paused_reason: Option<String>,
+    /// The sandbox of the newest opening.
+    #[serde(default)]
+    sandbox: Option<SandboxProof>,
     completed: Option<RunCompleted>,
     last_seq: u64,
     last_ms: i64,
@@ -101,6 +105,12 @@ pub struct IllegalRecord {
 }
 
 impl RunState {
+    /// Returns the sandbox of the run's commands, if they have one or should have one.
+    #[must_use]
+    pub fn sandbox(&self) -> Option<&SandboxProof> {
+        self.sandbox.as_ref()
+    }
+
     /// Returns the creation of the run, once it is known.
     #[must_use]
     pub fn created(&self) -> Option<&RunCreated> {
@@ -301,6 +311,10 @@ impl RunState {
             Event::RunOpened(opened) => {
                 self.phase = RunPhase::Open;
                 self.paused_reason = None;
+                // After a pause the same process goes on with the same sandbox.
+                if opened.reason.is_none() {
+                    self.sandbox = opened.sandbox.clone();
+                }
                 if let Some(accepted) = &opened.accepted {
                     self.began = self.clock.reading();
                     self.begin_anew(accepted);

@@ -12,6 +12,7 @@ pub mod environment;
 pub mod files;
 pub mod hook;
 pub mod process;
+pub mod sandbox;
 pub mod search;
 pub mod skills;
 pub mod spool;
@@ -32,6 +33,7 @@ use crate::message::Json;
 use crate::output::{Output, Stored};
 use crate::store::{INLINE_CHARS, Store};
 use crate::tool::environment::Environment;
+use crate::tool::sandbox::Sandbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 use crate::turn::{Effect, FileChange, Process};
@@ -80,6 +82,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// Receiver of the announcement that the effect begins, for tools that announce themselves.
     pub announce: Arc<dyn Announce>,
+    /// The sandbox of commands.
+    pub sandbox: Sandbox,
     /// Program that runs commands as a wrapper. If absent, this process runs them.
     pub wrapper: Option<Arc<Wrapper>>,
 }

@@ -12,6 +12,7 @@ mod judge;
 mod mistakes;
 mod resume;
 mod retry;
+mod sandbox;
 mod secrets;
 mod stop;
 mod stored;

@@ -390,7 +390,7 @@ async fn files_outside_the_workspace_are_out_of_reach() {
     ]);
     // The first task makes what leads out.
     let text = format!(
-        "{}\n[tasks.prepare]\nrun = 'mkdir ../away && echo secret > ../away/secret.txt && \
+        "{}\n[sandbox]\nwritable_roots = ['..']\n[tasks.prepare]\nrun = 'mkdir ../away && echo secret > ../away/secret.txt && \
          echo secret > ../secret.txt && ln -s ../away door && ln -s ../secret.txt window'\n",
         FREE.replace("agent = \"worker\"", "agent = \"worker\"\ndepends_on = [\"prepare\"]")
     );

@@ -86,6 +86,7 @@ impl Bench {
             store: self.store.clone(),
             key,
             env: Environment::only(environment),
+            sandbox: Default::default(),
             skills: [].into(),
             timeout: SOON,
             grace_period: SOON,

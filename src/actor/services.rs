@@ -28,6 +28,7 @@ use crate::store;
 use crate::store::Store;
 use crate::tool::Change;
 use crate::tool::Toolbox;
+use crate::tool::sandbox::Sandbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 
@@ -58,6 +59,8 @@ pub struct Services {
     pub secrets: Secrets,
     /// The wrapper that runs commands; `None`: this process runs them itself.
     pub wrapper: Option<Arc<Wrapper>>,
+    /// The sandbox of commands.
+    pub sandbox: Sandbox,
     /// The limits of the run.
     pub limits: Limits,
     /// The settings of compaction.

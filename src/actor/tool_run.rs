@@ -308,6 +308,7 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
         wrapper: services.wrapper.clone(),
         key,
         env: Environment::Only(services.env.clone()),
+        sandbox: services.sandbox.clone(),
         skills: skills.unwrap_or_default().into(),
         timeout: TIME_LIMIT,
         grace_period: services.limits.grace_period,

@@ -112,6 +112,10 @@ pub(super) struct Run {
     /// is unknown, a result was cut, or a child agent failed
     #[arg(long)]
     pub strict: bool,
+    /// The files that commands can write, whatever the configuration says: `read-only`,
+    /// `workspace-write`, or `danger-full-access` for no sandbox
+    #[arg(long, value_name = "MODE", value_parser = ["read-only", "workspace-write", "danger-full-access"])]
+    pub sandbox: Option<String>,
     /// Take results of the newest run of this workflow that were made from the same prompt, agents,
     /// models, tools and inputs, instead of making them again
     #[arg(long)]

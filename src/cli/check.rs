@@ -7,6 +7,7 @@ use super::locate::Project;
 use super::{complain, mistakes, paint, say};
 use crate::config::{self, Config, Diagnostic, Diagnostics, Severity, Sources};
 use crate::exit::Exit;
+use crate::run::sandbox;
 
 pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
     let sources = Sources {
@@ -20,12 +21,15 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
             let count = |number: usize, noun: &str| {
                 format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
             };
+            let kept = sandbox::proof(&config);
+            let kept = kept.map(|kept| format!("sandbox of commands: {kept}\n"));
             let summary = format!(
-                "{}: {}, {}, {}: no mistakes\n",
+                "{}: {}, {}, {}: no mistakes\n{}",
                 sources.file.display(),
                 count(config.tasks.len(), "task"),
                 count(config.agents.len(), "agent"),
                 count(config.models.len(), "model"),
+                kept.unwrap_or_default(),
             );
             (config.warnings, Some(summary))
         }

@@ -102,6 +102,9 @@ async fn to_the_end(
     };
     let (id, dir) = (run.id(), run.dir().clone());
     complain(&format!("run {id} in {}", dir.path().display()));
+    if let Some(sandbox) = run.sandbox() {
+        complain(&format!("sandbox of commands: {sandbox}"));
+    }
     let detail = if shown.verbose > 0 { Detail::Full } else { Detail::Milestones };
     let paint = Paint::new(paint::is_on(&io::stderr()));
     let printer =
@@ -163,7 +166,9 @@ pub(super) fn refused(project: &Project, dir: Option<&RunDir>, error: &StartErro
     let exit = match error {
         StartError::Journal(error) => return refusal::refused(&project.flags(), dir, error),
         StartError::Config(_) | StartError::Plan(_) | StartError::Provider { .. } => Exit::Usage,
-        StartError::Workspace { .. } | StartError::Output { .. } => Exit::Usage,
+        StartError::Workspace { .. } | StartError::Output { .. } | StartError::Sandbox(_) => {
+            Exit::Usage
+        }
         StartError::Actor(_) | StartError::Illegal(_) => Exit::Bug,
     };
     complain(&format!("error: {error}"));

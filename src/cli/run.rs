@@ -14,6 +14,9 @@ use crate::journal::file::RunDir;
 use crate::journal::{snapshot, walk};
 use crate::run::{Options, Run};
 
+/// The variable that sets `sandbox.mode`.
+const SANDBOX_MODE: &str = "CALLSHEET_SANDBOX__MODE";
+
 pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
     let run_id = match verb.run_id.as_deref().map(|text| (text, RunId::parse(text))) {
         Some((text, None)) => {
@@ -28,12 +31,16 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
     } else if verb.detach {
         return detach::run(project, run_id.unwrap_or_else(|| RunId::from(uuid::Uuid::now_v7())));
     }
-    let sources = Sources {
+    let mut sources = Sources {
         profile: verb.profile.clone(),
         inputs: verb.inputs.clone(),
         targets: verb.tasks.clone(),
         ..project.sources()
     };
+    if let Some(mode) = &verb.sandbox {
+        // As a variable it is recorded with the run, and a resume keeps it.
+        sources.environment.insert(SANDBOX_MODE.to_owned(), mode.clone());
+    }
     let config = match check::load(&sources) {
         Ok(config) => config,
         Err(exit) => return exit,

@@ -107,6 +107,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             "cost_usd": state.spending().cost_usd(),
             "resume": report::is_resumable(state, live)
                 .then(|| project.resume_command(&created.run.to_string())),
+            "sandbox": state.sandbox(),
             "dir": dir.path(),
         });
         return say(&format!("{document}\n"));
@@ -114,12 +115,13 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
     let forked =
         created.forked.map(|origin| format!("forked from {}@{}\n", origin.run, origin.seq));
     let mut text = format!(
-        "run {} of {}: {}\n{}{}\n\n",
+        "run {} of {}: {}\n{}{}\n{}\n",
         created.run,
         created.workflow,
         report::run_word(state, live),
         forked.unwrap_or_default(),
-        dir.path().display()
+        dir.path().display(),
+        state.sandbox().map(|kept| format!("sandbox of commands: {kept}\n")).unwrap_or_default(),
     );
     if state.completed().is_some() {
         text.push_str(&report::summary(state));

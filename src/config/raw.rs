@@ -19,6 +19,7 @@ mod compaction;
 mod models;
 mod work;
 
+use crate::spec::sandbox::SandboxMode;
 use std::time::Duration;
 
 use figment::value::Value;
@@ -122,7 +123,7 @@ sections! {
     }
 }
 
-words! { InputKind }
+words! { InputKind SandboxMode }
 
 /// The type of an input as the file writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,25 +168,29 @@ sections! {
         required: bool = true, Kind::Truth;
     }
 
-    /// What commands can reach.
+    /// What commands can reach: those of agents, of tasks and of hooks. The kernel enforces it
+    /// (Linux 6.2 or newer); docs/security.md has the details.
     Sandbox {
+        /// The files that commands can write: `read-only` (a temporary folder of their own),
+        /// `workspace-write` (the workspace too) or `danger-full-access` (no sandbox). The last one
+        /// takes effect only from `run --sandbox` or the variable `CALLSHEET_SANDBOX__MODE`.
+        mode: SandboxMode = SandboxMode::default(), words_of::<SandboxMode>(&[]),
+            gives "loose_sandbox";
+        /// If `true`, commands can use the network.
+        network: bool = false, Kind::Truth;
+        /// Folders that commands can write beside the workspace, and protected paths in it that
+        /// they can write.
+        writable_roots: List<String> = Vec::new(), FILES;
+        /// Folders and files that commands can read beside those of the system and of toolchains.
+        readable_roots: List<String> = Vec::new(), FILES;
         /// Environment variables that commands get with the values that they have outside, beside
         /// `PATH`, `HOME`, `LANG`, `LC_*`, `TERM`, `TZ`, `TMPDIR`, `USER`, `LOGNAME`, `SHELL` and
         /// the folders of toolchains (`CARGO_HOME`, `RUSTUP_HOME`, `GOPATH`, `JAVA_HOME` and the
         /// like). All others stay with the program, because any of them may hold a key.
         env: List<String> = Vec::new(), Kind::List(&VARIABLE);
-    }
-    later {
-        /// The files that commands can write: none, the workspace, or all.
-        mode;
-        /// The hosts that commands can reach.
-        network;
-        /// Folders that commands can write beside the workspace.
-        writable_roots;
-        /// Folders that commands can read beside those of the system.
-        readable_roots;
-        /// If `true`, nothing runs where the sandbox cannot be had.
-        require;
+        /// If `true`, nothing runs where the sandbox cannot be had. If `false`, commands that stand
+        /// in this file run there without it, and `bash` is denied.
+        require: bool = false, Kind::Truth;
     }
 
     /// Limits of the whole run.

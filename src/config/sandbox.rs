@@ -1,10 +1,38 @@
 //! Builds the settings of the sandbox.
 
+use std::path::PathBuf;
+
 use super::Setting;
-use crate::spec::sandbox::SandboxSpec;
+use super::diagnostic::Place;
+use super::shape::List;
+use crate::spec::sandbox::{SandboxMode, SandboxSpec};
 
 /// Returns what commands may reach.
 pub(super) fn sandbox(setting: Setting<'_>) -> SandboxSpec {
     let raw = &setting.raw.sandbox;
-    SandboxSpec { env: raw.env.iter().map(|name| name.value.clone()).collect() }
+    if let (SandboxMode::DangerFullAccess, Some(at)) = (*raw.mode, raw.mode.at())
+        && is_of_file(&at.value)
+    {
+        let message = "the file cannot turn the sandbox off for the commands that it holds";
+        let help = "remove it; whoever runs the file can say `callsheet run --sandbox \
+                    danger-full-access`";
+        setting.problems.error("loose_sandbox", &at.value, message, help);
+    }
+    let paths = |list: &List<String>| -> Vec<PathBuf> {
+        list.iter().map(|path| setting.root.join(&path.value)).collect()
+    };
+    SandboxSpec {
+        mode: *raw.mode,
+        network: *raw.network,
+        writable_roots: paths(&raw.writable_roots),
+        readable_roots: paths(&raw.readable_roots),
+        env: raw.env.iter().map(|name| name.value.clone()).collect(),
+        require: *raw.require,
+    }
+}
+
+/// Returns true if a value stands in the file or in one of its profiles, and was not given by the
+/// person who runs it.
+fn is_of_file(place: &Place) -> bool {
+    place.origin.as_ref().is_none_or(|origin| origin.starts_with("profile"))
 }

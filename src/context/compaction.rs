@@ -42,6 +42,15 @@ pub struct Hooks {
     pub timeout: Duration,
 }
 
+impl Hooks {
+    /// Returns the programs of the hooks that are set, with their arguments: an argument may be the
+    /// file that a shell runs.
+    pub fn commands(&self) -> impl Iterator<Item = &[String]> {
+        let all = [&self.pre_compact, &self.post_compact, &self.after_compact_context];
+        all.into_iter().map(Vec::as_slice).filter(|command| !command.is_empty())
+    }
+}
+
 impl Default for Hooks {
     fn default() -> Self {
         Self {

@@ -1,13 +1,13 @@
 //! Makes what the actors need from the configuration: models, tools, workspace, settings.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use tokio::sync::watch;
 
-use super::{Options, StartError};
+use super::{Options, StartError, sandbox};
 use crate::actor::addresses::Addresses;
 use crate::actor::briefing::{Briefings, Front, Stock};
 use crate::actor::gateway::GatewaySettings;
@@ -50,6 +50,7 @@ pub(super) struct Prepared {
     pub(super) gateways: Vec<GatewaySettings>,
     tools: Toolbox,
     workspace: Workspace,
+    pub(super) sandbox: sandbox::Prepared,
 }
 
 impl Prepared {
@@ -95,6 +96,7 @@ impl Prepared {
             tools.insert(tool.clone());
         }
         let workspace = workspace(config)?;
+        let sandbox = sandbox::prepare(config, wrapper_program(options)).await?;
         // All providers are asked at once, so that several models delay a run no more than one.
         let services = known.into_iter().map(|(spec, model, retry)| {
             let in_use = config.models_in_use.contains(&spec.name);
@@ -103,7 +105,7 @@ impl Prepared {
         });
         let services = futures_util::future::join_all(services).await;
         let models = services.into_iter().map(|s| (s.spec.name.clone(), Arc::new(s))).collect();
-        Ok(Self { models, gateways, tools, workspace })
+        Ok(Self { models, gateways, tools, workspace, sandbox })
     }
 
     pub(super) fn into_services(
@@ -125,8 +127,8 @@ impl Prepared {
         let report_full = move || disk.report_full();
         let store =
             Store::new(dir.spool(), results).waiting_while(report_full).redacting(secrets.clone());
-        let program = options.wrapper.clone().or_else(Wrapper::this_program);
-        let wrapper = program.map(|program| Wrapper { program, secrets: secrets.clone() });
+        let wrapper =
+            wrapper_program(options).map(|program| Wrapper { program, secrets: secrets.clone() });
         Ok(Services {
             run,
             span: spans::run(run, &config.name),
@@ -144,6 +146,7 @@ impl Prepared {
             store: Arc::new(store),
             env: Arc::new(environment(config)),
             secrets,
+            sandbox: self.sandbox.sandbox,
             wrapper: wrapper.map(Arc::new),
             limits,
             compaction: config.compaction.clone(),
@@ -230,6 +233,11 @@ fn secrets(config: &Config) -> Vec<&str> {
     keys.chain(config.secrets.values()).map(|key| key.expose()).collect()
 }
 
+/// Returns the program that runs commands for this one, if there is one.
+fn wrapper_program(options: &Options) -> Option<PathBuf> {
+    options.wrapper.clone().or_else(Wrapper::this_program)
+}
+
 /// Returns the environment variables of commands: those that are passed on, and those that the
 /// configuration sets.
 fn environment(config: &Config) -> BTreeMap<String, String> {
@@ -246,6 +254,7 @@ fn workspace(config: &Config) -> Result<Workspace, StartError> {
     let opened = Workspace::open(&config.root);
     let mut workspace = opened.map_err(|source| opening(&config.root, source))?;
     workspace = workspace.protect(&config.state_dir);
+    workspace = workspace.keep(&sandbox::protected(config), &config.sandbox.writable_roots);
     for root in &config.read_only_roots {
         let with = workspace.with_read_only_root(root);
         workspace = with.map_err(|source| opening(root, source))?;

@@ -130,11 +130,9 @@ impl RunMachine {
             return;
         }
         let opened = RunOpened {
-            epoch: self.state.epoch(),
             pid: self.settings.pid,
             reason: Some("there is disk space again".to_owned()),
-            accepted: None,
-            retried: Vec::new(),
+            ..RunOpened::by_this_process(self.state.epoch())
         };
         self.record(vec![Draft::run(opened)]);
     }

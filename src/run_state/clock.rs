@@ -77,8 +77,7 @@ mod tests {
     /// Makes an event of a run from its mark.
     fn event(mark: char, epoch: u64) -> Event {
         match mark {
-            'o' => RunOpened { epoch, pid: 1, reason: None, accepted: None, retried: Vec::new() }
-                .into(),
+            'o' => RunOpened { pid: 1, ..RunOpened::by_this_process(epoch) }.into(),
             'p' | 'f' => {
                 let cause = match mark {
                     'p' => PauseCause::Interrupted,

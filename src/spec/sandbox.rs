@@ -1,8 +1,88 @@
-//! What commands may reach.
+//! What commands may reach: the settings of `[sandbox]`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The files that commands may write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxMode {
+    /// Only a temporary folder of their own.
+    ReadOnly,
+    /// The workspace and the writable roots.
+    #[default]
+    WorkspaceWrite,
+    /// All files of the user: there is no sandbox.
+    DangerFullAccess,
+}
+
+impl fmt::Display for SandboxMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReadOnly => "read-only",
+            Self::WorkspaceWrite => "workspace-write",
+            Self::DangerFullAccess => "danger-full-access",
+        })
+    }
+}
 
 /// The settings of `[sandbox]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxSpec {
+    /// The files that commands may write.
+    pub mode: SandboxMode,
+    /// True if commands may use the network.
+    pub network: bool,
+    /// Folders that commands may write beside the workspace, and protected paths in it that they
+    /// may write.
+    pub writable_roots: Vec<PathBuf>,
+    /// Folders and files that commands may read beside those of the system and of toolchains.
+    pub readable_roots: Vec<PathBuf>,
     /// Names of environment variables that commands get beside the few that they always get.
     pub env: Vec<String>,
+    /// True if nothing runs where the sandbox cannot be had, not even commands of the file.
+    pub require: bool,
+}
+
+/// The sandbox of a run's commands, as a process in it found it when the run was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SandboxProof {
+    /// The mode that is wanted.
+    pub mode: SandboxMode,
+    /// True if commands may use the network.
+    pub network: bool,
+    /// The reason why there is no sandbox although one is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+    /// True if protected paths are mounted read-only; otherwise nothing new can be made in a folder
+    /// that holds one.
+    #[serde(default)]
+    pub namespaces: bool,
+    /// What the process tried and could not do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<String>,
+    /// What it could do although it should not: possible with older versions of Linux.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<String>,
+}
+
+impl fmt::Display for SandboxProof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mode, network, missing, namespaces, open, .. } = self;
+        if let Some(reason) = missing {
+            return write!(f, "none, and commands of agents are denied: {reason}");
+        }
+        let network = if *network { "with network" } else { "no network" };
+        write!(f, "{mode}, {network}")?;
+        if !namespaces {
+            write!(f, "; nothing new can be made beside a protected file")?;
+        }
+        if !open.is_empty() {
+            write!(f, "; not kept by this kernel: {}", open.join(", "))?;
+        }
+        Ok(())
+    }
 }

@@ -20,6 +20,9 @@ use crate::message::Json;
 use crate::tool::BoxFuture;
 use crate::turn::Effect;
 
+/// Name of the shell tool.
+pub const NAME: &str = "bash";
+
 /// Returns the shell tool.
 #[must_use]
 pub fn tools() -> Vec<Arc<dyn Tool>> {
@@ -56,7 +59,7 @@ async fn perform(order: Order, context: &ToolContext) -> Result<ToolOutput, Tool
 
 fn spec() -> ToolSpec {
     ToolSpec {
-        name: Name::new("bash").expect("a valid name"),
+        name: Name::new(NAME).expect("a valid name"),
         description: "Runs a command with `sh -c` in the workspace root and gives its stdout and \
                       stderr. There is no input and no terminal. Background processes are ended \
                       when the command ends. Each call starts anew: `cd` and variables do not last."
@@ -127,6 +130,9 @@ impl Tool for Bash {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let asked: BashArguments = arguments(&input)?;
+            if let Some(denial) = context.sandbox.denial() {
+                return Ok(ToolOutput::denied(denial));
+            }
             let timeout = asked.timeout(context.timeout)?;
             perform(Order { command: asked.command, timeout, reader: Reader::Model }, &context)
                 .await

@@ -4,9 +4,11 @@
 
 pub(super) mod group;
 
+use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -54,8 +56,8 @@ pub(super) async fn run(
     place: ProcessGroup,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
-    let mut shell = Command::new("/bin/sh");
-    shell.arg("-c").arg(command).stdin(Stdio::null());
+    let mut shell = enclosed("/bin/sh".as_ref(), &["-c".into(), command.into()], context);
+    shell.stdin(Stdio::null());
     let start = || {
         let (output, writer) = io::pipe()?;
         shell.stdout(writer.try_clone()?).stderr(writer);
@@ -92,10 +94,11 @@ pub(in crate::tool) async fn run_program(
         let root = context.workspace.root_path();
         let is_path = program.contains('/');
         let program = if is_path { root.join(program) } else { program.into() };
-        let mut command = Command::new(program);
+        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        let mut command = enclosed(program.as_os_str(), &arguments, context);
         let (output, writer) = io::pipe()?;
         let (errors, error_writer) = io::pipe()?;
-        command.args(arguments).stdin(Stdio::piped()).stdout(writer).stderr(error_writer);
+        command.stdin(Stdio::piped()).stdout(writer).stderr(error_writer);
         started(command, output, Some(errors), place, context)
     };
     let started = start().map_err(|source| io_error(&format!("start `{program}`"), source))?;
@@ -104,6 +107,18 @@ pub(in crate::tool) async fn run_program(
 
 fn io_error(what: &str, source: io::Error) -> ToolError {
     ToolError::Io { what: what.to_owned(), source }
+}
+
+/// Returns the command for a program, in the sandbox if there is one.
+fn enclosed(program: &OsStr, arguments: &[OsString], context: &ToolContext) -> Command {
+    match context.sandbox.policy() {
+        Some(policy) => policy.command(Path::new("/proc/self/exe"), program, arguments),
+        None => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        }
+    }
 }
 
 /// A running command with its process group and its pipes.

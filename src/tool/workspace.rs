@@ -16,6 +16,9 @@ use rustix::fs::OFlags;
 
 use super::ToolError;
 
+/// The name of the folder, or of the file, of a git repository.
+const GIT: &str = ".git";
+
 /// Handle of a directory tree or of a single file.
 #[derive(Debug)]
 struct Root {
@@ -56,8 +59,12 @@ impl Root {
 pub struct Workspace {
     root: Root,
     read_only: Vec<Root>,
-    /// Paths relative to the root at or below which nothing is written.
+    /// Paths relative to the root at or below which nothing is written, and which searches skip.
     protected: Vec<PathBuf>,
+    /// Paths relative to the root at or below which nothing is written.
+    kept: Vec<PathBuf>,
+    /// True if the folders of git, wherever they are, are written like others.
+    writes_git: bool,
     /// Lock that is held while a file is read, changed and replaced, so that no edit of another
     /// agent is lost.
     writing: Mutex<()>,
@@ -82,7 +89,8 @@ impl Workspace {
         if root.only.is_some() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(Self { root, read_only: Vec::new(), protected: Vec::new(), writing: Mutex::new(()) })
+        let (read_only, protected, kept) = Default::default();
+        Ok(Self { root, read_only, protected, kept, writes_git: true, writing: Mutex::new(()) })
     }
 
     /// Adds a directory or a file that may be read.
@@ -102,6 +110,35 @@ impl Workspace {
             if path.is_absolute() { self.root.relative(path) } else { Some(path.to_owned()) };
         self.protected.extend(inside.map(|path| normalised(&path)));
         self
+    }
+
+    /// Refuses writes to these paths and everything below them, and in every folder of git unless one
+    /// is in `except`, as are the paths that stay writable. All paths are absolute.
+    #[must_use]
+    pub fn keep(mut self, paths: &[PathBuf], except: &[PathBuf]) -> Self {
+        let is_except = |path: &PathBuf| except.iter().any(|other| path.starts_with(other));
+        let kept = paths.iter().filter(|path| !is_except(path));
+        let inside = kept.filter_map(|path| self.root.relative(path));
+        self.kept.extend(inside.map(|path| normalised(&path)).collect::<Vec<_>>());
+        self.writes_git = except.iter().any(|path| path.ends_with(GIT));
+        self
+    }
+
+    /// Returns why a path, relative to the root and without links, is not written; `None` if it is.
+    fn objection(&self, target: &Path) -> Option<&'static str> {
+        let absolute = self.root.path.join(target);
+        if self.protected_paths().iter().any(|path| absolute.starts_with(path)) {
+            return Some("belongs to the records of the run and is not written");
+        }
+        let is_git = !self.writes_git && target.components().any(|part| part.as_os_str() == GIT);
+        let real = |kept: &PathBuf| self.root.dir.canonicalize(kept).map(|real| normalised(&real));
+        let is_kept = |kept: &PathBuf| {
+            target.starts_with(kept) || real(kept).is_ok_and(|real| target.starts_with(real))
+        };
+        (is_git || self.kept.iter().any(is_kept)).then_some(
+            "is protected: other programs run or trust it; a person can name it in `[sandbox] \
+             writable_roots`",
+        )
     }
 
     /// Returns the root with all links resolved, the working directory of processes.
@@ -340,13 +377,10 @@ impl WorkspacePath<'_> {
             }
         };
         let target = missing.into_iter().rev().fold(real, |path, name| path.join(name));
-        let absolute = self.root.path.join(&target);
-        if workspace.protected_paths().iter().any(|path| absolute.starts_with(path)) {
-            let text = &self.text;
-            let reason = format!("`{text}` belongs to the records of the run and is not written");
-            return Err(ToolError::Failed(reason));
+        match workspace.objection(&target) {
+            Some(why) => Err(ToolError::Failed(format!("`{}` {why}", self.text))),
+            None => Ok(target),
         }
-        Ok(target)
     }
 
     fn replace(&self, workspace: &Workspace, content: &[u8]) -> Result<(), ToolError> {
@@ -527,6 +561,31 @@ mod tests {
             assert!(matches!(outcome, Err(ToolError::Failed(_))), "{path}: {outcome:?}");
         }
         assert_eq!(read(&workspace, "alias/results/hash").unwrap(), "result");
+    }
+
+    #[test]
+    fn what_other_programs_trust_is_not_written_unless_the_file_names_it() {
+        let (dir, workspace) = set_up();
+        let root = dir.path().join("ws");
+        let kept = [".github", "agents.toml", "hooks/own.sh", "ci"].map(|path| root.join(path));
+        let workspace = workspace.keep(&kept, &[root.join("ci")]);
+        symlink(".github", root.join("alias")).unwrap();
+        std::fs::create_dir_all(root.join(".github")).unwrap();
+        for path in [
+            ".github/workflows/x.yml",
+            "alias/new.yml",
+            "a/../agents.toml",
+            "hooks/own.sh",
+            ".git/hooks/pre-commit",
+            "a/.git/config",
+            ".git",
+        ] {
+            let outcome = workspace.write(path, b"x");
+            assert!(matches!(outcome, Err(ToolError::Failed(_))), "{path}: {outcome:?}");
+        }
+        for path in ["ci/run", "hooks/other.sh", ".gitignore", "agents.toml.md"] {
+            workspace.write(path, b"x").unwrap();
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(super) use self::parent::{call, run_program};
 use self::version_1::KeptAnyhow;
 use super::command::Order;
 use super::process::Program;
+use super::sandbox::{self, Policy};
 use super::{ToolError, ToolOutput};
 use crate::id::CallKey;
 use crate::redaction::Secrets;
@@ -53,6 +54,7 @@ static CAN_SERVE: AtomicBool = AtomicBool::new(false);
 /// not call it runs commands in its own process: if it crashes, their results are lost and they may
 /// keep running.
 pub fn serve_if_asked() {
+    sandbox::enter_if_asked();
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().as_deref() != Some(OsStr::new(ASKED)) {
         return CAN_SERVE.store(true, Ordering::Relaxed);
@@ -84,6 +86,7 @@ struct Job {
     key: CallKey,
     work: Work,
     grace_period: Duration,
+    sandbox: Option<Policy>,
     secrets: Vec<String>,
 }
 

@@ -443,6 +443,9 @@ fn the_help_of_run_is_readable() {
           --keep-going          Continue with tasks that do not depend on a failed one
           --strict              End with exit code 8 if anything was left undone: a call was denied, the
                                 outcome of a call is unknown, a result was cut, or a child agent failed
+          --sandbox <MODE>      The files that commands can write, whatever the configuration says:
+                                `read-only`, `workspace-write`, or `danger-full-access` for no sandbox
+                                [possible values: read-only, workspace-write, danger-full-access]
           --reuse               Take results of the newest run of this workflow that were made from the
                                 same prompt, agents, models, tools and inputs, instead of making them
                                 again

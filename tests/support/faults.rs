@@ -321,7 +321,9 @@ impl Setup {
 
     fn options(&self) -> Options {
         let (tools, models) = (self.tools.clone(), self.models.clone());
-        Options { tools, models, ..Options::default() }
+        // Commands run in the wrapper and in the sandbox, as those of the program do.
+        let wrapper = Some(env!("CARGO_BIN_EXE_callsheet").into());
+        Options { tools, models, wrapper, ..Options::default() }
     }
 
     /// Resumes a run as it is.
@@ -539,9 +541,7 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) async fn start(setup: &Setup, text: &str) -> Self {
-        // Commands run in the wrapper, as those of the program do.
-        let wrapper = Some(env!("CARGO_BIN_EXE_callsheet").into());
-        let options = Options { wrapper, ..setup.options() };
+        let options = setup.options();
         let run = Run::start(setup.config(text), options).await.expect("starts");
         let (supervisor, services) = run.actors();
         Self { services, supervisor, dir: run.dir().clone(), run }
@@ -599,6 +599,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         workspace: Arc::new(Workspace::open(root).expect("opens")),
         store: Arc::new(Store::new(root.join("spool"), root.join("results"))),
         env: Arc::default(),
+        sandbox: Default::default(),
         limits: callsheet::spec::Limits::default(),
         compaction: three_layer(),
         journal,

@@ -204,6 +204,8 @@ impl TestRun {
         let options = Options {
             tools: self.tools,
             models: self.models.into_iter().collect(),
+            // Commands run in the wrapper and in the sandbox, as those of the program do.
+            wrapper: Some(env!("CARGO_BIN_EXE_callsheet").into()),
             ..self.options
         };
         let run = soon("the run starts", Run::start(config, options)).await.expect("a run");

@@ -76,6 +76,7 @@ impl Started {
             key: context.key.clone(),
             work,
             grace_period: context.grace_period,
+            sandbox: context.sandbox.policy().cloned(),
             secrets: wrapper.secrets.texts().to_vec(),
         };
         let start = async {

@@ -23,6 +23,7 @@ use crate::tool::command;
 use crate::tool::environment::Environment;
 use crate::tool::process::group::Group;
 use crate::tool::process::{self, ProcessGroup};
+use crate::tool::sandbox::{self, Policy, Sandbox};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::{ToolContext, ToolError, ToolOutput};
@@ -93,7 +94,13 @@ async fn answer(root: &Path, store: Store) -> io::Result<()> {
         return Ok(());
     }
     let began = Instant::now();
-    let context = context(&job, workspace, store.clone());
+    let temporary = job.sandbox.is_some().then(sandbox::temporary);
+    let temporary = temporary.transpose()?;
+    let enclosure = job.sandbox.clone().map(|policy| {
+        let temporary = temporary.as_ref().map(|folder| folder.path().to_owned());
+        Sandbox::On(Arc::new(Policy { temporary, ..policy }))
+    });
+    let context = context(&job, workspace, store.clone(), enclosure.unwrap_or_default());
     let ended = perform(job.work, &context, &mut control).await;
     crash::pass(Point::WrapperAfterEffect);
     crash::pass_parent(Point::ParentAfterEffect);
@@ -116,12 +123,18 @@ async fn answer(root: &Path, store: Store) -> io::Result<()> {
     io::stdout().flush()
 }
 
-fn context(job: &Job, workspace: Arc<Workspace>, store: Arc<Store>) -> ToolContext {
+fn context(
+    job: &Job,
+    workspace: Arc<Workspace>,
+    store: Arc<Store>,
+    sandbox: Sandbox,
+) -> ToolContext {
     ToolContext {
         workspace,
         store,
         key: job.key.clone(),
         env: Environment::Inherited,
+        sandbox,
         skills: Arc::default(),
         timeout: Duration::MAX,
         grace_period: job.grace_period,

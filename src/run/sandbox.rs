@@ -1,0 +1,159 @@
+//! Prepares the sandbox of a run's commands: its policy from the configuration, and the proof that
+//! it holds here.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::StartError;
+use crate::config::Config;
+use crate::event::{Draft, Event};
+use crate::spec::Work;
+use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec};
+use crate::tool::sandbox::{Policy, Probed, Sandbox, probe, toolchains};
+use crate::tool::wrapper::Wrapper;
+use crate::tool::{bash, environment};
+
+/// Files in a workspace that other programs run or trust, relative to it: versions of the same
+/// attack are to let a later `git commit`, an editor or the CI run what a model wrote.
+const TRUSTED: [&str; 16] = [
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/info/attributes",
+    ".agents",
+    ".claude",
+    ".codex",
+    ".vscode",
+    ".idea",
+    ".github",
+    ".gitlab-ci.yml",
+    ".circleci",
+    ".buildkite",
+    ".travis.yml",
+    "azure-pipelines.yml",
+    "Jenkinsfile",
+];
+
+/// The sandbox of a run, and its proof if one is wanted.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) sandbox: Sandbox,
+    pub(super) proof: Option<SandboxProof>,
+}
+
+impl Prepared {
+    /// Records the proof with the opening of the run.
+    pub(super) fn add_to(&self, drafts: &mut [Draft]) {
+        for draft in drafts {
+            if let Event::RunOpened(opened) = &mut draft.event {
+                opened.sandbox.clone_from(&self.proof);
+            }
+        }
+    }
+}
+
+/// Proves the sandbox that a run of this configuration would have, in a program that calls
+/// [`serve_if_asked`](crate::tool::wrapper::serve_if_asked). Returns `None` if a run would have none
+/// and want none. Blocks for some milliseconds.
+#[must_use]
+pub fn proof(config: &Config) -> Option<SandboxProof> {
+    if config.sandbox.mode == SandboxMode::DangerFullAccess || !runs_commands(config) {
+        return None;
+    }
+    let program = Wrapper::this_program();
+    Some(proved(config, &policy(config), program.as_deref()).unwrap_or_else(|none| *none))
+}
+
+/// Tries the sandbox. Returns the proof, or as an error what is recorded where there is none.
+fn proved(
+    config: &Config,
+    policy: &Policy,
+    program: Option<&Path>,
+) -> Result<SandboxProof, Box<SandboxProof>> {
+    let SandboxSpec { mode, network, .. } = config.sandbox;
+    let wanted = SandboxProof { mode, network, ..Default::default() };
+    let none = "this program does not call `serve_if_asked`";
+    match program.ok_or_else(|| none.to_owned()).and_then(|program| probe(program, policy)) {
+        Ok(Probed { namespaces, kept, open }) => {
+            Ok(SandboxProof { namespaces, kept, open, ..wanted })
+        }
+        Err(reason) => Err(Box::new(SandboxProof { missing: Some(reason), ..wanted })),
+    }
+}
+
+/// Prepares the sandbox, and proves it. `program` enters a sandbox when it is asked to.
+///
+/// # Errors
+/// Returns an error if the configuration requires a sandbox and there can be none.
+pub(super) async fn prepare(
+    config: &Config,
+    program: Option<PathBuf>,
+) -> Result<Prepared, StartError> {
+    if config.sandbox.mode == SandboxMode::DangerFullAccess || !runs_commands(config) {
+        return Ok(Prepared { sandbox: Sandbox::Off, proof: None });
+    }
+    let policy = policy(config);
+    let (own, tried) = (config.clone(), policy.clone());
+    let proving = tokio::task::spawn_blocking(move || proved(&own, &tried, program.as_deref()));
+    let proof = proving.await.unwrap_or_else(|error| {
+        let missing = Some(error.to_string());
+        Err(Box::new(SandboxProof { missing, mode: config.sandbox.mode, ..Default::default() }))
+    });
+    match proof {
+        Ok(proof) => {
+            let policy = Policy { namespaces: proof.namespaces, ..policy };
+            Ok(Prepared { sandbox: Sandbox::On(Arc::new(policy)), proof: Some(proof) })
+        }
+        Err(none) => {
+            let reason = none.missing.clone().unwrap_or_default();
+            if config.sandbox.require {
+                return Err(StartError::Sandbox(reason));
+            }
+            tracing::warn!("no sandbox: {reason}; the commands of the file run without it");
+            Ok(Prepared { sandbox: Sandbox::Missing(reason.into()), proof: Some(*none) })
+        }
+    }
+}
+
+/// Returns true if anything in the run can run a command.
+fn runs_commands(config: &Config) -> bool {
+    let is_command = |work: &Work| matches!(work, Work::Command { .. });
+    config.tasks.iter().any(|task| is_command(&task.work))
+        || config
+            .agents
+            .values()
+            .any(|agent| agent.tools.iter().any(|tool| tool.as_str() == bash::NAME))
+        || config.compaction.hooks.commands().next().is_some()
+}
+
+/// Returns what the commands of a run may reach.
+fn policy(config: &Config) -> Policy {
+    let spec = &config.sandbox;
+    let variables = environment::passed(&spec.env);
+    let mut read = toolchains::readable(&variables);
+    read.push(config.root.clone());
+    read.extend(config.read_only_roots.iter().chain(&spec.readable_roots).cloned());
+    // Previews name the files of results.
+    read.push(config.state_dir.clone());
+    let mut write = Vec::new();
+    if spec.mode == SandboxMode::WorkspaceWrite {
+        write.push(config.root.clone());
+        write.extend(spec.writable_roots.iter().cloned());
+    }
+    let is_named = |path: &PathBuf| spec.writable_roots.iter().any(|root| path.starts_with(root));
+    let protected = protected(config).into_iter().filter(|path| !is_named(path)).collect();
+    Policy { read, write, protected, network: spec.network, ..Policy::default() }
+}
+
+/// Returns the paths that no tool changes: what the configuration names, what other programs run, and
+/// the records.
+pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
+    let root = |path: &str| config.root.join(path);
+    let mut found: Vec<PathBuf> = TRUSTED.into_iter().map(root).collect();
+    found.push(config.file.clone());
+    found.push(config.state_dir.clone());
+    found.extend(config.files.keys().map(|path| root(path)));
+    let hooks = config.compaction.hooks.commands().flatten();
+    found.extend(hooks.map(|word| root(word)).filter(|path| path.is_file()));
+    found
+}

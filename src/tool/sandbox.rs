@@ -1,0 +1,147 @@
+//! The sandbox of commands: the kernel keeps a command from what it was not given.
+//!
+//! A command is started through this program in a mode of its own, which restricts itself and then
+//! executes the command: no new privileges, no capabilities, a mount namespace in which protected
+//! paths are read-only, an empty network, Landlock for files and signals, seccomp for the system
+//! calls that could undo the rest. A part that is promised and cannot be had is an error, and the
+//! command does not run.
+//!
+//! Owns the policy of a command and the protocol of that mode. `enter` restricts, `probe` tries to
+//! get out, `toolchains` finds what commands need to read.
+
+mod enter;
+mod filter;
+mod probe;
+pub mod toolchains;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+pub use self::probe::{Probed, probe};
+
+/// First argument of a process that is to enter a sandbox. Then follow the policy as JSON, and the
+/// program with its arguments.
+const ASKED: &str = "__sandboxed";
+
+/// Exit code of a process that could not enter the sandbox: that of `env` and `timeout` for a
+/// failure of their own.
+const NOT_ENTERED: i32 = 125;
+
+/// The sandbox of the commands of a run.
+#[derive(Clone, Debug, Default)]
+pub enum Sandbox {
+    /// None is wanted.
+    #[default]
+    Off,
+    /// Commands run in it.
+    On(Arc<Policy>),
+    /// It is wanted and cannot be had, for this reason.
+    Missing(Arc<str>),
+}
+
+impl Sandbox {
+    /// Returns the policy of a command; `None` if it runs without a sandbox.
+    #[must_use]
+    pub fn policy(&self) -> Option<&Policy> {
+        match self {
+            Self::On(policy) => Some(policy),
+            Self::Off | Self::Missing(_) => None,
+        }
+    }
+
+    /// Returns why a command that a model wrote may not run here; `None` if it may.
+    #[must_use]
+    pub fn denial(&self) -> Option<String> {
+        let Self::Missing(reason) = self else { return None };
+        Some(format!(
+            "Permission denied: commands run only in a sandbox, and there is none here: {reason}. A \
+             person can start the run with `--sandbox danger-full-access`."
+        ))
+    }
+}
+
+/// What a command may reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Files and folders that may be read and executed, beside those of the system.
+    pub read: Vec<PathBuf>,
+    /// Files and folders that may be written.
+    pub write: Vec<PathBuf>,
+    /// Paths in `write` that stay read-only.
+    pub protected: Vec<PathBuf>,
+    /// True if the network may be used.
+    pub network: bool,
+    /// True if mount namespaces work here. Otherwise only the entries of a folder in `write` that
+    /// hold no protected path can be written.
+    pub namespaces: bool,
+    /// The temporary folder of the command.
+    pub temporary: Option<PathBuf>,
+}
+
+/// Beginning of the names of the temporary folders of commands. The id of the process that made it
+/// follows, so that a folder is known to be left over when that process is gone.
+const TEMPORARY: &str = "callsheet-";
+
+/// Makes the temporary folder of a command.
+///
+/// # Errors
+/// Returns an error if the disk refuses.
+pub(super) fn temporary() -> io::Result<TempDir> {
+    let prefix = format!("{TEMPORARY}{}-", std::process::id());
+    tempfile::Builder::new().prefix(&prefix).tempdir()
+}
+
+/// Removes the temporary folders of processes that were killed.
+pub fn remove_left() {
+    let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let made_by = || {
+            let (pid, _) = name.to_str()?.strip_prefix(TEMPORARY)?.split_once('-')?;
+            pid.parse::<u32>().ok()
+        };
+        let is_left = made_by().is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        if is_left && Path::new("/proc/self").exists() {
+            // A folder of another user stays.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Enters the sandbox and becomes the command, if the process was started for that; else returns
+/// at once.
+pub(super) fn enter_if_asked() {
+    let mut arguments = std::env::args_os().skip(1);
+    let asked = arguments.next();
+    if asked.as_deref() == Some(OsStr::new(probe::ASKED)) {
+        std::process::exit(probe::answer(arguments.collect()));
+    }
+    if asked.as_deref() != Some(OsStr::new(ASKED)) {
+        return;
+    }
+    let refused = enter::become_command(arguments.collect());
+    let _ = std::io::Write::write_all(
+        &mut std::io::stderr(),
+        format!("callsheet: the sandbox: {refused}\n").as_bytes(),
+    );
+    std::process::exit(NOT_ENTERED);
+}
+
+impl Policy {
+    /// Returns the command that runs a program in the sandbox. `this_program` calls
+    /// [`enter_if_asked`] before anything else.
+    #[must_use]
+    pub fn command(&self, this_program: &Path, program: &OsStr, arguments: &[OsString]) -> Command {
+        let mut command = Command::new(this_program);
+        // Plain paths and flags always encode.
+        let policy = serde_json::to_string(self).unwrap_or_default();
+        command.arg(ASKED).arg(policy).arg(program).args(arguments);
+        command
+    }
+}

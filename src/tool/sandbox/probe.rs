@@ -1,0 +1,177 @@
+//! The proof of a sandbox: a process in it tries to get out, and says what it could do.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+
+use super::{NOT_ENTERED, Policy};
+
+/// First argument of a process that is the probe.
+pub(super) const ASKED: &str = "__sandbox-probe";
+
+/// Time for a probe: it does a dozen system calls.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// The targets of a probe.
+#[derive(Debug, Serialize, Deserialize)]
+struct Targets {
+    /// A file that may not be read.
+    canary: PathBuf,
+    /// A path at which no file may be made.
+    outside: PathBuf,
+    /// The process that started the run.
+    parent: i32,
+    /// A folder in which a file may be made.
+    inside: PathBuf,
+    network: bool,
+}
+
+/// What a sandbox keeps here, as a process in it found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probed {
+    /// True if mount namespaces work here.
+    pub namespaces: bool,
+    /// What could not be done in the sandbox.
+    pub kept: Vec<String>,
+    /// What could be done although it should not be, or could not although it should.
+    pub open: Vec<String>,
+}
+
+/// What this version of Linux may leave open: processes outside can be signalled before Linux 6.12.
+const MAY_BE_OPEN: [&str; 1] = ["signal"];
+
+/// Tries a sandbox with this policy, with namespaces if they work here. Blocks for some
+/// milliseconds.
+///
+/// # Errors
+/// Returns why there can be no sandbox here, in words for a person.
+pub fn probe(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
+    super::remove_left();
+    let mut reason = String::new();
+    for namespaces in [true, false] {
+        match tried(this_program, &Policy { namespaces, ..policy.clone() }) {
+            Ok(probed) => return Ok(Probed { namespaces, ..probed }),
+            Err(error) => reason = error,
+        }
+    }
+    Err(reason)
+}
+
+fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
+    let failed = |error: io::Error| format!("the probe could not be made: {error}");
+    let folder = ungranted(policy).ok_or("there is no folder outside the sandbox to probe")?;
+    let canary = tempfile::Builder::new().prefix(".callsheet-probe-").tempfile_in(&folder);
+    let canary = canary.map_err(failed)?;
+    fs::write(canary.path(), "a canary").map_err(failed)?;
+    let temporary = super::temporary().map_err(failed)?;
+    let inside = super::temporary().map_err(failed)?;
+    let program = this_program.canonicalize().map_err(failed)?;
+    let mut policy = Policy { temporary: Some(temporary.path().to_owned()), ..policy.clone() };
+    policy.read.push(program.clone());
+    policy.write.push(inside.path().to_owned());
+    let outside = canary.path().with_extension("made");
+    let targets = Targets {
+        canary: canary.path().to_owned(),
+        outside: outside.clone(),
+        parent: rustix::process::getpid().as_raw_nonzero().get(),
+        inside: inside.path().to_owned(),
+        network: policy.network,
+    };
+    let targets = serde_json::to_string(&targets).unwrap_or_default();
+    let command = policy.command(&program, program.as_os_str(), &[ASKED.into(), targets.into()]);
+    let output = finished(command.into_std()).map_err(failed)?;
+    // A process in the sandbox may have folders of its own in the place of shared ones, so that only
+    // this one sees where a file was made.
+    let got_out = fs::remove_file(&outside).is_ok();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(NOT_ENTERED) {
+        return Err(said.trim().trim_start_matches("callsheet: ").to_owned());
+    }
+    let mut probed: Probed = serde_json::from_slice(&output.stdout)
+        .map_err(|_| format!("the probe ended with {}: {}", output.status, said.trim()))?;
+    let list = if got_out { &mut probed.open } else { &mut probed.kept };
+    list.push("write outside".to_owned());
+    match probed.open.iter().find(|open| !MAY_BE_OPEN.contains(&open.as_str())) {
+        Some(open) => Err(format!("the sandbox does not hold: {open}")),
+        None => Ok(probed),
+    }
+}
+
+/// Runs a command to its end, or ends it when its time is over.
+fn finished(mut command: std::process::Command) -> io::Result<std::process::Output> {
+    use std::process::Stdio;
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let began = std::time::Instant::now();
+    // Its output is far below the size of a pipe.
+    while child.try_wait()?.is_none() {
+        if began.elapsed() > WITHIN {
+            child.kill()?;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.wait_with_output()
+}
+
+/// Returns a folder of the user in which files can be made and that the policy does not give.
+fn ungranted(policy: &Policy) -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let folders = home.into_iter().chain(["/var/tmp".into(), std::env::temp_dir()]);
+    let is_given = |folder: &Path| {
+        let given = policy.read.iter().chain(&policy.write);
+        given.filter(|path| path.is_dir()).any(|path| folder.starts_with(path))
+    };
+    let usable = |folder: &PathBuf| folder.is_dir() && tempfile::tempfile_in(folder).is_ok();
+    let mut found = folders.filter_map(|folder| folder.canonicalize().ok());
+    found.find(|folder| !is_given(folder) && usable(folder))
+}
+
+/// Tries to get out, and prints what could be done. Returns the exit code of the process.
+pub(super) fn answer(arguments: Vec<OsString>) -> i32 {
+    let targets = arguments.first().and_then(|text| text.to_str());
+    let Some(targets) = targets.and_then(|text| serde_json::from_str(text).ok()) else {
+        return NOT_ENTERED;
+    };
+    let probed = attempt(&targets);
+    let text = serde_json::to_string(&probed).unwrap_or_default();
+    let printed = io::Write::write_all(&mut io::stdout(), text.as_bytes());
+    i32::from(printed.is_err())
+}
+
+fn attempt(targets: &Targets) -> Probed {
+    let parent = |file: &str| fs::read(format!("/proc/{}/{file}", targets.parent));
+    let mut probed = Probed::default();
+    let mut expect = |what: &str, is_kept: bool| {
+        let list = if is_kept { &mut probed.kept } else { &mut probed.open };
+        list.push(what.to_owned());
+    };
+    let made = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
+    // The parent looks whether it is there.
+    let _ = made(&targets.outside);
+    expect("read outside", fs::read(&targets.canary).is_err());
+    expect("environment", parent("environ").is_err());
+    let memory = OpenOptions::new().read(true).open(format!("/proc/{}/mem", targets.parent));
+    expect("memory", memory.is_err());
+    let pid = Pid::from_raw(targets.parent);
+    expect("signal", pid.is_none_or(|pid| rustix::process::test_kill_process(pid).is_err()));
+    if !targets.network {
+        let refused = |error: io::Error| error.kind() == ErrorKind::PermissionDenied;
+        // The discard port: where nothing listens, an open network refuses in another way.
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        let tcp = TcpStream::connect_timeout(&address, Duration::from_secs(1));
+        expect("tcp", tcp.err().is_some_and(refused));
+        expect("udp", UdpSocket::bind(("127.0.0.1", 0)).err().is_some_and(refused));
+    }
+    let namespaces = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER);
+    expect("namespaces", namespaces.is_err());
+    let root = OsStr::new("/");
+    expect("mounts", rustix::mount::mount_bind(root, root).is_err());
+    expect("write inside", made(&targets.inside.join("probe")).is_ok());
+    probed
+}

@@ -1,0 +1,410 @@
+//! Commands in the sandbox, through the real binary: hostile ones get nothing, ordinary ones work.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::desk::{Desk, Done};
+
+/// Says what a test leaves out here. Tests print it where they are run with `--nocapture`.
+fn skipped(what: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
+}
+
+/// Returns true if commands run in a sandbox here; otherwise says what is skipped.
+fn has_sandbox(desk: &Desk) -> bool {
+    let said = desk.call(&["check", "-f", "ws/agents.toml"]).out;
+    let line = said.lines().find(|line| line.starts_with("sandbox of commands: "));
+    let has = line.is_some_and(|line| line.contains("workspace-write, no network"));
+    if !has {
+        skipped(&format!("there is no sandbox here: {line:?}"));
+    }
+    has
+}
+
+/// Commands that must not say `GOT`, each in a shell of its own. `OUT` is a folder outside the
+/// workspace with a file `canary`.
+const HOSTILE: &[&str] = &[
+    // Files outside: reading.
+    "cat \"$OUT/canary\" && echo GOT",
+    "cat < \"$OUT/canary\" && echo GOT",
+    "cat ../out/canary && echo GOT",
+    "cd .. && cat out/canary && echo GOT",
+    "ln -s \"$OUT/canary\" link1 && cat link1 && echo GOT",
+    "ln \"$OUT/canary\" link2 && echo GOT",
+    "cp \"$OUT/canary\" copied && echo GOT",
+    "ls \"$OUT\" && echo GOT",
+    "test -n \"$(find \"$OUT\" -name canary 2>/dev/null)\" && test -r \"$OUT/canary\" && cat \"$OUT/canary\" && echo GOT",
+    "cat \"$HOME/.ssh/id_ed25519\" && echo GOT",
+    "cat \"$HOME/.aws/credentials\" && echo GOT",
+    "cat \"$HOME/.cargo/credentials.toml\" && echo GOT",
+    "cat \"$HOME/.git-credentials\" && echo GOT",
+    "cat \"$HOME/.config/gh/hosts.yml\" && echo GOT",
+    "cat \"$HOME/.netrc\" \"$HOME/.npmrc\" && echo GOT",
+    "tar cf all.tar -C \"$HOME\" .ssh && echo GOT",
+    "cat /proc/self/root\"$OUT/canary\" && echo GOT",
+    "cat /proc/self/cwd/../out/canary && echo GOT",
+    "cat /proc/$PPID/cwd/../out/canary && echo GOT",
+    "cat /proc/$PPID/root\"$OUT/canary\" && echo GOT",
+    "cat /proc/1/environ && echo GOT",
+    "cat /proc/$PPID/environ && echo GOT",
+    "cat /proc/$PPID/maps && echo GOT",
+    "head -c1 /proc/$PPID/mem && echo GOT",
+    "ls /proc/$PPID/fd && cat /proc/$PPID/fd/0 && echo GOT",
+    "for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ 2>/dev/null | grep -q TOKEN_OF_A_TEST && echo GOT; done; true",
+    "env | grep -q TOKEN_OF_A_TEST && echo GOT",
+    "export -p | grep -q TOKEN_OF_A_TEST && echo GOT",
+    "test \"$(ls /proc/self/fd | wc -l)\" -gt 4 && echo GOT",
+    // Files outside: writing.
+    "echo x > \"$OUT/made\" && echo GOT",
+    "echo x >> \"$OUT/canary\" && echo GOT",
+    ": > \"$OUT/canary\" && echo GOT",
+    "truncate -s 0 \"$OUT/canary\" && echo GOT",
+    "rm -f \"$OUT/canary\"; test -e \"$OUT/canary\" || echo GOT",
+    "mv \"$OUT/canary\" here && echo GOT",
+    "mkdir \"$OUT/folder\" && echo GOT",
+    "ln -s /etc/passwd \"$OUT/link\" && echo GOT",
+    "touch \"$HOME/made\" && echo GOT",
+    "echo 'alias ls=rm' >> \"$HOME/.bashrc\" && echo GOT",
+    "mkdir -p \"$HOME/.config/autostart\" && echo GOT",
+    "chmod 777 \"$OUT\"; echo x > \"$OUT/made\" && echo GOT",
+    "cd \"$OUT\" && echo x > made && echo GOT",
+    "dd if=/dev/zero of=\"$OUT/made\" count=1 && echo GOT",
+    "mkfifo \"$OUT/pipe\" && echo GOT",
+    "echo x > /etc/made && echo GOT",
+    "echo x > /usr/local/bin/made && echo GOT",
+    "echo x > /dev/shm/../../etc/made && echo GOT",
+    "ln -s \"$OUT\" way && echo x > way/made && echo GOT",
+    "mkdir d && mv d \"$OUT/\" && echo GOT",
+    "(sleep 0.2; echo x > \"$OUT/late\") & wait; test -e \"$OUT/late\" && echo GOT",
+    "setsid sh -c 'echo x > \"$OUT/made\" && echo GOT'",
+    "nohup sh -c 'echo x > \"$OUT/made\" && echo GOT'",
+    "echo 0 > /proc/sys/kernel/randomize_va_space && echo GOT",
+    "echo 1000 > /proc/$PPID/oom_score_adj && echo GOT",
+    "mknod disk b 8 0 && echo GOT",
+    // Protected files.
+    "echo x >> agents.toml && echo GOT",
+    "rm -f agents.toml; test -e agents.toml || echo GOT",
+    "mv agents.toml other.toml && echo GOT",
+    "cp agents.toml n && mv n agents.toml && echo GOT",
+    "sed -i s/one/two/ agents.toml && echo GOT",
+    "ln -f /etc/passwd agents.toml && echo GOT",
+    "echo x > .git/hooks/pre-commit && echo GOT",
+    "mv .git .git2 && echo GOT",
+    "rm -rf .git/hooks; test -e .git/hooks || echo GOT",
+    "mv .git/hooks .git/h && echo GOT",
+    "git config core.hooksPath /tmp && echo GOT",
+    "git config alias.x '!sh' && echo GOT",
+    "echo '[core] fsmonitor = sh' >> .git/config && echo GOT",
+    "echo x > .github/workflows/ci.yml && echo GOT",
+    "mv .github g && echo GOT",
+    "mkdir .github/workflows/more && echo GOT",
+    "echo x > .claude/settings.json && echo GOT",
+    "echo x > .transcripts/x && echo GOT",
+    "for f in .transcripts/*/journal.jsonl; do echo x >> $f && echo GOT; done",
+    "rm -rf .transcripts/*; ls .transcripts | grep -q . || echo GOT",
+    "chmod 777 agents.toml && echo x >> agents.toml && echo GOT",
+    "umount agents.toml && echo GOT",
+    "mount -o remount,rw agents.toml && echo GOT",
+    "mount --bind other agents.toml && echo GOT",
+    "echo x > prompt.md && echo GOT",
+    // Rights.
+    "sudo -n true && echo GOT",
+    "su root -c true && test \"$(id -u)\" != 0 && echo GOT",
+    "unshare -Ur true && echo GOT",
+    "unshare -m true && echo GOT",
+    "unshare -n true && echo GOT",
+    "nsenter -t $PPID -m true && echo GOT",
+    "chroot . /bin/true && echo GOT",
+    "mount -t tmpfs none . && echo GOT",
+    "capsh --print 2>/dev/null | grep -q 'Current: =ep' && echo GOT",
+    "grep -q 'CapEff:.*[1-9a-f]' /proc/self/status && echo GOT",
+    "grep -q 'CapBnd:.*[1-9a-f]' /proc/self/status && echo GOT",
+    "grep -q 'NoNewPrivs:.*0' /proc/self/status && echo GOT",
+    "setcap cap_net_raw+ep /bin/true && echo GOT",
+    "dmesg && echo GOT",
+    // Other processes.
+    "kill -0 $PPID && echo GOT",
+    "kill -TERM $PPID && echo GOT",
+    "kill -9 $PPID && echo GOT",
+    "kill -CONT 1 && echo GOT",
+    "kill -STOP \"$VICTIM\" && echo GOT",
+    "kill -9 \"$VICTIM\" && echo GOT",
+    "strace -p $PPID -o x -c & sleep 0.2; kill $! 2>/dev/null && grep -q . x && echo GOT; true",
+    "gdb -p $PPID -batch 2>/dev/null | grep -q Attaching && echo GOT; false",
+    "ulimit -c unlimited && echo GOT",
+    // Network.
+    "python3 -c 'import socket; socket.socket()' && echo GOT",
+    "python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM)' && echo GOT",
+    "python3 -c 'import socket; socket.socket(socket.AF_INET6)' && echo GOT",
+    "python3 -c 'import socket; socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)' && echo GOT",
+    "python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)' && echo GOT",
+    "python3 -c 'import socket; socket.socket(40)' && echo GOT",
+    "python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.connect(\"/run/docker.sock\")' && echo GOT",
+    "python3 -c 'import socket,os; s = socket.socket(socket.AF_UNIX); s.connect(os.environ[\"SOCK\"])' && echo GOT",
+    "bash -c 'echo > /dev/tcp/127.0.0.1/'$PORT && echo GOT",
+    "bash -c 'echo > /dev/udp/127.0.0.1/'$PORT && echo GOT",
+    "curl -s http://127.0.0.1:$PORT && echo GOT",
+    "ping -c1 -W1 127.0.0.1 && echo GOT",
+    // System calls that could undo the rest: ptrace, io_uring_setup, bpf, keyctl, userfaultfd, perf.
+    "python3 -c 'import ctypes; l = ctypes.CDLL(None); exit(l.syscall(101, 0, 0, 0, 0) != 0)' && echo GOT",
+    "python3 -c 'import ctypes; b = ctypes.create_string_buffer(120); l = ctypes.CDLL(None); exit(l.syscall(425, 8, b) < 0)' && echo GOT",
+    "python3 -c 'import ctypes; b = ctypes.create_string_buffer(120); l = ctypes.CDLL(None); exit(l.syscall(425 | 0x40000000, 8, b) < 0)' && echo GOT",
+    "python3 -c 'import ctypes; l = ctypes.CDLL(None); exit(l.syscall(323, 1) < 0)' && echo GOT",
+    "python3 -c 'import ctypes; l = ctypes.CDLL(None); exit(l.syscall(250, 0, -1, 0) < 0)' && echo GOT",
+    "python3 -c 'import ctypes; l = ctypes.CDLL(None); exit(l.syscall(272, 0x10000000) < 0)' && echo GOT",
+    "python3 -c 'import ctypes; l = ctypes.CDLL(None); p = l.syscall(56, 0x10000000 | 17, 0, 0, 0, 0); exit(p < 0)' && echo GOT",
+];
+
+/// A workspace `ws` with a folder `out` and a home beside it.
+fn place(tasks: &str) -> Desk {
+    let desk = Desk::empty();
+    desk.write("ws/agents.toml", &format!("version = 1\n[limits]\nfail_fast = false\n{tasks}"));
+    for file in [
+        "out/canary",
+        "home/.ssh/id_ed25519",
+        "home/.aws/credentials",
+        "home/.cargo/credentials.toml",
+        "home/.git-credentials",
+        "home/.config/gh/hosts.yml",
+        "home/.netrc",
+        "home/.npmrc",
+        "ws/.git/hooks/sample",
+        "ws/.github/workflows/ci.yml",
+        "ws/.claude/settings.json",
+        "ws/prompt.md",
+    ] {
+        desk.write(file, "a canary\n");
+    }
+    let git = Command::new("git").args(["init", "-q"]).current_dir(desk.path().join("ws")).status();
+    assert!(git.is_ok_and(|status| status.success()), "git is needed");
+    desk
+}
+
+/// Returns the files below a folder with their texts.
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(path) = open.pop() {
+        if path.is_dir() && !path.is_symlink() {
+            open.extend(
+                std::fs::read_dir(&path).expect("a folder").map(|e| e.expect("one").path()),
+            );
+        } else {
+            found.push((path.clone(), std::fs::read(&path).unwrap_or_default()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A process that must not be reached. It ends with the test.
+struct Victim(std::process::Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _waited = self.0.wait();
+    }
+}
+
+#[test]
+fn hostile_commands_get_nothing() {
+    let mut tasks = String::from(
+        "[agents.a]\ninstructions_file = 'prompt.md'\nmodel = 'm'\n[models.m]\nprovider = 'p'\n\
+         model = 'm'\n[providers.p]\nkind = 'scripted'\nscript = 's.toml'\n",
+    );
+    for (number, command) in HOSTILE.iter().enumerate() {
+        let command = serde_json::Value::from(*command);
+        tasks.push_str(&format!("[tasks.t{number}]\nrun = {command}\ntimeout = '20s'\n"));
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let desk = place(&tasks);
+    let socket = desk.path().join("out/socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let mut victim = Victim(Command::new("sleep").arg("600").spawn().expect("it starts"));
+    desk.write("ws/s.toml", "[[rules]]\nsay = 'x'\n");
+    let env = format!(
+        "[env]\nOUT = '{0}/out'\nPORT = '{port}'\nVICTIM = '{1}'\nSOCK = '{2}'\n",
+        desk.path().display(),
+        victim.0.id(),
+        socket.display()
+    );
+    let text = desk.read("ws/agents.toml");
+    desk.write("ws/agents.toml", &format!("{text}{env}"));
+    if !has_sandbox(&desk) {
+        return;
+    }
+    let watched = ["out", "home", "ws/agents.toml", "ws/.git", "ws/.github", "ws/.claude"];
+    let state = || watched.map(|path| files(&desk.path().join(path)));
+    let before = state();
+    let mut command = desk.command(&["run", "-f", "ws/agents.toml", "--json"]);
+    command.env("HOME", desk.path().join("home")).env("TOKEN_OF_A_TEST", "TOKEN_OF_A_TEST");
+    let done = Done::of(&mut command);
+    let events = super::desk::lines(&done.out);
+    let last = &events.last().expect("events")["data"]["tasks"];
+    let got: Vec<_> = HOSTILE
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| {
+            let task = &last[&format!("t{number}")];
+            let said = format!("{}{}", task["output"], task["error"]["output"]);
+            assert!(task["state"] == "completed" || task["state"] == "failed", "{number}: {task}");
+            said.contains("GOT")
+        })
+        .map(|(_, command)| command)
+        .collect();
+    assert!(got.is_empty(), "{got:#?}");
+    assert_eq!(state(), before);
+    assert!(victim.0.try_wait().expect("it can be looked at").is_none(), "it was ended");
+    assert!(listener.set_nonblocking(true).is_ok() && listener.accept().is_err(), "it was reached");
+}
+
+/// Ordinary work, with the program that it needs and what it prints at the end.
+const ORDINARY: &[(&str, &str, &str)] = &[
+    ("sh", "echo x > new && mkdir -p a/b && mv new a/b && cat a/b/new && rm -r a", "x"),
+    ("sh", "cat <<EOF > text\nheredoc\nEOF\ncat text", "heredoc"),
+    ("mktemp", "f=$(mktemp) && echo temporary > $f && cat $f", "temporary"),
+    ("sh", "echo $(seq 1 3 | sort -r | tr '\\n' ' ')", "3 2 1"),
+    ("sh", "sleep 0.01 & wait; echo waited", "waited"),
+    ("sh", "kill -0 $$ && echo myself", "myself"),
+    (
+        "git",
+        "git add prompt.md && git -c user.name=a -c user.email=a@b.c commit -qm first && git log --format=%s",
+        "first",
+    ),
+    ("git", "git checkout -qb other && git branch --show-current", "other"),
+    (
+        "cargo",
+        "mkdir -p crate/src && printf '[package]\\nname = \"small\"\\nversion = \"0.1.0\"\\nedition = \"2021\"\\n' > crate/Cargo.toml && printf 'pub fn one() -> u8 { 1 }\\n#[test]\\nfn it_is() { assert_eq!(one(), 1) }\\n' > crate/src/lib.rs && cd crate && cargo test -q --offline 2>&1 | grep 'test result'",
+        "1 passed",
+    ),
+    (
+        "python3",
+        "python3 -c 'import sqlite3, ssl, json, tempfile; print(tempfile.gettempdir() != \"\")'",
+        "True",
+    ),
+    (
+        "python3",
+        "python3 -m venv --without-pip venv && venv/bin/python -c 'print(\"venv\")'",
+        "venv",
+    ),
+    (
+        "python3",
+        "mkdir -p p && echo 'import unittest\nclass T(unittest.TestCase):\n    def test_it(self): self.assertTrue(True)' > p/test_it.py && python3 -m unittest discover p 2>&1 | tail -1",
+        "OK",
+    ),
+    (
+        "python3",
+        "python3 -c 'from multiprocessing import Pool; print(Pool(2).map(abs, [-1, -2]))'",
+        "[1, 2]",
+    ),
+    (
+        "node",
+        "mkdir -p n && echo '{\"name\": \"n\", \"scripts\": {\"test\": \"node -e \\\"console.log(6*7)\\\"\"}}' > n/package.json && cd n && npm test --silent",
+        "42",
+    ),
+    ("make", "printf 'all:\\n\\t@echo made\\n' > Makefile && make", "made"),
+    (
+        "gcc",
+        "printf 'int main(void) { return 0; }' > c.c && gcc c.c -o c && ./c && echo compiled",
+        "compiled",
+    ),
+];
+
+#[test]
+fn ordinary_commands_work() {
+    let has = |program: &str| {
+        let tried = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+        tried.is_ok_and(|output| output.status.success())
+    };
+    type Case = (&'static str, &'static str, &'static str);
+    let (there, absent): (Vec<&Case>, Vec<&Case>) =
+        ORDINARY.iter().partition(|(program, ..)| has(program));
+    for (program, ..) in absent {
+        skipped(&format!("there is no `{program}` here"));
+    }
+    let mut tasks = String::new();
+    for (number, (_, command, _)) in there.iter().enumerate() {
+        let command = serde_json::Value::from(*command);
+        let after =
+            if number == 0 { String::new() } else { format!("depends_on = ['t{}']\n", number - 1) };
+        tasks.push_str(&format!("[tasks.t{number}]\nrun = {command}\njoin = 'all_done'\n{after}"));
+    }
+    let desk = place(&tasks);
+    if !has_sandbox(&desk) {
+        return;
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let of_home = |variable: &str, folder: &str| {
+        std::env::var_os(variable).unwrap_or_else(|| home.join(folder).into())
+    };
+    let mut command = desk.command(&["run", "-f", "ws/agents.toml", "--json"]);
+    command.env("HOME", desk.path().join("home"));
+    command.env("CARGO_HOME", of_home("CARGO_HOME", ".cargo"));
+    command.env("RUSTUP_HOME", of_home("RUSTUP_HOME", ".rustup"));
+    command.env("PYENV_ROOT", of_home("PYENV_ROOT", ".pyenv"));
+    let done = Done::of(&mut command);
+    let events = super::desk::lines(&done.out);
+    let last = &events.last().expect("events")["data"]["tasks"];
+    for (number, (_, command, printed)) in there.iter().enumerate() {
+        let task = &last[&format!("t{number}")];
+        let said = task["output"].as_str().unwrap_or_default();
+        assert!(said.contains(printed), "{command}: {task}");
+    }
+}
+
+#[test]
+fn a_file_cannot_turn_the_sandbox_off_and_a_person_can() {
+    let desk = place("[sandbox]\nmode = 'danger-full-access'\n[tasks.t]\nrun = 'true'\n");
+    let refused = desk.call(&["run", "-f", "ws/agents.toml"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("loose_sandbox"), "{}", refused.err);
+    let desk = place("[tasks.t]\nrun = 'echo x > ../out/made; ls ../out'\n");
+    if !has_sandbox(&desk) {
+        return;
+    }
+    let kept = desk.call(&["run", "-f", "ws/agents.toml"]);
+    assert!(
+        kept.err.contains("sandbox of commands: workspace-write, no network\n"),
+        "{}",
+        kept.err
+    );
+    assert!(!desk.path().join("out/made").exists(), "{}", kept.err);
+    let open = ["run", "-f", "ws/agents.toml", "--sandbox", "danger-full-access"];
+    let free = desk.call(&open);
+    assert_eq!(free.code, 0, "{}", free.err);
+    assert!(desk.path().join("out/made").exists() && !free.err.contains("sandbox of commands"));
+    // A profile is a part of the file.
+    let desk =
+        place("[profiles.x.sandbox]\nmode = 'danger-full-access'\n[tasks.t]\nrun = 'true'\n");
+    let refused = desk.call(&["check", "-f", "ws/agents.toml", "--profile", "x"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+}
+
+#[test]
+fn roots_and_modes_are_what_the_file_says() {
+    let tasks = "[tasks.root]\nrun = 'echo x > ../out/made && cat ../home/.netrc'\n\
+                 [tasks.trusted]\nrun = 'echo x > .github/workflows/ci.yml'\n\
+                 [tasks.inside]\nrun = 'echo x > inside'\n[tasks.temporary]\nrun = 'f=$(mktemp) && echo x > $f'\n";
+    let wide =
+        "[sandbox]\nwritable_roots = ['../out', '.github']\nreadable_roots = ['../home/.netrc']\n";
+    let desk = place(&format!("{wide}{tasks}"));
+    if !has_sandbox(&desk) {
+        return;
+    }
+    let done = desk.call(&["run", "-f", "ws/agents.toml"]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    let desk = place(&format!("[sandbox]\nmode = 'read-only'\n{tasks}"));
+    let done = desk.call(&["run", "-f", "ws/agents.toml", "--keep-going"]);
+    for (task, state) in [
+        ("root", "failed"),
+        ("trusted", "failed"),
+        ("inside", "failed"),
+        ("temporary", "completed"),
+    ] {
+        let line = done.out.lines().find(|line| line.starts_with(task)).expect("a line");
+        assert!(line.contains(state), "{}", done.out);
+    }
+}
