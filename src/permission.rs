@@ -20,14 +20,58 @@ pub enum Verdict {
     Deny,
 }
 
+/// One thing that a call does: a command that it runs, a file that it writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deed {
+    /// The tool whose rules are about it.
+    pub tool: String,
+    /// The texts that an allowing rule must match, all of them: the name of a path and the place to
+    /// which its links lead.
+    pub texts: Vec<String>,
+    /// Other ways to write the same, of which an allowing rule may match one instead.
+    pub spellings: Vec<String>,
+}
+
+/// A call as the rules see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// What the call does. Each deed needs a rule that allows it.
+    pub deeds: Vec<Deed>,
+    /// More texts of the call that a rule which asks or denies may match.
+    pub suspects: Vec<String>,
+    /// Why only a rule for every call of the tool, or for exactly this one, can allow the call;
+    /// `None` if `deeds` is all that it does.
+    pub unclear: Option<String>,
+    /// The text of the whole call, which a rule without wildcards may match.
+    pub whole: Option<String>,
+}
+
+impl Subject {
+    /// Returns a call that does one thing, with its texts.
+    #[must_use]
+    pub fn of(tool: &str, texts: Vec<String>) -> Self {
+        let deed = Deed { tool: tool.to_owned(), texts, spellings: Vec::new() };
+        Self { deeds: vec![deed], ..Self::default() }
+    }
+}
+
 /// One rule: a tool name glob and, in brackets, an optional glob over the call's argument.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rule {
     text: String,
     tool: GlobMatcher,
-    argument: Option<GlobMatcher>,
+    /// The globs of the argument, of which one must match; absent for every call of the tool.
+    argument: Option<Vec<GlobMatcher>>,
+    /// The argument if it has no wildcards.
+    exact: Option<String>,
 }
+
+/// Characters that have a meaning of their own in a glob.
+const WILD: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
+
+/// Ending of an argument that stands for a command with any arguments or none: `npm test:*`.
+const WITH_ANY: &str = ":*";
 
 /// A rule that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,8 +107,18 @@ impl Rule {
             glob.map(|g| g.compile_matcher())
         };
         let tool = glob(tool.trim()).map_err(|e| bad(e.to_string()))?;
-        let argument = argument.map(wide).transpose().map_err(|e| bad(e.to_string()))?;
-        Ok(Self { text: text.to_owned(), tool, argument })
+        let is_exact = |argument: &&str| !argument.contains(WILD) && !argument.ends_with(WITH_ANY);
+        let exact = argument.filter(is_exact).map(str::to_owned);
+        let patterns = argument.filter(|argument| *argument != "*").map(|argument| match argument
+            .strip_suffix(WITH_ANY)
+        {
+            Some(command) => vec![command.to_owned(), format!("{command} *")],
+            None => vec![argument.to_owned()],
+        });
+        let globs = |patterns: Vec<String>| patterns.iter().map(|p| wide(p)).collect();
+        let argument: Option<Result<Vec<_>, _>> = patterns.map(globs);
+        let argument = argument.transpose().map_err(|e: globset::Error| bad(e.to_string()))?;
+        Ok(Self { text: text.to_owned(), tool, argument, exact })
     }
 
     /// Returns true if the rule is about this tool, whatever the arguments.
@@ -78,23 +132,59 @@ impl Rule {
         self.argument.is_none() && self.names(tool)
     }
 
-    /// Returns true if the rule matches at least one part of a call of `tool`. That is enough for a
-    /// rule that asks or denies.
-    #[must_use]
-    pub fn touches(&self, tool: &str, arguments: &[&str]) -> bool {
-        self.tool.is_match(tool)
-            && self.argument.as_ref().is_none_or(|glob| arguments.iter().any(|a| glob.is_match(a)))
+    /// Returns true if the rule matches this text of a call of `tool`.
+    fn fits(&self, tool: &str, text: &str) -> bool {
+        self.names(tool)
+            && self.argument.as_ref().is_none_or(|globs| globs.iter().any(|g| g.is_match(text)))
     }
 
-    /// Returns true if the rule matches every part of a call of `tool`. A rule that allows needs
-    /// this: an allowed command must not carry a forbidden one along (`ls; rm -rf y`).
+    /// Returns true if the rule matches any part of a call of `tool`. That is enough for a rule that
+    /// asks or denies.
     #[must_use]
-    pub fn covers(&self, tool: &str, arguments: &[&str]) -> bool {
-        let all = |glob: &GlobMatcher| {
-            !arguments.is_empty() && arguments.iter().all(|argument| glob.is_match(argument))
+    pub fn touches(&self, tool: &str, subject: &Subject) -> bool {
+        let of_deed = |deed: &Deed| {
+            let mut texts = deed.texts.iter().chain(&deed.spellings);
+            texts.any(|text| self.fits(&deed.tool, text)) || self.names_all(&deed.tool)
         };
-        self.tool.is_match(tool) && self.argument.as_ref().is_none_or(all)
+        self.names_all(tool)
+            || subject.suspects.iter().any(|text| self.fits(tool, text))
+            || subject.deeds.iter().any(of_deed)
     }
+
+    /// Returns true if the rule allows this deed.
+    #[must_use]
+    pub fn covers(&self, deed: &Deed) -> bool {
+        let fits = |text: &String| self.fits(&deed.tool, text);
+        let by_texts = !deed.texts.is_empty() && deed.texts.iter().all(fits);
+        self.names_all(&deed.tool) || by_texts || deed.spellings.iter().any(fits)
+    }
+
+    /// Returns true if the rule alone allows all of a call: an allowed command must not carry
+    /// another one along (`ls; rm -rf y`).
+    #[must_use]
+    pub fn covers_all(&self, tool: &str, subject: &Subject) -> bool {
+        allowing(&[std::slice::from_ref(self)], tool, subject).is_some()
+    }
+}
+
+/// Returns a rule of those in `lists` if they allow all of a call.
+fn allowing<'a>(lists: &[&'a [Rule]], tool: &str, subject: &Subject) -> Option<&'a Rule> {
+    let rules = || lists.iter().flat_map(|list| list.iter());
+    if let Some(rule) = rules().find(|rule| rule.names_all(tool)) {
+        return Some(rule);
+    }
+    // Whoever wrote the whole text as a rule means this very call.
+    let is_meant =
+        |rule: &&Rule| rule.names(tool) && rule.exact.is_some() && rule.exact == subject.whole;
+    if let Some(rule) = rules().find(is_meant) {
+        return Some(rule);
+    }
+    if subject.unclear.is_some() || subject.deeds.is_empty() {
+        return None;
+    }
+    let of_deed = |deed: &Deed| rules().find(|rule| rule.covers(deed));
+    let found: Option<Vec<&Rule>> = subject.deeds.iter().map(of_deed).collect();
+    found?.first().copied()
 }
 
 impl TryFrom<String> for Rule {
@@ -220,24 +310,23 @@ impl Permissions {
         rules.filter(|rule| rule.argument.is_some()).any(|rule| rule.tool.is_match(tool))
     }
 
-    /// Decides on a call of `tool`; `arguments` are the texts that rules match (a command and its
-    /// parts, or a path).
+    /// Decides on a call of `tool`.
     ///
     /// A deny rule beats an ask rule, and an ask rule beats an allow rule; the agent's own allow
     /// rule turns an ask into an allow. Also returns the rule that decided, if one did.
     #[must_use]
-    pub fn judge(&self, tool: &str, arguments: &[&str]) -> (Verdict, Option<&Rule>) {
-        let own = self.own_allow.iter().find(|rule| rule.covers(tool, arguments));
-        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(tool, arguments)) {
+    pub fn judge(&self, tool: &str, subject: &Subject) -> (Verdict, Option<&Rule>) {
+        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(tool, subject)) {
             return (Verdict::Deny, Some(rule));
         }
-        if let Some(rule) = self.ask.iter().find(|rule| rule.touches(tool, arguments)) {
+        if let Some(rule) = self.ask.iter().find(|rule| rule.touches(tool, subject)) {
+            let own = allowing(&[&self.own_allow], tool, subject);
             return own.map_or((Verdict::Ask, Some(rule)), |own| (Verdict::Allow, Some(own)));
         }
-        if let Some(rule) = self.allow.iter().find(|rule| rule.covers(tool, arguments)) {
+        if let Some(rule) = allowing(&[&self.allow], tool, subject) {
             return (Verdict::Allow, Some(rule));
         }
-        match (self.default, own) {
+        match (self.default, allowing(&[&self.allow, &self.own_allow], tool, subject)) {
             (Verdict::Ask, Some(rule)) => (Verdict::Allow, Some(rule)),
             (verdict, _) => (verdict, None),
         }
@@ -262,7 +351,9 @@ mod tests {
             own_allow: Vec::new(),
             non_interactive: NonInteractive::Deny,
         };
-        let judge = |p: &Permissions, tool, argument| p.judge(tool, &[argument]).0;
+        let judge = |p: &Permissions, tool: &str, argument: &str| {
+            p.judge(tool, &Subject::of(tool, vec![argument.to_owned()])).0
+        };
         assert_eq!(judge(&permissions, "bash", "ls"), Verdict::Allow);
         assert_eq!(judge(&permissions, "bash", "git push origin"), Verdict::Ask);
         assert_eq!(judge(&permissions, "bash", "rm -rf /tmp/x"), Verdict::Deny);
@@ -274,19 +365,65 @@ mod tests {
 
     #[test]
     fn an_allowed_command_carries_no_other_along() {
-        let permissions = Permissions { allow: rules(&["bash(ls*)"]), ..Permissions::default() };
-        let judge = |arguments: &[&str]| permissions.judge("bash", arguments).0;
-        assert_eq!(judge(&["ls -l"]), Verdict::Allow);
-        assert_eq!(judge(&["ls; rm -rf y", "ls", "rm -rf y"]), Verdict::Ask);
-        assert_eq!(judge(&[]), Verdict::Ask);
+        let permissions = Permissions {
+            allow: rules(&["bash(ls*)", "bash(wc:*)", "write_file(out/*)"]),
+            deny: rules(&["write_file(out/secret)", "bash(*nothing*)"]),
+            ..Permissions::default()
+        };
+        let deed = |tool: &str, text: &str| Deed {
+            tool: tool.to_owned(),
+            texts: vec![text.to_owned()],
+            spellings: Vec::new(),
+        };
+        let judge = |deeds: &[(&str, &str)], unclear: Option<&str>| {
+            let subject = Subject {
+                deeds: deeds.iter().map(|(tool, text)| deed(tool, text)).collect(),
+                suspects: Vec::new(),
+                unclear: unclear.map(str::to_owned),
+                whole: None,
+            };
+            permissions.judge("bash", &subject).0
+        };
+        assert_eq!(judge(&[("bash", "ls -l")], None), Verdict::Allow);
+        // Each part may have a rule of its own.
+        assert_eq!(judge(&[("bash", "ls"), ("bash", "wc -l")], None), Verdict::Allow);
+        assert_eq!(judge(&[("bash", "wc")], None), Verdict::Allow);
+        assert_eq!(judge(&[("bash", "wcx")], None), Verdict::Ask);
+        assert_eq!(judge(&[("bash", "ls"), ("bash", "rm -rf y")], None), Verdict::Ask);
+        // A file that is written needs a rule for writing there.
+        assert_eq!(judge(&[("bash", "ls"), ("write_file", "out/x")], None), Verdict::Allow);
+        assert_eq!(judge(&[("bash", "ls"), ("write_file", "src/x")], None), Verdict::Ask);
+        assert_eq!(judge(&[("bash", "ls"), ("write_file", "out/secret")], None), Verdict::Deny);
+        assert_eq!(judge(&[("bash", "ls nothing")], None), Verdict::Deny);
+        // What is not understood is allowed by no rule for certain commands.
+        assert_eq!(judge(&[("bash", "ls")], Some("a substitution")), Verdict::Ask);
+        assert_eq!(judge(&[], None), Verdict::Ask);
+        let all = Permissions { allow: rules(&["bash(*)"]), ..Permissions::default() };
+        let unclear = Subject { unclear: Some("x".to_owned()), ..Subject::default() };
+        assert_eq!(all.judge("bash", &unclear).0, Verdict::Allow);
+        let exact = Permissions { allow: rules(&["bash(sh -c \"$X\")"]), ..Permissions::default() };
+        for (whole, verdict) in [("sh -c \"$X\"", Verdict::Allow), ("sh -c \"$X\" y", Verdict::Ask)]
+        {
+            let subject = Subject { whole: Some(whole.to_owned()), ..unclear.clone() };
+            assert_eq!(exact.judge("bash", &subject).0, verdict, "{whole}");
+        }
     }
 
     #[test]
     fn without_rules_reading_is_allowed_and_the_rest_asks() {
         let permissions = Permissions::default();
-        assert_eq!(permissions.judge("read_file", &["a"]).0, Verdict::Allow);
-        assert_eq!(permissions.judge("bash", &["ls"]).0, Verdict::Ask);
-        assert_eq!(permissions.judge("write_file", &["a"]).0, Verdict::Ask);
+        assert_eq!(
+            permissions.judge("read_file", &Subject::of("read_file", vec!["a".to_owned()])).0,
+            Verdict::Allow
+        );
+        assert_eq!(
+            permissions.judge("bash", &Subject::of("bash", vec!["ls".to_owned()])).0,
+            Verdict::Ask
+        );
+        assert_eq!(
+            permissions.judge("write_file", &Subject::of("write_file", vec!["a".to_owned()])).0,
+            Verdict::Ask
+        );
     }
 
     #[test]

@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::id::{CallKey, Name};
 use crate::message::Json;
 use crate::output::{Output, Stored};
+use crate::permission::Subject;
 use crate::store::{INLINE_CHARS, Store};
 use crate::tool::environment::Environment;
 use crate::tool::sandbox::Sandbox;
@@ -301,6 +302,12 @@ pub trait Tool: Send + Sync {
     /// of them.
     fn permission_arguments(&self, _input: &Json, _workspace: &Workspace) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Returns what a call does, as permission rules see it: by default one thing, with the texts of
+    /// [`Tool::permission_arguments`].
+    fn subject(&self, input: &Json, workspace: &Workspace) -> Subject {
+        Subject::of(self.spec().name.as_str(), self.permission_arguments(input, workspace))
     }
 
     /// Returns the change that a call would make to a file, for a person who is asked to allow it;

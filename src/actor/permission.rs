@@ -4,9 +4,9 @@ use super::services::{Asker, Question};
 use super::step::StepContext;
 use crate::journal::JournalError;
 use crate::message::Json;
-use crate::permission::{NonInteractive, Rule, Verdict};
+use crate::permission::{NonInteractive, Rule, Subject, Verdict};
 use crate::spec::AgentSpec;
-use crate::tool::{Change, ToolError};
+use crate::tool::{Change, ToolError, bash};
 use crate::turn::{ApprovalAnswered, ApprovalAsked, ApprovalKind, GIVE_UP_TOOL};
 use crate::turn_machine::PendingCall;
 
@@ -33,13 +33,20 @@ fn judged<'a>(
     name: &str,
     input: &Json,
 ) -> (Verdict, Option<&'a Rule>) {
-    // Resolving a path costs file system calls, so it is done only if a rule depends on it.
-    let weighed = match spec.permissions.depends_on_arguments(name) {
-        true => rule_texts(context, name, input),
-        false => Vec::new(),
-    };
-    let weighed: Vec<_> = weighed.iter().map(String::as_str).collect();
-    spec.permissions.judge(name, &weighed)
+    // Resolving a path costs file system calls, so it is done only if a rule depends on it. A
+    // command may write files, which the rules for another tool are about.
+    let is_weighed = name == bash::NAME || spec.permissions.depends_on_arguments(name);
+    let subject =
+        if is_weighed { subject(context, name, input) } else { Subject::of(name, vec![]) };
+    spec.permissions.judge(name, &subject)
+}
+
+/// Returns what a call does, as the rules see it.
+fn subject(context: &StepContext, name: &str, input: &Json) -> Subject {
+    match context.services.tools.get(name) {
+        Some(tool) if name != "delegate" => tool.subject(input, &context.services.workspace),
+        Some(_) | None => Subject::of(name, rule_texts(context, name, input)),
+    }
 }
 
 /// Returns the texts by which rules may name a call.
@@ -70,8 +77,10 @@ pub(super) async fn denial(
         rule.map_or_else(
             || {
                 let texts = rule_texts(context, name, input);
+                let why = subject(context, name, input).unclear;
+                let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
                 match texts.first() {
-                    Some(text) => format!("no rule allows `{name}({text})`"),
+                    Some(text) => format!("no rule allows `{name}({text})`{why}"),
                     None => format!("no rule allows `{name}`"),
                 }
             },
@@ -88,6 +97,7 @@ pub(super) async fn denial(
                     tool: name.to_owned(),
                     input: input.clone(),
                     texts: rule_texts(context, name, input),
+                    subject: subject(context, name, input),
                     rule: rule.map(ToString::to_string),
                     change: change(context, name, input).await,
                 };

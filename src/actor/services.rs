@@ -22,6 +22,7 @@ use crate::journal::disk_space::DiskSpace;
 use crate::journal::{JournalError, JournalHandle};
 use crate::message::Json;
 use crate::output::Output;
+use crate::permission::Subject;
 use crate::redaction::Secrets;
 use crate::spec::{AgentSpec, Limits};
 use crate::store;
@@ -107,6 +108,8 @@ pub struct Question {
     pub input: Json,
     /// The texts that the rules judge, such as a command and its parts, or a path.
     pub texts: Vec<String>,
+    /// What the call does, as the rules see it.
+    pub subject: Subject,
     /// The rule that asks; `None` if no rule allows the call.
     pub rule: Option<String>,
     /// The change that the call would make to a file, if its tool can tell.

@@ -9,7 +9,7 @@ use super::raw::File;
 use super::shape::{Kind, named};
 use super::*;
 use crate::failure::FailureKind;
-use crate::permission::{NonInteractive, Verdict};
+use crate::permission::{NonInteractive, Subject, Verdict};
 use crate::policy::RestartStrategy;
 use crate::spec::{Join, OutputFormat, Work};
 
@@ -1043,7 +1043,10 @@ fn every_field_that_is_built_arrives() {
     assert_eq!(reader.restart.strategy, RestartStrategy::Temporary);
     assert_eq!(reader.permissions.default, Verdict::Deny);
     assert_eq!(reader.permissions.non_interactive, NonInteractive::Allow);
-    assert_eq!(reader.permissions.judge("bash", &["rm -rf x"]).0, Verdict::Deny);
+    assert_eq!(
+        reader.permissions.judge("bash", &Subject::of("bash", vec!["rm -rf x".to_owned()])).0,
+        Verdict::Deny
+    );
     assert_eq!(reader.permissions.own_allow.len(), 1);
     let writer = &config.agents["writer"];
     assert!(writer.tools.is_empty() && writer.permissions.own_allow.is_empty());

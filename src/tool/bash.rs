@@ -3,6 +3,7 @@
 //! Owns the arguments of a call and its limits. Processes are not confined to the workspace: only
 //! permissions restrict them.
 
+mod grammar;
 mod parts;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use self::grammar::Reading;
 use super::command::{self, Order, Reader};
 use super::process::ProcessGroup;
 use super::workspace::Workspace;
@@ -17,8 +19,12 @@ use super::wrapper;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
 use crate::id::Name;
 use crate::message::Json;
+use crate::permission::{Deed, Subject};
 use crate::tool::BoxFuture;
 use crate::turn::Effect;
+
+/// Name of the tool whose rules are about the files that a redirection writes.
+const WRITE_FILE: &str = "write_file";
 
 /// Name of the shell tool.
 pub const NAME: &str = "bash";
@@ -120,7 +126,42 @@ impl Tool for Bash {
 
     fn permission_arguments(&self, input: &Json, _workspace: &Workspace) -> Vec<String> {
         let input = input.to_value();
-        input["command"].as_str().map(parts::parts).unwrap_or_default()
+        let Some(command) = input["command"].as_str() else { return Vec::new() };
+        match grammar::read(command) {
+            Reading { unclear: None, commands, writes: _ } => {
+                let whole = command.trim().to_owned();
+                let parts = commands.into_iter().filter(|part| *part != whole);
+                std::iter::once(whole.clone()).chain(parts).collect()
+            }
+            Reading { unclear: Some(_), .. } => parts::parts(command),
+        }
+    }
+
+    /// Each command of the line needs a rule, and each file that a redirection writes needs one for
+    /// writing there.
+    fn subject(&self, input: &Json, workspace: &Workspace) -> Subject {
+        let input = input.to_value();
+        let Some(command) = input["command"].as_str() else { return Subject::default() };
+        let Reading { commands, writes, unclear } = grammar::read(command);
+        // One command may also be allowed as it is written, with its quotes.
+        let is_one = commands.len() == 1 && writes.is_empty() && unclear.is_none();
+        let spelling = is_one.then(|| command.trim().to_owned());
+        let run = commands.into_iter().map(|text| Deed {
+            tool: NAME.to_owned(),
+            texts: vec![text],
+            spellings: spelling.clone().into_iter().collect(),
+        });
+        let written = writes.iter().map(|file| Deed {
+            tool: WRITE_FILE.to_owned(),
+            texts: workspace.rule_arguments(file),
+            spellings: Vec::new(),
+        });
+        Subject {
+            deeds: run.chain(written).collect(),
+            suspects: parts::parts(command),
+            unclear,
+            whole: Some(command.trim().to_owned()),
+        }
     }
 
     fn call(

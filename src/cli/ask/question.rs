@@ -86,12 +86,13 @@ impl Remembered {
 
     /// Returns true if an earlier answer allows the call.
     pub(super) fn allows(&self, question: &Question) -> bool {
-        let texts: Vec<&str> = question.texts.iter().map(String::as_str).collect();
         // The same rule must ask, because another one may ask for another reason, and it must fit
         // every part of the call: a command that only begins with an allowed one is another command.
         let by_rule = |(tool, rule): &(String, Rule)| {
             let is_asking = question.rule.as_deref() == Some(rule.to_string().as_str());
-            is_asking && *tool == question.tool && rule.covers(&question.tool, &texts)
+            is_asking
+                && *tool == question.tool
+                && rule.covers_all(&question.tool, &question.subject)
         };
         self.tools.contains(&question.tool)
             || self.rules.iter().any(by_rule)
@@ -280,6 +281,7 @@ mod tests {
 
     use super::*;
     use crate::id::AgentId;
+    use crate::permission::{Deed, Subject};
     use crate::tool::Change;
 
     fn bash(texts: &[&str]) -> Question {
@@ -288,6 +290,18 @@ mod tests {
             tool: "bash".to_owned(),
             input: Json::encode(&serde_json::json!({"command": texts.first()})),
             texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+            subject: Subject {
+                deeds: texts
+                    .iter()
+                    .skip(usize::from(texts.len() > 1))
+                    .map(|text| Deed {
+                        tool: "bash".to_owned(),
+                        texts: vec![(*text).to_owned()],
+                        spellings: Vec::new(),
+                    })
+                    .collect(),
+                ..Subject::default()
+            },
             rule: None,
             change: None,
         }

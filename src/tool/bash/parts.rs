@@ -1,7 +1,7 @@
 //! Finds the texts by which a permission rule may name a command: the whole, and each part of it.
 //!
-//! It looks at the text and is not a shell: it ignores quotes, so that it also finds a command
-//! hidden in a quoted argument. It stops slips, not attackers; a sandbox is for those.
+//! For rules that ask or deny. It looks at the text and is not a shell: it ignores quotes, so that it
+//! also finds a command hidden in a quoted argument. What may be allowed is decided by `grammar`.
 
 /// Shell words that stand before a command and are not part of it.
 const LEADING_WORDS: [&str; 10] =

@@ -1,0 +1,263 @@
+//! Tables of programs that run other programs or write files by their arguments.
+//!
+//! Data only; `programs` applies it. A program that is in no table is taken to do what its name
+//! says: a rule for it allows all its arguments. A list of names is one text with blanks between
+//! them.
+
+/// Returns true if a list of names holds the name.
+pub(super) fn holds(list: &str, name: &str) -> bool {
+    list.split(' ').any(|item| !item.is_empty() && item == name)
+}
+
+/// A program, or a subcommand of git, with the arguments that no rule may allow.
+pub(super) struct Program {
+    pub(super) names: &'static str,
+    /// Letters of short options. Any of them in a word that begins with one `-` counts, because
+    /// short options can be joined.
+    pub(super) letters: &'static str,
+    /// Long options without `--`. Each prefix of one counts.
+    pub(super) long: &'static str,
+    /// Harmless long options that are a prefix of one in `long`.
+    pub(super) harmless: &'static str,
+    /// Whole words, up to a `=`.
+    pub(super) words: &'static str,
+    pub(super) operands: Operands,
+}
+
+/// The words of a program that are no options.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operands {
+    /// They do no harm.
+    Any,
+    /// The first one holds short options if it begins without `-`.
+    Bundle,
+    /// The second one is a file that is written.
+    One,
+    /// One with `=` sets a variable, whose value is run as a command.
+    NoAssignments,
+}
+
+/// A program that runs its arguments as a command.
+pub(super) struct Launcher {
+    pub(super) names: &'static str,
+    /// Options without a value.
+    pub(super) flags: &'static str,
+    /// Options with a value, in the next word or joined.
+    pub(super) values: &'static str,
+    /// Number of words between the options and the command.
+    pub(super) operands: usize,
+    /// Options by which it only prints what it would run.
+    pub(super) queries: &'static str,
+}
+
+/// Commands that no rule for a certain command allows, with the reason.
+pub(super) const REFUSED: &[(&str, &str)] = &[
+    (
+        ". source eval exec builtin fc history trap alias unalias bind complete compgen \
+            compopt enable hash",
+        "runs a text, or changes what later commands are",
+    ),
+    (
+        "export readonly local declare typeset set unset shopt let mapfile readarray \
+            getopts setvar",
+        "changes the variables or options of the shell",
+    ),
+    (
+        "less more most vi vim nvim gvim rvim view vimdiff ex ed emacs emacsclient \
+            nano rnano pico micro mc visudo vipw sudoedit gdb lldb expect tmux screen script \
+            sftp ftp lftp telnet dc m4",
+        "can start a shell",
+    ),
+    (
+        "chroot unshare nsenter flock watch strace ltrace parallel su runuser pkexec \
+            systemd-run start-stop-daemon setpriv capsh bwrap firejail proot fakeroot \
+            setarch linux32 linux64 taskset chrt numactl prlimit cpulimit choom valgrind \
+            perf rlwrap unbuffer entr chronic ifne mispipe pee torsocks proxychains \
+            proxychains4 ssh-agent dbus-run-session xvfb-run run-parts sg newgrp logsave at \
+            batch crontab rsh mosh autossh pdsh",
+        "runs other commands",
+    ),
+];
+
+/// Commands that change the working directory of the shell.
+pub(super) const MOVERS: &str = "cd chdir pushd popd";
+
+/// Shells of which `-c` is read, because they read a text as dash or bash does.
+pub(super) const SHELLS: &str = "sh bash dash ash";
+
+/// Shells with a grammar of their own.
+pub(super) const OTHER_SHELLS: &str =
+    "zsh ksh ksh93 mksh oksh pdksh lksh yash rbash fish csh tcsh nu pwsh xonsh elvish";
+
+const LAUNCHER: Launcher = Launcher { names: "", flags: "", values: "", operands: 0, queries: "" };
+
+/// Launchers of which every option is known that a rule may allow.
+pub(super) const LAUNCHERS: &[Launcher] = &[
+    Launcher { names: "env", flags: "-i", values: "-u", ..LAUNCHER },
+    Launcher { names: "command", flags: "-p", queries: "-v -V", ..LAUNCHER },
+    Launcher { names: "nohup busybox toybox", ..LAUNCHER },
+    Launcher { names: "nice", values: "-n --adjustment", ..LAUNCHER },
+    Launcher { names: "ionice", flags: "-t", values: "-c -n", ..LAUNCHER },
+    Launcher {
+        names: "timeout",
+        flags: "--foreground --preserve-status -v --verbose",
+        values: "-s --signal -k --kill-after",
+        operands: 1,
+        ..LAUNCHER
+    },
+    Launcher { names: "time", flags: "-p", ..LAUNCHER },
+    Launcher { names: "stdbuf", values: "-i --input -o --output -e --error", ..LAUNCHER },
+    Launcher { names: "setsid", flags: "-c -f -w", ..LAUNCHER },
+    Launcher { names: "sudo", flags: "-n -H -E", values: "-u -g", ..LAUNCHER },
+    Launcher { names: "doas", flags: "-n", values: "-u", ..LAUNCHER },
+];
+
+/// The options of `xargs`. `-I` is known with `{}` only.
+pub(super) const XARGS: Launcher = Launcher {
+    flags: "-0 --null -r --no-run-if-empty -t -x",
+    values: "-n -P -L -d -s -I",
+    ..LAUNCHER
+};
+
+/// The options of `awk`; the word after them is the program.
+pub(super) const AWK: Launcher = Launcher { values: "-F -v", ..LAUNCHER };
+
+/// The options of `ssh`; after them stand the host and the words of a command.
+pub(super) const SSH: Launcher = Launcher {
+    flags: "-4 -6 -A -a -C -N -n -q -T -t -v -x -Y",
+    values: "-b -c -i -J -l -L -m -p -R -W",
+    operands: 1,
+    ..LAUNCHER
+};
+
+/// Parts of an `awk` program by which it can run a command or write a file. `@` calls a function
+/// by its name in a variable, and a continued line could divide a name.
+pub(super) const AWK_RISKS: &[&str] = &["system", "getline", "|", ">", "@", "extension", "\\\n"];
+
+/// Actions of `find` that run a command up to `;` or `{} +`.
+pub(super) const FIND_RUNS: &str = "-exec -execdir";
+
+/// Actions of `find` that delete, write or ask.
+pub(super) const FIND_RISKS: &str = "-delete -fprint -fprint0 -fprintf -fls -ok -okdir";
+
+/// Options of `sed` without a value, besides clusters of the letters `nErsu`.
+pub(super) const SED_FLAGS: &str = "--quiet --silent --regexp-extended";
+
+/// Options of `tee` without a value.
+pub(super) const TEE_FLAGS: &str = "-a -i -p -ai -ia --append";
+
+/// Operators of `test` between two words.
+pub(super) const COMPARISONS: &str = "= == != -eq -ne -lt -le -gt -ge -nt -ot -ef";
+
+const PROGRAM: Program =
+    Program { names: "", letters: "", long: "", harmless: "", words: "", operands: Operands::Any };
+
+/// Programs of which some options run commands or write files.
+pub(super) const PROGRAMS: &[Program] = &[
+    Program {
+        names: "tar bsdtar",
+        // A list of files for `-T` may hold options.
+        letters: "IFgT",
+        long: "to-command checkpoint-action use-compress-program rsh-command info-script \
+            new-volume-script rmt-command index-file volno-file listed-incremental files-from",
+        harmless: "file",
+        operands: Operands::Bundle,
+        ..PROGRAM
+    },
+    Program {
+        names: "rsync",
+        letters: "eM",
+        long: "rsh rsync-path remote-option log-file write-batch only-write-batch config",
+        ..PROGRAM
+    },
+    Program { names: "sort", letters: "o", long: "output compress-program", ..PROGRAM },
+    Program {
+        names: "make",
+        letters: "fE",
+        long: "file makefile eval",
+        operands: Operands::NoAssignments,
+        ..PROGRAM
+    },
+    Program { names: "scp", letters: "oFESDI", ..PROGRAM },
+    Program { names: "man", letters: "PHC", long: "pager html config-file", ..PROGRAM },
+    Program {
+        names: "curl",
+        letters: "oOJKDc",
+        long: "output output-dir remote-name remote-name-all remote-header-name config \
+            dump-header cookie-jar trace trace-ascii stderr libcurl etag-save hsts alt-svc",
+        ..PROGRAM
+    },
+    Program {
+        names: "wget",
+        letters: "eoOaP",
+        long: "execute config use-askpass output-document output-file append-output \
+            directory-prefix save-cookies hsts-file warc-file",
+        ..PROGRAM
+    },
+    Program { names: "cargo", long: "config", ..PROGRAM },
+    Program { names: "hg", long: "config debugger", ..PROGRAM },
+    Program { names: "jj", long: "config config-toml config-file tool", ..PROGRAM },
+    Program {
+        names: "svn",
+        long: "config-option config-dir editor-cmd diff-cmd merge-cmd diff3-cmd",
+        ..PROGRAM
+    },
+    Program {
+        names: "go",
+        words: "-exec --exec -toolexec --toolexec -vettool --vettool -o --o",
+        ..PROGRAM
+    },
+    Program { names: "rg", long: "pre hostname-bin", ..PROGRAM },
+    Program { names: "fd fdfind", letters: "xX", long: "exec exec-batch", ..PROGRAM },
+    Program { names: "zip", letters: "T", long: "test unzip-command", ..PROGRAM },
+    Program { names: "split", long: "filter", ..PROGRAM },
+    Program { names: "install", long: "strip-program", ..PROGRAM },
+    Program { names: "shuf tree iconv xmllint", letters: "o", long: "output", ..PROGRAM },
+    Program { names: "yq", letters: "is", long: "inplace split-exp", ..PROGRAM },
+    Program { names: "uniq xxd", operands: Operands::One, ..PROGRAM },
+    // bash evaluates the name of the variable, and with it a command in an index.
+    Program { names: "wait", letters: "p", ..PROGRAM },
+    Program { names: "jobs", letters: "x", ..PROGRAM },
+];
+
+/// Options of git before its subcommand, besides `-C`.
+pub(super) const GIT_FLAGS: &str =
+    "--no-pager -P --no-optional-locks --literal-pathspecs --version";
+
+/// Options that are refused after every subcommand of git.
+pub(super) const GIT_EVERY: Program = Program {
+    long: "output output-directory ext-diff textconv exec upload-pack receive-pack \
+        open-files-in-pager config config-env",
+    harmless: "text",
+    ..PROGRAM
+};
+
+/// Subcommands of git that a rule may allow. Another one may be an alias for any command.
+pub(super) const GIT: &[Program] = &[
+    Program {
+        names: "add am annotate apply blame branch cat-file check-attr check-ignore checkout \
+            cherry cherry-pick clean commit count-objects describe diff diff-files \
+            diff-index diff-tree for-each-ref fsck gc hash-object log ls-files ls-tree merge \
+            merge-base mv name-rev notes push range-diff reflog remote reset restore \
+            rev-list rev-parse revert rm shortlog show show-branch show-ref sparse-checkout \
+            stash status switch symbolic-ref tag update-index var verify-commit verify-tag \
+            version whatchanged worktree write-tree",
+        ..PROGRAM
+    },
+    Program { names: "clone init", letters: "uc", long: "template separate-git-dir", ..PROGRAM },
+    Program { names: "fetch pull ls-remote", letters: "u", ..PROGRAM },
+    Program { names: "rebase", letters: "x", ..PROGRAM },
+    Program { names: "grep", letters: "O", ..PROGRAM },
+    Program { names: "archive format-patch", letters: "o", ..PROGRAM },
+    Program { names: "bisect", words: "run replay visualize view", ..PROGRAM },
+    Program { names: "submodule", words: "foreach", ..PROGRAM },
+];
+
+/// Subcommands of git that take the address of a repository; `ext::` in one runs a command.
+pub(super) const GIT_REMOTE: &str = "archive clone fetch ls-remote pull push remote submodule";
+
+/// Options of `git config` that choose a file of configuration.
+pub(super) const GIT_SCOPES: &str = "--global --local --system --worktree";
+
+/// Options by which `git config` only reads.
+pub(super) const GIT_GETTERS: &str = "--get --get-all --get-regexp --get-urlmatch --list -l";
