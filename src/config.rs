@@ -265,7 +265,7 @@ pub fn load_text(text: &str, sources: &Sources) -> Result<Config, Diagnostics> {
 /// the configuration need not be valid, and the file need not exist.
 #[must_use]
 pub fn state_dir(sources: &Sources) -> PathBuf {
-    let text = named(sources, std::fs::read_to_string(&sources.file).unwrap_or_default());
+    let text = named(sources, files::text_of(&sources.file).unwrap_or_default());
     let (mut places, ignored) = (Places::default(), Problems::default());
     let tree = places.parse(&text).unwrap_or_default();
     let header = Header::read_keys(&tree, &places);
@@ -278,7 +278,7 @@ pub fn state_dir(sources: &Sources) -> PathBuf {
 /// be read.
 #[must_use]
 pub fn names_of(sources: &Sources, table: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(&sources.file).unwrap_or_default();
+    let text = files::text_of(&sources.file).unwrap_or_default();
     let tree = text.parse::<toml::Table>().unwrap_or_default();
     let names = tree.get(table).and_then(toml::Value::as_table);
     names.into_iter().flat_map(toml::Table::keys).cloned().collect()

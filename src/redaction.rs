@@ -8,6 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use aho_corasick::AhoCorasick;
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
 
 /// The shortest text, in bytes, that is treated as a secret. A shorter one would be found by chance
@@ -20,7 +22,10 @@ const REDACTED: &str = "[redacted]";
 /// Secret texts that no record may contain.
 #[derive(Clone, Default)]
 pub struct Secrets {
+    /// The secrets as they were given.
     texts: Arc<[String]>,
+    /// The secrets in every spelling that is replaced, the longest first.
+    spelled: Arc<[String]>,
     /// Automaton that finds all secrets in one pass; absent if there are none.
     finder: Option<AhoCorasick>,
 }
@@ -29,15 +34,19 @@ impl Secrets {
     /// Keeps those of the texts that are long enough not to occur by chance.
     #[must_use]
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
-        let long = texts.into_iter().filter(|text| text.len() >= SHORTEST_SECRET);
-        let mut texts: Vec<String> = long.collect();
-        if texts.is_empty() {
+        let is_long = |text: &String| text.len() >= SHORTEST_SECRET;
+        let given: Vec<String> = texts.into_iter().filter(is_long).collect();
+        if given.is_empty() {
             return Self::default();
         }
-        texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        let mut spelled: Vec<String> =
+            given.iter().flat_map(|secret| spellings(secret)).filter(is_long).collect();
+        spelled.sort_unstable();
+        spelled.dedup();
+        spelled.sort_by_key(|text| std::cmp::Reverse(text.len()));
         let finder =
-            AhoCorasick::new(&texts).expect("secrets are far below its limit of 2^31 states");
-        Self { finder: Some(finder), texts: texts.into() }
+            AhoCorasick::new(&spelled).expect("secrets are far below its limit of 2^31 states");
+        Self { finder: Some(finder), texts: given.into(), spelled: spelled.into() }
     }
 
     /// Returns the texts themselves, for the wrapper of a command: it redacts an output before it
@@ -78,6 +87,36 @@ impl Secrets {
     }
 }
 
+/// Returns a secret in the spellings in which tools commonly print it: as it is, as a JSON text, in
+/// a URL, in hexadecimal, and in base64, where it may begin at any of three places of a group.
+fn spellings(secret: &str) -> Vec<String> {
+    let bytes = secret.as_bytes();
+    let json = Value::from(secret).to_string();
+    let unreserved = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+    let url: String = bytes
+        .iter()
+        .map(|byte| match unreserved(byte) {
+            true => char::from(*byte).to_string(),
+            false => format!("%{byte:02X}"),
+        })
+        .collect();
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut all = vec![secret.to_owned(), json[1..json.len() - 1].to_owned()];
+    all.extend([url.to_lowercase(), url, hex.to_uppercase(), hex]);
+    for before in 0..3 {
+        let padded = [&[0; 2][..before], bytes].concat();
+        for alphabet in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+            let text = alphabet.encode(&padded);
+            // Characters that other bytes share are left out: those that hold bits of the bytes before
+            // the secret, and the last one, unless the secret ends with a group.
+            let first = (before * 8).div_ceil(6);
+            let last = padded.len() * 8 / 6;
+            all.extend(text.get(first..last).map(str::to_owned));
+        }
+    }
+    all
+}
+
 /// Redacts a stream of bytes: a secret that is cut by the end of a part is found all the same.
 #[derive(Debug)]
 pub struct Redactor {
@@ -103,7 +142,7 @@ impl Redactor {
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(finder) = self.secrets.finder.clone() else { return Cow::Borrowed(bytes) };
         self.held.extend_from_slice(bytes);
-        let longest = self.secrets.texts.first().map_or(0, String::len);
+        let longest = self.secrets.spelled.first().map_or(0, String::len);
         // A secret that is longer than the rest could begin from here on.
         let safe = (self.held.len() + 1).saturating_sub(longest);
         Cow::Owned(self.emit(&finder, safe))
@@ -182,6 +221,35 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_found_in_the_spellings_of_tools() {
+        let secret = "s3cr3t/+\"tok\u{e9}n\" 0123456789";
+        let secrets = Secrets::new([secret.to_owned()]);
+        for before in ["", "x", "xy", "xyz", "user:"] {
+            let whole = format!("{before}{secret} and more");
+            for alphabet in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+                let mut text = alphabet.encode(&whole);
+                let length = text.len();
+                secrets.redact(&mut text);
+                assert!(text.contains(REDACTED), "{text}");
+                // What is left of it are the characters that it shares with its neighbours.
+                let rest = length - (text.len() - REDACTED.len());
+                assert!(rest + 4 >= secret.len() * 8 / 6, "{text}");
+            }
+        }
+        let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let json = serde_json::to_string(secret).expect("encodes");
+        for spelled in [&hex, &hex.to_uppercase(), &json] {
+            let mut text = format!("a {spelled} b");
+            secrets.redact(&mut text);
+            assert!(text.contains(REDACTED) && text.len() < 30, "{text}");
+        }
+        let mut url = "?k=s3cr3t%2F%2B%22tok%C3%A9n%22%200123456789&x".to_owned();
+        secrets.redact(&mut url);
+        assert_eq!(url, "?k=[redacted]&x");
+        assert_eq!(secrets.texts(), [secret]);
+    }
+
+    #[test]
     fn a_stream_is_redacted_wherever_it_is_cut() {
         let secrets = ["hunter22", "hunter22-and-more", "22-and-most"].map(str::to_owned);
         let secrets = Secrets::new(secrets);
@@ -209,7 +277,8 @@ mod tests {
         let mut out = Vec::new();
         for _ in 0..1_000 {
             out.extend_from_slice(&redactor.push(&[b'0'; 1_000]));
-            assert!(redactor.held.len() < 9, "{}", redactor.held.len());
+            let longest = secrets.spelled[0].len();
+            assert!(redactor.held.len() < longest, "{}", redactor.held.len());
         }
         out.extend_from_slice(&redactor.push(b"xx 0000"));
         out.extend_from_slice(&redactor.finish());

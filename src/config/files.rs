@@ -2,6 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,14 +30,40 @@ pub(super) fn read(path: &Path, place: &Place, problems: &Problems) -> Option<St
     }
 }
 
+/// The most bytes of a file that a configuration is read from: no person writes one that is longer,
+/// and a device has no end.
+const MOST_BYTES: u64 = 16 << 20;
+
 /// Reads a text file. The error of a file that is not UTF-8 names the line.
 pub(super) fn text_of(path: &Path) -> Result<String, String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let bytes = bytes_of(path)?;
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         format!("line {line} is not UTF-8")
     })
+}
+
+/// Reads a regular file of bounded size. Opening a pipe would wait for its other end.
+fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let file = opened.map_err(|error| error.to_string())?;
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    if metadata.is_dir() {
+        return Err("it is a directory".to_owned());
+    }
+    if !metadata.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| error.to_string())?;
+    match bytes.len() as u64 > MOST_BYTES {
+        true => Err(format!("it has more than {} MiB", MOST_BYTES >> 20)),
+        false => Ok(bytes),
+    }
 }
 
 /// The texts of the files that the main file names, read from the disk or from the record of a run.

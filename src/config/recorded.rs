@@ -15,7 +15,7 @@ use miette::NamedSource;
 use serde_json::Value as Json;
 
 use super::tree::{self, Places};
-use super::{Diagnostic, Sources, layers, root};
+use super::{Diagnostic, Sources, files, layers, root};
 use crate::event::RunCreated;
 
 /// The sections whose variables are not recorded.
@@ -71,7 +71,7 @@ impl Sources {
         sources.environment = environment;
         sources.recorded = None;
         sources.targets = Vec::new();
-        let now = std::fs::read_to_string(&sources.file).unwrap_or_default();
+        let now = files::text_of(&sources.file).unwrap_or_default();
         // A text that cannot be read is reported when the file is loaded.
         let of = |text: &str| keys(text, &sources.file).unwrap_or_default();
         let (before, now) = (of(&created.config), of(&now));
@@ -175,7 +175,7 @@ pub fn changed_settings(
 #[must_use]
 pub fn changed_files(recorded: &BTreeMap<String, String>, file: &Path) -> Vec<KeyChange> {
     let root = root(file);
-    let now = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+    let now = |path: &str| files::text_of(&root.join(path)).ok();
     let size = |text: &String| format!("{} bytes", text.len());
     let all = recorded.iter().map(|(path, before)| (path, before, now(path)));
     let changed = all.filter(|(_, before, now)| now.as_ref() != Some(before));

@@ -1,5 +1,7 @@
 //! `check`: every mistake in one go, each at its place.
 
+use std::process::Command;
+
 use insta::assert_snapshot;
 
 use super::desk::{Desk, keys, lines};
@@ -233,5 +235,29 @@ fn all_rules_of_a_script_are_read_before_it_is_refused() {
     ] {
         let flat = done.err.replace('\n', " ").replace("  │ ", "");
         assert!(flat.contains(help), "{help}: {}", done.err);
+    }
+}
+
+#[test]
+fn a_configuration_is_read_from_regular_files_of_bounded_size() {
+    let desk = Desk::empty();
+    let made = Command::new("mkfifo").arg(desk.path().join("pipe")).status().expect("mkfifo");
+    assert!(made.success());
+    let long = std::fs::File::create(desk.path().join("long.toml")).expect("a file");
+    long.set_len(1 << 40).expect("a hole");
+    for (file, says) in [
+        ("pipe", "it is not a regular file"),
+        ("/dev/zero", "it is not a regular file"),
+        ("long.toml", "it has more than 16 MiB"),
+        (".", "it is a directory"),
+    ] {
+        let refused = desk.call(&["check", "-f", file]);
+        assert_eq!(refused.code, 2, "{file}: {}", refused.err);
+        assert!(refused.err.contains(says), "{file}: {}", refused.err);
+        // Named in the file.
+        let agent = format!("[agents.a]\nmodel = 'm'\ninstructions_file = '{file}'\n");
+        desk.write("agents.toml", &format!("version = 1\n{agent}[tasks.t]\nrun = 'true'\n"));
+        let refused = desk.call(&["check"]);
+        assert!(refused.err.contains(says), "{file}: {}", refused.err);
     }
 }
