@@ -91,6 +91,7 @@ pub use crate::turn::Effect;
 
 #[doc(hidden)]
 pub mod failure;
+mod glob;
 #[doc(hidden)]
 pub mod id;
 #[doc(hidden)]

@@ -4,9 +4,12 @@
 //! decides: it neither asks a person nor runs a tool.
 
 use std::fmt;
+use std::sync::Arc;
 
-use globset::{Glob, GlobBuilder, GlobMatcher};
+use globset::GlobSet;
 use serde::{Deserialize, Serialize};
+
+use crate::glob::{self, Wildcards};
 
 /// The decision of the rules on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,12 +63,15 @@ impl Subject {
 #[serde(try_from = "String", into = "String")]
 pub struct Rule {
     text: String,
-    tool: GlobMatcher,
+    tool: GlobSet,
     /// The globs of the argument, of which one must match; absent for every call of the tool.
-    argument: Option<Vec<GlobMatcher>>,
+    argument: Option<Vec<GlobSet>>,
     /// The argument if it has no wildcards.
     exact: Option<String>,
 }
+
+/// Name of the tool that reads files.
+const READ: &str = "read_file";
 
 /// Characters that have a meaning of their own in a glob.
 const WILD: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
@@ -100,13 +106,9 @@ impl Rule {
         if tool.trim().is_empty() {
             return Err(bad("it names no tool".to_owned()));
         }
-        let glob = |pattern: &str| Glob::new(pattern).map(|g| g.compile_matcher());
+        let glob = |pattern: &str| glob::compile(pattern, Wildcards::Any);
         // In an argument `*` also crosses `/`: a rule against `rm -rf *` must hold for paths.
-        let wide = |pattern: &str| {
-            let glob = GlobBuilder::new(pattern).literal_separator(false).build();
-            glob.map(|g| g.compile_matcher())
-        };
-        let tool = glob(tool.trim()).map_err(|e| bad(e.to_string()))?;
+        let tool = glob(tool.trim()).map_err(bad)?;
         let is_exact = |argument: &&str| !argument.contains(WILD) && !argument.ends_with(WITH_ANY);
         let exact = argument.filter(is_exact).map(str::to_owned);
         let patterns = argument.filter(|argument| *argument != "*").map(|argument| match argument
@@ -115,9 +117,9 @@ impl Rule {
             Some(command) => vec![command.to_owned(), format!("{command} *")],
             None => vec![argument.to_owned()],
         });
-        let globs = |patterns: Vec<String>| patterns.iter().map(|p| wide(p)).collect();
-        let argument: Option<Result<Vec<_>, _>> = patterns.map(globs);
-        let argument = argument.transpose().map_err(|e: globset::Error| bad(e.to_string()))?;
+        let globs = |patterns: Vec<String>| patterns.iter().map(|p| glob(p)).collect();
+        let argument: Option<Result<Vec<GlobSet>, String>> = patterns.map(globs);
+        let argument = argument.transpose().map_err(bad)?;
         Ok(Self { text: text.to_owned(), tool, argument, exact })
     }
 
@@ -218,6 +220,25 @@ impl fmt::Display for Rule {
     }
 }
 
+/// The rules that keep files from being found by a search.
+#[derive(Clone, Debug, Default)]
+pub struct Unseen(Arc<[Rule]>);
+
+impl Unseen {
+    /// Returns true if a file with this path must not be found by the tool: a rule denies to read it,
+    /// or to search it.
+    #[must_use]
+    pub fn hides(&self, tool: &str, path: &str) -> bool {
+        self.0.iter().any(|rule| rule.fits(READ, path) || rule.fits(tool, path))
+    }
+
+    /// Returns true if nothing is hidden.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// The meaning of `ask` when there is no terminal at which a person could be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -277,6 +298,16 @@ impl Default for Permissions {
 }
 
 impl Permissions {
+    /// Returns the rules that hide files from searches: those that deny to read or to search certain
+    /// paths.
+    #[must_use]
+    pub fn unseen(&self) -> Unseen {
+        let is_of_paths = |rule: &&Rule| {
+            rule.argument.is_some() && [READ, "grep", "glob"].iter().any(|tool| rule.names(tool))
+        };
+        Unseen(self.deny.iter().filter(is_of_paths).cloned().collect())
+    }
+
     /// Returns true if the rules may allow a call of this tool without asking a person.
     #[must_use]
     pub fn can_allow(&self, tool: &str) -> bool {

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::id::{CallKey, Name};
 use crate::message::Json;
 use crate::output::{Output, Stored};
-use crate::permission::Subject;
+use crate::permission::{Subject, Unseen};
 use crate::store::{INLINE_CHARS, Store};
 use crate::tool::environment::Environment;
 use crate::tool::sandbox::Sandbox;
@@ -83,6 +83,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// Receiver of the announcement that the effect begins, for tools that announce themselves.
     pub announce: Arc<dyn Announce>,
+    /// The files that searches must not find.
+    pub unseen: Unseen,
     /// The sandbox of commands.
     pub sandbox: Sandbox,
     /// Program that runs commands as a wrapper. If absent, this process runs them.

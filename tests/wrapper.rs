@@ -87,6 +87,7 @@ impl Bench {
             key,
             env: Environment::only(environment),
             sandbox: Default::default(),
+            unseen: Default::default(),
             skills: [].into(),
             timeout: SOON,
             grace_period: SOON,

@@ -300,6 +300,7 @@ impl Announce for Announcer {
 pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
     let services = &context.services;
     let skills = context.spec.as_ref().map(|spec| spec.skills.as_slice());
+    let unseen = context.spec.as_ref().map(|spec| spec.permissions.unseen());
     let announcer = Announcer { context: context.clone(), key: key.clone() };
     ToolContext {
         workspace: services.workspace.clone(),
@@ -309,6 +310,7 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
         key,
         env: Environment::Only(services.env.clone()),
         sandbox: services.sandbox.clone(),
+        unseen: unseen.unwrap_or_default(),
         skills: skills.unwrap_or_default().into(),
         timeout: TIME_LIMIT,
         grace_period: services.limits.grace_period,

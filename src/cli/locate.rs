@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use globset::Glob;
-
 use super::times::Times;
 use super::{complain, refusal};
 use crate::config::{Sources, suggest};
 use crate::event::{Event, SharedRecord};
 use crate::exit::Exit;
+use crate::glob::{self, Wildcards};
 use crate::id::{AgentId, RunId};
 use crate::journal::file::RunDir;
 use crate::journal::reader::agent_records;
@@ -266,7 +265,7 @@ pub(super) fn agents<'a>(
             return Err(Exit::Failed);
         }
     }
-    let glob = Glob::new(name).ok().map(|glob| glob.compile_matcher());
+    let glob = glob::compile(name, Wildcards::Any).ok();
     let fits = |id: &AgentId| glob.as_ref().is_some_and(|glob| glob.is_match(id.as_str()));
     let found: Vec<_> = state.agents().iter().filter(|(id, _)| fits(id)).collect();
     if found.is_empty() {

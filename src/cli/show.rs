@@ -6,7 +6,6 @@ mod view;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use globset::Glob;
 use serde_json::{Value, json};
 
 use super::args;
@@ -14,6 +13,7 @@ use super::locate::{Project, Selector, agents};
 use super::{complain, refusal, say};
 use crate::config::suggest;
 use crate::exit::Exit;
+use crate::glob::{self, Wildcards};
 use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
 use crate::journal::results;
@@ -200,7 +200,7 @@ fn tasks<'a>(state: &'a RunState, name: &str) -> Result<Vec<(&'a Name, &'a TaskS
     if let Some(found) = state.tasks().find(|(task, _)| task.as_str() == name) {
         return Ok(vec![found]);
     }
-    let glob = Glob::new(name).ok().map(|glob| glob.compile_matcher());
+    let glob = glob::compile(name, Wildcards::Any).ok();
     let fits = |task: &Name| glob.as_ref().is_some_and(|glob| glob.is_match(task.as_str()));
     let found: Vec<_> = state.tasks().filter(|(task, _)| fits(task)).collect();
     if found.is_empty() {

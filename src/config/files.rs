@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use figment::value::{Dict, Value};
-use globset::GlobBuilder;
 use ignore::WalkBuilder;
 use miette::NamedSource;
 
@@ -17,6 +16,7 @@ use super::diagnostic::{NO_HELP, Place, Problems, Text};
 use super::raw::Header;
 use super::shape::{Item, Section};
 use super::tree::Places;
+use crate::glob::{self, Wildcards};
 
 /// Reads the text file that the value at `place` names.
 pub(super) fn read(path: &Path, place: &Place, problems: &Problems) -> Option<String> {
@@ -113,10 +113,10 @@ impl<'a> Shelf<'a> {
             (fixed, true) => Path::new("/").join(fixed.join("/").trim_start_matches('/')),
             (fixed, false) => root.join(fixed.join("/")),
         };
-        let glob = match GlobBuilder::new(&rest.join("/")).literal_separator(true).build() {
-            Ok(glob) => glob.compile_matcher(),
+        let glob = match glob::compile(&rest.join("/"), Wildcards::WithinName) {
+            Ok(glob) => glob,
             Err(error) => {
-                let message = format!("`{pattern}`: {}", error.kind());
+                let message = format!("`{pattern}`: {error}");
                 problems.error("bad_value", place, message, NO_HELP);
                 return Vec::new();
             }

@@ -261,6 +261,7 @@ pub(super) mod tests {
                 key: CallKey::derive(RunId::from(uuid::Uuid::now_v7()), &agent, 1, 0, "tool", "{}"),
                 env: Environment::only(environment),
                 sandbox: Default::default(),
+                unseen: Default::default(),
                 skills: self.skills.clone().into(),
                 timeout: Duration::from_secs(60),
                 grace_period: Duration::from_secs(60),

@@ -9,14 +9,16 @@ mod walk;
 use std::path::Path;
 use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobSet;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::workspace::Workspace;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking, files};
+use crate::glob::{self, Wildcards};
 use crate::id::Name;
 use crate::message::Json;
+use crate::permission::Unseen;
 use crate::tool::BoxFuture;
 use crate::turn::Effect;
 
@@ -86,15 +88,36 @@ fn grep_spec() -> ToolSpec {
 }
 
 /// Reads a file pattern in which `*` stops at `/`.
-fn pattern(text: &str) -> Result<GlobMatcher, ToolError> {
-    let glob = GlobBuilder::new(text).literal_separator(true).build();
-    Ok(glob.map_err(|error| ToolError::Arguments(error.to_string()))?.compile_matcher())
+fn pattern(text: &str) -> Result<GlobSet, ToolError> {
+    glob::compile(text, Wildcards::WithinName).map_err(ToolError::Arguments)
+}
+
+/// Returns the line that tells how many files a rule kept from a search.
+fn kept_line(kept: u64) -> String {
+    match kept {
+        0 => String::new(),
+        1 => "(1 file is not shown: a permission rule denies to read it)\n".to_owned(),
+        many => format!("({many} files are not shown: permission rules deny to read them)\n"),
+    }
 }
 
 /// Returns the rule arguments of a search: its path, or the workspace if it names none.
 fn rule_paths(input: &Json, workspace: &Workspace) -> Vec<String> {
     let paths = files::rule_paths(input, workspace);
     if paths.is_empty() { vec![".".to_owned()] } else { paths }
+}
+
+/// The files that a search may find.
+#[derive(Clone, Debug)]
+struct Searched {
+    workspace: Arc<Workspace>,
+    unseen: Unseen,
+}
+
+impl Searched {
+    fn of(context: &ToolContext) -> Self {
+        Self { workspace: context.workspace.clone(), unseen: context.unseen.clone() }
+    }
 }
 
 struct Glob {
@@ -124,9 +147,9 @@ impl Tool for Glob {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let asked: GlobArguments = arguments(&input)?;
-            let (workspace, store) = (context.workspace.clone(), context.store.clone());
+            let (place, store) = (Searched::of(&context), context.store.clone());
             let list = move |stop: &_| {
-                ToolOutput::of_text(&store, &glob(&workspace, &asked, MAX_FILES, stop)?)
+                ToolOutput::of_text(&store, &glob(&place, &asked, MAX_FILES, stop)?)
             };
             blocking::run(&context, list).await
         })
@@ -136,7 +159,7 @@ impl Tool for Glob {
 /// Lists the files that match, at most `most`. Splits an absolute pattern into the directory that
 /// it names and the rest.
 fn glob(
-    workspace: &Arc<Workspace>,
+    searched: &Searched,
     asked: &GlobArguments,
     most: u64,
     stop: &CancellationToken,
@@ -155,14 +178,14 @@ fn glob(
         return Err(ToolError::Arguments(reason.to_owned()));
     }
     let matcher = pattern(rest)?;
-    let place = workspace.place(base)?;
+    let place = searched.workspace.place(base)?;
     if !place.metadata()?.is_dir() {
         return Err(ToolError::Failed(format!("`{base}` is not a directory")));
     }
     let hidden = rest.split('/').any(|part| part.starts_with('.'));
-    let walk = walk::Walk::new(workspace, &place, hidden)?;
+    let walk = walk::Walk::new(searched, &place, hidden, "glob")?;
     let (mut text, mut count) = (String::new(), 0_u64);
-    walk.files(stop, &mut |path: &Path, below: &Path| {
+    let kept = walk.files(stop, &mut |path: &Path, below: &Path| {
         if matcher.is_match(below) {
             count += 1;
             if count <= most {
@@ -177,7 +200,10 @@ fn glob(
         None | Some(0) => {}
         Some(more) => text.push_str(&format!("... ({more} more files)")),
     }
-    Ok(text)
+    if kept > 0 && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text + &kept_line(kept))
 }
 
 struct Grep {
@@ -200,9 +226,9 @@ impl Tool for Grep {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let asked: grep::GrepArguments = arguments(&input)?;
-            let (workspace, store) = (context.workspace.clone(), context.store.clone());
+            let (place, store) = (Searched::of(&context), context.store.clone());
             let search =
-                move |stop: &_| ToolOutput::of_text(&store, &grep::grep(&workspace, &asked, stop)?);
+                move |stop: &_| ToolOutput::of_text(&store, &grep::grep(&place, &asked, stop)?);
             blocking::run(&context, search).await
         })
     }
@@ -248,6 +274,47 @@ mod tests {
         assert_eq!(bench.text("glob", glob(".git/**")).await, "(no files)");
         let absolute = format!("{}/**/lib.*", bench.dir.path().display());
         assert_eq!(bench.text("glob", glob(&absolute)).await, "src/deep/lib.rs\n");
+    }
+
+    #[tokio::test]
+    async fn a_rule_against_reading_holds_for_searches() {
+        use crate::permission::{Permissions, Rule};
+        let bench = bench();
+        let deny = ["read_file(src/deep/**)", "grep(*.log)", "bash(x)", "write_file"];
+        let deny = deny.map(|rule| Rule::parse(rule).unwrap()).to_vec();
+        let context = || {
+            let unseen = Permissions { deny: deny.clone(), ..Permissions::default() }.unseen();
+            ToolContext { unseen, ..bench.context() }
+        };
+        let tools = tools();
+        let tool =
+            |name: &str| tools.iter().find(|tool| tool.spec().name.as_str() == name).unwrap();
+        let found = tool("glob").call(Json::encode(&json!({"pattern": "src/**"})), context()).await;
+        let told = "(2 files are not shown: permission rules deny to read them)\n";
+        assert_eq!(found.unwrap().text, format!("src/main.rs\n{told}"));
+        let found = tool("grep").call(Json::encode(&json!({"pattern": "run"})), context()).await;
+        let found = found.unwrap().text;
+        assert!(found.contains("src/main.rs") && found.ends_with(told), "{found}");
+        assert!(!found.contains("deep"), "{found}");
+    }
+
+    #[tokio::test]
+    async fn hostile_patterns_end_soon() {
+        let bench = bench();
+        bench.file("long.txt", "a".repeat(200_000));
+        let began = std::time::Instant::now();
+        let many = ["{a,b}".repeat(20_000), "[a-z]".repeat(100_000), "*a".repeat(50_000)];
+        let nested = "{".repeat(5_000) + "a" + &"}".repeat(5_000);
+        for pattern in many.iter().chain([&nested]) {
+            // An answer or an error: no panic, and no end of patience.
+            let _answered = bench.call("glob", json!({"pattern": pattern})).await;
+        }
+        for pattern in
+            ["((((a{1,200}){1,200}){1,200}){1,200})", "(x+x+)+y", "(a|aa)+$", "(?:a?){500}a{500}"]
+        {
+            let _answered = bench.call("grep", json!({"pattern": pattern})).await;
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{:?}", began.elapsed());
     }
 
     #[tokio::test]
@@ -311,7 +378,9 @@ mod tests {
             bench.file(name, "");
         }
         let asked = GlobArguments { pattern: "**".to_owned(), path: None };
-        let list = |most| glob(&bench.workspace, &asked, most, &CancellationToken::new()).unwrap();
+        let list = |most| {
+            glob(&Searched::of(&bench.context()), &asked, most, &CancellationToken::new()).unwrap()
+        };
         assert_eq!(list(5), "a.x\nb\nc/x\nd\ne\n");
         assert_eq!(list(3), "a.x\nb\nc/x\n... (2 more files)");
     }
@@ -372,10 +441,10 @@ mod tests {
         let stop = CancellationToken::new();
         stop.cancel();
         let asked = GlobArguments { pattern: "**".to_owned(), path: None };
-        let outcome = glob(&bench.workspace, &asked, 9, &stop);
+        let outcome = glob(&Searched::of(&bench.context()), &asked, 9, &stop);
         assert!(matches!(outcome, Err(ToolError::Cancelled)));
         let asked = serde_json::from_value(json!({"pattern": "run", "path": "src/main.rs"}));
-        let outcome = grep::grep(&bench.workspace, &asked.unwrap(), &stop);
+        let outcome = grep::grep(&Searched::of(&bench.context()), &asked.unwrap(), &stop);
         assert!(matches!(outcome, Err(ToolError::Cancelled)), "{outcome:?}");
     }
 }

@@ -12,6 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Call, Input, Position, Rule, Script, ScriptError, Text, values};
+use crate::glob::{self, Wildcards};
 use crate::message::StopReason;
 use crate::template::{self, TemplateError};
 
@@ -182,9 +183,12 @@ impl Reader<'_> {
     }
 
     fn glob(&self, node: &Node<'_>) -> Result<globset::GlobMatcher, ScriptError> {
-        let glob = Glob::new(self.str(node)?);
-        glob.map(|glob| glob.compile_matcher())
-            .map_err(|error| self.at(node).error(error.to_string()))
+        let text = self.str(node)?;
+        let wrong = |error: String| self.at(node).error(error);
+        // What is too large to be compiled is an error here, and a panic of the matcher.
+        glob::compile(text, Wildcards::Any).map_err(wrong)?;
+        let glob = Glob::new(text).map_err(|error| wrong(error.to_string()))?;
+        Ok(glob.compile_matcher())
     }
 
     /// Reads a range of turns: `3`, `"3"`, `"2.."`, `"2..5"` (both ends included).

@@ -203,7 +203,7 @@ fn mistakes_are_found_when_the_script_is_read() {
         ("[[rules]]\nwhen = 'trun > 1'", (2, 8), "no value `trun`"),
         ("[[rules]]\nturn = 0", (2, 8), "no turn"),
         ("[[rules]]\nturn = '5..2'", (2, 8), "no turn"),
-        ("[[rules]]\nagent = '['", (2, 9), "glob"),
+        ("[[rules]]\nagent = '['", (2, 9), "character class"),
         ("[[rules]]\nstop = 'tired'", (2, 8), "no stop reason"),
         ("[[rules]]\ndelay_ms = -1", (2, 12), "negative"),
         ("[[rules]]\ndelay_ms = 'a'", (2, 12), "whole number"),

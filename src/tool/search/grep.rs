@@ -2,7 +2,6 @@
 
 use std::io::{self, Read, Seek};
 use std::path::Path;
-use std::sync::Arc;
 
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -10,10 +9,10 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch}
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{pattern, walk};
+use super::{Searched, pattern, walk};
 use crate::tool::ToolError;
 use crate::tool::blocking::Stoppable;
-use crate::tool::workspace::{Workspace, WorkspacePath};
+use crate::tool::workspace::WorkspacePath;
 
 /// Largest number of lines that a call returns unless it names a number: several times as much text
 /// as a preview holds.
@@ -60,15 +59,21 @@ enum Mode {
     Count,
 }
 
+/// Most bytes of a compiled expression, and of the cache for its search: enough for any that a person
+/// writes; a counted repetition of counted repetitions is refused.
+const MOST_PATTERN_BYTES: usize = 8 << 20;
+
 /// Searches the files and returns the text that the model reads.
 pub(super) fn grep(
-    workspace: &Arc<Workspace>,
+    searched: &Searched,
     asked: &GrepArguments,
     stop: &CancellationToken,
 ) -> Result<String, ToolError> {
     let matcher = RegexMatcherBuilder::new()
         .case_insensitive(asked.ignore_case)
         .line_terminator(Some(b'\n'))
+        .size_limit(MOST_PATTERN_BYTES)
+        .dfa_size_limit(MOST_PATTERN_BYTES)
         .build(&asked.pattern);
     let matcher = matcher.map_err(|error| ToolError::Arguments(error.to_string()))?;
     let only = asked.glob.as_deref().map(|glob| match glob.contains('/') {
@@ -77,8 +82,8 @@ pub(super) fn grep(
         false => pattern(&format!("**/{glob}")),
     });
     let only = only.transpose()?;
-    let place = workspace.place(asked.path.as_deref().unwrap_or("."))?;
-    let walk = walk::Walk::new(workspace, &place, false)?;
+    let place = searched.workspace.place(asked.path.as_deref().unwrap_or("."))?;
+    let walk = walk::Walk::new(searched, &place, false, "grep")?;
     let mut search = Search {
         place: &place,
         matcher,
@@ -95,7 +100,7 @@ pub(super) fn grep(
         stop,
     };
     let limit = search.left;
-    walk.files(stop, &mut |path: &Path, below: &Path| {
+    let kept = walk.files(stop, &mut |path: &Path, below: &Path| {
         // A file that the call names itself has no path below the start.
         let named = below.as_os_str().is_empty();
         if named || only.as_ref().is_none_or(|only| only.is_match(below)) {
@@ -103,7 +108,9 @@ pub(super) fn grep(
         }
         Ok(!search.cut)
     })?;
-    Ok(search.told(limit))
+    let told = search.told(limit);
+    let line_break = if kept > 0 && !told.ends_with('\n') { "\n" } else { "" };
+    Ok(told + line_break + &super::kept_line(kept))
 }
 
 /// State of a search under way.

@@ -2,13 +2,14 @@
 //! `.gitignore` names.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ignore::{DirEntry, WalkBuilder};
 use tokio_util::sync::CancellationToken;
 
+use super::Searched;
+use crate::permission::Unseen;
 use crate::tool::ToolError;
-use crate::tool::workspace::{Workspace, WorkspacePath};
+use crate::tool::workspace::WorkspacePath;
 
 /// Callback for each file, with its absolute path and its path below the start. It returns false to
 /// end the walk.
@@ -21,29 +22,59 @@ pub(super) struct Walk {
     start: PathBuf,
     hidden: bool,
     skipped: Vec<PathBuf>,
+    unseen: Unseen,
+    tool: &'static str,
+    /// Path of the workspace root, to which the paths of rules are relative.
+    workspace: PathBuf,
 }
 
 impl Walk {
     /// Prepares a walk from `place`, which must exist; `hidden` includes files whose names begin
     /// with a dot. Skips protected directories unless the walk begins inside one.
     pub(super) fn new(
-        workspace: &Arc<Workspace>,
+        searched: &Searched,
         place: &WorkspacePath<'_>,
         hidden: bool,
+        tool: &'static str,
     ) -> Result<Self, ToolError> {
         let start = place.real_path()?;
+        let Searched { workspace, unseen } = searched;
         let mut skipped = workspace.protected_paths();
         skipped.retain(|path| !start.starts_with(path));
-        Ok(Self { root: place.root_path().to_owned(), start, hidden, skipped })
+        let root = place.root_path().to_owned();
+        let (unseen, workspace) = (unseen.clone(), workspace.root_path().to_owned());
+        Ok(Self { root, start, hidden, skipped, unseen, tool, workspace })
     }
 
-    /// Visits the files in order. A start that is itself ignored or hidden is walked too, because
+    /// Visits the files in order, and returns how many were left out because a rule hides them. A start that is itself ignored or hidden is walked too, because
     /// the call names it on purpose.
     pub(super) fn files(
         &self,
         stop: &CancellationToken,
         visit: Visit<'_>,
-    ) -> Result<(), ToolError> {
+    ) -> Result<u64, ToolError> {
+        let mut kept = 0;
+        let mut visit = |path: &Path, below: &Path| {
+            if self.is_unseen(path) {
+                kept += 1;
+                return Ok(true);
+            }
+            visit(path, below)
+        };
+        self.visit_all(stop, &mut visit)?;
+        Ok(kept)
+    }
+
+    /// Returns true if a rule hides this file.
+    fn is_unseen(&self, path: &Path) -> bool {
+        if self.unseen.is_empty() {
+            return false;
+        }
+        let shown = path.strip_prefix(&self.workspace).unwrap_or(path);
+        self.unseen.hides(self.tool, &shown.to_string_lossy())
+    }
+
+    fn visit_all(&self, stop: &CancellationToken, visit: Visit<'_>) -> Result<(), ToolError> {
         if self.start.is_file() {
             if stop.is_cancelled() {
                 return Err(ToolError::Cancelled);

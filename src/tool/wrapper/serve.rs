@@ -135,6 +135,7 @@ fn context(
         key: job.key.clone(),
         env: Environment::Inherited,
         sandbox,
+        unseen: Default::default(),
         skills: Arc::default(),
         timeout: Duration::MAX,
         grace_period: job.grace_period,
