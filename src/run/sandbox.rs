@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::StartError;
-use crate::config::Config;
+use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
 use crate::spec::Work;
 use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec};
@@ -15,11 +15,15 @@ use crate::tool::{bash, environment};
 
 /// Files in a workspace that other programs run or trust, relative to it: versions of the same
 /// attack are to let a later `git commit`, an editor or the CI run what a model wrote.
-const TRUSTED: [&str; 16] = [
+const TRUSTED: [&str; 20] = [
     ".git/hooks",
     ".git/config",
     ".git/config.worktree",
     ".git/info/attributes",
+    ".git/commondir",
+    ".git/worktrees",
+    ".husky",
+    ".pre-commit-config.yaml",
     ".agents",
     ".claude",
     ".codex",
@@ -138,11 +142,20 @@ fn policy(config: &Config) -> Policy {
     let mut write = Vec::new();
     if spec.mode == SandboxMode::WorkspaceWrite {
         write.push(config.root.clone());
-        write.extend(spec.writable_roots.iter().cloned());
+        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+        write.extend(spec.writable_roots.iter().map(real));
     }
-    let is_named = |path: &PathBuf| spec.writable_roots.iter().any(|root| path.starts_with(root));
+    let named = named(config);
+    let is_named = |path: &PathBuf| named.iter().any(|root| path.starts_with(root));
     let protected = protected(config).into_iter().filter(|path| !is_named(path)).collect();
     Policy { read, write, protected, network: spec.network, ..Policy::default() }
+}
+
+/// Returns the writable roots that lift the protection of paths: those in the workspace. One around it
+/// does not name them.
+pub(super) fn named(config: &Config) -> Vec<PathBuf> {
+    let roots = config.sandbox.writable_roots.iter();
+    roots.filter(|path| **path != config.root && path.starts_with(&config.root)).cloned().collect()
 }
 
 /// Returns the paths that no tool changes: what the configuration names, what other programs run, and
@@ -153,7 +166,20 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
     found.push(config.file.clone());
     found.push(config.state_dir.clone());
     found.extend(config.files.keys().map(|path| root(path)));
+    let scripts = config.providers.values().filter_map(|provider| match &provider.kind {
+        ProviderKind::Scripted { script } => Some(config.root.join(script)),
+        _ => None,
+    });
+    found.extend(scripts);
+    // Submodules and work trees have settings and hooks of their own.
+    let modules = std::fs::read_dir(root(".git/modules")).into_iter().flatten().flatten();
+    found.extend(
+        modules.flat_map(|module| ["config", "hooks"].map(|name| module.path().join(name))),
+    );
     let hooks = config.compaction.hooks.commands().flatten();
     found.extend(hooks.map(|word| root(word)).filter(|path| path.is_file()));
+    // What a link leads to is as good as what it is.
+    let real = found.iter().filter_map(|path| path.canonicalize().ok());
+    found.extend(real.filter(|path| path.starts_with(&config.root)).collect::<Vec<_>>());
     found
 }

@@ -254,7 +254,7 @@ fn workspace(config: &Config) -> Result<Workspace, StartError> {
     let opened = Workspace::open(&config.root);
     let mut workspace = opened.map_err(|source| opening(&config.root, source))?;
     workspace = workspace.protect(&config.state_dir);
-    workspace = workspace.keep(&sandbox::protected(config), &config.sandbox.writable_roots);
+    workspace = workspace.keep(&sandbox::protected(config), &sandbox::named(config));
     for root in &config.read_only_roots {
         let with = workspace.with_read_only_root(root);
         workspace = with.map_err(|source| opening(root, source))?;

@@ -26,6 +26,31 @@ const TOOLCHAINS: [&str; 9] = [
     "VIRTUAL_ENV",
 ];
 
+/// Beginnings of the names of variables that the loader of programs and the allocator obey.
+const OBEYED: [&str; 4] = ["LD_", "GLIBC_", "MALLOC_", "MIMALLOC_"];
+
+/// Beginning of the name under which such a variable is handed to the wrapper and to the process that
+/// enters the sandbox: it must change the command, not them.
+const HELD: &str = "CALLSHEET_HELD_";
+
+/// Sets variables on a process that starts the command later.
+pub(super) fn hold(command: &mut tokio::process::Command, variables: &BTreeMap<String, String>) {
+    for (name, value) in variables {
+        let is_obeyed = OBEYED.iter().any(|obeyed| name.starts_with(obeyed));
+        let name = if is_obeyed { format!("{HELD}{name}") } else { name.clone() };
+        command.env(name, value);
+    }
+}
+
+/// Gives the command the variables of this process that were held.
+pub(super) fn restore(command: &mut std::process::Command) {
+    for (name, value) in std::env::vars_os() {
+        let Some(own) = name.to_str().and_then(|name| name.strip_prefix(HELD)) else { continue };
+        command.env(own, value);
+        command.env_remove(&name);
+    }
+}
+
 /// Environment variables for the processes of a call.
 #[derive(Clone, Debug, Default)]
 pub enum Environment {

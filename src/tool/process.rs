@@ -22,7 +22,7 @@ use self::group::{Group, KEY_VARIABLE};
 pub use self::group::{Remains, end_remains, kill_all_groups, killed_groups_are_gone};
 use crate::output::Output;
 use crate::store::{INLINE_CHARS, INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
-use crate::tool::environment::Environment;
+use crate::tool::environment::{self, Environment};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 
 /// Time for which the output is still read after the command has ended while a process keeps it
@@ -149,8 +149,14 @@ fn started(
 
 /// Sets the environment of the call on a command.
 pub(in crate::tool) fn set_environment(command: &mut Command, context: &ToolContext) {
-    if let Environment::Only(variables) = &context.env {
-        command.env_clear().envs(variables.iter());
+    match &context.env {
+        Environment::Only(variables) if context.wrapper.is_some() => {
+            environment::hold(command.env_clear(), variables);
+        }
+        Environment::Only(variables) => drop(command.env_clear().envs(variables.iter())),
+        // The process that enters the sandbox restores them at the end.
+        Environment::Inherited if context.sandbox.policy().is_some() => {}
+        Environment::Inherited => environment::restore(command.as_std_mut()),
     }
     command.env(KEY_VARIABLE, context.key.as_str());
 }

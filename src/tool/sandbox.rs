@@ -15,10 +15,12 @@ mod probe;
 pub mod toolchains;
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -84,32 +86,62 @@ pub struct Policy {
     pub temporary: Option<PathBuf>,
 }
 
-/// Beginning of the names of the temporary folders of commands. The id of the process that made it
-/// follows, so that a folder is known to be left over when that process is gone.
+/// Beginning of the names of the temporary folders of commands.
 const TEMPORARY: &str = "callsheet-";
 
-/// Makes the temporary folder of a command.
-///
-/// # Errors
-/// Returns an error if the disk refuses.
-pub(super) fn temporary() -> io::Result<TempDir> {
-    let prefix = format!("{TEMPORARY}{}-", std::process::id());
-    tempfile::Builder::new().prefix(&prefix).tempdir()
+/// Name of the file in such a folder that is locked while it is in use.
+const MARK: &str = ".callsheet-in-use";
+
+/// The temporary folder of a command. It is removed when this is dropped, or by a later run if this
+/// process is killed.
+#[derive(Debug)]
+pub(super) struct Temporary {
+    folder: TempDir,
+    /// Locked until this process ends.
+    _mark: File,
 }
 
-/// Removes the temporary folders of processes that were killed.
+impl Temporary {
+    /// Makes a folder.
+    ///
+    /// # Errors
+    /// Returns an error if the disk refuses.
+    pub(super) fn new() -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix(TEMPORARY).tempdir_in(temporary_root())?;
+        let mark = File::create_new(folder.path().join(MARK))?;
+        rustix::fs::flock(&mark, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { folder, _mark: mark })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Returns the folder for temporary folders: `TMPDIR` if it exists.
+fn temporary_root() -> PathBuf {
+    let named = std::env::temp_dir();
+    if named.is_absolute() && named.is_dir() { named } else { PathBuf::from("/tmp") }
+}
+
+/// Removes the temporary folders of processes that were killed: those of this user whose mark is not
+/// locked.
 pub fn remove_left() {
-    let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(temporary_root()).into_iter().flatten().flatten();
     for entry in entries {
-        let name = entry.file_name();
-        let made_by = || {
-            let (pid, _) = name.to_str()?.strip_prefix(TEMPORARY)?.split_once('-')?;
-            pid.parse::<u32>().ok()
-        };
-        let is_left = made_by().is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-        if is_left && Path::new("/proc/self").exists() {
-            // A folder of another user stays.
-            let _ = std::fs::remove_dir_all(entry.path());
+        let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(TEMPORARY));
+        let path = entry.path();
+        let own = path
+            .symlink_metadata()
+            .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::getuid().as_raw());
+        if !is_named || !own {
+            continue;
+        }
+        let Ok(mark) = File::open(path.join(MARK)) else { continue };
+        if rustix::fs::flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // What cannot be removed stays.
+            let _ = std::fs::remove_dir_all(&path);
         }
     }
 }

@@ -37,8 +37,48 @@ fn commands_get_the_variables_that_the_file_names_and_no_others() {
     ];
     // The shell itself adds these, and the sandbox the temporary folders.
     let added = ["PWD", "OLDPWD", "SHLVL", "_", "TMPDIR"];
-    names.retain(|name| !added.contains(name) && !name.to_lowercase().contains("cache"));
+    names.retain(|name| {
+        !added.contains(name)
+            && !name.to_lowercase().contains("cache")
+            && !name.starts_with("GIT_CONFIG_")
+    });
     assert_eq!(names, expected, "{shown}");
+}
+
+#[test]
+fn a_variable_of_the_loader_changes_the_command_and_not_the_program() {
+    let desk = Desk::commands("[env]\nLD_PRELOAD = '/none.so'\n[tasks.t]\nrun = 'env'\n");
+    let done = desk.call(&["run", "--json"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let shown = desk.good(&["show", "/t", "--output"]);
+    assert!(shown.contains("LD_PRELOAD=/none.so\n"), "{shown}");
+    assert!(!shown.contains("CALLSHEET_HELD"), "{shown}");
+    // The wrapper, and the process that enters the sandbox, would say that they cannot load it.
+    assert!(!done.err.contains("none.so"), "{}", done.err);
+    let of_loader = shown.matches("cannot be preloaded").count();
+    assert!(of_loader <= 2, "of the shell and of env: {shown}");
+}
+
+#[test]
+fn folders_of_killed_commands_are_removed_and_no_others() {
+    let desk = Desk::commands("[tasks.t]\nrun = 'true'\n");
+    let temporary = desk.path().join("temporary");
+    desk.write("temporary/callsheet-2024999-notes/mine", "precious");
+    desk.write("temporary/callsheet-left/.callsheet-in-use", "");
+    desk.write("temporary/callsheet-left/file", "x");
+    desk.write("temporary/callsheet-held/.callsheet-in-use", "");
+    let held = std::fs::File::open(temporary.join("callsheet-held/.callsheet-in-use"));
+    let held = held.expect("a file");
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).expect("locked");
+    let mut command = desk.command(&["run"]);
+    let done = command.env("TMPDIR", &temporary).output().expect("it runs");
+    assert!(done.status.success(), "{done:?}");
+    let mut names: Vec<_> = std::fs::read_dir(&temporary)
+        .expect("a folder")
+        .map(|entry| entry.expect("one").file_name().into_string().expect("text"))
+        .collect();
+    names.sort();
+    assert_eq!(names, ["callsheet-2024999-notes", "callsheet-held"]);
 }
 
 #[test]

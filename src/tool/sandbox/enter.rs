@@ -1,8 +1,10 @@
 //! Restricts this process and makes it the command.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +20,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::{Policy, filter};
+use crate::tool::environment;
 
 type Failure = Box<dyn Error>;
 
@@ -42,8 +45,9 @@ const SYSTEM: [&str; 16] = [
 ];
 
 /// Devices that hold nothing and change nothing.
-const DEVICES: [&str; 6] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+///
+/// The terminal is not among them: a command could read what the person types.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Folders in which other programs have their sockets and temporary files. A command sees its own
 /// temporary folder there.
@@ -72,6 +76,13 @@ pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
         Ok(temporary) => {
             let mut command = Command::new(&program);
             command.args(arguments);
+            environment::restore(&mut command);
+            // Git would take settings, which can name commands, from any folder that looks like a
+            // repository without a work tree.
+            let git = [("COUNT", "1"), ("KEY_0", "safe.bareRepository"), ("VALUE_0", "explicit")];
+            if std::env::var_os("GIT_CONFIG_COUNT").is_none() {
+                command.envs(git.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
+            }
             if let Some(folder) = temporary {
                 command.envs(CACHES.map(|(variable, below)| (variable, folder.join(below))));
                 command.env("TMPDIR", folder);
@@ -137,6 +148,7 @@ fn limit() -> Result<(), Failure> {
 ///
 /// Returns the shared folders that are the command's own now.
 fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
+    let here = std::env::current_dir()?;
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     let mut flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
     if !policy.network {
@@ -148,24 +160,79 @@ fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     rustix::mount::mount_change("/", private)?;
+    // A mount of its own stays writable when the one around it is not.
+    for path in policy.write.iter().chain(&policy.temporary).filter(|path| path.exists()) {
+        rustix::mount::mount_bind_recursive(path, path)?;
+    }
+    let hidden = hide_shared(policy)?;
+    let mut kept = BTreeSet::new();
     for path in &policy.protected {
         if path.symlink_metadata().is_ok() {
-            keep_in_place(path, policy)?;
+            keep_in_place(path, policy, &mut kept)?;
             make_read_only(path).map_err(|error| format!("{}: {error}", path.display()))?;
         }
     }
-    hide_shared(policy)
+    freeze(policy, &hidden)?;
+    // The directory so far is below the mounts.
+    std::env::set_current_dir(here)?;
+    Ok(hidden)
+}
+
+/// Makes every mount read-only that holds nothing which the command may write: Landlock does not
+/// keep it from changing modes, times and attributes.
+fn freeze(policy: &Policy, hidden: &[PathBuf]) -> Result<(), Failure> {
+    let writable = || policy.write.iter().chain(hidden).chain(&policy.temporary);
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
+    let frozen: BTreeSet<PathBuf> =
+        points.filter(|point| !writable().any(|path| point.starts_with(path))).collect();
+    for point in frozen {
+        // A mount below another one cannot be reached, and some of the system refuse: they are of
+        // root. The mount of the user's files must not.
+        let made = set_read_only(&point);
+        if point == Path::new("/") {
+            made?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a path of `mountinfo`, in which blanks and backslashes are octal numbers.
+fn unescaped(text: &str) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let number = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match (first, number) {
+            (b'\\', Some(byte)) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(bytes).into()
 }
 
 /// Makes the folders between a folder that may be written and this path places of mounts: they
 /// could be renamed otherwise, and others put in their place.
-fn keep_in_place(path: &Path, policy: &Policy) -> Result<(), Failure> {
+fn keep_in_place(
+    path: &Path,
+    policy: &Policy,
+    kept: &mut BTreeSet<PathBuf>,
+) -> Result<(), Failure> {
     let roots = || policy.write.iter();
     for above in path.ancestors().skip(1) {
         if roots().any(|root| root == above) || !roots().any(|root| above.starts_with(root)) {
             return Ok(());
         }
-        rustix::mount::mount_bind_recursive(above, above)?;
+        if kept.insert(above.to_owned()) {
+            rustix::mount::mount_bind_recursive(above, above)?;
+        }
     }
     Ok(())
 }
@@ -176,6 +243,10 @@ fn make_read_only(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     rustix::mount::mount_bind_recursive(path, path)?;
+    set_read_only(path)
+}
+
+fn set_read_only(path: &Path) -> Result<(), Failure> {
     // A mount of another user namespace keeps its restrictions.
     let now = rustix::fs::statvfs(path)?.f_flag;
     let kept = [

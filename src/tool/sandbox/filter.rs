@@ -56,6 +56,20 @@ const DENIED: &[i64] = &[
     libc::SYS_syslog,
 ];
 
+/// Calls that change the limits or the scheduling of a process, with the argument that names it.
+const OTHERS: [(i64, u8); 7] = [
+    (libc::SYS_prlimit64, 0),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_setpriority, 1),
+    (libc::SYS_ioprio_set, 1),
+];
+
+/// The bits of the second argument of `socket` that hold the type.
+const SOCKET_TYPES: u64 = 0xf;
+
 /// The flags of `clone` that make a namespace.
 const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWUSER,
@@ -93,11 +107,18 @@ fn denied(network: bool, namespaces: bool) -> Result<Rules, Box<dyn Error>> {
     rules.insert(libc::SYS_clone, flags?);
     let typing: Result<_, _> = TYPING.map(|request| rule(1, Eq, request)).into_iter().collect();
     rules.insert(libc::SYS_ioctl, typing?);
+    // Of these the first or the second argument names the process; 0 is the caller.
+    for (call, argument) in OTHERS {
+        rules.insert(call, vec![rule(argument, Ne, 0)?]);
+    }
     let local = u64::try_from(libc::AF_UNIX)?;
+    let datagrams = u64::try_from(libc::SOCK_DGRAM)?;
     match (network, namespaces) {
         (true, _) => {}
         (false, true) => {
-            rules.insert(libc::SYS_socket, vec![rule(0, Ne, local)?]);
+            // Datagrams need no connection.
+            let datagrams = rule(1, MaskedEq(SOCKET_TYPES), datagrams)?;
+            rules.insert(libc::SYS_socket, vec![rule(0, Ne, local)?, datagrams]);
             // A socket of another program is a file, and Landlock does not see that it is reached.
             rules.insert(libc::SYS_connect, Vec::new());
         }

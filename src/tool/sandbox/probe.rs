@@ -69,8 +69,8 @@ fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
     let canary = tempfile::Builder::new().prefix(".callsheet-probe-").tempfile_in(&folder);
     let canary = canary.map_err(failed)?;
     fs::write(canary.path(), "a canary").map_err(failed)?;
-    let temporary = super::temporary().map_err(failed)?;
-    let inside = super::temporary().map_err(failed)?;
+    let temporary = super::Temporary::new().map_err(failed)?;
+    let inside = super::Temporary::new().map_err(failed)?;
     let program = this_program.canonicalize().map_err(failed)?;
     let mut policy = Policy { temporary: Some(temporary.path().to_owned()), ..policy.clone() };
     policy.read.push(program.clone());

@@ -64,12 +64,15 @@ const TOOLCHAINS: [Toolchain; 24] = [
 #[must_use]
 pub fn readable(variables: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let home = variables.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    // A link or `..` on the way must not hide that a folder is the home, or above it.
+    let home = home.map(|home| home.canonicalize().unwrap_or(home));
     let mut found: Vec<PathBuf> = Vec::new();
     let path = variables.get("PATH").map(OsStr::new).unwrap_or_default();
-    for folder in std::env::split_paths(path) {
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    for folder in folders.filter_map(|folder| folder.canonicalize().ok()) {
         // The home itself, or a folder above it, holds far more than programs.
         let is_wide = home.as_ref().is_some_and(|home| home.starts_with(&folder));
-        if folder.is_absolute() && !is_wide {
+        if !is_wide {
             found.extend(behind(&folder, home.as_deref()));
             found.push(folder);
         }

@@ -23,7 +23,7 @@ use crate::tool::command;
 use crate::tool::environment::Environment;
 use crate::tool::process::group::Group;
 use crate::tool::process::{self, ProcessGroup};
-use crate::tool::sandbox::{self, Policy, Sandbox};
+use crate::tool::sandbox::{Policy, Sandbox, Temporary};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::{ToolContext, ToolError, ToolOutput};
@@ -94,7 +94,7 @@ async fn answer(root: &Path, store: Store) -> io::Result<()> {
         return Ok(());
     }
     let began = Instant::now();
-    let temporary = job.sandbox.is_some().then(sandbox::temporary);
+    let temporary = job.sandbox.is_some().then(Temporary::new);
     let temporary = temporary.transpose()?;
     let enclosure = job.sandbox.clone().map(|policy| {
         let temporary = temporary.as_ref().map(|folder| folder.path().to_owned());

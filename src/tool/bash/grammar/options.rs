@@ -227,7 +227,7 @@ pub(super) const GIT_FLAGS: &str =
 /// Options that are refused after every subcommand of git.
 pub(super) const GIT_EVERY: Program = Program {
     long: "output output-directory ext-diff textconv exec upload-pack receive-pack \
-        open-files-in-pager config config-env",
+        open-files-in-pager config config-env strategy",
     harmless: "text",
     ..PROGRAM
 };
@@ -235,9 +235,9 @@ pub(super) const GIT_EVERY: Program = Program {
 /// Subcommands of git that a rule may allow. Another one may be an alias for any command.
 pub(super) const GIT: &[Program] = &[
     Program {
-        names: "add am annotate apply blame branch cat-file check-attr check-ignore checkout \
+        names: "add annotate blame branch cat-file check-attr check-ignore checkout \
             cherry cherry-pick clean commit count-objects describe diff diff-files \
-            diff-index diff-tree for-each-ref fsck gc hash-object log ls-files ls-tree merge \
+            diff-index diff-tree for-each-ref fsck gc hash-object log ls-files ls-tree \
             merge-base mv name-rev notes push range-diff reflog remote reset restore \
             rev-list rev-parse revert rm shortlog show show-branch show-ref sparse-checkout \
             stash status switch symbolic-ref tag update-index var verify-commit verify-tag \
@@ -245,8 +245,9 @@ pub(super) const GIT: &[Program] = &[
         ..PROGRAM
     },
     Program { names: "clone init", letters: "uc", long: "template separate-git-dir", ..PROGRAM },
-    Program { names: "fetch pull ls-remote", letters: "u", ..PROGRAM },
-    Program { names: "rebase", letters: "x", ..PROGRAM },
+    Program { names: "fetch pull ls-remote", letters: "us", ..PROGRAM },
+    Program { names: "merge", letters: "s", ..PROGRAM },
+    Program { names: "rebase", letters: "xs", ..PROGRAM },
     Program { names: "grep", letters: "O", ..PROGRAM },
     Program { names: "archive format-patch", letters: "o", ..PROGRAM },
     Program { names: "bisect", words: "run replay visualize view", ..PROGRAM },

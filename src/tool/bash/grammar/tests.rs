@@ -36,6 +36,14 @@ const HOSTILE: &[&str] = &[
     "ls 2>&1& touch P",
     "ls 2>&1 & touch P",
     "ls 1>&2-; touch P",
+    // Git runs a program that was written before, or writes files.
+    "git apply P",
+    "git am P",
+    "git cherry-pick --strategy=x/P other",
+    "git revert --strat x/P other",
+    "git rebase -s x/P other",
+    "git merge -s x/P other",
+    "git pull -s x/P origin",
     // Writes.
     "echo x > P",
     "echo x >P",
