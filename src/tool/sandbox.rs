@@ -19,6 +19,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
@@ -92,6 +93,9 @@ const TEMPORARY: &str = "callsheet-";
 /// Name of the file in such a folder that is locked while it is in use.
 const MARK: &str = ".callsheet-in-use";
 
+/// Age from which on a folder that is in use is locked: a younger one may have been made just now.
+const SETTLED: Duration = Duration::from_secs(60);
+
 /// The temporary folder of a command. It is removed when this is dropped, or by a later run if this
 /// process is killed.
 #[derive(Debug)]
@@ -139,6 +143,10 @@ pub fn remove_left() {
             continue;
         }
         let Ok(mark) = File::open(path.join(MARK)) else { continue };
+        let age = mark.metadata().and_then(|found| found.modified()).map(|made| made.elapsed());
+        if !age.is_ok_and(|age| age.is_ok_and(|age| age > SETTLED)) {
+            continue;
+        }
         if rustix::fs::flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok() {
             // What cannot be removed stays.
             let _ = std::fs::remove_dir_all(&path);

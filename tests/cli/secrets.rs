@@ -67,6 +67,13 @@ fn folders_of_killed_commands_are_removed_and_no_others() {
     desk.write("temporary/callsheet-left/.callsheet-in-use", "");
     desk.write("temporary/callsheet-left/file", "x");
     desk.write("temporary/callsheet-held/.callsheet-in-use", "");
+    desk.write("temporary/callsheet-new/.callsheet-in-use", "");
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(600);
+    for folder in ["left", "held"] {
+        let mark = temporary.join(format!("callsheet-{folder}/.callsheet-in-use"));
+        let mark = std::fs::File::options().write(true).open(mark).expect("a file");
+        mark.set_modified(long_ago).expect("set");
+    }
     let held = std::fs::File::open(temporary.join("callsheet-held/.callsheet-in-use"));
     let held = held.expect("a file");
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).expect("locked");
@@ -78,7 +85,7 @@ fn folders_of_killed_commands_are_removed_and_no_others() {
         .map(|entry| entry.expect("one").file_name().into_string().expect("text"))
         .collect();
     names.sort();
-    assert_eq!(names, ["callsheet-2024999-notes", "callsheet-held"]);
+    assert_eq!(names, ["callsheet-2024999-notes", "callsheet-held", "callsheet-new"]);
 }
 
 #[test]
