@@ -12,3 +12,15 @@ pub(crate) mod endless;
 pub(crate) mod provider;
 #[path = "support/render.rs"]
 pub(crate) mod render;
+
+/// The variable, with its value, by which commands run on a machine that has no sandbox; `None` where
+/// there is one.
+pub(crate) fn without_sandbox() -> Option<(&'static str, &'static str)> {
+    use std::sync::LazyLock;
+
+    use callsheet::tool::sandbox::{Policy, probe};
+    static HAS: LazyLock<bool> = LazyLock::new(|| {
+        probe(env!("CARGO_BIN_EXE_callsheet").as_ref(), &Policy::default()).is_ok()
+    });
+    (!*HAS).then_some(("CALLSHEET_SANDBOX__MODE", "danger-full-access"))
+}

@@ -76,7 +76,7 @@ impl Desk {
     pub(super) fn bare(&self, command: &mut Command) {
         command.current_dir(self.path()).env_clear().stdin(Stdio::null());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", self.path());
+        command.env("HOME", self.path()).envs(crate::support::without_sandbox());
     }
 
     /// Runs the program to its end.

@@ -314,6 +314,9 @@ impl Setup {
     pub(crate) fn sources(&self) -> Sources {
         let mut sources = Sources::new(self.root.path().join("agents.toml"));
         sources.environment.insert("TEST_KEY".to_owned(), "k".to_owned());
+        let open =
+            crate::support::without_sandbox().map(|(name, value)| (name.into(), value.into()));
+        sources.environment.extend(open);
         sources.custom_models = self.models.keys().cloned().collect();
         sources.extra_tools = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
         sources

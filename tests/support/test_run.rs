@@ -198,6 +198,9 @@ impl TestRun {
         };
         sources.overrides.push(text("providers.main.kind", kind));
         self.settle_agents(&mut sources);
+        let open =
+            crate::support::without_sandbox().map(|(name, value)| (name.into(), value.into()));
+        sources.environment.extend(open);
 
         let config = config::load_text(&self.agents, &sources);
         let config = config.unwrap_or_else(|problems| panic!("{problems:?}"));
