@@ -111,15 +111,14 @@ impl Rule {
         let tool = glob(tool.trim()).map_err(bad)?;
         let is_exact = |argument: &&str| !argument.contains(WILD) && !argument.ends_with(WITH_ANY);
         let exact = argument.filter(is_exact).map(str::to_owned);
-        let patterns = argument.filter(|argument| *argument != "*").map(|argument| match argument
-            .strip_suffix(WITH_ANY)
-        {
-            Some(command) => vec![command.to_owned(), format!("{command} *")],
-            None => vec![argument.to_owned()],
-        });
-        let globs = |patterns: Vec<String>| patterns.iter().map(|p| glob(p)).collect();
-        let argument: Option<Result<Vec<GlobSet>, String>> = patterns.map(globs);
-        let argument = argument.transpose().map_err(bad)?;
+        let globs = |argument: &str| -> Result<Vec<GlobSet>, String> {
+            match argument.strip_suffix(WITH_ANY) {
+                Some(command) => Ok(vec![glob(command)?, glob(&format!("{command} *"))?]),
+                None => Ok(vec![glob(argument)?]),
+            }
+        };
+        let narrow = argument.filter(|argument| *argument != "*");
+        let argument = narrow.map(globs).transpose().map_err(bad)?;
         Ok(Self { text: text.to_owned(), tool, argument, exact })
     }
 

@@ -13,8 +13,8 @@ use crate::tool::sandbox::{Policy, Probed, Sandbox, probe, toolchains};
 use crate::tool::wrapper::Wrapper;
 use crate::tool::{bash, environment};
 
-/// Files in a workspace that other programs run or trust, relative to it: versions of the same
-/// attack are to let a later `git commit`, an editor or the CI run what a model wrote.
+/// Files in a workspace that other programs run or trust, relative to it: through them a later
+/// `git commit`, an editor or the CI would run what a model wrote.
 const TRUSTED: [&str; 20] = [
     ".git/hooks",
     ".git/config",
@@ -61,7 +61,7 @@ impl Prepared {
 /// and want none. Blocks for some milliseconds.
 #[must_use]
 pub fn proof(config: &Config) -> Option<SandboxProof> {
-    if config.sandbox.mode == SandboxMode::DangerFullAccess || !runs_commands(config) {
+    if !is_wanted(config) {
         return None;
     }
     let program = Wrapper::this_program();
@@ -93,7 +93,7 @@ pub(super) async fn prepare(
     config: &Config,
     program: Option<PathBuf>,
 ) -> Result<Prepared, StartError> {
-    if config.sandbox.mode == SandboxMode::DangerFullAccess || !runs_commands(config) {
+    if !is_wanted(config) {
         return Ok(Prepared { sandbox: Sandbox::Off, proof: None });
     }
     let policy = policy(config);
@@ -119,15 +119,14 @@ pub(super) async fn prepare(
     }
 }
 
-/// Returns true if anything in the run can run a command.
-fn runs_commands(config: &Config) -> bool {
-    let is_command = |work: &Work| matches!(work, Work::Command { .. });
-    config.tasks.iter().any(|task| is_command(&task.work))
-        || config
-            .agents
-            .values()
-            .any(|agent| agent.tools.iter().any(|tool| tool.as_str() == bash::NAME))
-        || config.compaction.hooks.commands().next().is_some()
+/// Returns true if a run wants a sandbox: anything in it can run a command, and nobody turned it off.
+fn is_wanted(config: &Config) -> bool {
+    let in_tasks = || config.tasks.iter().any(|task| matches!(task.work, Work::Command { .. }));
+    let mut tools = config.agents.values().flat_map(|agent| &agent.tools);
+    let mut in_agents = || tools.any(|tool| tool.as_str() == bash::NAME);
+    let in_hooks = || config.compaction.hooks.commands().next().is_some();
+    config.sandbox.mode != SandboxMode::DangerFullAccess
+        && (in_tasks() || in_agents() || in_hooks())
 }
 
 /// Returns what the commands of a run may reach.

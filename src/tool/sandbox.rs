@@ -130,7 +130,7 @@ fn temporary_root() -> PathBuf {
 
 /// Removes the temporary folders of processes that were killed: those of this user whose mark is not
 /// locked.
-pub fn remove_left() {
+fn remove_left() {
     use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir(temporary_root()).into_iter().flatten().flatten();
     for entry in entries {
@@ -179,7 +179,8 @@ impl Policy {
     #[must_use]
     pub fn command(&self, this_program: &Path, program: &OsStr, arguments: &[OsString]) -> Command {
         let mut command = Command::new(this_program);
-        // Plain paths and flags always encode.
+        // A path that is not UTF-8 does not encode: the process then refuses to enter, and nothing
+        // runs.
         let policy = serde_json::to_string(self).unwrap_or_default();
         command.arg(ASKED).arg(policy).arg(program).args(arguments);
         command

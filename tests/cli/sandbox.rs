@@ -229,8 +229,11 @@ fn hostile_commands_get_nothing() {
         "[agents.a]\ninstructions_file = 'prompt.md'\nmodel = 'm'\n[models.m]\nprovider = 'p'\n\
          model = 'm'\n[providers.p]\nkind = 'scripted'\nscript = 's.toml'\n",
     );
-    for (number, command) in HOSTILE.iter().enumerate() {
-        let command = serde_json::Value::from(*command);
+    // The numbers of system calls are those of x86-64.
+    let is_known = |command: &&&str| cfg!(target_arch = "x86_64") || !command.contains("syscall(");
+    let hostile: Vec<&&str> = HOSTILE.iter().filter(is_known).collect();
+    for (number, command) in hostile.iter().enumerate() {
+        let command = serde_json::Value::from(**command);
         tasks.push_str(&format!("[tasks.t{number}]\nrun = {command}\ntimeout = '20s'\n"));
     }
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -259,7 +262,7 @@ fn hostile_commands_get_nothing() {
     let done = Done::of(&mut command);
     let events = super::desk::lines(&done.out);
     let last = &events.last().expect("events")["data"]["tasks"];
-    let got: Vec<_> = HOSTILE
+    let got: Vec<_> = hostile
         .iter()
         .enumerate()
         .filter(|(number, _)| {

@@ -182,8 +182,9 @@ fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
 /// keep it from changing modes, times and attributes.
 fn freeze(policy: &Policy, hidden: &[PathBuf]) -> Result<(), Failure> {
     let writable = || policy.write.iter().chain(hidden).chain(&policy.temporary);
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
+    let mounts = fs::read("/proc/self/mountinfo")?;
+    let lines = mounts.split(|byte| *byte == b'\n');
+    let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(unescaped);
     let frozen: BTreeSet<PathBuf> =
         points.filter(|point| !writable().any(|path| point.starts_with(path))).collect();
     for point in frozen {
@@ -198,9 +199,8 @@ fn freeze(policy: &Policy, hidden: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// Reads a path of `mountinfo`, in which blanks and backslashes are octal numbers.
-fn unescaped(text: &str) -> PathBuf {
+fn unescaped(mut rest: &[u8]) -> PathBuf {
     let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         let number = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());

@@ -3,10 +3,15 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::io::{PipeReader, Read as _};
 use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::*;
 
@@ -619,8 +624,9 @@ impl Field {
     }
 
     /// Starts a text in an empty folder of its own.
-    fn start(&self, shell: &Path, text: &str, number: usize) -> (PathBuf, Child) {
+    fn start(&self, shell: &Path, text: &str, number: usize) -> (PathBuf, (Child, PipeReader)) {
         let folder = self.root.join(number.to_string());
+        let (reader, writer) = std::io::pipe().expect("a pipe");
         fs::create_dir(&folder).expect("a folder");
         let child = Command::new(shell)
             .args(["-c", text])
@@ -629,11 +635,12 @@ impl Field {
             .env("PATH", self.root.join("bin"))
             .env("HOME", &folder)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stdout(writer.try_clone().expect("a pipe"))
+            .stderr(writer)
+            .process_group(0)
             .spawn()
             .expect("a shell");
-        (folder, child)
+        (folder, (child, reader))
     }
 
     /// Runs texts in each shell and panics if one did what its reading does not tell.
@@ -651,8 +658,6 @@ impl Field {
             }
         }
         runs.into_iter().for_each(end);
-        // Commands in the background can end after their shell.
-        std::thread::sleep(Duration::from_millis(300));
         for (folder, shell, text) in folders {
             let reading = read(text);
             let caught = is_caught(&reading) || !folder.join("P").exists();
@@ -667,15 +672,24 @@ impl Drop for Field {
     }
 }
 
-/// Waits for a shell, at most five seconds.
-fn end(mut child: Child) {
+/// Waits until a shell and what it left in the background have closed their output, at most five
+/// seconds; then ends them.
+fn end((mut child, mut output): (Child, PipeReader)) {
     let begun = Instant::now();
-    while child.try_wait().expect("a status").is_none() {
-        if begun.elapsed() > Duration::from_secs(5) {
-            child.kill().expect("a signal");
+    let mut buffer = [0; 4096];
+    loop {
+        let left = Duration::from_secs(5).saturating_sub(begun.elapsed());
+        let mut polled = [PollFd::new(&output, PollFlags::IN)];
+        let timeout = Timespec::try_from(left).expect("a short time");
+        let is_ready = poll(&mut polled, Some(&timeout)).expect("a poll") > 0;
+        if !is_ready || output.read(&mut buffer).expect("output") == 0 {
+            break;
         }
-        std::thread::sleep(Duration::from_micros(500));
     }
+    let group = Pid::from_raw(child.id().cast_signed()).expect("a process");
+    // Nothing is left in most groups.
+    let _gone = kill_process_group(group, Signal::KILL);
+    child.wait().expect("a status");
 }
 
 #[test]
