@@ -380,7 +380,7 @@ async fn a_task_that_takes_too_long_ends_with_its_whole_process_group() {
     )
     .start()
     .await;
-    let pid = live.until_file("pid").await;
+    let pid = live.until_process("pid").await;
     live.until_task("endless", TaskState::Failed).await;
     assert!(!is_alive(&pid), "process {pid} is still there");
     let ended = live.end().await;

@@ -13,6 +13,20 @@ pub(crate) mod provider;
 #[path = "support/render.rs"]
 pub(crate) mod render;
 
+/// Returns the number by which the machine knows a process that works in `workspace` and knows itself
+/// as `number`, perhaps in a process namespace of its own.
+pub(crate) fn number_outside(workspace: &std::path::Path, number: &str) -> Option<String> {
+    let workspace = workspace.canonicalize().ok()?;
+    let names = std::fs::read_dir("/proc").ok()?.flatten();
+    names.filter_map(|entry| entry.file_name().into_string().ok()).find(|outside| {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/{outside}/{file}"));
+        let status = read("status").unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        numbers.and_then(|numbers| numbers.split_whitespace().next_back()) == Some(number)
+            && std::fs::read_link(format!("/proc/{outside}/cwd")).is_ok_and(|cwd| cwd == workspace)
+    })
+}
+
 /// The variable, with its value, by which commands run on a machine that has no sandbox; `None` where
 /// there is one.
 pub(crate) fn without_sandbox() -> Option<(&'static str, &'static str)> {

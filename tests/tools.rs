@@ -553,7 +553,7 @@ async fn a_cancelled_task_leaves_no_process_and_the_run_goes_on() {
     );
     let script = calling(&[("bash", json!({"command": SLEEPER}))]);
     let mut live = TestRun::new(&text).script(&script).keep_going().start().await;
-    let pid = live.until_file("pid").await;
+    let pid = live.until_process("pid").await;
     assert!(is_alive(&pid));
     assert!(!live.cancel(CancelTarget::Task(name("nothing"))).await, "there is no such task");
     assert!(live.cancel(CancelTarget::Task(name("job"))).await);
@@ -577,7 +577,7 @@ async fn a_cancelled_run_ends_with_all_its_processes() {
          run = \"{SLEEPER}\"\n[tasks.queued]\nrun = \"true\"\n"
     );
     let live = TestRun::new(&text).start().await;
-    let (pid, remote) = (live.until_file("pid").await, live.remote());
+    let (pid, remote) = (live.until_process("pid").await, live.remote());
     assert!(live.cancel(CancelTarget::Run).await);
     let ended = live.end().await;
     assert!(!is_alive(&pid), "process {pid} is still there");

@@ -9,7 +9,7 @@ use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
 use crate::spec::Work;
 use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec};
-use crate::tool::sandbox::{Policy, Probed, Sandbox, probe, toolchains};
+use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe, toolchains};
 use crate::tool::wrapper::Wrapper;
 use crate::tool::{bash, environment};
 
@@ -79,7 +79,9 @@ fn proved(
     let none = "this program does not call `serve_if_asked`";
     match program.ok_or_else(|| none.to_owned()).and_then(|program| probe(program, policy)) {
         Ok(Probed { namespaces, kept, open }) => {
-            Ok(SandboxProof { namespaces, kept, open, ..wanted })
+            let processes = namespaces == Namespaces::Processes;
+            let namespaces = namespaces != Namespaces::None;
+            Ok(SandboxProof { namespaces, processes, kept, open, ..wanted })
         }
         Err(reason) => Err(Box::new(SandboxProof { missing: Some(reason), ..wanted })),
     }
@@ -105,7 +107,12 @@ pub(super) async fn prepare(
     });
     match proof {
         Ok(proof) => {
-            let policy = Policy { namespaces: proof.namespaces, ..policy };
+            let namespaces = match (proof.namespaces, proof.processes) {
+                (_, true) => Namespaces::Processes,
+                (true, false) => Namespaces::Mounts,
+                (false, false) => Namespaces::None,
+            };
+            let policy = Policy { namespaces, ..policy };
             Ok(Prepared { sandbox: Sandbox::On(Arc::new(policy)), proof: Some(proof) })
         }
         Err(none) => {

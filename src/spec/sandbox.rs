@@ -61,6 +61,9 @@ pub struct SandboxProof {
     /// that holds one.
     #[serde(default)]
     pub namespaces: bool,
+    /// True if commands have a process namespace: what one starts ends with its call.
+    #[serde(default)]
+    pub processes: bool,
     /// What the process tried and could not do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
@@ -71,7 +74,7 @@ pub struct SandboxProof {
 
 impl fmt::Display for SandboxProof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mode, network, missing, namespaces, open, .. } = self;
+        let Self { mode, network, missing, namespaces, processes, open, .. } = self;
         if let Some(reason) = missing {
             return write!(f, "none, and commands of agents are denied: {reason}");
         }
@@ -79,6 +82,9 @@ impl fmt::Display for SandboxProof {
         write!(f, "{mode}, {network}")?;
         if !namespaces {
             write!(f, "; nothing new can be made beside a protected file")?;
+        }
+        if !processes {
+            write!(f, "; what leaves its process group outlives its command")?;
         }
         if !open.is_empty() {
             write!(f, "; not kept by this kernel: {}", open.join(", "))?;

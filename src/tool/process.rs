@@ -23,6 +23,7 @@ pub use self::group::{Remains, end_remains, kill_all_groups, killed_groups_are_g
 use crate::output::Output;
 use crate::store::{INLINE_CHARS, INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
 use crate::tool::environment::{self, Environment};
+use crate::tool::sandbox::{self, Left};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 
 /// Time for which the output is still read after the command has ended while a process keeps it
@@ -124,6 +125,7 @@ fn enclosed(program: &OsStr, arguments: &[OsString], context: &ToolContext) -> C
 /// A running command with its process group and its pipes.
 struct Started {
     child: Child,
+    left: Option<Left>,
     group: Group,
     output: Receiver,
     errors: Option<Receiver>,
@@ -138,13 +140,20 @@ fn started(
 ) -> io::Result<Started> {
     set_environment(&mut command, context);
     command.current_dir(context.workspace.root_path()).kill_on_drop(true);
-    let (child, group) = match place {
-        ProcessGroup::OwnGroup => spawn_leader(&mut command)?,
-        ProcessGroup::ThisGroup => (command.spawn()?, Group::own()),
+    let (child, group, left) = match (place, context.sandbox.policy()) {
+        (ProcessGroup::OwnGroup, _) => {
+            let (child, group) = spawn_leader(&mut command)?;
+            (child, group, None)
+        }
+        (ProcessGroup::ThisGroup, Some(policy)) => {
+            let (child, left) = sandbox::start(policy, &mut command)?;
+            (child, Group::own(), left)
+        }
+        (ProcessGroup::ThisGroup, None) => (command.spawn()?, Group::own(), None),
     };
     let receiver = |pipe: PipeReader| Receiver::from_owned_fd(OwnedFd::from(pipe));
     let errors = errors.map(receiver).transpose()?;
-    Ok(Started { child, group, output: receiver(output)?, errors })
+    Ok(Started { child, left, group, output: receiver(output)?, errors })
 }
 
 /// Sets the environment of the call on a command.
@@ -175,12 +184,12 @@ async fn finished(
     timeout: Duration,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
-    let Started { mut child, group, output, errors } = started;
+    let Started { mut child, left, group, output, errors } = started;
     let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
     let stdin = child.stdin.take();
     let ((ending, left_behind), (output, errors), ()) = tokio::join!(
         async {
-            let result = watch(child, group, timeout, context, &closed).await;
+            let result = watch(child, left, group, timeout, context, &closed).await;
             ended.cancel();
             result
         },
@@ -215,6 +224,7 @@ async fn feed(stdin: Option<ChildStdin>, input: &[u8], ended: &CancellationToken
 /// limit. Returns the ending, and true if processes were left behind.
 async fn watch(
     mut child: Child,
+    mut left: Option<Left>,
     mut group: Group,
     timeout: Duration,
     context: &ToolContext,
@@ -224,7 +234,7 @@ async fn watch(
         // A command that has already ended counts as ended, even if the call was cancelled at the
         // same moment.
         biased;
-        status = child.wait() => {
+        code = code(&mut child, &mut left) => {
             // The group is checked only after this wait: a process that is about to end, such as
             // one of a pipeline, does not count as left behind.
             wait_briefly(closed).await;
@@ -232,7 +242,7 @@ async fn watch(
             if left_behind {
                 group.end(context.grace_period.min(LINGER)).await;
             }
-            let ending = status.map(|status| Ending::Exited(exit_code(status)));
+            let ending = code.map(Ending::Exited);
             return (ending, !wait_briefly(closed).await || left_behind);
         }
         () = context.cancel.cancelled() => Ending::Cancelled,
@@ -241,6 +251,16 @@ async fn watch(
     let (by_itself, status) = tokio::join!(group.end(context.grace_period), child.wait());
     let ending = status.map(|status| told(by_itself.then(|| exit_code(status))));
     (ending, !wait_briefly(closed).await)
+}
+
+/// Waits until the command has ended, and returns its exit code. In a process namespace, the process
+/// that was started lives as long as what the command left behind.
+async fn code(child: &mut Child, left: &mut Option<Left>) -> io::Result<i32> {
+    tokio::select! {
+        biased;
+        status = child.wait() => status.map(exit_code),
+        Some(code) = async { Some(left.as_mut()?.code().await) } => Ok(code),
+    }
 }
 
 /// Waits up to [`LINGER`] until the output is closed, so that the last lines of ended processes are

@@ -2,18 +2,23 @@
 //!
 //! A command is started through this program in a mode of its own, which restricts itself and then
 //! executes the command: no new privileges, no capabilities, a mount namespace in which protected
-//! paths are read-only, an empty network, Landlock for files and signals, seccomp for the system
-//! calls that could undo the rest. A part that is promised and cannot be had is an error, and the
-//! command does not run.
+//! paths are read-only, a process namespace that ends with the command, an empty network, Landlock
+//! for files and signals, seccomp for the system calls that could undo the rest. A part that is
+//! promised and cannot be had is an error, and the command does not run.
 //!
-//! Owns the policy of a command and the protocol of that mode. `enter` restricts, `probe` tries to
-//! get out, `toolchains` finds what commands need to read.
+//! Owns the policy of a command and the protocol of that mode. `namespaces` prepares the process
+//! that starts it; `enter` restricts, with `mounts` and `filter`; `init` waits for the command;
+//! `probe` tries to get out; `toolchains` finds what commands need to read.
 
 mod enter;
 mod filter;
+mod init;
+mod mounts;
+mod namespaces;
 mod probe;
 pub mod toolchains;
 
+use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -21,10 +26,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{CWD, FlockOperation, Mode};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use tokio::process::Command;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::{self, Receiver};
+use tokio::process::{Child, Command};
 
 pub use self::probe::{Probed, probe};
 
@@ -80,12 +87,51 @@ pub struct Policy {
     pub protected: Vec<PathBuf>,
     /// True if the network may be used.
     pub network: bool,
-    /// True if mount namespaces work here. Otherwise only the entries of a folder in `write` that
+    /// Namespaces that the command gets. Without any, only the entries of a folder in `write` that
     /// hold no protected path can be written.
-    pub namespaces: bool,
+    pub namespaces: Namespaces,
     /// The temporary folder of the command.
     pub temporary: Option<PathBuf>,
 }
+
+/// Namespaces that a command gets, as far as this machine lets a user make them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Namespaces {
+    /// None.
+    #[default]
+    None,
+    /// Of users, mounts, System V objects and an empty network.
+    Mounts,
+    /// These, and of processes: what the command starts cannot outlive its call.
+    Processes,
+}
+
+impl Namespaces {
+    /// All values, from the most to the least.
+    const ALL: [Self; 3] = [Self::Processes, Self::Mounts, Self::None];
+
+    /// Returns the value as the argument of a process.
+    #[must_use]
+    pub(super) fn argument(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Mounts => "mounts",
+            Self::Processes => "processes",
+        }
+    }
+
+    /// Reads the argument of a process.
+    pub(super) fn from_argument(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|namespaces| namespaces.argument() == text)
+    }
+}
+
+type Failure = Box<dyn Error>;
+
+/// Name of the pipe in the temporary folder by which the first process of a process namespace tells
+/// the exit code of a command that has left processes behind.
+const LEFT: &str = ".callsheet-left";
 
 /// Beginning of the names of the temporary folders of commands.
 const TEMPORARY: &str = "callsheet-";
@@ -159,11 +205,11 @@ fn remove_left() {
 pub(super) fn enter_if_asked() {
     let mut arguments = std::env::args_os().skip(1);
     let asked = arguments.next();
-    if asked.as_deref() == Some(OsStr::new(probe::ASKED)) {
-        std::process::exit(probe::answer(arguments.collect()));
-    }
-    if asked.as_deref() != Some(OsStr::new(ASKED)) {
-        return;
+    match asked.as_deref().and_then(OsStr::to_str) {
+        Some(ASKED) => {}
+        Some(probe::ASKED) => std::process::exit(probe::start(&arguments.collect::<Vec<_>>())),
+        Some(probe::INSIDE) => std::process::exit(probe::answer(arguments.collect())),
+        _ => return,
     }
     let refused = enter::become_command(arguments.collect());
     let _ = std::io::Write::write_all(
@@ -171,6 +217,58 @@ pub(super) fn enter_if_asked() {
         format!("callsheet: the sandbox: {refused}\n").as_bytes(),
     );
     std::process::exit(NOT_ENTERED);
+}
+
+/// Where the first process of a process namespace tells of processes that its command left behind.
+#[derive(Debug)]
+pub(super) struct Left(Receiver);
+
+impl Left {
+    /// Makes the pipe in the temporary folder of the command.
+    fn new(temporary: &Path) -> io::Result<Self> {
+        let path = temporary.join(LEFT);
+        rustix::fs::mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR)?;
+        // Without a writer of its own, the end of this pipe would be told before its beginning.
+        Ok(Self(pipe::OpenOptions::new().read_write(true).open_receiver(path)?))
+    }
+
+    /// Returns the exit code of the command when it has ended and left processes behind; never
+    /// otherwise.
+    pub(super) async fn code(&mut self) -> i32 {
+        let mut code = [0; 4];
+        match self.0.read_exact(&mut code).await {
+            Ok(_) => i32::from_le_bytes(code),
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Moves this process, which must have one thread, into the namespaces that it needs to start
+/// others in a sandbox.
+///
+/// # Errors
+/// Returns why the system refuses.
+pub(super) fn prepare(namespaces: Namespaces) -> Result<(), String> {
+    match namespaces {
+        Namespaces::None => Ok(()),
+        Namespaces::Mounts | Namespaces::Processes => {
+            namespaces::own_user().map_err(|error| format!("the sandbox: {error}"))
+        }
+    }
+}
+
+/// Starts a command that [`Policy::command`] returned, from a process that has called [`prepare`].
+pub(super) fn start(policy: &Policy, command: &mut Command) -> io::Result<(Child, Option<Left>)> {
+    if policy.namespaces != Namespaces::Processes {
+        return Ok((command.spawn()?, None));
+    }
+    let left = policy.temporary.as_deref().map(Left::new).transpose()?;
+    let runtime = tokio::runtime::Handle::current();
+    let child = namespaces::first(|| {
+        let _runtime = runtime.enter();
+        command.spawn()
+    })?;
+    Ok((child, left))
 }
 
 impl Policy {

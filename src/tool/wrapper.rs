@@ -26,15 +26,16 @@ pub(super) use self::parent::{call, run_program};
 use self::version_1::KeptAnyhow;
 use super::command::Order;
 use super::process::Program;
-use super::sandbox::{self, Policy};
-use super::{ToolError, ToolOutput};
+use super::sandbox::{self, Namespaces, Policy};
+use super::{ToolContext, ToolError, ToolOutput};
 use crate::id::CallKey;
 use crate::redaction::Secrets;
 use crate::store::Store;
 use crate::tool::spool::Spool;
 
-/// First argument of a process that is to serve as a wrapper. The other arguments are the workspace
-/// root, the scratch directory with the spool, and the folder of stored results.
+/// First argument of a process that is to serve as a wrapper. The other arguments are the namespaces
+/// of its command, the workspace root, the scratch directory with the spool, and the folder of
+/// stored results.
 const ASKED: &str = "__tool-call";
 
 /// Line by which the parent lets the command begin.
@@ -144,6 +145,9 @@ pub fn spooled(
 }
 
 /// Returns the arguments for a wrapper process.
-fn arguments<'a>(root: &'a Path, store: &'a Store) -> [&'a Path; 4] {
-    [Path::new(ASKED), root, store.scratch_dir(), store.results_dir()]
+fn arguments(context: &ToolContext) -> [&Path; 5] {
+    let (root, store) = (context.workspace.root_path(), &context.store);
+    let policy = context.sandbox.policy();
+    let namespaces = policy.map_or(Namespaces::None, |policy| policy.namespaces).argument();
+    [ASKED.as_ref(), namespaces.as_ref(), root, store.scratch_dir(), store.results_dir()]
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::desk::{Desk, Done, Live, is_alive, wait};
+use crate::support::number_outside;
 
 /// A lead with two helpers, then two tasks that use what it gave.
 const TEAM: &str = r#"
@@ -646,7 +647,7 @@ say = "{{ last[0].text }}"
     let started = desk.wait_for_event("tool.started", |event| event["data"]["pgid"].is_number());
     let pid = wait("the command", || {
         let pid = std::fs::read_to_string(desk.path().join("pid")).ok()?;
-        pid.ends_with('\n').then(|| pid.trim().to_owned())
+        number_outside(desk.path(), pid.strip_suffix('\n')?)
     });
     let done = desk.call(&["fork", &format!("desk@{}", started["seq"])]);
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);

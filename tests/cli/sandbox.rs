@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::desk::{Desk, Done};
+use crate::support::number_outside;
 
 /// Says what a test leaves out here. Tests print it where they are run with `--nocapture`.
 fn skipped(what: &str) {
@@ -131,10 +132,11 @@ const HOSTILE: &[&str] = &[
     "setcap cap_net_raw+ep /bin/true && echo GOT",
     "dmesg && echo GOT",
     // Other processes.
-    "kill -0 $PPID && echo GOT",
-    "kill -TERM $PPID && echo GOT",
-    "kill -9 $PPID && echo GOT",
-    "kill -CONT 1 && echo GOT",
+    // In a process namespace the parent has the number 1 and belongs to the command.
+    "[ $PPID = 1 ] || kill -0 $PPID && [ $PPID != 1 ] && echo GOT",
+    "kill -TERM $PPID && [ $PPID != 1 ] && echo GOT",
+    "kill -9 $PPID && [ $PPID != 1 ] && echo GOT",
+    "kill -INT -1; kill -CONT 1 && [ $PPID != 1 ] && echo GOT",
     "kill -STOP \"$VICTIM\" && echo GOT",
     "kill -9 \"$VICTIM\" && echo GOT",
     "strace -p $PPID -o x -c & sleep 0.2; kill $! 2>/dev/null && grep -q . x && echo GOT; true",
@@ -287,6 +289,9 @@ const ORDINARY: &[(&str, &str, &str)] = &[
     ("sh", "echo $(seq 1 3 | sort -r | tr '\\n' ' ')", "3 2 1"),
     ("sh", "sleep 0.01 & wait; echo waited", "waited"),
     ("sh", "kill -0 $$ && echo myself", "myself"),
+    ("sh", "trap 'echo caught' USR1; kill -USR1 $$; cat /proc/$$/comm", "sh"),
+    ("sh", "sh -c 'kill -9 $$'; echo $?", "137"),
+    ("ps", "ps -o pid= -p $$ | tr -d ' ' | grep -qx $$ && echo found", "found"),
     (
         "git",
         "git add prompt.md && git -c user.name=a -c user.email=a@b.c commit -qm first && git log --format=%s",
@@ -370,6 +375,41 @@ fn ordinary_commands_work() {
         let task = &last[&format!("t{number}")];
         let said = task["output"].as_str().unwrap_or_default();
         assert!(said.contains(printed), "{command}: {task}");
+    }
+}
+
+/// Commands that leave a process behind that has left their process group, and what is in the file
+/// `end` at last. `%` stands for what makes the process.
+const LEAVING: [(&str, &str); 4] = [
+    ("% setsid sh -c 'trap \"echo told > end; exit\" TERM; touch on; sleep 300 & wait'", "told\n"),
+    ("% setsid sh -c 'trap \"\" TERM; touch on; while :; do sleep 300; done'", ""),
+    ("% setsid -f sh -c 'touch on; exec sleep 300'", ""),
+    ("(% nohup setsid sh -c 'touch on; exec sleep 300' &) &", ""),
+];
+
+#[test]
+fn what_a_command_leaves_behind_ends_with_its_call() {
+    for (command, end) in LEAVING {
+        let leave = command.replace("% ", "").replace("touch on", "echo $$ > new; mv new on");
+        let run = format!(
+            "{leave} > /dev/null 2>&1 & while [ ! -e on ]; do sleep 0.01; done; echo begun; exit 7"
+        );
+        let run = serde_json::Value::from(run);
+        let desk = place(&format!("[tasks.t]\nrun = {run}\n"));
+        if !has_sandbox(&desk) {
+            return;
+        }
+        let done = desk.call(&["run", "-f", "ws/agents.toml", "--json"]);
+        let events = super::desk::lines(&done.out);
+        let task = &events.last().expect("events")["data"]["tasks"]["t"];
+        let message = task["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("exit code 7"), "{command}: {task}");
+        let said = task["error"]["output"].as_str().unwrap_or_default();
+        assert!(said.contains("begun"), "{command}: {task}");
+        let ws = desk.path().join("ws");
+        let number = std::fs::read_to_string(ws.join("on")).expect("it began");
+        assert_eq!(number_outside(&ws, number.trim()), None, "{command}: it lives");
+        assert_eq!(std::fs::read_to_string(ws.join("end")).unwrap_or_default(), end, "{command}");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::desk::{Desk, Live, is_alive, wait};
+use crate::support::number_outside;
 
 const BASH: &str = r#"
 [agents.a]
@@ -61,7 +62,8 @@ fn asleep(script: &str) -> (Desk, Live, String) {
 
 fn sleeper(desk: &Desk) -> String {
     let read = || std::fs::read_to_string(desk.path().join("pid")).ok();
-    let pid = wait("the tool's process", read).trim().to_owned();
+    let number = wait("the tool's process", read).trim().to_owned();
+    let pid = number_outside(desk.path(), &number).expect("the process lives");
     assert!(is_alive(&pid));
     pid
 }

@@ -32,6 +32,7 @@ use tempfile::TempDir;
 
 use crate::support::answer::{Answer, Fault, Part};
 use crate::support::asked::{Asked, Wire};
+use crate::support::number_outside;
 use crate::support::provider::Provider;
 
 /// Deadline for an event that must happen: far longer than any of these runs takes on a busy
@@ -365,6 +366,13 @@ impl Live {
             }
         };
         soon("a file of the workspace", read).await
+    }
+
+    /// Waits until a process has noted its number in a file, and returns the number by which the
+    /// machine knows it.
+    pub(crate) async fn until_process(&self, path: &str) -> String {
+        let number = self.until_file(path).await;
+        number_outside(&self.workspace, &number).expect("the process lives")
     }
 
     pub(crate) fn write(&self, path: &str, content: &str) {

@@ -1,10 +1,8 @@
 //! Restricts this process and makes it the command.
 
-use std::collections::BTreeSet;
-use std::error::Error;
 use std::ffi::OsString;
-use std::fs;
-use std::os::unix::ffi::OsStringExt;
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,16 +11,12 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
     RulesetCreatedAttr, Scope, path_beneath_rules,
 };
-use nix::sched::{CloneFlags, unshare};
-use rustix::fs::StatVfsMountFlags;
-use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::{Policy, filter};
+use super::mounts::{self, TEMPORARY};
+use super::{Failure, LEFT, Namespaces, Policy, filter, init};
 use crate::tool::environment;
-
-type Failure = Box<dyn Error>;
 
 /// Files of the system that every program needs.
 const SYSTEM: [&str; 16] = [
@@ -49,13 +43,6 @@ const SYSTEM: [&str; 16] = [
 /// The terminal is not among them: a command could read what the person types.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// Folders in which other programs have their sockets and temporary files. A command sees its own
-/// temporary folder there.
-const SHARED: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
-
-/// The folder of temporary files that programs know by name.
-const TEMPORARY: &str = "/tmp";
-
 /// The least version of Landlock that keeps what is promised: from version 3 on (Linux 6.2) it also
 /// stops a command from cutting files that it may not write.
 const LEAST: ABI = ABI::V3;
@@ -72,8 +59,8 @@ pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
     };
     let policy = policy.to_string_lossy();
     let entered = serde_json::from_str(&policy).map_err(Failure::from);
-    match entered.and_then(|policy: Policy| enter(&policy)) {
-        Ok(temporary) => {
+    match entered.and_then(|policy: Policy| Ok((enter(&policy)?, policy.namespaces))) {
+        Ok((Entered { temporary, left }, namespaces)) => {
             let mut command = Command::new(&program);
             command.args(arguments);
             environment::restore(&mut command);
@@ -87,7 +74,10 @@ pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
                 command.envs(CACHES.map(|(variable, below)| (variable, folder.join(below))));
                 command.env("TMPDIR", folder);
             }
-            let error = command.exec();
+            let error = match namespaces {
+                Namespaces::Processes => init::run(&mut command, left),
+                Namespaces::None | Namespaces::Mounts => command.exec(),
+            };
             format!("`{}` could not be executed: {error}", program.to_string_lossy()).into()
         }
         Err(error) => error,
@@ -102,20 +92,38 @@ const CACHES: [(&str, &str); 4] = [
     ("PIP_CACHE_DIR", "cache/pip"),
 ];
 
-/// Restricts this process, which must have one thread. Returns its temporary folder.
-fn enter(policy: &Policy) -> Result<Option<PathBuf>, Failure> {
+/// What a process has of its own in the sandbox.
+struct Entered {
+    temporary: Option<PathBuf>,
+    /// Where it tells that its command has left processes behind.
+    left: Option<File>,
+}
+
+/// Restricts this process, which must have one thread.
+fn enter(policy: &Policy) -> Result<Entered, Failure> {
     close_inherited()?;
+    let left = policy.temporary.as_ref().map(|folder| folder.join(LEFT));
+    let left = left.filter(|path| path.exists()).map(|path| {
+        let opened = File::options().write(true).open(&path)?;
+        // The command must not find it.
+        fs::remove_file(&path)?;
+        io::Result::Ok(opened)
+    });
+    let left = left.transpose()?;
     rustix::thread::set_no_new_privs(true)?;
     limit()?;
-    let own = if policy.namespaces { separate(policy)? } else { Vec::new() };
+    let own = match policy.namespaces {
+        Namespaces::None => Vec::new(),
+        Namespaces::Mounts | Namespaces::Processes => mounts::separate(policy)?,
+    };
     drop_capabilities()?;
     let temporary = match own.iter().find(|folder| folder.as_path() == Path::new(TEMPORARY)) {
         Some(folder) => Some(folder.clone()),
         None => policy.temporary.clone(),
     };
     confine(policy, own)?;
-    filter::install(policy.network, policy.namespaces)?;
-    Ok(temporary)
+    filter::install(policy.network, policy.namespaces != Namespaces::None)?;
+    Ok(Entered { temporary, left })
 }
 
 /// Closes what another program left open for this one: a file that is open needs no permission.
@@ -140,162 +148,6 @@ fn limit() -> Result<(), Failure> {
     // A core file would hold what the command had read.
     lower(Resource::Core, 0)?;
     lower(Resource::Nproc, MOST_PROCESSES)?;
-    Ok(())
-}
-
-/// Moves into namespaces of mounts, of System V objects and, unless the network may be used, of an
-/// empty network. Makes the protected paths read-only there, and hides the shared folders.
-///
-/// Returns the shared folders that are the command's own now.
-fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
-    let here = std::env::current_dir()?;
-    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
-    let mut flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
-    if !policy.network {
-        flags |= CloneFlags::CLONE_NEWNET;
-    }
-    unshare(flags).map_err(|error| format!("no namespaces: {error}"))?;
-    fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
-    let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
-    rustix::mount::mount_change("/", private)?;
-    // A mount of its own stays writable when the one around it is not.
-    for path in policy.write.iter().chain(&policy.temporary).filter(|path| path.exists()) {
-        rustix::mount::mount_bind_recursive(path, path)?;
-    }
-    let hidden = hide_shared(policy)?;
-    let mut kept = BTreeSet::new();
-    for path in &policy.protected {
-        if path.symlink_metadata().is_ok() {
-            keep_in_place(path, policy, &mut kept)?;
-            make_read_only(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        }
-    }
-    freeze(policy, &hidden)?;
-    // The directory so far is below the mounts.
-    std::env::set_current_dir(here)?;
-    Ok(hidden)
-}
-
-/// Makes every mount read-only that holds nothing which the command may write: Landlock does not
-/// keep it from changing modes, times and attributes.
-fn freeze(policy: &Policy, hidden: &[PathBuf]) -> Result<(), Failure> {
-    let writable = || policy.write.iter().chain(hidden).chain(&policy.temporary);
-    let mounts = fs::read("/proc/self/mountinfo")?;
-    let lines = mounts.split(|byte| *byte == b'\n');
-    let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(unescaped);
-    let frozen: BTreeSet<PathBuf> =
-        points.filter(|point| !writable().any(|path| point.starts_with(path))).collect();
-    for point in frozen {
-        // A mount below another one cannot be reached, and some of the system refuse: they are of
-        // root. The mount of the user's files must not.
-        let made = set_read_only(&point);
-        if point == Path::new("/") {
-            made?;
-        }
-    }
-    Ok(())
-}
-
-/// Reads a path of `mountinfo`, in which blanks and backslashes are octal numbers.
-fn unescaped(mut rest: &[u8]) -> PathBuf {
-    let mut bytes = Vec::new();
-    while let Some((first, after)) = rest.split_first() {
-        let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let number = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match (first, number) {
-            (b'\\', Some(byte)) => {
-                bytes.push(byte);
-                rest = &after[3..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    OsString::from_vec(bytes).into()
-}
-
-/// Makes the folders between a folder that may be written and this path places of mounts: they
-/// could be renamed otherwise, and others put in their place.
-fn keep_in_place(
-    path: &Path,
-    policy: &Policy,
-    kept: &mut BTreeSet<PathBuf>,
-) -> Result<(), Failure> {
-    let roots = || policy.write.iter();
-    for above in path.ancestors().skip(1) {
-        if roots().any(|root| root == above) || !roots().any(|root| above.starts_with(root)) {
-            return Ok(());
-        }
-        if kept.insert(above.to_owned()) {
-            rustix::mount::mount_bind_recursive(above, above)?;
-        }
-    }
-    Ok(())
-}
-
-fn make_read_only(path: &Path) -> Result<(), Failure> {
-    // A link is no place for a mount: what it leads to is protected by itself if it has to be.
-    if path.is_symlink() {
-        return Ok(());
-    }
-    rustix::mount::mount_bind_recursive(path, path)?;
-    set_read_only(path)
-}
-
-fn set_read_only(path: &Path) -> Result<(), Failure> {
-    // A mount of another user namespace keeps its restrictions.
-    let now = rustix::fs::statvfs(path)?.f_flag;
-    let kept = [
-        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
-        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
-        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
-        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
-        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
-        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
-    ];
-    let kept = kept.into_iter().filter(|(flag, _)| now.contains(*flag)).map(|(_, flag)| flag);
-    let flags = kept.fold(MountFlags::BIND | MountFlags::RDONLY, |all, flag| all | flag);
-    Ok(rustix::mount::mount_remount(path, flags, "")?)
-}
-
-/// Puts folders of the command's own in the place of those that it would share with other programs,
-/// unless something that it was given lies there. Returns these.
-fn hide_shared(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
-    let Some(temporary) = &policy.temporary else { return Ok(Vec::new()) };
-    let given = |shared: &Path| {
-        policy.read.iter().chain(&policy.write).any(|path| path.starts_with(shared))
-    };
-    let mut hidden = Vec::new();
-    for shared in SHARED.map(Path::new) {
-        if !shared.is_dir() || shared.is_symlink() || given(shared) {
-            continue;
-        }
-        let own = temporary.join(shared.strip_prefix("/").unwrap_or(shared));
-        fs::create_dir_all(&own)?;
-        keep_resolver(shared, &own)?;
-        hidden.push((own, shared));
-    }
-    // The own folders may lie below one of the shared ones, so they are opened before any is hidden.
-    let opened =
-        hidden.iter().map(|(own, _)| fs::File::open(own)).collect::<Result<Vec<_>, _>>()?;
-    for (own, (_, shared)) in opened.iter().zip(&hidden) {
-        use std::os::fd::AsRawFd;
-        rustix::mount::mount_bind(format!("/proc/self/fd/{}", own.as_raw_fd()), *shared)?;
-    }
-    Ok(hidden.into_iter().map(|(_, shared)| shared.to_owned()).collect())
-}
-
-/// Copies the settings of the name resolver if they lie in a folder that is about to be hidden.
-fn keep_resolver(shared: &Path, own: &Path) -> Result<(), Failure> {
-    let Ok(real) = Path::new("/etc/resolv.conf").canonicalize() else { return Ok(()) };
-    let Ok(below) = real.strip_prefix(shared) else { return Ok(()) };
-    let copy = own.join(below);
-    fs::create_dir_all(copy.parent().unwrap_or(own))?;
-    fs::copy(&real, &copy)?;
     Ok(())
 }
 
@@ -344,7 +196,7 @@ fn written(policy: &Policy) -> Vec<PathBuf> {
     let mut open = policy.write.clone();
     while let Some(path) = open.pop() {
         let holds_one = policy.protected.iter().any(|protected| protected.starts_with(&path));
-        if policy.namespaces || !holds_one {
+        if policy.namespaces != Namespaces::None || !holds_one {
             found.push(path);
             continue;
         }

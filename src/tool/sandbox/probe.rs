@@ -2,18 +2,24 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::{NOT_ENTERED, Policy};
+use super::{Failure, NOT_ENTERED, Namespaces, Policy, namespaces};
+
+/// First argument of a process that is to start the probe. Then follow the policy as JSON and the
+/// program that is the probe, with its arguments.
+pub(super) const ASKED: &str = "__sandbox-probe";
 
 /// First argument of a process that is the probe.
-pub(super) const ASKED: &str = "__sandbox-probe";
+pub(super) const INSIDE: &str = "__sandbox-probed";
 
 /// Time for a probe: it does a dozen system calls.
 const WITHIN: Duration = Duration::from_secs(20);
@@ -30,13 +36,14 @@ struct Targets {
     /// A folder in which a file may be made.
     inside: PathBuf,
     network: bool,
+    processes: bool,
 }
 
 /// What a sandbox keeps here, as a process in it found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
-    /// True if mount namespaces work here.
-    pub namespaces: bool,
+    /// Namespaces that a command gets here.
+    pub namespaces: Namespaces,
     /// What could not be done in the sandbox.
     pub kept: Vec<String>,
     /// What could be done although it should not be, or could not although it should.
@@ -54,7 +61,7 @@ const MAY_BE_OPEN: [&str; 1] = ["signal"];
 pub fn probe(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
     super::remove_left();
     let mut reason = String::new();
-    for namespaces in [true, false] {
+    for namespaces in Namespaces::ALL {
         match tried(this_program, &Policy { namespaces, ..policy.clone() }) {
             Ok(probed) => return Ok(Probed { namespaces, ..probed }),
             Err(error) => reason = error,
@@ -82,10 +89,12 @@ fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
         parent: rustix::process::getpid().as_raw_nonzero().get(),
         inside: inside.path().to_owned(),
         network: policy.network,
+        processes: policy.namespaces == Namespaces::Processes,
     };
     let targets = serde_json::to_string(&targets).unwrap_or_default();
-    let command = policy.command(&program, program.as_os_str(), &[ASKED.into(), targets.into()]);
-    let output = finished(command.into_std()).map_err(failed)?;
+    let mut command = Command::new(&program);
+    command.arg(ASKED).arg(serde_json::to_string(&policy).unwrap_or_default());
+    let output = finished(command.arg(targets)).map_err(failed)?;
     // A process in the sandbox may have folders of its own in the place of shared ones, so that only
     // this one sees where a file was made.
     let got_out = fs::remove_file(&outside).is_ok();
@@ -104,8 +113,7 @@ fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
 }
 
 /// Runs a command to its end, or ends it when its time is over.
-fn finished(mut command: std::process::Command) -> io::Result<std::process::Output> {
-    use std::process::Stdio;
+fn finished(command: &mut Command) -> io::Result<Output> {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let began = std::time::Instant::now();
@@ -132,6 +140,30 @@ fn ungranted(policy: &Policy) -> Option<PathBuf> {
     found.find(|folder| !is_given(folder) && usable(folder))
 }
 
+/// Starts the probe in its sandbox. Returns the exit code of the process.
+pub(super) fn start(arguments: &[OsString]) -> i32 {
+    let [policy, targets] = arguments else { return NOT_ENTERED };
+    let started = || -> Result<Option<i32>, Failure> {
+        let policy: Policy = serde_json::from_slice(policy.as_bytes())?;
+        super::prepare(policy.namespaces)?;
+        let program = std::env::current_exe()?;
+        let arguments = [INSIDE.into(), targets.clone()];
+        let mut command = policy.command(&program, program.as_os_str(), &arguments).into_std();
+        let mut child = match policy.namespaces {
+            Namespaces::Processes => namespaces::first(|| command.spawn())?,
+            Namespaces::None | Namespaces::Mounts => command.spawn()?,
+        };
+        Ok(child.wait()?.code())
+    };
+    match started() {
+        Ok(code) => code.unwrap_or(1),
+        Err(error) => {
+            let _unread = writeln!(io::stderr(), "callsheet: {error}");
+            NOT_ENTERED
+        }
+    }
+}
+
 /// Tries to get out, and prints what could be done. Returns the exit code of the process.
 pub(super) fn answer(arguments: Vec<OsString>) -> i32 {
     let targets = arguments.first().and_then(|text| text.to_str());
@@ -140,7 +172,7 @@ pub(super) fn answer(arguments: Vec<OsString>) -> i32 {
     };
     let probed = attempt(&targets);
     let text = serde_json::to_string(&probed).unwrap_or_default();
-    let printed = io::Write::write_all(&mut io::stdout(), text.as_bytes());
+    let printed = io::stdout().write_all(text.as_bytes());
     i32::from(printed.is_err())
 }
 
@@ -160,6 +192,10 @@ fn attempt(targets: &Targets) -> Probed {
     expect("memory", memory.is_err());
     let pid = Pid::from_raw(targets.parent);
     expect("signal", pid.is_none_or(|pid| rustix::process::test_kill_process(pid).is_err()));
+    if targets.processes {
+        // The kernel gives the first process of a namespace no signal of another one in it.
+        expect("processes", parent("stat").is_err() || pid.is_none_or(|pid| pid.is_init()));
+    }
     if !targets.network {
         let refused = |error: io::Error| error.kind() == ErrorKind::PermissionDenied;
         // The discard port: where nothing listens, an open network refuses in another way.

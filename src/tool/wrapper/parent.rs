@@ -94,7 +94,7 @@ impl Started {
         if let Some((variable, value)) = crash::for_wrapper() {
             command.env_remove(variable).envs(value.map(|value| (variable, value)));
         }
-        command.args(arguments(context.workspace.root_path(), &context.store));
+        command.args(arguments(context));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let (mut child, group) = process::spawn_leader(&mut command)?;
         let (Some(control), Some(reports)) = (child.stdin.take(), child.stdout.take()) else {

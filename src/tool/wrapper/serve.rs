@@ -23,7 +23,7 @@ use crate::tool::command;
 use crate::tool::environment::Environment;
 use crate::tool::process::group::Group;
 use crate::tool::process::{self, ProcessGroup};
-use crate::tool::sandbox::{Policy, Sandbox, Temporary};
+use crate::tool::sandbox::{self, Namespaces, Policy, Sandbox, Temporary};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
 use crate::tool::{ToolContext, ToolError, ToolOutput};
@@ -34,19 +34,24 @@ const NOT_A_WRAPPER: i32 = 70;
 
 /// Serves one call. Kills the group, and with it this process, when the call has ended.
 pub(super) fn serve(arguments: Vec<PathBuf>) -> i32 {
-    // The job that comes holds the secrets that are redacted.
-    let _unknown_here = process::hide_memory();
     let leads = rustix::process::getpgrp() == rustix::process::getpid();
-    let Ok([root, scratch, results]) = <[PathBuf; 3]>::try_from(arguments) else {
+    let Ok([namespaces, root, scratch, results]) = <[PathBuf; 4]>::try_from(arguments) else {
         return NOT_A_WRAPPER;
     };
+    let Some(namespaces) = namespaces.to_str().and_then(Namespaces::from_argument) else {
+        return NOT_A_WRAPPER;
+    };
+    // This must come first: it needs a process with one thread that may write its own `/proc`.
+    let prepared = sandbox::prepare(namespaces);
+    // The job that comes holds the secrets that are redacted.
+    let _unknown_here = process::hide_memory();
     // A process that does not lead its group must not kill the group: other processes are in it.
     if !leads {
         return NOT_A_WRAPPER;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let served = runtime.and_then(|runtime| {
-        runtime.block_on(answer(&root, Store::new(scratch, results).waiting()))
+        runtime.block_on(answer(&root, Store::new(scratch, results).waiting(), prepared))
     });
     Group::own().kill_all();
     // Not reached: the kill has ended this process.
@@ -75,7 +80,7 @@ fn outlive(of_group: Signal) -> io::Result<unix::Signal> {
 
 type Control = Lines<BufReader<Receiver>>;
 
-async fn answer(root: &Path, store: Store) -> io::Result<()> {
+async fn answer(root: &Path, store: Store, prepared: Result<(), String>) -> io::Result<()> {
     // A signal for the command goes to the whole group; this process must survive it to keep the
     // result.
     let _heard: Vec<_> = OF_THE_GROUP.into_iter().map(outlive).collect::<io::Result<_>>()?;
@@ -101,7 +106,10 @@ async fn answer(root: &Path, store: Store) -> io::Result<()> {
         Sandbox::On(Arc::new(Policy { temporary, ..policy }))
     });
     let context = context(&job, workspace, store.clone(), enclosure.unwrap_or_default());
-    let ended = perform(job.work, &context, &mut control).await;
+    let ended = match prepared {
+        Ok(()) => perform(job.work, &context, &mut control).await,
+        Err(reason) => Err(ToolError::Failed(reason)),
+    };
     crash::pass(Point::WrapperAfterEffect);
     crash::pass_parent(Point::ParentAfterEffect);
     let end = ended.map_err(|error| {

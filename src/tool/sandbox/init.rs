@@ -1,0 +1,81 @@
+//! The first process of a process namespace: it starts the command, and reaps what that leaves.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::{self, Write};
+use std::process::Command;
+
+use nix::sys::signal::{self, Signal};
+use nix::unistd;
+use rustix::process::{Pid, WaitOptions, WaitStatus};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Runs the command and ends this process as the command ended. When this process ends, the kernel
+/// kills the others of the namespace.
+///
+/// If the command leaves processes behind, writes the exit code to `left`, and goes on until the
+/// last of them has ended. From then on a SIGTERM is for all of them: those that have left the
+/// process group hear no other.
+///
+/// Returns only if the command could not be started.
+pub(super) fn run(command: &mut Command, left: Option<File>) -> io::Error {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    match runtime.and_then(|runtime| runtime.block_on(serve(command, left))) {
+        Ok(never) => match never {},
+        Err(error) => error,
+    }
+}
+
+async fn serve(command: &mut Command, mut left: Option<File>) -> io::Result<Infallible> {
+    // The kernel gives the first process of a namespace only signals that it asks for.
+    let mut of_child = signal(SignalKind::child())?;
+    let mut of_group = signal(SignalKind::terminate())?;
+    // A command with the same user could write the memory of this process otherwise.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    let started = command.spawn()?.id();
+    let (mut ended, mut is_asked) = (None, false);
+    loop {
+        let others = reap(started, &mut ended)?;
+        match ended {
+            Some(code) if !others => std::process::exit(code),
+            Some(code) => {
+                if let Some(mut left) = left.take() {
+                    // The reader may be gone: then nobody waits for the code.
+                    let _ = left.write_all(&code.to_le_bytes());
+                }
+                if std::mem::take(&mut is_asked) {
+                    // All but this process.
+                    let _none_left = signal::kill(unistd::Pid::from_raw(-1), Signal::SIGTERM);
+                }
+            }
+            None => {}
+        }
+        tokio::select! {
+            _ = of_child.recv() => {}
+            _ = of_group.recv() => is_asked = true,
+        }
+    }
+}
+
+/// Takes the ends of all processes that have ended; that of the command is kept in `ended`. Returns
+/// true if others live.
+fn reap(command: u32, ended: &mut Option<i32>) -> io::Result<bool> {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if is(pid, command) => *ended = Some(exit_code(status)),
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return Ok(true),
+            Err(rustix::io::Errno::CHILD) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn is(pid: Pid, number: u32) -> bool {
+    u32::try_from(pid.as_raw_nonzero().get()) == Ok(number)
+}
+
+/// Returns the exit code of a process, as shells give that of one that a signal ended.
+fn exit_code(status: WaitStatus) -> i32 {
+    status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1)
+}
