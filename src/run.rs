@@ -20,10 +20,12 @@ pub mod values;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -352,15 +354,17 @@ impl Remote {
     /// Sends a request to the supervisor and waits for its answer. Returns false if it is gone.
     async fn ask(&self, question: impl FnOnce(u64) -> SupervisorMsg) -> bool {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        let answer = self.services.requests.expect(request);
+        let mut answer = pin!(self.services.requests.expect(request).wait());
         if self.supervisor.send_message(question(request)).is_err() {
             return false;
         }
-        tokio::select! {
-            answer = answer.wait() => answer.unwrap_or(false),
-            // A supervisor that ends meanwhile sends no answer.
-            () = self.supervisor_gone() => false,
-        }
+        let answered = tokio::select! {
+            answer = &mut answer => answer,
+            // A supervisor that has ended sends no answer, but it may have sent one just before: a
+            // cancellation can be the last thing that it does.
+            () = self.supervisor_gone() => answer.now_or_never().flatten(),
+        };
+        answered.unwrap_or(false)
     }
 
     async fn supervisor_gone(&self) {

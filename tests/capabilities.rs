@@ -320,12 +320,14 @@ async fn an_agent_that_ends_takes_its_hook_along() {
     let run = setup.start(&text).await;
     let pid = setup.root.path().join("pid");
     until(|| pid.exists()).await;
+    let number = std::fs::read_to_string(pid).expect("noted");
+    let number = crate::support::number_outside(setup.root.path(), number.trim());
+    let number = number.expect("the hook is at work");
     let (begun, stopper) = (Instant::now(), run.remote());
     assert!(stopper.cancel(CancelTarget::Run, "enough").await);
     let ended = Ended::of(run).await;
     assert!(begun.elapsed() < SOON && ended.task("work").0 == "cancelled");
-    let pid = std::fs::read_to_string(pid).expect("noted");
-    assert!(!crate::test_run::is_alive(pid.trim()));
+    assert!(!crate::test_run::is_alive(&number));
 }
 
 /// Returns the attachments of a message after its summary.

@@ -4,11 +4,10 @@
 
 pub(super) mod group;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ pub use self::group::{Remains, end_remains, kill_all_groups, killed_groups_are_g
 use crate::output::Output;
 use crate::store::{INLINE_CHARS, INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
 use crate::tool::environment::{self, Environment};
-use crate::tool::sandbox::{self, Left};
+use crate::tool::sandbox::{self, Input, Left};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 
 /// Time for which the output is still read after the command has ended while a process keeps it
@@ -57,14 +56,14 @@ pub(super) async fn run(
     place: ProcessGroup,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
-    let mut shell = enclosed("/bin/sh".as_ref(), &["-c".into(), command.into()], context);
-    shell.stdin(Stdio::null());
-    let start = || {
+    let shell = ["/bin/sh".into(), "-c".into(), command.into()];
+    let mut shell = enclosed(Input::None, &shell, context);
+    let start = async {
         let (output, writer) = io::pipe()?;
         shell.stdout(writer.try_clone()?).stderr(writer);
-        started(shell, output, None, place, context)
+        started(shell, output, None, place, context).await
     };
-    let started = start().map_err(|source| io_error("start the command", source))?;
+    let started = start.await.map_err(|source| io_error("start the command", source))?;
     finished(started, Vec::new(), timeout, context).await
 }
 
@@ -91,18 +90,19 @@ pub(in crate::tool) async fn run_program(
         Some((program, rest)) => (program.as_str(), rest),
         None => ("", argv.as_slice()),
     };
-    let start = || {
+    let start = async {
         let root = context.workspace.root_path();
         let is_path = program.contains('/');
-        let program = if is_path { root.join(program) } else { program.into() };
-        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-        let mut command = enclosed(program.as_os_str(), &arguments, context);
+        let program = if is_path { root.join(program).into() } else { program.into() };
+        let argv: Vec<_> =
+            std::iter::once(program).chain(arguments.iter().map(Into::into)).collect();
+        let mut command = enclosed(Input::Pipe, &argv, context);
         let (output, writer) = io::pipe()?;
         let (errors, error_writer) = io::pipe()?;
-        command.stdin(Stdio::piped()).stdout(writer).stderr(error_writer);
-        started(command, output, Some(errors), place, context)
+        command.stdout(writer).stderr(error_writer);
+        started(command, output, Some(errors), place, context).await
     };
-    let started = start().map_err(|source| io_error(&format!("start `{program}`"), source))?;
+    let started = start.await.map_err(|source| io_error(&format!("start `{program}`"), source))?;
     finished(started, input.into_bytes(), timeout, context).await
 }
 
@@ -111,15 +111,16 @@ fn io_error(what: &str, source: io::Error) -> ToolError {
 }
 
 /// Returns the command for a program, in the sandbox if there is one.
-fn enclosed(program: &OsStr, arguments: &[OsString], context: &ToolContext) -> Command {
-    match context.sandbox.policy() {
-        Some(policy) => policy.command(Path::new("/proc/self/exe"), program, arguments),
-        None => {
-            let mut command = Command::new(program);
-            command.args(arguments);
-            command
-        }
+fn enclosed(input: Input, argv: &[OsString], context: &ToolContext) -> Command {
+    if let Some(policy) = context.sandbox.policy() {
+        return policy.enclosed(input, argv);
     }
+    let mut command = Command::new(argv.first().map_or("".as_ref(), OsString::as_os_str));
+    command.args(argv.iter().skip(1)).stdin(match input {
+        Input::None => Stdio::null(),
+        Input::Pipe => Stdio::piped(),
+    });
+    command
 }
 
 /// A running command with its process group and its pipes.
@@ -131,7 +132,7 @@ struct Started {
     errors: Option<Receiver>,
 }
 
-fn started(
+async fn started(
     mut command: Command,
     output: PipeReader,
     errors: Option<PipeReader>,
@@ -146,10 +147,17 @@ fn started(
             (child, group, None)
         }
         (ProcessGroup::ThisGroup, Some(policy)) => {
-            let (child, left) = sandbox::start(policy, &mut command)?;
+            // Entering the sandbox takes no time of the call: the parent records meanwhile that the
+            // command begins.
+            let (mut child, left) = sandbox::start(policy, &mut command)?;
+            context.announce.announce(None).await.map_err(io::Error::other)?;
+            sandbox::begin(&mut child).await;
             (child, Group::own(), left)
         }
-        (ProcessGroup::ThisGroup, None) => (command.spawn()?, Group::own(), None),
+        (ProcessGroup::ThisGroup, None) => {
+            context.announce.announce(None).await.map_err(io::Error::other)?;
+            (command.spawn()?, Group::own(), None)
+        }
     };
     let receiver = |pipe: PipeReader| Receiver::from_owned_fd(OwnedFd::from(pipe));
     let errors = errors.map(receiver).transpose()?;

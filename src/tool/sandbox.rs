@@ -23,21 +23,28 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FlockOperation, Mode};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{self, Receiver};
 use tokio::process::{Child, Command};
 
 pub use self::probe::{Probed, probe};
 
-/// First argument of a process that is to enter a sandbox. Then follow the policy as JSON, and the
-/// program with its arguments.
+/// First argument of a process that is to enter a sandbox. Then follow the policy as JSON, `input` or
+/// `no-input`, and the program with its arguments.
+///
+/// The process enters, and starts the program when it reads [`BEGIN`] from its stdin. What follows
+/// there is the input of the program.
 const ASKED: &str = "__sandboxed";
+
+/// Byte that lets the program begin.
+const BEGIN: u8 = b'\n';
 
 /// Exit code of a process that could not enter the sandbox: that of `env` and `timeout` for a
 /// failure of their own.
@@ -133,11 +140,9 @@ type Failure = Box<dyn Error>;
 /// the exit code of a command that has left processes behind.
 const LEFT: &str = ".callsheet-left";
 
-/// Beginning of the names of the temporary folders of commands.
-const TEMPORARY: &str = "callsheet-";
-
-/// Name of the file in such a folder that is locked while it is in use.
-const MARK: &str = ".callsheet-in-use";
+/// Beginning of the names of the temporary folders of commands: one that nobody gives to a folder of
+/// another purpose, since those that are not locked are removed.
+const TEMPORARY: &str = ".callsheet-command-";
 
 /// Age from which on a folder that is in use is locked: a younger one may have been made just now.
 const SETTLED: Duration = Duration::from_secs(60);
@@ -147,8 +152,8 @@ const SETTLED: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Temporary {
     folder: TempDir,
-    /// Locked until this process ends.
-    _mark: File,
+    /// The folder, locked until this process ends.
+    _lock: File,
 }
 
 impl Temporary {
@@ -158,9 +163,9 @@ impl Temporary {
     /// Returns an error if the disk refuses.
     pub(super) fn new() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix(TEMPORARY).tempdir_in(temporary_root())?;
-        let mark = File::create_new(folder.path().join(MARK))?;
-        rustix::fs::flock(&mark, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Self { folder, _mark: mark })
+        let lock = File::open(folder.path())?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { folder, _lock: lock })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -174,7 +179,7 @@ fn temporary_root() -> PathBuf {
     if named.is_absolute() && named.is_dir() { named } else { PathBuf::from("/tmp") }
 }
 
-/// Removes the temporary folders of processes that were killed: those of this user whose mark is not
+/// Removes the temporary folders of processes that were killed: those of this user that are not
 /// locked.
 fn remove_left() {
     use std::os::unix::fs::MetadataExt;
@@ -188,12 +193,12 @@ fn remove_left() {
         if !is_named || !own {
             continue;
         }
-        let Ok(mark) = File::open(path.join(MARK)) else { continue };
-        let age = mark.metadata().and_then(|found| found.modified()).map(|made| made.elapsed());
+        let Ok(folder) = File::open(&path) else { continue };
+        let age = folder.metadata().and_then(|found| found.modified()).map(|made| made.elapsed());
         if !age.is_ok_and(|age| age.is_ok_and(|age| age > SETTLED)) {
             continue;
         }
-        if rustix::fs::flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
             // What cannot be removed stays.
             let _ = std::fs::remove_dir_all(&path);
         }
@@ -258,7 +263,9 @@ pub(super) fn prepare(namespaces: Namespaces) -> Result<(), String> {
 }
 
 /// Starts a command that [`Policy::command`] returned, from a process that has called [`prepare`].
+/// It waits in its sandbox until [`begin`] is called.
 pub(super) fn start(policy: &Policy, command: &mut Command) -> io::Result<(Child, Option<Left>)> {
+    command.stdin(Stdio::piped());
     if policy.namespaces != Namespaces::Processes {
         return Ok((command.spawn()?, None));
     }
@@ -271,16 +278,48 @@ pub(super) fn start(policy: &Policy, command: &mut Command) -> io::Result<(Child
     Ok((child, left))
 }
 
+/// Lets a command begin that was started in a sandbox.
+pub(super) async fn begin(child: &mut Child) {
+    if let Some(stdin) = &mut child.stdin {
+        // A process that could not enter has ended already, and its exit code says so.
+        let _ = stdin.write_all(&[BEGIN]).await;
+    }
+}
+
 impl Policy {
     /// Returns the command that runs a program in the sandbox. `this_program` calls
     /// [`enter_if_asked`] before anything else.
     #[must_use]
-    pub fn command(&self, this_program: &Path, program: &OsStr, arguments: &[OsString]) -> Command {
+    fn command(&self, this_program: &Path, input: Input, program: &[OsString]) -> Command {
         let mut command = Command::new(this_program);
         // A path that is not UTF-8 does not encode: the process then refuses to enter, and nothing
         // runs.
         let policy = serde_json::to_string(self).unwrap_or_default();
-        command.arg(ASKED).arg(policy).arg(program).args(arguments);
+        command.arg(ASKED).arg(policy).arg(input.argument()).args(program);
         command
+    }
+
+    /// Returns the command that runs a program in the sandbox, for [`start`].
+    #[must_use]
+    pub(super) fn enclosed(&self, input: Input, program: &[OsString]) -> Command {
+        self.command(Path::new("/proc/self/exe"), input, program)
+    }
+}
+
+/// The stdin of a command in a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    /// Nothing can be read: `/dev/null`, since some programs read a pipe without being asked.
+    None,
+    /// What its parent writes.
+    Pipe,
+}
+
+impl Input {
+    fn argument(self) -> &'static str {
+        match self {
+            Self::None => "no-input",
+            Self::Pipe => "input",
+        }
     }
 }

@@ -64,18 +64,18 @@ fn folders_of_killed_commands_are_removed_and_no_others() {
     let desk = Desk::commands("[tasks.t]\nrun = 'true'\n");
     let temporary = desk.path().join("temporary");
     desk.write("temporary/callsheet-2024999-notes/mine", "precious");
-    desk.write("temporary/callsheet-left/.callsheet-in-use", "");
-    desk.write("temporary/callsheet-left/file", "x");
-    desk.write("temporary/callsheet-held/.callsheet-in-use", "");
-    desk.write("temporary/callsheet-new/.callsheet-in-use", "");
+    for folder in ["left", "held", "new"] {
+        desk.write(&format!("temporary/.callsheet-command-{folder}/file"), "x");
+    }
+    let open = |folder: &str| {
+        let folder = temporary.join(format!(".callsheet-command-{folder}"));
+        std::fs::File::open(folder).expect("a folder")
+    };
     let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(600);
     for folder in ["left", "held"] {
-        let mark = temporary.join(format!("callsheet-{folder}/.callsheet-in-use"));
-        let mark = std::fs::File::options().write(true).open(mark).expect("a file");
-        mark.set_modified(long_ago).expect("set");
+        open(folder).set_modified(long_ago).expect("set");
     }
-    let held = std::fs::File::open(temporary.join("callsheet-held/.callsheet-in-use"));
-    let held = held.expect("a file");
+    let held = open("held");
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).expect("locked");
     let mut command = desk.command(&["run"]);
     let done = command.env("TMPDIR", &temporary).output().expect("it runs");
@@ -85,7 +85,8 @@ fn folders_of_killed_commands_are_removed_and_no_others() {
         .map(|entry| entry.expect("one").file_name().into_string().expect("text"))
         .collect();
     names.sort();
-    assert_eq!(names, ["callsheet-2024999-notes", "callsheet-held", "callsheet-new"]);
+    let stay = [".callsheet-command-held", ".callsheet-command-new", "callsheet-2024999-notes"];
+    assert_eq!(names, stay);
 }
 
 #[test]

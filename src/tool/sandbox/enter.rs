@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::mounts::{self, TEMPORARY};
-use super::{Failure, LEFT, Namespaces, Policy, filter, init};
+use super::{Failure, Input, LEFT, Namespaces, Policy, filter, init};
 use crate::tool::environment;
 
 /// Files of the system that every program needs.
@@ -53,16 +53,22 @@ const MOST_PROCESSES: u64 = 16_384;
 
 /// Restricts this process and executes the command. Returns only if that fails.
 pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
-    let mut arguments = arguments.into_iter();
-    let (Some(policy), Some(program)) = (arguments.next(), arguments.next()) else {
+    let [policy, input, program, arguments @ ..] = arguments.as_slice() else {
         return "no policy and no command".into();
     };
     let policy = policy.to_string_lossy();
     let entered = serde_json::from_str(&policy).map_err(Failure::from);
     match entered.and_then(|policy: Policy| Ok((enter(&policy)?, policy.namespaces))) {
         Ok((Entered { temporary, left }, namespaces)) => {
-            let mut command = Command::new(&program);
+            let mut byte = [0];
+            if rustix::io::read(io::stdin(), &mut byte).ok() != Some(1) {
+                return "whoever started it is gone".into();
+            }
+            let mut command = Command::new(program);
             command.args(arguments);
+            if *input != *Input::Pipe.argument() {
+                command.stdin(Stdio::null());
+            }
             environment::restore(&mut command);
             // Git would take settings, which can name commands, from any folder that looks like a
             // repository without a work tree.

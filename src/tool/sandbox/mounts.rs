@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -144,31 +145,25 @@ fn set_read_only(path: &Path) -> Result<(), Failure> {
     Ok(rustix::mount::mount_remount(path, flags, "")?)
 }
 
-/// Puts folders of the command's own in the place of those that it would share with other programs,
-/// unless something that it was given lies there. Returns these.
+/// Puts the temporary folder of the command in the place of the folders that it would share with
+/// other programs, unless something that it was given lies there. Returns these.
 fn hide_shared(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
     let Some(temporary) = &policy.temporary else { return Ok(Vec::new()) };
+    // The folder may lie below one of the shared ones, so it is opened before any is hidden.
+    let opened = fs::File::open(temporary)?;
+    let own = format!("/proc/self/fd/{}", opened.as_raw_fd());
     let given = |shared: &Path| {
         policy.read.iter().chain(&policy.write).any(|path| path.starts_with(shared))
     };
-    let mut hidden = Vec::new();
-    for shared in SHARED.map(Path::new) {
-        if !shared.is_dir() || shared.is_symlink() || given(shared) {
-            continue;
-        }
-        let own = temporary.join(shared.strip_prefix("/").unwrap_or(shared));
-        fs::create_dir_all(&own)?;
-        keep_resolver(shared, &own)?;
-        hidden.push((own, shared));
+    let is_hidden = |shared: &&Path| shared.is_dir() && !shared.is_symlink() && !given(shared);
+    let hidden: Vec<_> = SHARED.into_iter().map(Path::new).filter(is_hidden).collect();
+    for shared in &hidden {
+        keep_resolver(shared, temporary)?;
     }
-    // The own folders may lie below one of the shared ones, so they are opened before any is hidden.
-    let opened =
-        hidden.iter().map(|(own, _)| fs::File::open(own)).collect::<Result<Vec<_>, _>>()?;
-    for (own, (_, shared)) in opened.iter().zip(&hidden) {
-        use std::os::fd::AsRawFd;
-        rustix::mount::mount_bind(format!("/proc/self/fd/{}", own.as_raw_fd()), *shared)?;
+    for shared in &hidden {
+        rustix::mount::mount_bind(&own, *shared)?;
     }
-    Ok(hidden.into_iter().map(|(_, shared)| shared.to_owned()).collect())
+    Ok(hidden.into_iter().map(Path::to_owned).collect())
 }
 
 /// Copies the settings of the name resolver if they lie in a folder that is about to be hidden.

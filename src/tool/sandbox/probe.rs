@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, NOT_ENTERED, Namespaces, Policy, namespaces};
+use super::{BEGIN, Failure, Input, NOT_ENTERED, Namespaces, Policy, namespaces};
 
 /// First argument of a process that is to start the probe. Then follow the policy as JSON and the
 /// program that is the probe, with its arguments.
@@ -147,12 +147,17 @@ pub(super) fn start(arguments: &[OsString]) -> i32 {
         let policy: Policy = serde_json::from_slice(policy.as_bytes())?;
         super::prepare(policy.namespaces)?;
         let program = std::env::current_exe()?;
-        let arguments = [INSIDE.into(), targets.clone()];
-        let mut command = policy.command(&program, program.as_os_str(), &arguments).into_std();
+        let probe = [program.as_os_str().to_owned(), INSIDE.into(), targets.clone()];
+        let mut command = policy.command(&program, Input::None, &probe).into_std();
+        command.stdin(Stdio::piped());
         let mut child = match policy.namespaces {
             Namespaces::Processes => namespaces::first(|| command.spawn())?,
             Namespaces::None | Namespaces::Mounts => command.spawn()?,
         };
+        if let Some(mut stdin) = child.stdin.take() {
+            // A process that could not enter has ended already, and its exit code says so.
+            let _ = stdin.write_all(&[BEGIN]);
+        }
         Ok(child.wait()?.code())
     };
     match started() {

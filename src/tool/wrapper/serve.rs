@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{self, SignalKind};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{GO, Job, Kept, VERSION, Work};
@@ -26,7 +27,8 @@ use crate::tool::process::{self, ProcessGroup};
 use crate::tool::sandbox::{self, Namespaces, Policy, Sandbox, Temporary};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
-use crate::tool::{ToolContext, ToolError, ToolOutput};
+use crate::tool::{Announce, BoxFuture, ToolContext, ToolError, ToolOutput};
+use crate::turn::Process;
 
 /// Exit code of a process that was not started as a wrapper should be: the code for a bug of the
 /// program.
@@ -95,21 +97,28 @@ async fn answer(root: &Path, store: Store, prepared: Result<(), String>) -> io::
     let is_kept = matches!(job.work, Work::Command(_));
     // Taking the space costs no time: the parent records meanwhile that the command begins.
     let room = if is_kept { Spool::of(&store).take_room(&job.key).ok() } else { None };
-    if control.next_line().await?.as_deref() != Some(GO) {
-        return Ok(());
-    }
-    let began = Instant::now();
     let temporary = job.sandbox.is_some().then(Temporary::new);
     let temporary = temporary.transpose()?;
     let enclosure = job.sandbox.clone().map(|policy| {
         let temporary = temporary.as_ref().map(|folder| folder.path().to_owned());
         Sandbox::On(Arc::new(Policy { temporary, ..policy }))
     });
-    let context = context(&job, workspace, store.clone(), enclosure.unwrap_or_default());
-    let ended = match prepared {
-        Ok(()) => perform(job.work, &context, &mut control).await,
-        Err(reason) => Err(ToolError::Failed(reason)),
+    let (go, gone) = watch::channel(None);
+    let context = ToolContext {
+        announce: Arc::new(Gone(gone.clone())),
+        ..context(&job, workspace, store.clone(), enclosure.unwrap_or_default())
     };
+    let work = async {
+        let ended = match prepared {
+            Ok(()) => work(job.work, &context).await,
+            Err(reason) => Err(ToolError::Failed(reason)),
+        };
+        // The result of a call must not be kept before the call is recorded.
+        context.announce.announce(None).await?;
+        ended
+    };
+    let ended = perform(work, &context, &mut control, &go).await;
+    let began = gone.borrow().unwrap_or_else(Instant::now);
     crash::pass(Point::WrapperAfterEffect);
     crash::pass_parent(Point::ParentAfterEffect);
     let end = ended.map_err(|error| {
@@ -153,25 +162,44 @@ fn context(
     }
 }
 
-/// Does the work and returns its end. Kills the group, this process included, if the parent goes
-/// away.
+/// The time at which the parent let the work begin.
+#[derive(Debug)]
+struct Gone(watch::Receiver<Option<Instant>>);
+
+impl Announce for Gone {
+    /// Waits until the parent has recorded the call.
+    fn announce(&self, _process: Option<Process>) -> BoxFuture<'_, Result<(), ToolError>> {
+        let mut gone = self.0.clone();
+        Box::pin(async move {
+            let told = gone.wait_for(Option::is_some).await;
+            told.map(|_| ()).map_err(|_| ToolError::Cancelled)
+        })
+    }
+}
+
+async fn work(work: Work, context: &ToolContext) -> Result<ToolOutput, ToolError> {
+    match work {
+        Work::Command(order) => command::run(&order, ProcessGroup::ThisGroup, context).await,
+        Work::Program(program) => {
+            process::run_program(program, ProcessGroup::ThisGroup, context).await
+        }
+    }
+}
+
+/// Does the work and returns its end. Tells `go` when the parent lets it begin. Kills the group, this
+/// process included, if the parent goes away.
 async fn perform(
-    work: Work,
+    work: impl Future<Output = Result<ToolOutput, ToolError>>,
     context: &ToolContext,
     control: &mut Control,
+    go: &watch::Sender<Option<Instant>>,
 ) -> Result<ToolOutput, ToolError> {
-    let mut work = pin!(async {
-        match work {
-            Work::Command(order) => command::run(&order, ProcessGroup::ThisGroup, context).await,
-            Work::Program(program) => {
-                process::run_program(program, ProcessGroup::ThisGroup, context).await
-            }
-        }
-    });
+    let mut work = pin!(work);
     loop {
         tokio::select! {
             ended = &mut work => return ended,
             line = control.next_line() => match line {
+                Ok(Some(line)) if line == GO => drop(go.send_replace(Some(Instant::now()))),
                 Ok(Some(_cancel)) => context.cancel.cancel(),
                 // The whole group is killed at once: dropping the work would end its processes one
                 // by one.
