@@ -47,6 +47,8 @@ pub struct Subject {
     pub unclear: Option<String>,
     /// The text of the whole call, which a rule without wildcards may match.
     pub whole: Option<String>,
+    /// True if the kernel keeps the call in a sandbox.
+    pub sandboxed: bool,
 }
 
 impl Subject {
@@ -72,6 +74,9 @@ pub struct Rule {
 
 /// Name of the tool that reads files.
 const READ: &str = "read_file";
+
+/// Name of the tool whose calls run in the sandbox.
+const SANDBOXED: &str = "bash";
 
 /// Characters that have a meaning of their own in a glob.
 const WILD: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
@@ -262,8 +267,48 @@ pub struct Permissions {
     pub deny: Vec<Rule>,
     /// The agent's own rules that allow: they turn an `ask` into an `allow`, never a `deny`.
     pub own_allow: Vec<Rule>,
+    /// The agent's own rules that deny.
+    #[serde(default)]
+    pub own: Bound,
+    /// Those of the agents for which it works, from its parent upwards.
+    #[serde(default)]
+    pub above: Vec<Bound>,
+    /// The verdict on a call in the sandbox that no rule matches, if the default is to ask.
+    #[serde(default = "asking")]
+    pub sandboxed: Verdict,
     /// The meaning of `ask` when there is no terminal.
     pub non_interactive: NonInteractive,
+}
+
+fn asking() -> Verdict {
+    Verdict::Ask
+}
+
+/// The calls that an agent may not make, which hold for the agents that work for it too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// Rules that deny.
+    pub deny: Vec<Rule>,
+    /// Rules for the calls that agents which work for it may make nevertheless.
+    pub grants: Vec<Rule>,
+}
+
+impl Bound {
+    /// Returns the rule that denies a call to an agent that works for the one with this bound.
+    fn denying(&self, tool: &str, subject: &Subject) -> Option<&Rule> {
+        let rule = self.deny.iter().find(|rule| rule.touches(tool, subject))?;
+        allowing(&[&self.grants], tool, subject).is_none().then_some(rule)
+    }
+
+    /// Returns the rules that deny whole kinds of calls to agents that work for the one with this
+    /// bound: those that it does not grant in the same words, or all of the tool.
+    fn remaining(&self) -> impl Iterator<Item = &Rule> {
+        let is_granted = |rule: &Rule| {
+            let tool = rule.text.split('(').next().unwrap_or_default();
+            self.grants.iter().any(|grant| grant == rule || grant.names_all(tool))
+        };
+        self.deny.iter().filter(move |rule| !is_granted(rule))
+    }
 }
 
 /// Tools that are allowed when the configuration has no `[permissions]`: tools that only read, and
@@ -291,6 +336,9 @@ impl Default for Permissions {
             ask: Vec::new(),
             deny: Vec::new(),
             own_allow: Vec::new(),
+            own: Bound::default(),
+            above: Vec::new(),
+            sandboxed: Verdict::Ask,
             non_interactive: NonInteractive::Deny,
         }
     }
@@ -304,7 +352,21 @@ impl Permissions {
         let is_of_paths = |rule: &&Rule| {
             rule.argument.is_some() && [READ, "grep", "glob"].iter().any(|tool| rule.names(tool))
         };
-        Unseen(self.deny.iter().filter(is_of_paths).cloned().collect())
+        Unseen(self.denying().filter(is_of_paths).cloned().collect())
+    }
+
+    /// Returns all rules that deny: those for all agents, its own, and those of the agents for which
+    /// it works.
+    fn denying(&self) -> impl Iterator<Item = &Rule> {
+        let above = self.above.iter().flat_map(Bound::remaining);
+        self.deny.iter().chain(&self.own.deny).chain(above)
+    }
+
+    /// Returns the rules of an agent that works for others with these rules, from its parent upwards.
+    #[must_use]
+    pub fn below<'a>(&self, above: impl IntoIterator<Item = &'a Self>) -> Self {
+        let above = above.into_iter().map(|above| above.own.clone());
+        Self { above: above.filter(|bound| !bound.deny.is_empty()).collect(), ..self.clone() }
     }
 
     /// Returns true if the rules may allow a call of this tool without asking a person.
@@ -318,7 +380,9 @@ impl Permissions {
             return true;
         }
         let always_asks = self.ask.iter().any(|rule| rule.names_all(tool));
-        !always_asks && (self.default == Verdict::Allow || names(&self.allow))
+        let by_default = self.default == Verdict::Allow
+            || (tool == SANDBOXED && self.sandboxed == Verdict::Allow);
+        !always_asks && (by_default || names(&self.allow))
     }
 
     /// Returns true if the rules deny every call of this tool.
@@ -329,24 +393,29 @@ impl Permissions {
             && !is_allowed(&self.allow)
             && !is_allowed(&self.own_allow)
             && !is_allowed(&self.ask);
-        by_default || self.deny.iter().any(|rule| rule.names_all(tool))
+        by_default || self.denying().any(|rule| rule.names_all(tool))
     }
 
     /// Returns true if the verdict on a call of `tool` can depend on its arguments: some rule for
     /// the tool has an argument glob.
     #[must_use]
     pub fn depends_on_arguments(&self, tool: &str) -> bool {
-        let rules = self.allow.iter().chain(&self.ask).chain(&self.deny).chain(&self.own_allow);
+        let grants = self.above.iter().flat_map(|bound| &bound.grants);
+        let rules = self.allow.iter().chain(&self.ask).chain(&self.own_allow);
+        let rules = rules.chain(self.denying()).chain(grants);
         rules.filter(|rule| rule.argument.is_some()).any(|rule| rule.tool.is_match(tool))
     }
 
     /// Decides on a call of `tool`.
     ///
     /// A deny rule beats an ask rule, and an ask rule beats an allow rule; the agent's own allow
-    /// rule turns an ask into an allow. Also returns the rule that decided, if one did.
+    /// rule turns an ask into an allow. A call in the sandbox that no rule matches is judged by
+    /// `sandboxed`. Also returns the rule that decided, if one did.
     #[must_use]
     pub fn judge(&self, tool: &str, subject: &Subject) -> (Verdict, Option<&Rule>) {
-        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(tool, subject)) {
+        let mut denying = self.deny.iter().chain(&self.own.deny);
+        let above = || self.above.iter().find_map(|bound| bound.denying(tool, subject));
+        if let Some(rule) = denying.find(|rule| rule.touches(tool, subject)).or_else(above) {
             return (Verdict::Deny, Some(rule));
         }
         if let Some(rule) = self.ask.iter().find(|rule| rule.touches(tool, subject)) {
@@ -358,6 +427,7 @@ impl Permissions {
         }
         match (self.default, allowing(&[&self.allow, &self.own_allow], tool, subject)) {
             (Verdict::Ask, Some(rule)) => (Verdict::Allow, Some(rule)),
+            (Verdict::Ask, None) if subject.sandboxed => (self.sandboxed, None),
             (verdict, _) => (verdict, None),
         }
     }
@@ -378,8 +448,7 @@ mod tests {
             allow: rules(&["bash"]),
             ask: rules(&["bash(git push*)"]),
             deny: rules(&["bash(rm -rf *)", "read_file(**/.env*)"]),
-            own_allow: Vec::new(),
-            non_interactive: NonInteractive::Deny,
+            ..Permissions::default()
         };
         let judge = |p: &Permissions, tool: &str, argument: &str| {
             p.judge(tool, &Subject::of(tool, vec![argument.to_owned()])).0
@@ -391,6 +460,73 @@ mod tests {
         permissions.own_allow = rules(&["bash"]);
         assert_eq!(judge(&permissions, "bash", "git push origin"), Verdict::Allow);
         assert_eq!(judge(&permissions, "bash", "rm -rf /tmp/x"), Verdict::Deny);
+    }
+
+    #[test]
+    fn in_the_sandbox_only_what_no_rule_matches_is_free() {
+        let mut permissions = Permissions {
+            ask: rules(&["bash(git push*)"]),
+            deny: rules(&["bash(rm -rf *)"]),
+            sandboxed: Verdict::Allow,
+            ..Permissions::default()
+        };
+        let call = |command: &str, sandboxed| Subject {
+            sandboxed,
+            ..Subject::of("bash", vec![command.to_owned()])
+        };
+        for (command, outside, inside) in [
+            ("make", Verdict::Ask, Verdict::Allow),
+            ("git push", Verdict::Ask, Verdict::Ask),
+            ("rm -rf x", Verdict::Deny, Verdict::Deny),
+        ] {
+            assert_eq!(permissions.judge("bash", &call(command, false)).0, outside, "{command}");
+            assert_eq!(permissions.judge("bash", &call(command, true)).0, inside, "{command}");
+        }
+        let unclear = Subject { unclear: Some("x".to_owned()), ..call("$X", true) };
+        assert_eq!(permissions.judge("bash", &unclear).0, Verdict::Allow);
+        assert!(permissions.can_allow("bash") && !permissions.can_allow("write_file"));
+        permissions.default = Verdict::Deny;
+        assert_eq!(permissions.judge("bash", &call("make", true)).0, Verdict::Deny);
+    }
+
+    #[test]
+    fn what_an_agent_may_not_do_binds_those_who_work_for_it() {
+        let lead = Permissions {
+            own: Bound {
+                deny: rules(&["bash", "write_file(src/*)", "read_file(secret/*)"]),
+                grants: rules(&["bash(make*)", "write_file(src/new/*)"]),
+            },
+            ..Permissions::default()
+        };
+        let wide = Permissions { default: Verdict::Allow, ..Permissions::default() };
+        let free = Permissions::default();
+        let child = wide.below([&lead, &free]);
+        let grandchild = wide.below([&free, &lead]);
+        let verdict = |of: &Permissions, tool: &str, text: &str| {
+            of.judge(tool, &Subject::of(tool, vec![text.to_owned()])).0
+        };
+        for (tool, text, of_lead, below) in [
+            ("bash", "make all", Verdict::Deny, Verdict::Allow),
+            ("bash", "rm x", Verdict::Deny, Verdict::Deny),
+            ("write_file", "src/a", Verdict::Deny, Verdict::Deny),
+            ("write_file", "src/new/a", Verdict::Deny, Verdict::Allow),
+            ("write_file", "docs/a", Verdict::Ask, Verdict::Allow),
+            ("read_file", "secret/a", Verdict::Deny, Verdict::Deny),
+        ] {
+            assert_eq!(verdict(&lead, tool, text), of_lead, "{tool} {text}");
+            assert_eq!(verdict(&child, tool, text), below, "{tool} {text}");
+            assert_eq!(verdict(&grandchild, tool, text), below, "{tool} {text}");
+        }
+        assert!(
+            child.unseen().hides("grep", "secret/a") && lead.unseen().hides("glob", "secret/a")
+        );
+        assert!(lead.always_denies("bash") && child.depends_on_arguments("write_file"));
+        // It carries a command along that is not granted.
+        let both = Subject {
+            deeds: ["make", "rm x"].map(|c| Subject::of("bash", vec![c.to_owned()]).deeds).concat(),
+            ..Subject::default()
+        };
+        assert_eq!(child.judge("bash", &both).0, Verdict::Deny);
     }
 
     #[test]
@@ -408,9 +544,8 @@ mod tests {
         let judge = |deeds: &[(&str, &str)], unclear: Option<&str>| {
             let subject = Subject {
                 deeds: deeds.iter().map(|(tool, text)| deed(tool, text)).collect(),
-                suspects: Vec::new(),
                 unclear: unclear.map(str::to_owned),
-                whole: None,
+                ..Subject::default()
             };
             permissions.judge("bash", &subject).0
         };

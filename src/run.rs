@@ -29,7 +29,6 @@ use futures_util::FutureExt;
 use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-
 use uuid::Uuid;
 
 use self::delta_feed::DeltaFeed;

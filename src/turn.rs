@@ -75,6 +75,10 @@ pub struct AgentSpawned {
     /// Call of the parent that asked for this agent, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallKey>,
+    /// Definitions of the agents for which it works, from its parent upwards: what they may not do
+    /// binds it too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lineage: Vec<Name>,
 }
 
 /// `agent.restarted`: the agent continues from its records, after a crash, or after its end if its

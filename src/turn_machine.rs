@@ -457,7 +457,10 @@ mod tests {
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");
         let program = Program::Model { agent, prompt: "go".to_owned() };
-        Machine::new(AgentSpawned { program, depth: 0, parent: None, call: None }, 10)
+        Machine::new(
+            AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() },
+            10,
+        )
     }
 
     fn reply(machine: &mut Machine, content: Vec<Block>, stop: StopReason) {
@@ -613,7 +616,8 @@ mod tests {
     #[test]
     fn a_command_that_was_announced_is_not_announced_again() {
         let program = Program::Command { run: "x".to_owned(), env: Default::default() };
-        let spawned = AgentSpawned { program, depth: 0, parent: None, call: None };
+        let spawned =
+            AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
         let mut machine = Machine::new(spawned, 1);
         assert_eq!(machine.next(), Step::RunCommand(None));
         let key = intend(&mut machine, 0, "run", Effect::Once);

@@ -700,3 +700,51 @@ async fn a_graph_does_the_same_on_the_scripted_model_and_on_both_wires() {
         assert_eq!(stories[0].len(), story.len(), "{host:?}");
     }
 }
+
+#[tokio::test]
+async fn what_a_lead_may_not_do_binds_its_helpers() {
+    let run = async |own: &str| {
+        let text = format!(
+            "[permissions]\nallow = ['delegate', 'write_file']\n\
+             [agents.middle]\ndescription = 'Passes on'\nsub_agents = ['helper']\n{LEAD}"
+        )
+        .replace(
+            "sub_agents = [\"helper\"]\n[agents.helper]",
+            &format!("sub_agents = ['middle']\n{own}\n[agents.helper]\ntools = ['write_file']"),
+        );
+        let script = r#"
+            [[rules]]
+            agent = "lead"
+            turn = 1
+            calls = [{ tool = "delegate", input = { agent = "middle", prompt = "go" } }]
+            [[rules]]
+            agent = "middle"
+            turn = 1
+            calls = [{ tool = "delegate", input = { agent = "helper", prompt = "go" } }]
+            [[rules]]
+            agent = "helper"
+            turn = 1
+            calls = [
+                { tool = "write_file", input = { path = "free/a", content = "x" } },
+                { tool = "write_file", input = { path = "kept/a", content = "x" } },
+            ]
+            [[rules]]
+            agent = "helper"
+            say = "done"
+            [[rules]]
+            say = "{{ last[0].text }}"
+        "#;
+        let ended = TestRun::new(&text).script(script).run().await;
+        let results = ended.results("job/middle-1/helper-1");
+        let made: Vec<_> = results.iter().map(|result| !result.is_error).collect();
+        let text = results.iter().map(|result| result.text()).collect::<String>();
+        (made, text)
+    };
+    assert_eq!(run("").await.0, [true, true]);
+    let (made, told) = run("permissions = { deny = ['write_file'] }").await;
+    assert_eq!(made, [false, false], "{told}");
+    assert!(told.contains("the rule `write_file` says so"), "{told}");
+    let granting = "permissions = { deny = ['write_file'], grants = ['write_file(free/*)'] }";
+    let (made, told) = run(granting).await;
+    assert_eq!(made, [true, false], "{told}");
+}

@@ -173,7 +173,7 @@ async fn a_provider_that_pauses_gets_its_own_message_back() {
 /// version recorded them.
 fn records_with_repeated_ids() -> Vec<Event> {
     let program = Program::Model { agent: name("worker"), prompt: "go".to_owned() };
-    let spawned = AgentSpawned { program, depth: 0, parent: None, call: None };
+    let spawned = AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
     let mut events = vec![Event::from(spawned)];
     for turn in 1..=2 {
         let input = Json::encode(&json!({}));

@@ -46,7 +46,10 @@ pub struct Briefing {
 
 /// The briefings of a run, by definition and by the agent's position in the tree of agents.
 #[derive(Debug, Default)]
-pub struct Briefings(Mutex<HashMap<(Name, TreePosition), Arc<Briefing>>>);
+pub struct Briefings(Mutex<HashMap<Key, Arc<Briefing>>>);
+
+/// The definition of an agent, its position, and the definitions of the agents that bind it.
+type Key = (Name, TreePosition, Vec<Name>);
 
 /// The properties of an agent's position in the tree of agents that its tools depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,17 +63,29 @@ struct TreePosition {
 
 impl Briefings {
     /// Returns the briefing of an agent of this definition at this delegation depth. It is made at
-    /// the first request; then the files of its skills are read.
+    /// the first request; then the files of its skills are read. `lineage` are the definitions of
+    /// the agents for which it works.
     pub(super) fn of(
         &self,
         stock: &Stock<'_>,
         models: &HashMap<Name, Arc<ModelService>>,
         definition: &Name,
         depth: u32,
+        lineage: &[Name],
     ) -> Result<Arc<Briefing>, String> {
-        let spec = stock.agents.get(definition);
-        let spec = spec.ok_or_else(|| format!("no agent `{definition}`"))?;
-        let key = (definition.clone(), stock.place(spec, depth));
+        let known = |name: &Name| {
+            stock.agents.get(name).ok_or_else(|| format!("no agent `{name}`")).cloned()
+        };
+        let mut spec = known(definition)?;
+        let above = lineage.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+        let binds = |above: &&Arc<AgentSpec>| !above.permissions.own.deny.is_empty();
+        let above: Vec<_> = above.iter().filter(binds).collect();
+        let binding = above.iter().map(|above| above.name.clone()).collect();
+        let key = (definition.clone(), stock.place(&spec, depth), binding);
+        if !above.is_empty() {
+            let permissions = spec.permissions.below(above.iter().map(|above| &above.permissions));
+            spec = Arc::new(AgentSpec { permissions, ..(*spec).clone() });
+        }
         // Held while the briefing is made, so that many agents that start at once make it only
         // once.
         let mut briefings = self.0.lock();
@@ -79,11 +94,11 @@ impl Briefings {
         }
         let model = models.get(&spec.model);
         let model = model.ok_or_else(|| format!("no model `{}`", spec.model))?.clone();
-        let Front { system, tools } = stock.front(spec, depth);
+        let Front { system, tools } = stock.front(&spec, depth);
         let head = model.model.head(&model.spec, &system, &tools);
         let tool_names = tools.iter().map(|tool| tool.name.clone()).collect();
         let head_tokens = measure::estimate(&String::from_utf8_lossy(&head.0));
-        let (spec, tools, doubt) = (spec.clone(), tools.into(), Once::new());
+        let (tools, doubt) = (tools.into(), Once::new());
         let briefing =
             Briefing { spec, model, tools, tool_names, system, head, head_tokens, doubt };
         let briefing = Arc::new(briefing);

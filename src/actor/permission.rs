@@ -6,6 +6,7 @@ use crate::journal::JournalError;
 use crate::message::Json;
 use crate::permission::{NonInteractive, Rule, Subject, Verdict};
 use crate::spec::AgentSpec;
+use crate::tool::sandbox::Sandbox;
 use crate::tool::{Change, ToolError, bash};
 use crate::turn::{ApprovalAnswered, ApprovalAsked, ApprovalKind, GIVE_UP_TOOL};
 use crate::turn_machine::PendingCall;
@@ -38,6 +39,8 @@ fn judged<'a>(
     let is_weighed = name == bash::NAME || spec.permissions.depends_on_arguments(name);
     let subject =
         if is_weighed { subject(context, name, input) } else { Subject::of(name, vec![]) };
+    let is_on = matches!(context.services.sandbox, Sandbox::On(_));
+    let subject = Subject { sandboxed: is_on && name == bash::NAME, ..subject };
     spec.permissions.judge(name, &subject)
 }
 

@@ -130,11 +130,17 @@ impl Services {
         self.transcripts.join(format!("{}.jsonl", agent.file_stem()))
     }
 
-    /// Returns the briefing of an agent of this definition at this delegation depth.
+    /// Returns the briefing of an agent of this definition at this delegation depth, which works for
+    /// agents of the definitions in `lineage`, from its parent upwards.
     ///
     /// # Errors
-    /// Returns an error if the definition or its model does not exist.
-    pub fn briefing(&self, definition: &Name, depth: u32) -> Result<Arc<Briefing>, String> {
+    /// Returns an error if a definition or its model does not exist.
+    pub fn briefing(
+        &self,
+        definition: &Name,
+        depth: u32,
+        lineage: &[Name],
+    ) -> Result<Arc<Briefing>, String> {
         let stock = Stock {
             agents: &self.agents,
             tools: &self.tools,
@@ -142,7 +148,7 @@ impl Services {
             preset: &self.compaction.preset,
             limits: &self.limits,
         };
-        self.briefings.of(&stock, &self.models, definition, depth)
+        self.briefings.of(&stock, &self.models, definition, depth, lineage)
     }
 
     /// Returns the model that is configured for summaries, if there is one.

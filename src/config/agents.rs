@@ -9,7 +9,7 @@ use super::raw::Agent;
 use super::shape::{Entry, Field, Item};
 use super::{Setting, foreign, names};
 use crate::id::Name;
-use crate::permission::{Permissions, Rule};
+use crate::permission::{Bound, Permissions, Rule};
 use crate::policy::RestartPolicy;
 use crate::spec::{AgentSpec, ModelSpec};
 use crate::turn::GIVE_UP_TOOL;
@@ -58,8 +58,13 @@ fn agent(
     let instructions = instructions(setting, raw);
     let sub_agents = sub_agents(setting, raw);
     let tools = tools(setting, raw, &sub_agents);
-    let own_allow = rules(&raw.permissions.allow, RuleList::Allow, setting);
-    let permissions = Permissions { own_allow, ..permissions.clone() };
+    let own = &raw.permissions;
+    let own_allow = rules(&own.allow, RuleList::Allow, setting);
+    let own = Bound {
+        deny: rules(&own.deny, RuleList::Restrict, setting),
+        grants: rules(&own.grants, RuleList::Allow, setting),
+    };
+    let permissions = Permissions { own_allow, own, ..permissions.clone() };
     warn_of_texts(setting, raw);
     warn_of_denied_tools(setting, entry, raw, &permissions);
     Some(AgentSpec {
@@ -212,8 +217,9 @@ fn permissions(setting: Setting<'_>) -> Permissions {
         allow: rules(&raw.allow, RuleList::Allow, setting),
         ask: rules(&raw.ask, RuleList::Restrict, setting),
         deny: rules(&raw.deny, RuleList::Restrict, setting),
-        own_allow: Vec::new(),
+        sandboxed: *raw.sandboxed,
         non_interactive: *raw.non_interactive,
+        ..Permissions::default()
     }
 }
 

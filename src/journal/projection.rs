@@ -294,7 +294,13 @@ mod tests {
     fn a_command_has_an_empty_transcript() {
         let (_root, dir) = run();
         let program = crate::turn::Program::Command { run: "ls".into(), env: Default::default() };
-        let spawned = crate::turn::AgentSpawned { program, depth: 0, parent: None, call: None };
+        let spawned = crate::turn::AgentSpawned {
+            program,
+            depth: 0,
+            parent: None,
+            call: None,
+            lineage: Vec::new(),
+        };
         let mut draft = turn("work", 1);
         draft.event = spawned.into();
         give(&mut Projection::new(dir.clone()), vec![draft]);

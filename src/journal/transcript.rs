@@ -123,7 +123,7 @@ pub(crate) mod testing {
     pub(crate) fn spawned(prompt: &str) -> Draft {
         let agent = Name::new("helper").expect("a name");
         let program = Program::Model { agent, prompt: prompt.to_owned() };
-        draft(AgentSpawned { program, depth: 1, parent: None, call: None })
+        draft(AgentSpawned { program, depth: 1, parent: None, call: None, lineage: Vec::new() })
     }
 
     pub(crate) fn responded(turn: u32) -> Draft {

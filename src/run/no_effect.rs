@@ -198,7 +198,8 @@ env = { OF = "{{ tasks.done.output }}" }
             drafts.push(Draft::task(&task, TaskReady {}));
             drafts
                 .push(Draft::task(&task, TaskStarted { attempt: 1, agent: id.clone(), key: None }));
-            let spawned = AgentSpawned { program, depth: 0, parent: None, call: None };
+            let spawned =
+                AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
             drafts.push(Draft::agent(&task, &id, spawned));
         }
         let id = AgentId::main(&name("done"), 1);

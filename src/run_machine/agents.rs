@@ -127,11 +127,14 @@ impl RunMachine {
         for ancestor in self.line_of(&parent) {
             *self.open.spawning.entry(ancestor).or_default() += 1;
         }
+        let definition = |id: &AgentId| self.state.agents().get(id)?.definition.clone();
+        let lineage = self.line_of(&parent).iter().filter_map(definition).collect();
         let spawned = AgentSpawned {
             program: Program::Model { agent, prompt },
             depth,
             parent: Some(parent),
             call: Some(call),
+            lineage,
         };
         self.record(vec![Draft::agent(&task, &id, spawned)]);
     }

@@ -231,7 +231,8 @@ impl RunMachine {
         self.open.slots.take(agent.clone(), Rank::Main);
         self.open.proposed.insert(place);
         let started = TaskStarted { attempt, agent: agent.clone(), key: Some(key) };
-        let spawned = AgentSpawned { program, depth: 0, parent: None, call: None };
+        let spawned =
+            AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
         self.record(vec![Draft::task(&task, started), Draft::agent(&task, &agent, spawned)]);
     }
 

@@ -161,6 +161,7 @@ impl Tool for Bash {
             suspects: parts::parts(command),
             unclear,
             whole: Some(command.trim().to_owned()),
+            sandboxed: false,
         }
     }
 

@@ -442,6 +442,44 @@ fn a_file_cannot_turn_the_sandbox_off_and_a_person_can() {
 }
 
 #[test]
+fn in_the_sandbox_bash_may_run_without_a_question() {
+    let script = r#"
+[[rules]]
+turn = 1
+calls = [
+    { tool = "bash", input = { command = "echo $((1 + 1)) > made && cat made" } },
+    { tool = "bash", input = { command = "echo x > ../out/made" } },
+    { tool = "bash", input = { command = "git push" } },
+]
+[[rules]]
+say = "{% for result in last %}{{ result.text }};{% endfor %}"
+"#;
+    let head = "[agents.a]\nmodel = 'm'\ninstructions = 'x'\ntools = ['bash']\n\
+                [models.m]\nprovider = 'p'\nmodel = 'm'\n\
+                [providers.p]\nkind = 'scripted'\nscript = 's.toml'\n\
+                [tasks.t]\nagent = 'a'\nprompt = 'go'\n[permissions]\ndeny = ['bash(git push*)']\n";
+    let told = |verdict: &str, more: &[&str]| {
+        let desk = place(&format!("{head}sandboxed = '{verdict}'\n"));
+        desk.write("ws/s.toml", script);
+        let done = desk.call(&[&["run", "-f", "ws/agents.toml", "--json"], more].concat());
+        let events = super::desk::lines(&done.out);
+        let task = &events.last().expect("events")["data"]["tasks"]["t"];
+        (has_sandbox(&desk), task.to_string(), desk.path().join("out/made").exists())
+    };
+    let (has, free, is_out) = told("allow", &[]);
+    if !has {
+        return;
+    }
+    assert!(free.contains("\"2\\n") && free.contains("bash(git push*)") && !is_out, "{free}");
+    assert_eq!(free.matches("Permission denied:").count(), 1, "{free}");
+    for (verdict, more) in [("ask", &[][..]), ("allow", &["--sandbox", "danger-full-access"])] {
+        let (_, kept, is_out) = told(verdict, more);
+        assert_eq!(kept.matches("Permission denied:").count(), 3, "{kept}");
+        assert!(!is_out);
+    }
+}
+
+#[test]
 fn roots_and_modes_are_what_the_file_says() {
     let tasks = "[tasks.root]\nrun = 'echo x > ../out/made && cat ../home/.netrc'\n\
                  [tasks.trusted]\nrun = 'echo x > .github/workflows/ci.yml'\n\

@@ -94,7 +94,7 @@ impl Fold {
         };
         let talk = match &spawned.program {
             Program::Model { agent, .. } => {
-                let briefing = services.briefing(agent, spawned.depth);
+                let briefing = services.briefing(agent, spawned.depth, &spawned.lineage);
                 let briefing = briefing.map_err(FoldError::Records)?;
                 Some(Talk::new(briefing))
             }

@@ -64,7 +64,8 @@ pub(super) async fn work(
         let error = SummaryError::Model(format!("there is no model `{model}`"));
         return (Err(error.into()), Some(false));
     };
-    let prefix = match prefix.map(|(name, depth)| services.briefing(&name, depth)).transpose() {
+    let prefix = match prefix.map(|(name, depth)| services.briefing(&name, depth, &[])).transpose()
+    {
         Ok(prefix) => prefix,
         Err(error) => return (Err(SummaryError::Model(error).into()), Some(false)),
     };

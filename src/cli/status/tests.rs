@@ -78,7 +78,7 @@ impl Story {
         self.happens(Draft::agent(
             task,
             agent,
-            AgentSpawned { program, depth, parent, call: None },
+            AgentSpawned { program, depth, parent, call: None, lineage: Vec::new() },
         ));
     }
 

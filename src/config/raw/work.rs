@@ -64,11 +64,15 @@ sections! {
         a2a_url;
     }
 
-    /// The calls that one agent may make beyond the rules for all agents.
+    /// The calls that one agent may or may not make, beside the rules for all agents.
     OwnPermissions {
         /// Calls that are allowed without a question. They override an `ask` of the rules for all
         /// agents, never a `deny`.
         allow: List<String> = Vec::new(), PERMISSIONS;
+        /// Calls that are denied, to this agent and to the agents that it delegates to.
+        deny: List<String> = Vec::new(), PERMISSIONS;
+        /// Calls that the agents which it delegates to may make although its own `deny` names them.
+        grants: List<String> = Vec::new(), PERMISSIONS;
     }
 
     /// The rule by which an agent is restarted after a crash.
@@ -96,6 +100,9 @@ sections! {
         ask: List<String> = Vec::new(), PERMISSIONS;
         /// Calls that are denied.
         deny: List<String> = Vec::new(), PERMISSIONS;
+        /// The answer to a call of `bash` that no rule matches, in place of `default = "ask"`, while
+        /// the sandbox keeps the command: `allow` lets it run without a question.
+        sandboxed: Verdict = Verdict::Ask, words_of::<Verdict>(&[]);
         /// The answer to a question when there is no terminal: `deny`, and the agent receives the
         /// reason, or `allow`.
         non_interactive: NonInteractive = NonInteractive::Deny,
