@@ -210,7 +210,13 @@ async fn begin(journal: &JournalHandle, task: &Name) {
 
 fn spawned(parent: Option<AgentId>) -> AgentSpawned {
     let program = Program::Model { agent: name("worker"), prompt: "Go.".to_owned() };
-    AgentSpawned { program, depth: u32::from(parent.is_some()), parent, call: None, lineage: Vec::new() }
+    AgentSpawned {
+        program,
+        depth: u32::from(parent.is_some()),
+        parent,
+        call: None,
+        lineage: Vec::new(),
+    }
 }
 
 fn ended() -> AgentEnded {

@@ -427,6 +427,7 @@ mod tests {
             output: OutputFormat::Text,
             output_file: None,
             env: BTreeMap::new(),
+            confinement: Default::default(),
         }
     }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::capability::Declared;
+use self::sandbox::Confinement;
 use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
 use crate::message::Usage;
@@ -138,6 +139,9 @@ pub struct AgentSpec {
     pub restart: RestartPolicy,
     /// Names of the skill folders that the agent may load.
     pub skills: Vec<String>,
+    /// What the agent is kept from, beside what the run is kept from.
+    #[serde(default)]
+    pub confinement: Confinement,
 }
 
 /// The work of a task: a prompt for an agent, or a shell command.
@@ -246,6 +250,9 @@ pub struct TaskSpec {
     pub output_file: Option<String>,
     /// Environment variables of a command; the values are templates.
     pub env: BTreeMap<String, String>,
+    /// What the task's command and agents are kept from, beside what the run is kept from.
+    #[serde(default)]
+    pub confinement: Confinement,
 }
 
 /// Limits of the whole run.

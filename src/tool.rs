@@ -87,6 +87,8 @@ pub struct ToolContext {
     pub unseen: Unseen,
     /// The sandbox of commands.
     pub sandbox: Sandbox,
+    /// True if the call may change no files of the workspace.
+    pub read_only: bool,
     /// Program that runs commands as a wrapper. If absent, this process runs them.
     pub wrapper: Option<Arc<Wrapper>>,
 }

@@ -87,6 +87,7 @@ impl Bench {
             key,
             env: Environment::only(environment),
             sandbox: Default::default(),
+            read_only: false,
             unseen: Default::default(),
             skills: [].into(),
             timeout: SOON,

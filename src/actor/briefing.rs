@@ -14,6 +14,7 @@ use crate::context::layers::preset::Preset;
 use crate::context::measure;
 use crate::id::Name;
 use crate::model::Head;
+use crate::spec::sandbox::Confinement;
 use crate::spec::{AgentSpec, Limits};
 use crate::tool::workspace::Workspace;
 use crate::tool::{ToolSpec, Toolbox, skills, steps};
@@ -78,13 +79,18 @@ impl Briefings {
         };
         let mut spec = known(definition)?;
         let above = lineage.iter().map(known).collect::<Result<Vec<_>, _>>()?;
-        let binds = |above: &&Arc<AgentSpec>| !above.permissions.own.deny.is_empty();
+        let binds = |above: &&Arc<AgentSpec>| {
+            let confined = above.confinement != Confinement::default();
+            confined || !above.permissions.own.deny.is_empty()
+        };
         let above: Vec<_> = above.iter().filter(binds).collect();
         let binding = above.iter().map(|above| above.name.clone()).collect();
         let key = (definition.clone(), stock.place(&spec, depth), binding);
         if !above.is_empty() {
             let permissions = spec.permissions.below(above.iter().map(|above| &above.permissions));
-            spec = Arc::new(AgentSpec { permissions, ..(*spec).clone() });
+            let confinements = above.iter().map(|above| above.confinement);
+            let confinement = confinements.fold(spec.confinement, Confinement::and);
+            spec = Arc::new(AgentSpec { permissions, confinement, ..(*spec).clone() });
         }
         // Held while the briefing is made, so that many agents that start at once make it only
         // once.
@@ -208,6 +214,7 @@ mod tests {
             permissions: Permissions::default(),
             restart: RestartPolicy::default(),
             skills: Vec::new(),
+            confinement: Confinement::default(),
         };
         let root = tempfile::tempdir().expect("a directory");
         let stock = Stock {

@@ -24,6 +24,7 @@ use crate::message::Json;
 use crate::output::Output;
 use crate::permission::Subject;
 use crate::redaction::Secrets;
+use crate::spec::sandbox::Confinement;
 use crate::spec::{AgentSpec, Limits};
 use crate::store;
 use crate::store::Store;
@@ -62,6 +63,8 @@ pub struct Services {
     pub wrapper: Option<Arc<Wrapper>>,
     /// The sandbox of commands.
     pub sandbox: Sandbox,
+    /// What the work of single tasks is kept from, beside that.
+    pub confinements: BTreeMap<Name, Confinement>,
     /// The limits of the run.
     pub limits: Limits,
     /// The settings of compaction.

@@ -302,6 +302,9 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
     let skills = context.spec.as_ref().map(|spec| spec.skills.as_slice());
     let unseen = context.spec.as_ref().map(|spec| spec.permissions.unseen());
     let announcer = Announcer { context: context.clone(), key: key.clone() };
+    let of_agent = context.spec.as_ref().map(|spec| spec.confinement).unwrap_or_default();
+    let of_task = services.confinements.get(&context.task).copied().unwrap_or_default();
+    let confinement = of_agent.and(of_task);
     ToolContext {
         workspace: services.workspace.clone(),
         store: services.store.clone(),
@@ -309,7 +312,8 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
         wrapper: services.wrapper.clone(),
         key,
         env: Environment::Only(services.env.clone()),
-        sandbox: services.sandbox.clone(),
+        sandbox: services.sandbox.within(confinement),
+        read_only: confinement.read_only,
         unseen: unseen.unwrap_or_default(),
         skills: skills.unwrap_or_default().into(),
         timeout: TIME_LIMIT,

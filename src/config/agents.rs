@@ -7,7 +7,7 @@ use std::path::Path;
 use super::diagnostic::NO_HELP;
 use super::raw::Agent;
 use super::shape::{Entry, Field, Item};
-use super::{Setting, foreign, names};
+use super::{Setting, foreign, names, sandbox};
 use crate::id::Name;
 use crate::permission::{Bound, Permissions, Rule};
 use crate::policy::RestartPolicy;
@@ -81,6 +81,7 @@ fn agent(
             window: *raw.restart.window,
         },
         skills: skills(setting, raw),
+        confinement: sandbox::confinement(setting, &raw.sandbox),
         name,
     })
 }

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use super::Setting;
 use super::diagnostic::Place;
+use super::raw::OwnSandbox;
 use super::shape::List;
-use crate::spec::sandbox::{SandboxMode, SandboxSpec};
+use super::tree::Written;
+use crate::spec::sandbox::{Confinement, SandboxMode, SandboxSpec};
 
 /// Returns what commands may reach.
 pub(super) fn sandbox(setting: Setting<'_>) -> SandboxSpec {
@@ -29,6 +31,31 @@ pub(super) fn sandbox(setting: Setting<'_>) -> SandboxSpec {
         env: raw.env.iter().map(|name| name.value.clone()).collect(),
         require: *raw.require,
     }
+}
+
+/// Returns what an agent or a task is kept from.
+pub(super) fn confinement(setting: Setting<'_>, own: &OwnSandbox) -> Confinement {
+    let run = &setting.raw.sandbox;
+    let loose = |at: Option<&Written>, message: &str, help: &str| {
+        if let Some(at) = at {
+            setting.problems.error("loose_sandbox", &at.value, message, help);
+        }
+    };
+    let is_wider = match (*run.mode, *own.mode) {
+        (_, SandboxMode::DangerFullAccess) => true,
+        (SandboxMode::ReadOnly, mode) => mode != SandboxMode::ReadOnly,
+        (SandboxMode::WorkspaceWrite | SandboxMode::DangerFullAccess, _) => false,
+    };
+    if is_wider {
+        let help = "write `mode = \"read-only\"`, or leave it out";
+        loose(own.mode.at(), "an agent or a task may not write more than `[sandbox]` says", help);
+    }
+    if *own.network && !*run.network {
+        let help = "set `network = true` in `[sandbox]`, and `false` for those that need none";
+        loose(own.network.at(), "`[sandbox]` gives nobody a network", help);
+    }
+    let read_only = [*run.mode, *own.mode].contains(&SandboxMode::ReadOnly);
+    Confinement { read_only, offline: !*own.network }
 }
 
 /// Returns true if a value stands in the file or in one of its profiles, and was not given by the

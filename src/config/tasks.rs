@@ -6,7 +6,7 @@ use super::diagnostic::{NO_HELP, Place, Problems};
 use super::raw::Task;
 use super::shape::{Entry, Field, Item, Named};
 use super::templates::{Language, Scope};
-use super::{Setting, names, retry};
+use super::{Setting, names, retry, sandbox};
 use crate::id::Name;
 use crate::spec::{TaskSpec, Work};
 
@@ -34,6 +34,7 @@ fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSp
         output: *task.output,
         output_file: task.output_file.clone(),
         env: env.collect(),
+        confinement: sandbox::confinement(setting, &task.sandbox),
     })
 }
 

@@ -33,6 +33,7 @@ use crate::policy::RetryPolicy;
 use crate::redaction::Secrets;
 use crate::spec::ModelSpec;
 use crate::spec::capability::ModelFacts;
+use crate::spec::sandbox::Confinement;
 use crate::store::Store;
 use crate::tool::Toolbox;
 use crate::tool::environment;
@@ -147,6 +148,7 @@ impl Prepared {
             env: Arc::new(environment(config)),
             secrets,
             sandbox: self.sandbox.sandbox,
+            confinements: confinements(config),
             wrapper: wrapper.map(Arc::new),
             limits,
             compaction: config.compaction.clone(),
@@ -236,6 +238,12 @@ fn secrets(config: &Config) -> Vec<&str> {
 /// Returns the program that runs commands for this one, if there is one.
 fn wrapper_program(options: &Options) -> Option<PathBuf> {
     options.wrapper.clone().or_else(Wrapper::this_program)
+}
+
+/// Returns what the work of single tasks is kept from.
+fn confinements(config: &Config) -> BTreeMap<Name, Confinement> {
+    let own = config.tasks.iter().filter(|task| task.confinement != Confinement::default());
+    own.map(|task| (task.name.clone(), task.confinement)).collect()
 }
 
 /// Returns the environment variables of commands: those that are passed on, and those that the

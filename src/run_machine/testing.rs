@@ -44,6 +44,7 @@ pub(super) fn task(task: &str, depends_on: &[&str]) -> TaskSpec {
         output: OutputFormat::Text,
         output_file: None,
         env: BTreeMap::new(),
+        confinement: Default::default(),
     }
 }
 

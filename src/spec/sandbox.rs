@@ -29,6 +29,24 @@ impl fmt::Display for SandboxMode {
     }
 }
 
+/// What an agent or a task is kept from, beside what the run is kept from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confinement {
+    /// True if it may write no files but temporary ones.
+    pub read_only: bool,
+    /// True if its commands have no network.
+    pub offline: bool,
+}
+
+impl Confinement {
+    /// Returns what both together are kept from.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let read_only = self.read_only || other.read_only;
+        Self { read_only, offline: self.offline || other.offline }
+    }
+}
+
 /// The settings of `[sandbox]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxSpec {

@@ -201,6 +201,7 @@ impl Tool for WriteFile {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let asked: WriteArguments = arguments(&input)?;
+            refuse_if_read_only(&context)?;
             let workspace = context.workspace.clone();
             let write = move |_: &_| {
                 workspace.write(&asked.path, asked.content.as_bytes())?;
@@ -209,6 +210,12 @@ impl Tool for WriteFile {
             blocking::run(&context, write).await
         })
     }
+}
+
+/// Refuses a change of a file to an agent that may change none.
+fn refuse_if_read_only(context: &ToolContext) -> Result<(), ToolError> {
+    let reason = "Permission denied: this agent may write no files (`sandbox` is read-only)";
+    if context.read_only { Err(ToolError::Failed(reason.to_owned())) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -261,6 +268,7 @@ pub(super) mod tests {
                 key: CallKey::derive(RunId::from(uuid::Uuid::now_v7()), &agent, 1, 0, "tool", "{}"),
                 env: Environment::only(environment),
                 sandbox: Default::default(),
+                read_only: false,
                 unseen: Default::default(),
                 skills: self.skills.clone().into(),
                 timeout: Duration::from_secs(60),

@@ -35,6 +35,7 @@ use tokio::net::unix::pipe::{self, Receiver};
 use tokio::process::{Child, Command};
 
 pub use self::probe::{Probed, probe};
+use crate::spec::sandbox::Confinement;
 
 /// First argument of a process that is to enter a sandbox. Then follow the policy as JSON, `input` or
 /// `no-input`, and the program with its arguments.
@@ -69,6 +70,23 @@ impl Sandbox {
         match self {
             Self::On(policy) => Some(policy),
             Self::Off | Self::Missing(_) => None,
+        }
+    }
+
+    /// Returns the sandbox for work that is kept from more.
+    #[must_use]
+    pub fn within(&self, confinement: Confinement) -> Self {
+        match self {
+            Self::On(policy) if confinement != Confinement::default() => {
+                let Confinement { read_only, offline } = confinement;
+                let mut policy = Policy::clone(policy);
+                policy.network &= !offline;
+                if read_only {
+                    policy.write.clear();
+                }
+                Self::On(Arc::new(policy))
+            }
+            Self::On(_) | Self::Off | Self::Missing(_) => self.clone(),
         }
     }
 

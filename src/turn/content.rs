@@ -146,6 +146,7 @@ mod tests {
 
     use super::*;
     use crate::policy::RestartPolicy;
+    use crate::spec::sandbox::Confinement;
 
     fn name(text: &str) -> Name {
         Name::new(text).expect("a name")
@@ -163,6 +164,7 @@ mod tests {
             permissions: Permissions::default(),
             restart: RestartPolicy::default(),
             skills: Vec::new(),
+            confinement: Confinement::default(),
         }
     }
 

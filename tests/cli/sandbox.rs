@@ -480,6 +480,58 @@ say = "{% for result in last %}{{ result.text }};{% endfor %}"
 }
 
 #[test]
+fn an_agent_and_a_task_can_be_kept_from_more() {
+    let script = r#"
+[[rules]]
+turn = 1
+calls = [
+    { tool = "bash", input = { command = "cat agents.toml > /dev/null && echo read; echo x > by-bash" } },
+    { tool = "write_file", input = { path = "by-tool", content = "x" } },
+    { tool = "edit_file", input = { path = "prompt.md", old_string = "a", new_string = "b" } },
+]
+[[rules]]
+say = "{% for result in last %}{{ result.text }};{% endfor %}"
+"#;
+    let head = "[permissions]\nallow = ['bash', 'write_file', 'edit_file', 'delegate']\n\
+                [agents.a]\nmodel = 'm'\ninstructions = 'x'\ntools = ['bash', 'write_file', 'edit_file']\n\
+                [agents.lead]\nmodel = 'lead'\ninstructions = 'x'\nsub_agents = ['a']\n\
+                sandbox = { mode = 'read-only' }\n\
+                [models.m]\nprovider = 'p'\nmodel = 'm'\n\
+                [models.lead]\nprovider = 'leading'\nmodel = 'm'\n\
+                [providers.p]\nkind = 'scripted'\nscript = 's.toml'\n\
+                [providers.leading]\nkind = 'scripted'\nscript = 'lead.toml'\n";
+    let lead = "[[rules]]\nturn = 1\n\
+                calls = [{ tool = 'delegate', input = { agent = 'a', prompt = 'go' } }]\n\
+                [[rules]]\nsay = '{{ last[0].text }}'\n";
+    let narrow = "sandbox = { mode = 'read-only' }";
+    for (tasks, may) in [
+        ("[tasks.t]\nagent = 'a'\nprompt = 'go'\n".to_owned(), true),
+        (format!("[tasks.t]\nagent = 'a'\nprompt = 'go'\n{narrow}\n"), false),
+        ("[tasks.t]\nagent = 'lead'\nprompt = 'go'\n".to_owned(), false),
+        (format!("[tasks.t]\nrun = 'echo x > by-bash; echo x > by-tool'\n{narrow}\n"), false),
+    ] {
+        let desk = place(&format!("{head}{tasks}"));
+        desk.write("ws/s.toml", script);
+        desk.write("ws/lead.toml", lead);
+        if !has_sandbox(&desk) {
+            return;
+        }
+        let done = desk.call(&["run", "-f", "ws/agents.toml", "--json"]);
+        let made = |file: &str| desk.path().join("ws").join(file).exists();
+        assert_eq!((made("by-bash"), made("by-tool")), (may, may), "{tasks}{}", done.out);
+        let prompt = std::fs::read_to_string(desk.path().join("ws/prompt.md")).expect("a file");
+        assert_eq!(prompt, "a canary\n", "it is protected anyway");
+        assert!(tasks.contains("run =") || done.out.contains("read\\n"), "{}", done.out);
+    }
+    for wide in ["network = true", "mode = 'danger-full-access'"] {
+        let desk = place(&format!("[tasks.t]\nrun = 'true'\nsandbox = {{ {wide} }}\n"));
+        let refused = desk.call(&["check", "-f", "ws/agents.toml"]);
+        assert_eq!(refused.code, 2, "{}", refused.err);
+        assert!(format!("{}{}", refused.out, refused.err).contains("loose_sandbox"), "{wide}");
+    }
+}
+
+#[test]
 fn roots_and_modes_are_what_the_file_says() {
     let tasks = "[tasks.root]\nrun = 'echo x > ../out/made && cat ../home/.netrc'\n\
                  [tasks.trusted]\nrun = 'echo x > .github/workflows/ci.yml'\n\

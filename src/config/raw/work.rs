@@ -11,6 +11,7 @@ use crate::config::shape::kinds::{
 use crate::config::shape::{Kind, List, Named, sections, words};
 use crate::permission::{NonInteractive, Verdict};
 use crate::policy::{RestartPolicy, RestartStrategy, RetryPolicy};
+use crate::spec::sandbox::SandboxMode;
 use crate::spec::{Join, OnFailure, OutputFormat};
 
 words! { RestartStrategy Verdict NonInteractive Join OnFailure OutputFormat }
@@ -46,12 +47,13 @@ sections! {
         permissions: OwnPermissions = OwnPermissions::default(), OwnPermissions::KIND;
         /// The rule by which the agent is restarted after a crash.
         restart: Restart = Restart::default(), Restart::KIND;
+        /// What the agent is kept from, beside what `[sandbox]` keeps all from. It holds for the
+        /// agents to which it delegates too.
+        sandbox: OwnSandbox = OwnSandbox::default(), OwnSandbox::KIND;
     }
     later {
         /// The MCP servers whose tools the agent may call.
         mcp_servers;
-        /// The files and hosts that the agent's commands can reach.
-        sandbox;
         /// The agent's own limits on spending.
         budget;
         /// The JSON Schema that the agent's answer must fit.
@@ -73,6 +75,16 @@ sections! {
         deny: List<String> = Vec::new(), PERMISSIONS;
         /// Calls that the agents which it delegates to may make although its own `deny` names them.
         grants: List<String> = Vec::new(), PERMISSIONS;
+    }
+
+    /// What one agent or task is kept from. It can only take away from `[sandbox]`.
+    OwnSandbox {
+        /// The files that may be written: `read-only`, none but temporary ones, also not by the file
+        /// tools; or `workspace-write`.
+        mode: SandboxMode = SandboxMode::WorkspaceWrite, words_of::<SandboxMode>(&[]),
+            gives "loose_sandbox";
+        /// If `false`, commands have no network.
+        network: bool = true, Kind::Truth, gives "loose_sandbox";
     }
 
     /// The rule by which an agent is restarted after a crash.
@@ -162,6 +174,9 @@ sections! {
         output_file: String, TEMPLATE, gives "outside_workspace";
         /// Environment variables for the task's command, by name.
         env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "not_built";
+        /// What the task's command and its agents are kept from, beside what `[sandbox]` keeps all
+        /// from.
+        sandbox: OwnSandbox = OwnSandbox::default(), OwnSandbox::KIND;
     }
     notes {
         /// The purpose of the task, for people.

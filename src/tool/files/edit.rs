@@ -69,6 +69,7 @@ impl Tool for EditFile {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let asked: EditArguments = arguments(&input)?;
+            super::refuse_if_read_only(&context)?;
             if asked.old_string.is_empty() {
                 let reason = "`old_string` is empty; use write_file to make a file";
                 return Err(ToolError::Arguments(reason.to_owned()));

@@ -152,6 +152,7 @@ fn context(
         key: job.key.clone(),
         env: Environment::Inherited,
         sandbox,
+        read_only: false,
         unseen: Default::default(),
         skills: Arc::default(),
         timeout: Duration::MAX,
