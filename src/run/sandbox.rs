@@ -112,7 +112,7 @@ pub(super) async fn prepare(
                 (true, false) => Namespaces::Mounts,
                 (false, false) => Namespaces::None,
             };
-            let policy = Policy { namespaces, ..policy };
+            let policy = with_cache(Policy { namespaces, ..policy }, config);
             Ok(Prepared { sandbox: Sandbox::On(Arc::new(policy)), proof: Some(proof) })
         }
         Err(none) => {
@@ -125,6 +125,23 @@ pub(super) async fn prepare(
         }
     }
 }
+
+/// Adds a folder for the caches of tools: a command cannot write those in the user's home, and with an
+/// empty cache each `go build` would compile the standard library.
+fn with_cache(mut policy: Policy, config: &Config) -> Policy {
+    let folder = config.state_dir.join(CACHE);
+    let made = std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize());
+    if config.sandbox.mode == SandboxMode::WorkspaceWrite
+        && let Ok(folder) = made
+    {
+        policy.write.push(folder.clone());
+        policy.cache = Some(folder);
+    }
+    policy
+}
+
+/// Name of the folder of caches, beside the records of runs.
+const CACHE: &str = "cache";
 
 /// Returns true if a run wants a sandbox: anything in it can run a command, and nobody turned it off.
 fn is_wanted(config: &Config) -> bool {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::process::{self, ProcessGroup};
+use super::sandbox::Policy;
 use super::{Ending, ToolContext, ToolError, ToolOutput};
 
 /// A command line to run, with its time limit and its reader.
@@ -39,7 +40,7 @@ pub(super) async fn run(
 ) -> Result<ToolOutput, ToolError> {
     let ended = process::run(&order.command, order.timeout, place, context).await?;
     Ok(match order.reader {
-        Reader::Model => for_model(ended, order.timeout),
+        Reader::Model => for_model(ended, order.timeout, context.sandbox.policy()),
         Reader::Tasks => ended,
     })
 }
@@ -52,8 +53,47 @@ const TOLD_TO_END: &str = "(it was told to end while it was at work, and did so 
 const LEFT_BEHIND: &str = "(background processes were left; those of the command's own process group \
     have been ended)";
 
+/// What programs print, in lower case, when the kernel refuses them a file.
+const REFUSED_FILE: [&str; 3] =
+    ["permission denied", "operation not permitted", "read-only file system"];
+
+/// What programs print, in lower case, when they find no network.
+const NO_NETWORK: [&str; 8] = [
+    "network is unreachable",
+    "could not resolve",
+    "name resolution",
+    "name or service not known",
+    "no address associated",
+    "enotfound",
+    "eai_again",
+    "dns error",
+];
+
+/// Returns the line that tells a model that the sandbox may have refused what a command tried; `None`
+/// if its output does not look like it.
+///
+/// A model that does not know this tries the same in other ways, or reports a broken machine.
+fn of_sandbox(text: &str, policy: &Policy) -> Option<String> {
+    let text = text.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let network = !policy.network && (says(&NO_NETWORK) || text.contains("socket"));
+    if !network && !says(&REFUSED_FILE) {
+        return None;
+    }
+    let files = match policy.write.is_empty() {
+        true => "it can write only temporary files",
+        false => "it can write only the workspace without its protected files, and temporary files",
+    };
+    let network = if policy.network { "" } else { ", and it has no network" };
+    Some(format!(
+        "(the command ran in a sandbox: {files}, it reads no private files of the user{network}. Only \
+         a person can allow more, in `[sandbox]` of agents.toml: work without it, or say what you \
+         need.)"
+    ))
+}
+
 /// Adds to an output the words that a model needs in order to understand it.
-fn for_model(ended: ToolOutput, timeout: Duration) -> ToolOutput {
+fn for_model(ended: ToolOutput, timeout: Duration, policy: Option<&Policy>) -> ToolOutput {
     let mut text = ended.text;
     // A killed command has an unknown outcome: its caller says so, and this output is exactly what
     // the command printed.
@@ -65,6 +105,11 @@ fn for_model(ended: ToolOutput, timeout: Duration) -> ToolOutput {
     }
     if ended.left_behind {
         text = with_line(text, LEFT_BEHIND);
+    }
+    if ended.ending != Ending::Exited(0)
+        && let Some(line) = policy.and_then(|policy| of_sandbox(&text, policy))
+    {
+        text = with_line(text, &line);
     }
     if let Ending::TimedOut(_) = ended.ending {
         text.insert_str(0, &format!("Error: Timeout ({}s)\n", timeout.as_secs_f64()));
@@ -94,6 +139,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_model_is_told_that_the_sandbox_refused() {
+        let closed = Policy { write: vec!["/w".into()], ..Policy::default() };
+        let open = Policy { network: true, ..Policy::default() };
+        for (printed, code, policy, told) in [
+            ("touch: /etc/x: Read-only file system", 1, &closed, Some("the workspace")),
+            ("cat: /root/.ssh/id: Permission denied", 1, &open, Some("only temporary files, it")),
+            ("curl: (6) Could not resolve host: x", 6, &closed, Some("has no network")),
+            ("curl: (6) Could not resolve host: x", 6, &open, None),
+            ("test failed", 1, &closed, None),
+            ("Permission denied, but it went on", 0, &closed, None),
+        ] {
+            let ended = ToolOutput { ending: Ending::Exited(code), ..ToolOutput::ok(printed) };
+            let text = for_model(ended, Duration::MAX, Some(policy)).text;
+            let is_told = |told: &str| text.contains("in a sandbox") && text.contains(told);
+            assert_eq!(told.map_or(text.contains("sandbox"), is_told), told.is_some(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_model_is_told_how_a_command_ended() {
         use Ending::{Cancelled, Exited, TimedOut};
         let told = format!("x\nexit code 0\n{TOLD_TO_END}");
@@ -109,7 +173,7 @@ mod tests {
             (Cancelled(None), false, "", ""),
         ] {
             let ended = ToolOutput { ending, left_behind, ..ToolOutput::ok(printed) };
-            let shown = for_model(ended, Duration::from_millis(1_500));
+            let shown = for_model(ended, Duration::from_millis(1_500), None);
             assert_eq!((shown.text.as_str(), shown.ending), (text, ending));
         }
     }

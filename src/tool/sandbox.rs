@@ -117,6 +117,9 @@ pub struct Policy {
     pub namespaces: Namespaces,
     /// The temporary folder of the command.
     pub temporary: Option<PathBuf>,
+    /// The folder for the caches of tools, which later commands use too. It takes effect if it is in
+    /// `write`.
+    pub cache: Option<PathBuf>,
 }
 
 /// Namespaces that a command gets, as far as this machine lets a user make them.

@@ -289,6 +289,12 @@ const ORDINARY: &[(&str, &str, &str)] = &[
     ("sh", "echo $(seq 1 3 | sort -r | tr '\\n' ' ')", "3 2 1"),
     ("sh", "sleep 0.01 & wait; echo waited", "waited"),
     ("sh", "kill -0 $$ && echo myself", "myself"),
+    (
+        "sh",
+        "mkdir -p $GOCACHE && echo kept > $GOCACHE/x; echo ${GOCACHE#$XDG_CACHE_HOME/}",
+        "go-build",
+    ),
+    ("sh", "cat $GOCACHE/x", "kept"),
     ("sh", "trap 'echo caught' USR1; kill -USR1 $$; cat /proc/$$/comm", "sh"),
     ("sh", "sh -c 'kill -9 $$'; echo $?", "137"),
     ("ps", "ps -o pid= -p $$ | tr -d ' ' | grep -qx $$ && echo found", "found"),

@@ -58,8 +58,10 @@ pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
     };
     let policy = policy.to_string_lossy();
     let entered = serde_json::from_str(&policy).map_err(Failure::from);
-    match entered.and_then(|policy: Policy| Ok((enter(&policy)?, policy.namespaces))) {
-        Ok((Entered { temporary, left }, namespaces)) => {
+    match entered.and_then(|policy: Policy| Ok((enter(&policy)?, policy))) {
+        Ok((Entered { temporary, left }, Policy { namespaces, write, cache, .. })) => {
+            let cache = cache.filter(|folder| write.contains(folder));
+
             let mut byte = [0];
             if rustix::io::read(io::stdin(), &mut byte).ok() != Some(1) {
                 return "whoever started it is gone".into();
@@ -77,7 +79,8 @@ pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
                 command.envs(git.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
             }
             if let Some(folder) = temporary {
-                command.envs(CACHES.map(|(variable, below)| (variable, folder.join(below))));
+                let cache = cache.unwrap_or_else(|| folder.join("cache"));
+                command.envs(CACHES.map(|(variable, below)| (variable, cache.join(below))));
                 command.env("TMPDIR", folder);
             }
             let error = match namespaces {
@@ -92,10 +95,10 @@ pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
 
 /// Variables by which tools find the folder of their cache, which is outside the sandbox.
 const CACHES: [(&str, &str); 4] = [
-    ("XDG_CACHE_HOME", "cache"),
-    ("GOCACHE", "cache/go-build"),
-    ("npm_config_cache", "cache/npm"),
-    ("PIP_CACHE_DIR", "cache/pip"),
+    ("XDG_CACHE_HOME", ""),
+    ("GOCACHE", "go-build"),
+    ("npm_config_cache", "npm"),
+    ("PIP_CACHE_DIR", "pip"),
 ];
 
 /// What a process has of its own in the sandbox.
