@@ -25,9 +25,9 @@ const BREAKER_COOLDOWN: Duration = Duration::from_secs(15);
 /// failure.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause that a provider can impose on all calls: a day, the longest that a quota of
-/// the public services lasts. A longer value is a mistake and would overflow the clock.
-const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest pause that a provider can impose on calls: a day, the longest that a quota of the public
+/// services lasts. A longer value is a mistake and would overflow the clock.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The result of a call, as far as it matters for other calls.
 #[derive(Clone, Debug, PartialEq, Eq)]

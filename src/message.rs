@@ -314,7 +314,8 @@ impl ToolResult {
     }
 }
 
-/// Tokens of one or more model calls. `input` is the uncached remainder only.
+/// Tokens of one or more model calls. `input` is the uncached remainder only. Sums stop at 2^64-1:
+/// records may hold any number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Usage {
@@ -332,7 +333,7 @@ impl Usage {
     /// Returns the number of input tokens, cached and uncached: the measured size of the request.
     #[must_use]
     pub fn context(&self) -> u64 {
-        self.input + self.cache_read + self.cache_write
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
     /// Returns the usage with `input` as its input if the provider reported none. Some servers
@@ -348,7 +349,7 @@ impl Usage {
     /// Returns all tokens, input and output.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.context() + self.output
+        self.context().saturating_add(self.output)
     }
 }
 
@@ -373,10 +374,19 @@ impl UsageSource {
 
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
-        self.input += other.input;
-        self.output += other.output;
-        self.cache_read += other.cache_read;
-        self.cache_write += other.cache_write;
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cache_read = self.cache_read.saturating_add(other.cache_read);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+    }
+}
+
+impl std::ops::Add for Usage {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
     }
 }
 

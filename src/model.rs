@@ -18,8 +18,9 @@ use bytes::Bytes;
 use crate::context::provider::server::{ContextReport, ContextWork};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
-use crate::message::{Json, Message, StopReason, Usage};
+use crate::message::{Block, Json, Message, StopReason, Usage};
 pub use crate::model::rendering::{Pieces, Rendering};
+use crate::redaction::Secrets;
 use crate::spec::ModelSpec;
 use crate::spec::capability::{Capability, ModelFacts};
 pub use crate::tool::BoxFuture;
@@ -82,6 +83,47 @@ impl Reply {
     #[must_use]
     pub fn new(message: Message, stop: StopReason, usage: Usage) -> Self {
         Self { message, stop, usage, context: ContextReport::default() }
+    }
+
+    /// Replaces every secret in the reply.
+    pub fn redact(&mut self, secrets: &Secrets) {
+        for block in &mut self.message.content {
+            match block {
+                Block::Text(text) => secrets.redact(text),
+                Block::ToolUse(call) => {
+                    secrets.redact(&mut call.id);
+                    secrets.redact(&mut call.name);
+                    redact_json(&mut call.input, secrets);
+                }
+                Block::ToolResult(_) => {}
+                Block::Other(json) => redact_json(json, secrets),
+            }
+        }
+        match &mut self.stop {
+            StopReason::Refusal(Some(text))
+            | StopReason::Interrupted(text)
+            | StopReason::Other(text) => secrets.redact(text),
+            StopReason::EndTurn
+            | StopReason::ToolUse
+            | StopReason::MaxTokens
+            | StopReason::StopSequence
+            | StopReason::PauseTurn
+            | StopReason::Refusal(None)
+            | StopReason::ContextWindowExceeded
+            | StopReason::Compaction => {}
+        }
+        self.context.edits.iter_mut().for_each(|edit| secrets.redact(&mut edit.r#type));
+    }
+}
+
+/// Replaces every secret in a document. A document without any stays as it was written.
+fn redact_json(json: &mut Json, secrets: &Secrets) {
+    // Other escapes than the usual ones could hide a secret from a search in the text.
+    if secrets.are_in(json.as_str()) || json.as_str().contains('\\') {
+        let mut value = json.to_value();
+        if secrets.redact_value(&mut value) {
+            *json = Json::encode(&value);
+        }
     }
 }
 
@@ -228,6 +270,8 @@ pub enum ErrorClass {
     Overloaded,
     /// The provider has a temporary failure (408, 409, 5xx).
     ServerError,
+    /// The reply passed a bound on what a server may send. Another try would cost as much.
+    ReplyTooLarge,
     /// There was no connection, or it broke before a block was complete.
     Connection,
     /// The first byte did not arrive in time, or the stream was silent for too long.
@@ -244,7 +288,7 @@ impl ErrorClass {
     /// Returns true if the same request may succeed later.
     #[must_use]
     pub fn is_retryable(self) -> bool {
-        FailureKind::TRANSIENT.contains(&self.kind())
+        self != Self::ReplyTooLarge && FailureKind::TRANSIENT.contains(&self.kind())
     }
 
     /// Returns the tokens of the refused request and of the window, if the provider named them.
@@ -259,6 +303,7 @@ impl ErrorClass {
             | Self::RateLimited
             | Self::Overloaded
             | Self::ServerError
+            | Self::ReplyTooLarge
             | Self::Connection
             | Self::IdleTimeout
             | Self::Auth
@@ -277,7 +322,7 @@ impl ErrorClass {
             Self::RequestBytes => FailureKind::RequestTooLarge,
             Self::RateLimited => FailureKind::RateLimit,
             Self::Overloaded => FailureKind::Overloaded,
-            Self::ServerError => FailureKind::ServerError,
+            Self::ServerError | Self::ReplyTooLarge => FailureKind::ServerError,
             Self::Connection => FailureKind::Connection,
             Self::IdleTimeout => FailureKind::IdleTimeout,
             Self::Auth => FailureKind::Auth,
@@ -304,6 +349,9 @@ pub struct ModelError {
     pub should_retry: Option<bool>,
     /// The most attempts that make sense, if they are fewer than the policy allows.
     pub most_attempts: Option<u32>,
+    /// The tokens of the part of the reply that had arrived, if any had: as the provider counted
+    /// them, or estimated.
+    pub usage: Option<Box<Usage>>,
 }
 
 impl ModelError {
@@ -317,6 +365,7 @@ impl ModelError {
             retry_after: None,
             should_retry: None,
             most_attempts: None,
+            usage: None,
         }
     }
 

@@ -19,6 +19,16 @@ const SHORTEST_SECRET: usize = 8;
 /// The text that replaces a secret.
 const REDACTED: &str = "[redacted]";
 
+/// The fewest characters of a word in a header's value that is treated as a secret of its own.
+const SHORTEST_WORD: usize = 16;
+
+/// Returns the texts that are secret of the value of a secret header: the whole value, and its long
+/// words, as the key after `Bearer` and the values of a cookie.
+pub fn texts_of_header(value: &str) -> impl Iterator<Item = String> {
+    let words = value.split([' ', ';', ',', '=']).filter(|word| word.len() >= SHORTEST_WORD);
+    std::iter::once(value).chain(words).map(str::to_owned)
+}
+
 /// Secret texts that no record may contain.
 #[derive(Clone, Default)]
 pub struct Secrets {
@@ -56,27 +66,62 @@ impl Secrets {
         &self.texts
     }
 
+    /// Returns true if there is a secret in the text.
+    #[must_use]
+    pub fn are_in(&self, text: &str) -> bool {
+        self.finder.as_ref().is_some_and(|finder| finder.is_match(text))
+    }
+
+    /// Returns the number of bytes at the end of the text with which a secret may begin. Other spellings
+    /// than the plain one are not looked for.
+    fn open_at_end(&self, text: &str) -> usize {
+        let of_secret = |secret: &String| {
+            let most = text.len().min(secret.len() - 1);
+            let ends = (1..=most).rev().filter(|length| secret.is_char_boundary(*length));
+            ends.into_iter().find(|length| text.ends_with(&secret[..*length]))
+        };
+        self.texts.iter().filter_map(of_secret).max().unwrap_or(0)
+    }
+
     /// Replaces every secret in the text.
     pub fn redact(&self, text: &mut String) {
-        match &self.finder {
-            Some(finder) if finder.is_match(text.as_str()) => {
-                let mut redactor = Redactor { held: text.as_bytes().into(), ..self.redactor() };
-                // Secrets are whole texts, so the bytes around them are valid UTF-8.
-                *text = String::from_utf8_lossy(&redactor.finish()).into_owned();
-            }
-            Some(_) | None => {}
+        if self.are_in(text) {
+            let mut redactor = Redactor { held: text.as_bytes().into(), ..self.redactor() };
+            // Secrets are whole texts, so the bytes around them are valid UTF-8.
+            *text = String::from_utf8_lossy(&redactor.finish()).into_owned();
         }
     }
 
-    /// Replaces every secret in the texts of a value.
-    pub fn redact_value(&self, value: &mut Value) {
+    /// Replaces every secret in the texts, keys and numbers of a value. Returns true if there was one.
+    pub fn redact_value(&self, value: &mut Value) -> bool {
         match value {
-            Value::String(text) => self.redact(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item)),
-            Value::Object(fields) => {
-                fields.values_mut().for_each(|field| self.redact_value(field));
+            Value::String(text) => {
+                let is_in = self.are_in(text);
+                self.redact(text);
+                is_in
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Value::Array(items) => {
+                items.iter_mut().fold(false, |found, item| self.redact_value(item) | found)
+            }
+            Value::Object(fields) => {
+                let in_a_key = fields.keys().any(|key| self.are_in(key));
+                if in_a_key {
+                    *fields = std::mem::take(fields)
+                        .into_iter()
+                        .map(|(mut key, field)| {
+                            self.redact(&mut key);
+                            (key, field)
+                        })
+                        .collect();
+                }
+                let fields = fields.values_mut();
+                fields.fold(in_a_key, |found, field| self.redact_value(field) | found)
+            }
+            Value::Number(number) if self.are_in(&number.to_string()) => {
+                *value = REDACTED.into();
+                true
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
     }
 
@@ -184,6 +229,36 @@ impl Redactor {
     }
 }
 
+/// Redacts a text that is shown while it arrives: it holds back only an end with which a secret may
+/// begin.
+#[derive(Debug)]
+pub struct LiveRedactor {
+    secrets: Secrets,
+    held: String,
+}
+
+impl LiveRedactor {
+    /// Creates a redactor of these secrets.
+    #[must_use]
+    pub fn new(secrets: &Secrets) -> Self {
+        Self { secrets: secrets.clone(), held: String::new() }
+    }
+
+    /// Adds the next piece, and returns what may be shown; it may be empty.
+    pub fn push(&mut self, piece: &str) -> String {
+        self.held.push_str(piece);
+        self.secrets.redact(&mut self.held);
+        let open = self.secrets.open_at_end(&self.held);
+        let rest = self.held.split_off(self.held.len() - open);
+        std::mem::replace(&mut self.held, rest)
+    }
+
+    /// Returns the rest at the end of the text.
+    pub fn finish(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+}
+
 /// Returns the ranges of the secrets in `bytes`, from left to right; secrets that overlap give one
 /// range. The first `covered` bytes are the end of a secret.
 fn merged(finder: &AhoCorasick, bytes: &[u8], covered: usize) -> Vec<(usize, usize)> {
@@ -209,6 +284,40 @@ impl fmt::Debug for Secrets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_is_shown_at_once_holds_back_what_may_be_a_secret() {
+        let secrets = Secrets::new(["hunter22".to_owned(), "22-and-more".to_owned()]);
+        let text = "say hunt, hunter22-and, hunter2 \u{e9} h";
+        for size in 1..text.len() {
+            let mut live = LiveRedactor::new(&secrets);
+            let pieces: Vec<char> = text.chars().collect();
+            let pieces = pieces.chunks(size).map(|piece| piece.iter().collect::<String>());
+            let mut shown: String = pieces.map(|piece| live.push(&piece)).collect();
+            shown.push_str(&live.finish());
+            assert_eq!(shown, "say hunt, [redacted]-and, hunter2 \u{e9} h", "{size}");
+        }
+        let mut live = LiveRedactor::new(&secrets);
+        assert_eq!((live.push("see").as_str(), live.push(" h").as_str()), ("see", " "));
+    }
+
+    #[test]
+    fn a_key_within_a_header_goes_too() {
+        let secrets = Secrets::new(texts_of_header("Bearer 0123456789abcdef"));
+        let mut text = "Bearer 0123456789abcdef, bearer:0123456789abcdef, Bearer".to_owned();
+        secrets.redact(&mut text);
+        assert_eq!(text, "[redacted], bearer:[redacted], Bearer");
+    }
+
+    #[test]
+    fn keys_and_numbers_of_a_value_are_redacted_too() {
+        let secrets = Secrets::new(["hunter22".to_owned(), "12345678".to_owned()]);
+        let mut value = serde_json::json!({"a hunter22": [1, 12_345_678, "x"], "b": null});
+        assert!(secrets.redact_value(&mut value));
+        let redacted = serde_json::json!({"a [redacted]": [1, "[redacted]", "x"], "b": null});
+        assert_eq!(value, redacted);
+        assert!(!secrets.redact_value(&mut value));
+    }
 
     #[test]
     fn whole_secrets_go_and_short_texts_stay() {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::context::Spent;
 use crate::context::provider::server::ContextReport;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
@@ -256,7 +257,7 @@ pub struct ModelResponded {
 }
 
 /// `model.failed`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelFailed {
     /// Turn of the call.
     pub turn: u32,
@@ -273,6 +274,9 @@ pub struct ModelFailed {
     /// Tokens of the model's window, if the refusal named them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_tokens: Option<u64>,
+    /// Tokens and price of the part of the reply that had arrived, if any had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
 }
 
 /// `tool.intended`.

@@ -301,10 +301,11 @@ impl Machine {
                 self.requested = Some(requested.clone());
             }
             Event::ModelResponded(responded) => self.responded(responded, event)?,
-            Event::ModelFailed(failed)
-                if failed.retry_in_ms.is_none() && matches!(self.phase, Phase::Calling) =>
-            {
-                self.model_failed(failed);
+            Event::ModelFailed(failed) => {
+                self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
+                if failed.retry_in_ms.is_none() && matches!(self.phase, Phase::Calling) {
+                    self.model_failed(failed);
+                }
             }
             Event::ToolIntended(intended) => self.intended(intended, event)?,
             Event::ToolStarted(started) => calls::note_start(&mut self.calls, started),
@@ -358,13 +359,14 @@ impl Machine {
         let message = Message::read(reply.message.as_str()).map_err(|e| illegal(e.to_string()))?;
         // A usage that counts the provider's summaries too is not the size of the request.
         if reply.usage_source == UsageSource::Reported && reply.context.tokens.is_none() {
-            self.measure.report(reply.usage.context() + reply.context.cleared_tokens());
+            let cleared = reply.context.cleared_tokens();
+            self.measure.report(reply.usage.context().saturating_add(cleared));
         }
         self.usage += reply.usage;
         self.replies += 1;
         self.summaries.replied();
         self.refused = None;
-        self.paused = reply.stop == StopReason::PauseTurn;
+        let was_paused = std::mem::replace(&mut self.paused, reply.stop == StopReason::PauseTurn);
         self.provider.take_note(reply);
         if !message.content.is_empty() {
             self.push(reply.message.clone(), event)?;
@@ -379,10 +381,13 @@ impl Machine {
             Arc::make_mut(&mut self.call_ids).extend(calls.iter().map(|call| call.id.clone()));
             self.calls = calls.into_iter().map(CallState::asked).collect();
             self.continuations = 0;
-            self.phase = Phase::Working;
+            self.phase = if was_paused { self.pause_without_end() } else { Phase::Working };
             return Ok(());
         }
-        self.phase = self.judge(&reply.stop, message.content.is_empty());
+        self.phase = match was_paused && self.paused {
+            true => self.pause_without_end(),
+            false => self.judge(&reply.stop, message.content.is_empty()),
+        };
         Ok(())
     }
 
@@ -638,6 +643,7 @@ mod tests {
                 retry_in_ms: None,
                 context_tokens: None,
                 window_tokens: None,
+                spent: None,
             })
         };
         machine.apply(&TurnStarted { turn: 1, message: None }.into()).expect("legal");
@@ -665,6 +671,24 @@ mod tests {
         assert!(matches!(machine.next(), Step::RunTools(_)));
         finish(&mut machine, &second, 1).expect("legal");
         assert!(matches!(machine.next(), Step::Compact { focus: Some(f), .. } if f == "x"));
+    }
+
+    #[test]
+    fn a_pause_is_followed_by_an_answer_or_is_a_failure() {
+        let mut answered = machine();
+        reply(&mut answered, text("a"), StopReason::PauseTurn);
+        reply(&mut answered, text("b"), StopReason::EndTurn);
+        assert!(matches!(answered.next(), Step::Finish(Outcome::Completed { .. })));
+        let mut again = machine();
+        reply(&mut again, text("a"), StopReason::PauseTurn);
+        reply(&mut again, text("b"), StopReason::PauseTurn);
+        assert_eq!(failure_kind(&again), FailureKind::ServerError);
+        let mut called = machine();
+        reply(&mut called, text("a"), StopReason::PauseTurn);
+        reply(&mut called, vec![call("c0", "bash")], StopReason::ToolUse);
+        intend(&mut called, 0, "bash", Effect::Once);
+        assert_eq!(failure_kind(&called), FailureKind::ServerError);
+        assert_eq!(called.closings().len(), 1);
     }
 
     #[test]

@@ -13,13 +13,15 @@ use super::model_service::ModelService;
 use super::services::Services;
 use super::step::StepContext;
 use crate::admission::CallEnd;
+use crate::context::Spent;
 use crate::context::provider::server::ContextWork;
 use crate::event::SharedRecord;
 use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
 use crate::journal::JournalError;
-use crate::message::StopReason;
-use crate::model::{ErrorClass, ModelError, Reply, Request};
+use crate::message::{StopReason, Usage};
+use crate::model::{Delta, ErrorClass, ModelError, Reply, Request};
+use crate::redaction::LiveRedactor;
 use crate::turn::ModelFailed;
 use crate::turn_boundary::LEAST_OUTPUT_TOKENS;
 
@@ -41,6 +43,8 @@ pub enum CallError {
         error: ModelError,
         /// The record of the last attempt, if the attempts of this caller are recorded.
         record: Option<SharedRecord>,
+        /// The tokens of all attempts, if they are not recorded.
+        lost: Usage,
     },
     /// The caller was cancelled.
     Cancelled,
@@ -78,10 +82,12 @@ pub async fn call(
     cancel: &CancellationToken,
 ) -> Result<Reply, CallError> {
     let mut attempt = 1;
+    // The tokens of failed attempts, for a caller whose attempts are not recorded.
+    let mut lost = Usage::default();
     let agent = caller.map(|caller| &caller.context.agent);
     loop {
         let error = match one_attempt(services, service, &request, permits, cancel, agent).await? {
-            Ok(reply) => return Ok(reply),
+            Ok(reply) => return Ok(Reply { usage: reply.usage + lost, ..reply }),
             Err(error) => error,
         };
         note_what_is_missing(&error, service);
@@ -92,11 +98,14 @@ pub async fn call(
             Next::Smaller(_) | Next::Plain => Some(Duration::ZERO),
         };
         let record = match caller {
-            Some(caller) => record(caller, attempt, &error, pause).await?,
-            None => None,
+            Some(caller) => record(caller, service, attempt, &error, pause).await?,
+            None => {
+                lost += error.usage.as_deref().copied().unwrap_or_default();
+                None
+            }
         };
         match next {
-            Next::GiveUp => return Err(CallError::Model { error, record }),
+            Next::GiveUp => return Err(CallError::Model { error, record, lost }),
             Next::Again(pause) => {
                 tokio::select! {
                     () = cancel.cancelled() => return Err(CallError::Cancelled),
@@ -122,11 +131,18 @@ fn note_what_is_missing(error: &ModelError, service: &ModelService) {
 
 async fn record(
     caller: Caller<'_>,
+    service: &ModelService,
     attempt: u32,
     error: &ModelError,
     pause: Option<Duration>,
 ) -> Result<Option<SharedRecord>, JournalError> {
     let (context_tokens, window_tokens) = error.class.context();
+    let spec = &service.spec;
+    let spent = error.usage.as_deref().map(|usage| Spent {
+        model: spec.name.clone(),
+        usage: *usage,
+        cost_usd: spec.price.map(|price| price.cost(usage)),
+    });
     let failed = ModelFailed {
         turn: caller.turn,
         attempt,
@@ -134,6 +150,7 @@ async fn record(
         retry_in_ms: pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
         context_tokens,
         window_tokens,
+        spent,
     };
     Ok(caller.context.record([failed]).await?.pop())
 }
@@ -156,15 +173,37 @@ async fn one_attempt(
         let message = "the provider has no gateway";
         return Ok(Err(ModelError::new(ErrorClass::Connection, message)));
     };
-    let mut arrived = |delta: crate::model::Delta<'_>| {
-        if let Some(agent) = agent {
-            services.watcher.arrived(agent, delta);
+    let secrets = &services.secrets;
+    let mut live = LiveRedactor::new(secrets);
+    let mut arrived = |delta: Delta<'_>| {
+        let Some(agent) = agent else { return };
+        let text = match delta {
+            Delta::Text(text) => live.push(text),
+            Delta::Tool(_) => live.finish(),
+            Delta::Alive => String::new(),
+        };
+        if !text.is_empty() {
+            services.watcher.arrived(agent, Delta::Text(&text));
+        }
+        match delta {
+            Delta::Text(_) if text.is_empty() => services.watcher.arrived(agent, Delta::Alive),
+            Delta::Text(_) => {}
+            Delta::Tool(_) | Delta::Alive => services.watcher.arrived(agent, delta),
         }
     };
-    let result = tokio::select! {
+    let mut result = tokio::select! {
         () = cancel.cancelled() => return Err(CallError::Cancelled),
         result = service.model.call(request.clone(), &mut arrived) => result,
     };
+    let rest = live.finish();
+    if let Some(agent) = agent.filter(|_| !rest.is_empty()) {
+        services.watcher.arrived(agent, Delta::Text(&rest));
+    }
+    // A server knows the key and the headers that it is sent, and may repeat them.
+    match &mut result {
+        Ok(reply) => reply.redact(secrets),
+        Err(error) => secrets.redact(&mut error.message),
+    }
     if let Some(agent) = agent {
         services.watcher.ended(agent);
     }

@@ -169,6 +169,12 @@ impl View {
         Ok(())
     }
 
+    /// Returns true if the last message is the user's, or if there is none: no other may follow it.
+    #[must_use]
+    pub fn ends_with_user(&self) -> bool {
+        self.slots.back().is_none_or(|slot| slot.entry.role == Role::User)
+    }
+
     fn add(&mut self, entry: Entry, decoded: &Message) {
         let message = self.next_message;
         self.note_results(message, decoded);

@@ -404,6 +404,7 @@ mod tests {
             retry_in_ms: Some(2000),
             context_tokens: None,
             window_tokens: None,
+            spent: None,
         };
         let compacted = CompactionFinished {
             layer: "summary".to_owned(),

@@ -55,9 +55,9 @@ impl Anthropic {
         if let Some(key) = &endpoint.key {
             own.push(("x-api-key", key.expose().to_owned()));
         }
-        let named =
-            endpoint.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(BETA.as_str()));
-        let betas = named.map(|(_, value)| value.clone()).collect();
+        let headers = endpoint.all_headers();
+        let named = headers.filter(|(name, _)| name.eq_ignore_ascii_case(BETA.as_str()));
+        let betas = named.map(|(_, value)| value.to_owned()).collect();
         Ok(Self { transport: Transport::new(endpoint, "/v1/messages", &own)?, betas })
     }
 

@@ -5,9 +5,11 @@
 
 mod arguments;
 mod body;
+mod bounds;
 mod classify;
 mod endpoint;
 mod intake;
+mod values;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +21,17 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Response, StatusCode, Url};
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
-pub(crate) use self::arguments::{received_input, sendable_input};
+pub(crate) use self::arguments::{Arguments, received_input, sendable_input};
 use self::body::PartsBody;
+pub(crate) use self::bounds::{BLOCKS, Bounds, TOKENS, shorten};
 pub(crate) use self::classify::Refusal;
 use self::classify::{retry_after, should_retry};
 pub use self::endpoint::{Endpoint, EndpointError, Key};
 use self::endpoint::{client, headers};
 pub(crate) use self::intake::{Assembly, Intake, Progress};
+pub(crate) use self::values::{count, is_recordable, lenient, tree};
 use crate::model::{Delta, DeltaSink, ErrorClass, ModelError, Reply, sse};
+use crate::redaction::Secrets;
 
 /// The most bytes that are read of an error's body. Error objects are far smaller, and a proxy's
 /// web page is cut.
@@ -46,6 +51,8 @@ pub(crate) struct Transport {
     url: Url,
     origin: String,
     key: Option<Key>,
+    /// The key and the secret headers, which no error may repeat.
+    secrets: Secrets,
     first_byte_timeout: Duration,
     idle_timeout: Duration,
     request_timeout: Option<Duration>,
@@ -84,8 +91,7 @@ impl Transport {
             return Err(bad_url());
         }
         let own = own.iter().map(|(name, value)| (*name, value.as_str()));
-        let given = endpoint.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let headers = headers(own.chain(given))?;
+        let headers = headers(own.chain(endpoint.all_headers()))?;
         let origin = url.origin().ascii_serialization();
         let client = client(&url, headers, endpoint.connect_timeout)
             .map_err(|source| EndpointError::Client { origin: origin.clone(), source })?;
@@ -93,6 +99,7 @@ impl Transport {
             client,
             url,
             origin,
+            secrets: endpoint.secrets(),
             key: endpoint.key,
             first_byte_timeout: endpoint.first_byte_timeout,
             idle_timeout: endpoint.idle_timeout,
@@ -113,13 +120,14 @@ impl Transport {
         let start = Instant::now();
         let end = self.request_timeout.map(|limit| start + limit);
         let first_byte = sooner(start + self.first_byte_timeout, end);
-        let mut response = self.open(parts, headers, first_byte).await?;
+        let mut response =
+            self.open(parts, headers, first_byte).await.map_err(|error| self.told(error))?;
         let mut intake = Intake::new(assembly);
         let read = self.read(&mut response, first_byte, end, &mut intake, deltas).await;
         if read.is_ok() {
             settle(response).await;
         }
-        intake.close(read.map_err(|error| self.redacted(error)))
+        intake.close(read.map_err(|error| self.told(error)))
     }
 
     /// Sends the request, and returns the response if its status and type show that a stream
@@ -141,11 +149,19 @@ impl Transport {
         if status == StatusCode::OK && is_stream {
             return Ok(response);
         }
-        Err(self.redacted(refused(response, self.idle_timeout).await))
+        Err(refused(response, self.idle_timeout).await)
     }
 
     /// Gets a JSON document from an address beside the URL: `path` replaces its last segment.
     pub(crate) async fn document(
+        &self,
+        path: [&str; 2],
+        headers: HeaderMap,
+    ) -> Result<serde_json::Value, ModelError> {
+        self.fetch(path, headers).await.map_err(|error| self.told(error))
+    }
+
+    async fn fetch(
         &self,
         path: [&str; 2],
         headers: HeaderMap,
@@ -157,10 +173,10 @@ impl Transport {
         let request = self.client.get(url).headers(headers).header(ACCEPT, "application/json");
         let mut response = self.send(request, Instant::now() + DOCUMENT_WAIT).await?;
         if response.status() != StatusCode::OK {
-            return Err(self.redacted(refused(response, DOCUMENT_WAIT).await));
+            return Err(refused(response, DOCUMENT_WAIT).await);
         }
         let body = beginning(&mut response, DOCUMENT_BYTES, DOCUMENT_WAIT).await;
-        serde_json::from_slice(&body).map_err(|error| malformed(error.to_string()))
+        tree(&body).ok_or_else(|| malformed("the model's description cannot be read"))
     }
 
     async fn send(
@@ -236,13 +252,16 @@ impl Transport {
         }
     }
 
-    /// Removes the key from an error's message: some providers repeat it there.
-    fn redacted(&self, mut error: ModelError) -> ModelError {
+    /// Returns an error as it may be told: without the key and secret headers, which some providers
+    /// repeat in it, and with a message of bounded length.
+    fn told(&self, mut error: ModelError) -> ModelError {
+        self.secrets.redact(&mut error.message);
+        // A key that is too short to be looked for everywhere is one here.
         let key = self.key.as_ref().map_or("", Key::expose);
         if !key.is_empty() && error.message.contains(key) {
             error.message = error.message.replace(key, "[redacted]");
         }
-        error
+        ModelError { message: shorten(&error.message), ..error }
     }
 }
 
@@ -254,7 +273,7 @@ pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
 
 impl From<sse::TooLong> for ModelError {
     fn from(error: sse::TooLong) -> Self {
-        malformed(error.to_string())
+        bounds::refused(error)
     }
 }
 
@@ -313,7 +332,7 @@ async fn refused(mut response: Response, patience: Duration) -> ModelError {
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let headers = response.headers();
     let waits = (retry_after(headers, now_ms), should_retry(headers));
-    let error = match serde_json::from_slice(&body).ok().as_ref().and_then(Refusal::find) {
+    let error = match Refusal::find_in(&body) {
         None if status < 400 => ModelError::new(
             ErrorClass::Fatal,
             format!("the provider answered with status {status} and no event stream"),
@@ -357,10 +376,14 @@ mod tests {
     fn secrets_are_never_shown() {
         let mut endpoint = Endpoint::new("http://127.0.0.1:1").with_key(" sk-secret\n");
         endpoint.headers.push(("x-team".to_owned(), "hush".to_owned()));
+        endpoint.secret_headers.push(("x-token".to_owned(), Key::new("hush-hush-hush")));
         let shown = format!("{endpoint:?}");
         assert!(!shown.contains("secret") && !shown.contains("hush"), "{shown}");
         let transport = Transport::new(endpoint, "/v1", &[]).unwrap();
-        let error = transport.redacted(malformed("bad key sk-secret"));
-        assert_eq!(error.message, "bad key [redacted]");
+        let error = transport.told(malformed("bad key sk-secret or hush-hush-hush"));
+        assert_eq!(error.message, "bad key [redacted] or [redacted]");
+        let long = "x".repeat(bounds::WORDS_CHARS - 4) + "sk-secret";
+        let error = transport.told(malformed(long));
+        assert!(error.message.ends_with("x[red..."), "{}", error.message);
     }
 }

@@ -3,9 +3,9 @@
 //! Owns the framing of the event stream and its size limit. Pure: reads no socket, knows no
 //! provider, decodes no JSON.
 
-/// The most bytes of one line, and of the data of one event. A whole request to a provider has at
-/// most 32 MB, so a single event of this size is a fault.
-pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+/// The most bytes of one line, and of the data of one event: as many as all contents of a reply may
+/// have, which some servers send in one event.
+pub const MAX_EVENT_BYTES: usize = 8 * 1024 * 1024;
 
 /// An event that has arrived completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

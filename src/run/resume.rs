@@ -75,7 +75,9 @@ impl Run {
             }
             let mut values = stopped.values(&tasks)?;
             // Results of an earlier version were stored as they came.
-            values.values_mut().for_each(|value| secrets.redact_value(value));
+            values.values_mut().for_each(|value| {
+                secrets.redact_value(value);
+            });
             let answers = fork::answers(&stopped)?;
             let mut opening = Opening { values, ..stopped.into_opening()? };
             opening.drafts.extend(answers);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::clock::Reading;
+use crate::context::Spent;
 use crate::event::Event;
 use crate::failure::FailureKind;
 use crate::id::{AgentId, CallKey, Name};
@@ -151,9 +152,10 @@ impl AgentStatus {
                     Doing::Retrying(ModelPause {
                         until_ms: ts_ms.saturating_add(pause),
                         kind: failed.failure.kind,
-                        attempt: failed.attempt + 1,
+                        attempt: failed.attempt.saturating_add(1),
                     })
                 });
+                spending = self.spend_all(failed.spent.as_ref());
             }
             Event::ModelResponded(reply) => {
                 // The supervisor does not receive `turn.started`, so the reply must set the turn
@@ -181,14 +183,15 @@ impl AgentStatus {
             }
             Event::CompactionFailed(failed) => {
                 self.doing = Doing::Starting;
-                spending = failed
-                    .spent
-                    .as_ref()
-                    .map(|spent| self.spend(&spent.model, spent.usage, spent.cost_usd));
+                spending = self.spend_all(failed.spent.as_ref());
             }
             _ => {}
         }
         spending
+    }
+
+    fn spend_all(&mut self, spent: Option<&Spent>) -> Option<Spending> {
+        spent.map(|spent| self.spend(&spent.model, spent.usage, spent.cost_usd))
     }
 
     fn spend(&mut self, model: &Name, usage: Usage, cost_usd: Option<f64>) -> Spending {

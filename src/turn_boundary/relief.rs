@@ -52,6 +52,8 @@ impl Boundary<'_> {
     }
 
     fn send(self, turn: u32, message: Option<Json>, prepare: Option<Due>) -> Action {
+        // An edit may have put a record in the place of the answer that was to be continued.
+        let message = message.filter(|_| !self.view.ends_with_user());
         let outgoing = self.outgoing(message);
         let may_work = self.machine.provider().pauses < MOST_PAUSES;
         let sending = Sending {

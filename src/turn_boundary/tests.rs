@@ -302,6 +302,7 @@ impl Play {
                 retry_in_ms: None,
                 context_tokens: None,
                 window_tokens: None,
+                spent: None,
             }),
             Turn::Cut => {
                 let content = vec![Block::Text("an answer that is ".to_owned())];

@@ -4,7 +4,7 @@
 use super::{Machine, Phase};
 use crate::context::CompactionTrigger;
 use crate::failure::FailureKind;
-use crate::message::{Json, Message, Role, StopReason};
+use crate::message::{Json, Message, StopReason};
 use crate::output::Output;
 use crate::turn::{ModelFailed, Outcome};
 
@@ -78,6 +78,13 @@ impl Machine {
         }
     }
 
+    /// Ends an agent whose provider paused its turn and then did not end it: its messages would follow each
+    /// other without one of the user between them, which no request may have.
+    pub(super) fn pause_without_end(&self) -> Phase {
+        let message = "the provider paused its turn and did not end it with an answer";
+        Phase::Ending(self.failed(FailureKind::ServerError, message))
+    }
+
     /// Asks the model to continue an answer that was cut, a bounded number of times.
     fn resume(&mut self) -> Phase {
         if self.continuations >= MAX_CONTINUATIONS {
@@ -88,9 +95,7 @@ impl Machine {
         self.continuations += 1;
         // After an assistant message only a user message may follow; after none (the reply had no
         // complete block) the history still ends with one.
-        let last = self.view.slots().next_back();
-        let ends_with_user = last.is_none_or(|slot| slot.entry.role == Role::User);
-        if !ends_with_user {
+        if !self.view.ends_with_user() {
             self.continuation = Some(Json::encode(&Message::user(CONTINUE)));
         }
         Phase::Ready

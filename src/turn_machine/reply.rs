@@ -8,13 +8,23 @@ use std::collections::HashSet;
 use crate::context::view::rules::Kind;
 use crate::message::{Block, Message};
 
-/// Returns the reply with a unique id for every call, and without blocks that cannot be sent back:
-/// empty texts, half calls and results. `known` are the ids of the conversation's earlier calls.
+/// The most characters of a tool's name that providers take back.
+const NAME_CHARS: usize = 64;
+/// The most bytes of a call's id. Providers use less than 100; some proxies put a signature into it.
+const ID_BYTES: usize = 16 * 1024;
+
+/// Returns the reply with a unique id and a name that can be sent back for every call, and without
+/// blocks that cannot: empty texts, half calls and results. `known` are the ids of the conversation's
+/// earlier calls.
 #[must_use]
 pub fn fit(mut reply: Message, turn: u32, known: &HashSet<String>) -> Message {
     let mut fresh: HashSet<String> = HashSet::new();
     reply.content.retain_mut(|block| {
         if let Block::ToolUse(call) = block {
+            call.name = sendable_name(&call.name);
+            if call.id.len() > ID_BYTES || call.id.contains(|c: char| !(' '..='~').contains(&c)) {
+                call.id.clear();
+            }
             let is_taken = |id: &str| known.contains(id) || fresh.contains(id);
             if call.id.is_empty() || is_taken(&call.id) {
                 let base = if call.id.is_empty() { "call" } else { &call.id };
@@ -34,6 +44,14 @@ pub fn fit(mut reply: Message, turn: u32, known: &HashSet<String>) -> Message {
         }
     });
     reply
+}
+
+/// Returns a tool's name with other characters than letters, digits, `_` and `-` replaced, and not longer
+/// than providers take it. Such a name is seldom that of a tool, and the model is told so.
+fn sendable_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(NAME_CHARS).map(plain).collect();
+    if name.is_empty() { "_".to_owned() } else { name }
 }
 
 #[cfg(test)]
@@ -60,6 +78,24 @@ mod tests {
         let reply = fitted(&calls, &["call_0", "call_0-7-0"]);
         assert_eq!(ids(&reply), ["a", "call_0-7-1", "call_0-7-2", "call-7-0", "call-7-1"]);
         assert_eq!(ids(&fitted(&call("call_0"), &[])), ["call_0"]);
+    }
+
+    #[test]
+    fn names_and_ids_that_cannot_be_sent_back_are_replaced() {
+        let call = |id: &str, name: &str| {
+            let (id, name) = (serde_json::json!(id), serde_json::json!(name));
+            format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{{}}}}"#)
+        };
+        let name = |name: &str| {
+            let reply = fitted(&call("a", name), &[]);
+            reply.tool_calls().next().expect("a call").name.clone()
+        };
+        assert_eq!(name("read_file-2"), "read_file-2");
+        assert_eq!(name(""), "_");
+        assert_eq!(name("ba\0sh \u{202e}\u{1b}"), "ba_sh___");
+        assert_eq!(name(&"n".repeat(1 << 20)), "n".repeat(64));
+        assert_eq!(ids(&fitted(&call("a\n", "t"), &[])), ["call-7-0"]);
+        assert_eq!(ids(&fitted(&call(&"i".repeat(1 << 20), "t"), &[])), ["call-7-0"]);
     }
 
     #[test]

@@ -269,7 +269,7 @@ impl Writing<'_> {
         }
     }
 
-    async fn attempt(&self, request: Request) -> Result<Reply, Failed> {
+    async fn attempt(&mut self, request: Request) -> Result<Reply, Failed> {
         let bytes: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
         let deadline = deadline(self.services.compaction.summary_timeout, bytes);
         let cancel = CancellationToken::new();
@@ -279,7 +279,10 @@ impl Writing<'_> {
             Ok(reply) => Ok(reply),
             Err(CallError::Journal(error)) => Err(SummaryError::Journal(error).into()),
             Err(CallError::Cancelled) => Err(SummaryError::Gone.into()),
-            Err(CallError::Model { error, .. }) => Err(judge(&error)),
+            Err(CallError::Model { error, lost, .. }) => {
+                self.usage += lost;
+                Err(judge(&error))
+            }
         }
     }
 }

@@ -126,6 +126,7 @@ impl Story {
             retry_in_ms: Some(retry_in_ms),
             context_tokens: None,
             window_tokens: None,
+            spent: None,
         };
         self.happens(Draft::agent(task, agent, failed));
     }

@@ -111,7 +111,8 @@ impl ContextReport {
     /// Returns the input tokens that the provider removed from the request.
     #[must_use]
     pub fn cleared_tokens(&self) -> u64 {
-        self.edits.iter().map(|edit| edit.cleared_input_tokens).sum()
+        let each = self.edits.iter().map(|edit| edit.cleared_input_tokens);
+        each.fold(0, u64::saturating_add)
     }
 }
 

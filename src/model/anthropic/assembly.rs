@@ -4,6 +4,7 @@
 //! contradict each other break the stream, because a reply with a part missing is worse than none.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,8 +12,11 @@ use serde_json::value::RawValue;
 
 use super::usage::UsageIn;
 use crate::context::provider::server::{AppliedEdit, ContextReport};
-use crate::message::{Block, Json, Message, Role, StopReason, ToolCall};
-use crate::model::http::{Assembly, Progress, Refusal, malformed, received_input};
+use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
+use crate::model::http::{
+    Arguments, Assembly, BLOCKS, Bounds, Progress, Refusal, TOKENS, is_recordable, lenient,
+    malformed, received_input, shorten, tree,
+};
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 
 const KNOWN_EVENTS: [&str; 6] = [
@@ -36,6 +40,9 @@ pub(crate) struct MessageAssembly {
     explanation: Option<String>,
     edits: Vec<AppliedEdit>,
     whole: bool,
+    /// The places in `slots` of the blocks that are open, by their indexes.
+    open: HashMap<u64, usize>,
+    bounds: Bounds,
 }
 
 /// A block and its place in the reply.
@@ -53,7 +60,7 @@ enum PartialBlock {
     Tool {
         id: String,
         name: String,
-        input: String,
+        input: Arguments,
     },
     Thinking {
         thinking: String,
@@ -78,20 +85,26 @@ struct EventIn<'a> {
     content_block: Option<&'a RawValue>,
     #[serde(borrow)]
     delta: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<UsageIn>,
+    #[serde(default, deserialize_with = "lenient")]
     stop_details: Option<Value>,
+    #[serde(default, deserialize_with = "lenient")]
     context_management: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct StartIn {
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<UsageIn>,
 }
 
 #[derive(Deserialize)]
 struct StopIn {
     stop_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
     stop_details: Option<Value>,
+    #[serde(default, deserialize_with = "lenient")]
     context_management: Option<Value>,
 }
 
@@ -143,7 +156,8 @@ impl Assembly for MessageAssembly {
             "content_block_delta" => self.grow(&event_in, deltas)?,
             "content_block_start" => self.begin(&event_in, deltas)?,
             "content_block_stop" => {
-                if let Some(slot) = self.open_slot(event_in.index) {
+                let at = event_in.index.and_then(|index| self.open.remove(&index));
+                if let Some(slot) = at.and_then(|at| self.slots.get_mut(at)) {
                     slot.open = false;
                 }
                 deltas(Delta::Alive);
@@ -174,6 +188,12 @@ impl Assembly for MessageAssembly {
         self.whole
     }
 
+    fn spent(&self) -> Usage {
+        // The final count comes last, and the first report counts almost no output.
+        let billed = self.usage.billed();
+        Usage { output: billed.output.max(self.bounds.tokens()), ..billed }
+    }
+
     fn finish(self) -> Reply {
         let stop = self.stop_reason();
         let (usage, context) = (self.usage.billed(), self.report());
@@ -181,8 +201,10 @@ impl Assembly for MessageAssembly {
         let cut = stop == StopReason::MaxTokens;
         let last = self.slots.len().saturating_sub(1);
         let slots = self.slots.into_iter().enumerate();
-        let kept = slots.filter(|(at, slot)| !(cut && *at == last && slot.part.is_cut_call()));
-        Reply { message: message(kept.map(|(_, slot)| slot)), stop, usage, context }
+        let kept = slots.filter_map(|(at, mut slot)| {
+            (!(cut && at == last && slot.part.is_cut_call())).then_some(slot)
+        });
+        Reply { message: message(kept), stop, usage, context }
     }
 
     fn salvage(self, reason: &ModelError) -> Option<Reply> {
@@ -206,10 +228,15 @@ impl MessageAssembly {
         let (Some(index), Some(raw)) = (event.index, event.content_block) else {
             return Err(malformed("a block began without an index or a content"));
         };
-        if self.open_slot(Some(index)).is_some() {
+        if self.open.contains_key(&index) {
             return Err(malformed(format!("block {index} began twice")));
         }
+        self.bounds.block()?;
+        self.bounds.content(raw.get().len())?;
         let part = PartialBlock::begin(raw)?;
+        if let PartialBlock::Tool { .. } = part {
+            self.bounds.call()?;
+        }
         match &part {
             PartialBlock::Tool { name, .. } => deltas(Delta::Tool(name)),
             PartialBlock::Text(text) if !text.is_empty() => deltas(Delta::Text(text)),
@@ -217,18 +244,21 @@ impl MessageAssembly {
                 deltas(Delta::Alive);
             }
         }
+        self.open.insert(index, self.slots.len());
         self.slots.push(Slot { index, open: true, part });
         Ok(())
     }
 
     fn grow(&mut self, event: &EventIn<'_>, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
         let raw = event.delta.map_or("", RawValue::get);
-        let Some(slot) = self.open_slot(event.index) else {
+        let at = event.index.and_then(|index| self.open.get(&index));
+        let Some(slot) = at.and_then(|at| self.slots.get_mut(*at)) else {
             let index = event.index.map_or("none".to_owned(), |index| index.to_string());
             return Err(malformed(format!("a delta for block {index}, which is not open")));
         };
         if let PartialBlock::Other { raw: block, changed, input } = &mut slot.part {
             deltas(Delta::Alive);
+            self.bounds.content(raw.len())?;
             merge(changed.get_or_insert_with(|| block.to_value()), input, raw);
             return Ok(());
         }
@@ -242,17 +272,21 @@ impl MessageAssembly {
         };
         match (&mut slot.part, delta.r#type.as_ref()) {
             (PartialBlock::Text(text), "text_delta") => {
+                self.bounds.content(delta.text.len())?;
                 text.push_str(&delta.text);
                 deltas(Delta::Text(&delta.text));
                 return Ok(());
             }
             (PartialBlock::Tool { input, .. }, "input_json_delta") => {
-                input.push_str(&delta.partial_json);
+                self.bounds.content(delta.partial_json.len())?;
+                input.push(&delta.partial_json)?;
             }
             (PartialBlock::Thinking { thinking, .. }, "thinking_delta") => {
+                self.bounds.content(delta.thinking.len())?;
                 thinking.push_str(&delta.thinking);
             }
             (PartialBlock::Thinking { signature, .. }, "signature_delta") => {
+                self.bounds.content(delta.signature.len())?;
                 signature.push_str(&delta.signature);
             }
             (_, kind) if KNOWN_DELTAS.contains(&kind) => {
@@ -281,15 +315,11 @@ impl MessageAssembly {
             let explanation = details["explanation"].as_str().filter(|text| !text.is_empty());
             explanation.or_else(|| details["category"].as_str())
         });
-        self.explanation = explanation.map(str::to_owned).or(self.explanation.take());
+        self.explanation = explanation.map(shorten).or(self.explanation.take());
     }
 
     fn report(&self) -> ContextReport {
         ContextReport { tokens: self.usage.last_read(), edits: self.edits.clone() }
-    }
-
-    fn open_slot(&mut self, index: Option<u64>) -> Option<&mut Slot> {
-        self.slots.iter_mut().rev().find(|slot| slot.open && Some(slot.index) == index)
     }
 
     fn stop_reason(&self) -> StopReason {
@@ -302,7 +332,7 @@ impl MessageAssembly {
             Some("refusal") => StopReason::Refusal(self.explanation.clone()),
             Some("model_context_window_exceeded") => StopReason::ContextWindowExceeded,
             Some("compaction") => StopReason::Compaction,
-            Some(other) => StopReason::Other(other.to_owned()),
+            Some(other) => StopReason::Other(shorten(other)),
             None if self
                 .slots
                 .iter()
@@ -317,9 +347,12 @@ impl MessageAssembly {
 
 impl PartialBlock {
     fn begin(raw: &RawValue) -> Result<Self, ModelError> {
-        let json = || Json::parse(raw.get().to_owned());
         let other = || -> Result<Self, ModelError> {
-            let raw = json().map_err(|error| malformed(error.to_string()))?;
+            if !is_recordable(raw.get()) {
+                return Err(malformed("a block that cannot be recorded"));
+            }
+            let raw = Json::parse(raw.get().to_owned());
+            let raw = raw.map_err(|error| malformed(error.to_string()))?;
             Ok(Self::Other { raw, changed: None, input: String::new() })
         };
         let Ok(block) = serde_json::from_str::<BlockIn>(raw.get()) else { return other() };
@@ -328,8 +361,10 @@ impl PartialBlock {
             "tool_use" => {
                 // The input at the start of a block is `{}`, unless a server deviates from the API
                 // and sends it whole.
-                let input = block.input.filter(|input| input.to_value() != serde_json::json!({}));
-                let input = input.map_or(String::new(), |input| input.as_str().to_owned());
+                let whole = block.input.as_ref().map_or("", Json::as_str);
+                let is_empty = whole.bytes().all(|byte| b"{} \t\r\n".contains(&byte));
+                let mut input = Arguments::default();
+                input.push(if is_empty { "" } else { whole })?;
                 Self::Tool { id: block.id, name: block.name, input }
             }
             "thinking" => {
@@ -342,9 +377,9 @@ impl PartialBlock {
 
     /// Returns true if the output limit may have cut this call. A call without any input looks like
     /// one without arguments, and running it would be a guess.
-    fn is_cut_call(&self) -> bool {
+    fn is_cut_call(&mut self) -> bool {
         let Self::Tool { input, .. } = self else { return false };
-        serde_json::from_str::<serde::de::IgnoredAny>(input).is_err()
+        !input.is_whole()
     }
 
     fn into_block(self) -> Option<Block> {
@@ -353,7 +388,7 @@ impl PartialBlock {
             Self::Text(text) if text.trim().is_empty() => return None,
             Self::Text(text) => Block::Text(text),
             Self::Tool { id, name, input } => {
-                Block::ToolUse(ToolCall { id, name, input: received_input(input) })
+                Block::ToolUse(ToolCall { id, name, input: received_input(input.into_text()) })
             }
             Self::Thinking { thinking, signature } => Block::Other(Json::encode(
                 &serde_json::json!({"type": "thinking", "thinking": thinking, "signature": signature}),
@@ -362,7 +397,7 @@ impl PartialBlock {
                 return Some(Block::Other(raw)).filter(is_sendable);
             }
             Self::Other { changed: Some(mut block), input, .. } => {
-                if let Ok(input) = serde_json::from_str::<Value>(&input) {
+                if let Some(input) = tree(input.as_bytes()) {
                     block["input"] = input;
                 }
                 return Some(Block::Other(Json::encode(&block))).filter(is_sendable);
@@ -391,27 +426,38 @@ fn is_sendable(block: &Block) -> bool {
 /// Reads the edits in a report of context management; edits that cannot be read are left out.
 fn applied(management: &Value) -> Vec<AppliedEdit> {
     let edits = management["applied_edits"].as_array().into_iter().flatten();
-    edits.filter_map(|edit| serde_json::from_value(edit.clone()).ok()).collect()
+    let edits = edits.filter_map(|edit| serde_json::from_value::<AppliedEdit>(edit.clone()).ok());
+    let edits = edits.take(BLOCKS).map(|edit| AppliedEdit {
+        r#type: shorten(&edit.r#type),
+        cleared_tool_uses: edit.cleared_tool_uses.map(|count| count.min(TOKENS)),
+        cleared_thinking_turns: edit.cleared_thinking_turns.map(|count| count.min(TOKENS)),
+        cleared_input_tokens: edit.cleared_input_tokens.min(TOKENS),
+    });
+    edits.collect()
 }
 
 /// Decides about an event that has not the expected form: it may be of a type that this version
 /// does not know, which is skipped, or an error object in a proxy's own form, which is an error.
 fn tolerate(data: &[u8], known: &[&str], error: &serde_json::Error) -> Result<(), ModelError> {
     let unreadable = || malformed(format!("the stream cannot be read: {error}"));
-    let value: Value = serde_json::from_slice(data).map_err(|_| unreadable())?;
-    if let Some(refusal) = Refusal::find(&value) {
+    if let Some(refusal) = Refusal::find_in(data) {
         return Err(refusal.into_error(200));
     }
-    match value["type"].as_str() {
-        Some(kind) if !known.contains(&kind) => Ok(()),
-        _ => Err(unreadable()),
+    #[derive(Deserialize)]
+    struct Peek<'a> {
+        #[serde(borrow)]
+        r#type: Cow<'a, str>,
+    }
+    match serde_json::from_slice::<Peek<'_>>(data) {
+        Ok(peek) if !known.contains(&peek.r#type.as_ref()) => Ok(()),
+        Ok(_) | Err(_) => Err(unreadable()),
     }
 }
 
 /// Merges a delta into a block of unknown type: texts are appended, other values are replaced, and
 /// fragments of JSON are collected until the block ends.
 fn merge(block: &mut Value, input: &mut String, delta: &str) {
-    let Ok(Value::Object(delta)) = serde_json::from_str(delta) else { return };
+    let Some(Value::Object(delta)) = tree(delta.as_bytes()) else { return };
     let Some(block) = block.as_object_mut() else { return };
     for (key, value) in delta {
         match (key.as_str(), block.get_mut(&key), value) {

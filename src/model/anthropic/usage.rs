@@ -7,16 +7,22 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::message::Usage;
+use crate::model::http::{count, lenient};
 
 /// Token counts. Each later report replaces the earlier one where it has a number.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct UsageIn {
+    #[serde(default, deserialize_with = "count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     cache_creation_input_tokens: Option<u64>,
-    /// One entry for each time that a model read the context. Kept as raw JSON, because an entry
+    /// One entry for each time that a model read the context. Kept as values, because an entry
     /// that cannot be read must not break the stream.
+    #[serde(default, deserialize_with = "lenient")]
     iterations: Option<Value>,
 }
 
@@ -43,7 +49,7 @@ impl UsageIn {
     /// the reply: those add up all readings.
     pub(super) fn last_read(&self) -> Option<u64> {
         let last = self.entries("message").last()?.counts().context();
-        (last != self.billed().context()).then_some(last)
+        (last > 0 && last != self.billed().context()).then_some(last)
     }
 
     fn counts(&self) -> Usage {

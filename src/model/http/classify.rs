@@ -11,11 +11,14 @@ use regex::Regex;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
+use super::bounds::{WORDS_CHARS, beginning};
+use super::values::tree;
+use crate::admission::LONGEST_PAUSE;
 use crate::model::{ErrorClass, ModelError};
 
-/// The most characters of a message that are kept: enough for any provider's sentence, but a whole
-/// web page does not get into the journal.
-const MESSAGE_CHARS: usize = 1000;
+/// The most characters of a message that are kept at first. It is cut again once secrets are replaced:
+/// one that stood at the final cut must be whole until then.
+const MESSAGE_CHARS: usize = 4 * WORDS_CHARS;
 
 /// A provider's error object, in any of the known forms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,15 +34,20 @@ pub(crate) struct Refusal {
 impl Refusal {
     /// Reads the body of an error response; text that is not JSON is the message itself.
     pub(crate) fn read(body: &[u8]) -> Self {
-        match serde_json::from_slice::<Value>(body) {
-            Ok(value) => Self::find(&value).unwrap_or_else(|| Self::text(&value.to_string())),
-            Err(_) => Self::text(&String::from_utf8_lossy(body)),
+        match tree::<Value>(body) {
+            Some(value) => Self::find(&value).unwrap_or_else(|| Self::text(&value.to_string())),
+            None => Self::text(&String::from_utf8_lossy(body)),
         }
+    }
+
+    /// Returns the error object in a JSON text, if there is one and the text is not too large.
+    pub(crate) fn find_in(json: &[u8]) -> Option<Self> {
+        Self::find(&tree(json)?)
     }
 
     /// Returns the error object in `value`, if it has one: an object or a text under `error`, or a
     /// flat object with `"object":"error"`.
-    pub(crate) fn find(value: &Value) -> Option<Self> {
+    fn find(value: &Value) -> Option<Self> {
         match value.get("error") {
             Some(Value::Object(_)) => Some(Self::from_object(&value["error"])),
             Some(Value::String(text)) => Some(Self::text(text)),
@@ -56,16 +64,16 @@ impl Refusal {
 
     fn from_object(error: &Value) -> Self {
         Self {
-            kind: plain(&error["type"]),
-            code: plain(&error["code"]),
-            message: shorten(&plain(&error["message"])),
+            kind: beginning(&plain(&error["type"]), WORDS_CHARS),
+            code: beginning(&plain(&error["code"]), WORDS_CHARS),
+            message: beginning(&plain(&error["message"]), MESSAGE_CHARS),
             have: error["n_prompt_tokens"].as_u64(),
             max: error["n_ctx"].as_u64(),
         }
     }
 
     fn text(text: &str) -> Self {
-        Self { message: shorten(text), ..Self::default() }
+        Self { message: beginning(text, MESSAGE_CHARS), ..Self::default() }
     }
 
     /// Returns the error for the HTTP status that came with it; 200 for an error inside a stream.
@@ -258,17 +266,9 @@ fn plain(value: &Value) -> String {
     }
 }
 
-fn shorten(text: &str) -> String {
-    let text = text.trim();
-    match text.char_indices().nth(MESSAGE_CHARS) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
 /// Returns the time that the provider asks to wait: `retry-after-ms`, else `retry-after` in decimal
-/// seconds or as an HTTP date. Only a time above zero counts. `now_ms` is the wall time since the
-/// Unix epoch.
+/// seconds or as an HTTP date. Only a time above zero counts, up to [`LONGEST_PAUSE`]; a longer one is
+/// taken for a mistake, and the usual pause is made. `now_ms` is the wall time since the Unix epoch.
 pub(crate) fn retry_after(headers: &HeaderMap, now_ms: i64) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let number = |text: &str, unit: f64| {
@@ -284,7 +284,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now_ms: i64) -> Option<Duration> 
         let text = text("retry-after")?;
         number(text, 1.0).or_else(|| date(text))
     });
-    wait.filter(|wait| !wait.is_zero())
+    wait.filter(|wait| !wait.is_zero() && *wait <= LONGEST_PAUSE)
 }
 
 /// Returns the value of the header `x-should-retry`.
@@ -476,7 +476,21 @@ mod tests {
         assert_eq!(wait("retry-after-ms", "1500"), Some(s(1.5)));
         assert_eq!(wait("retry-after", "0.25"), Some(s(0.25)));
         assert_eq!(wait("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT"), Some(s(10.0)));
-        for none in ["0", "-3", "NaN", "inf", "soon", "Wed, 21 Oct 2015 07:27:00 GMT"] {
+        let day = LONGEST_PAUSE.as_secs();
+        assert_eq!(wait("retry-after", &day.to_string()), Some(LONGEST_PAUSE));
+        let more = (day + 1).to_string();
+        for none in [
+            "0",
+            "-3",
+            "NaN",
+            "inf",
+            "soon",
+            "1e18",
+            "18446744073709551616",
+            &more,
+            "Wed, 21 Oct 2015 07:27:00 GMT",
+            "Fri, 31 Dec 9999 23:59:59 GMT",
+        ] {
             assert_eq!(wait("retry-after", none), None, "{none}");
         }
         let mut both = HeaderMap::new();

@@ -9,6 +9,8 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
+use crate::redaction::{Secrets, texts_of_header};
+
 /// A provider's key; never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Arc<str>);
@@ -39,6 +41,8 @@ pub struct Endpoint {
     pub url: String,
     /// Additional headers of every request; they replace ours of the same name.
     pub headers: Vec<(String, String)>,
+    /// Additional headers whose values are secret; they replace those in `headers`.
+    pub secret_headers: Vec<(String, Key)>,
     /// The key, if the provider needs one.
     pub key: Option<Key>,
     /// The longest time that opening a connection may take.
@@ -58,6 +62,7 @@ impl Endpoint {
         Self {
             url: url.into(),
             headers: Vec::new(),
+            secret_headers: Vec::new(),
             key: None,
             // The same value as the default in the configuration.
             connect_timeout: Duration::from_secs(10),
@@ -67,6 +72,22 @@ impl Endpoint {
             idle_timeout: Duration::from_secs(60),
             request_timeout: None,
         }
+    }
+
+    /// Returns all additional headers, the secret ones last.
+    pub(crate) fn all_headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let plain = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let secret =
+            self.secret_headers.iter().map(|(name, value)| (name.as_str(), value.expose()));
+        plain.chain(secret)
+    }
+
+    /// Returns what the endpoint sends and nobody else may read: the key and secret headers.
+    pub(super) fn secrets(&self) -> Secrets {
+        let key = self.key.iter().map(|key| key.expose().to_owned());
+        let headers = self.secret_headers.iter();
+        let headers = headers.flat_map(|(_, value)| texts_of_header(value.expose()));
+        Secrets::new(key.chain(headers))
     }
 
     /// Returns the endpoint with this key.
@@ -80,7 +101,9 @@ impl Endpoint {
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The values of headers may be credentials.
-        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        let names = self.headers.iter().map(|(name, _)| name.as_str());
+        let secret = self.secret_headers.iter().map(|(name, _)| name.as_str());
+        let names: Vec<&str> = names.chain(secret).collect();
         f.debug_struct("Endpoint")
             .field("url", &self.url)
             .field("headers", &names)

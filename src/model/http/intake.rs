@@ -3,6 +3,8 @@
 //! Owns the rule of what is kept when a stream ends early: the whole reply, the blocks that are
 //! complete, or nothing.
 
+use super::bounds;
+use crate::message::Usage;
 use crate::model::{DeltaSink, ErrorClass, ModelError, Reply, sse};
 
 /// The state of the stream after an event.
@@ -26,6 +28,9 @@ pub(crate) trait Assembly: Send {
     /// Returns true if the reply is complete, even if the stream ended or broke at this point.
     fn is_whole(&self) -> bool;
 
+    /// Returns the tokens of the reply so far: as the provider counted them, or estimated.
+    fn spent(&self) -> Usage;
+
     /// Returns the complete reply.
     fn finish(self) -> Reply;
 
@@ -38,12 +43,14 @@ pub(crate) trait Assembly: Send {
 pub(crate) struct Intake<A> {
     parser: sse::Parser,
     assembly: A,
+    /// The bytes that have arrived.
+    bytes: usize,
     is_done: bool,
 }
 
 impl<A: Assembly> Intake<A> {
     pub(crate) fn new(assembly: A) -> Self {
-        Self { parser: sse::Parser::default(), assembly, is_done: false }
+        Self { parser: sse::Parser::default(), assembly, bytes: 0, is_done: false }
     }
 
     /// Returns true if the reply is complete and nothing more needs to be read.
@@ -58,7 +65,9 @@ impl<A: Assembly> Intake<A> {
         deltas: DeltaSink<'_>,
     ) -> Result<usize, ModelError> {
         let mut events = 0;
-        let Self { parser, assembly, is_done } = self;
+        self.bytes += chunk.len();
+        bounds::within(self.bytes, bounds::REPLY_BYTES, "it is")?;
+        let Self { parser, assembly, is_done, .. } = self;
         parser.feed(chunk, |event| {
             events += 1;
             if !*is_done {
@@ -71,7 +80,7 @@ impl<A: Assembly> Intake<A> {
 
     /// Takes the end of the stream. Returns an error if the reply is not complete then.
     pub(crate) fn end(&mut self, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
-        let Self { parser, assembly, is_done } = self;
+        let Self { parser, assembly, is_done, .. } = self;
         std::mem::take(parser).finish(|event| {
             if !*is_done {
                 *is_done = assembly.take(event, deltas)? == Progress::Done;
@@ -91,7 +100,14 @@ impl<A: Assembly> Intake<A> {
     /// stream.
     pub(crate) fn close(self, read: Result<(), ModelError>) -> Result<Reply, ModelError> {
         match read {
-            Err(error) if !self.assembly.is_whole() => self.assembly.salvage(&error).ok_or(error),
+            Err(error) if !self.assembly.is_whole() => {
+                let spent = Some(self.assembly.spent()).filter(|spent| *spent != Usage::default());
+                let error = ModelError { usage: spent.map(Box::new), ..error };
+                // Nothing of a reply that passed a bound is worth keeping.
+                let is_sound = error.class != ErrorClass::ReplyTooLarge;
+                let kept = is_sound.then(|| self.assembly.salvage(&error)).flatten();
+                kept.ok_or(error)
+            }
             Ok(()) | Err(_) => Ok(self.assembly.finish()),
         }
     }

@@ -3,13 +3,18 @@
 //! Owns the incomplete text and calls, and accepts the differences between servers. A call is
 //! complete only when the finish reason or the end of the stream has arrived.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::context::provider::server::ContextReport;
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
-use crate::model::http::{Assembly, Progress, Refusal, malformed, received_input};
+use crate::model::http::{
+    Arguments, Assembly, Bounds, Progress, Refusal, count, lenient, malformed, received_input,
+    shorten, tree,
+};
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 
 /// A chat completion of which the stream is being read.
@@ -21,6 +26,7 @@ pub(crate) struct ChatAssembly {
     finish: Option<String>,
     done: bool,
     usage: Option<UsageIn>,
+    bounds: Bounds,
 }
 
 #[derive(Debug, Default)]
@@ -28,14 +34,14 @@ struct PartialCall {
     index: Option<u64>,
     id: String,
     name: String,
-    arguments: String,
+    arguments: Arguments,
 }
 
 #[derive(Deserialize)]
-struct ChunkIn {
-    #[serde(default)]
-    choices: Option<Vec<ChoiceIn>>,
-    #[serde(default)]
+struct ChunkIn<'a> {
+    #[serde(default, borrow)]
+    choices: Option<Vec<ChoiceIn<'a>>>,
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<UsageIn>,
     #[serde(default)]
     error: Option<serde::de::IgnoredAny>,
@@ -44,56 +50,56 @@ struct ChunkIn {
 }
 
 #[derive(Deserialize)]
-struct ChoiceIn {
+struct ChoiceIn<'a> {
     #[serde(default)]
     index: Option<u64>,
-    #[serde(default)]
-    delta: Option<DeltaIn>,
+    #[serde(default, borrow)]
+    delta: Option<DeltaIn<'a>>,
     #[serde(default)]
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct DeltaIn {
-    #[serde(default)]
-    content: Option<Value>,
+struct DeltaIn<'a> {
+    #[serde(default, borrow)]
+    content: Option<&'a RawValue>,
     #[serde(default)]
     refusal: Option<String>,
-    #[serde(default)]
-    tool_calls: Option<Vec<CallIn>>,
+    #[serde(default, borrow)]
+    tool_calls: Option<Vec<CallIn<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct CallIn {
+struct CallIn<'a> {
     #[serde(default)]
     index: Option<u64>,
     #[serde(default)]
     id: Option<String>,
-    #[serde(default)]
-    function: Option<FunctionIn>,
+    #[serde(default, borrow)]
+    function: Option<FunctionIn<'a>>,
 }
 
 #[derive(Default, Deserialize)]
-struct FunctionIn {
+struct FunctionIn<'a> {
     #[serde(default)]
     name: Option<String>,
-    #[serde(default)]
-    arguments: Option<Value>,
+    #[serde(default, borrow)]
+    arguments: Option<&'a RawValue>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct UsageIn {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     prompt_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     completion_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     prompt_tokens_details: Option<DetailsIn>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct DetailsIn {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     cached_tokens: Option<u64>,
 }
 
@@ -107,10 +113,8 @@ impl Assembly for ChatAssembly {
             self.done = true;
             return Ok(Progress::Done);
         }
-        let chunk: ChunkIn = serde_json::from_slice(event.data).map_err(|error| {
-            let refusal = serde_json::from_slice(event.data).ok();
-            let refusal = refusal.as_ref().and_then(Refusal::find);
-            refusal.map_or_else(
+        let chunk: ChunkIn<'_> = serde_json::from_slice(event.data).map_err(|error| {
+            Refusal::find_in(event.data).map_or_else(
                 || malformed(format!("the stream cannot be read: {error}")),
                 |refusal| refusal.into_error(200),
             )
@@ -136,10 +140,15 @@ impl Assembly for ChatAssembly {
         self.done || self.finish.is_some()
     }
 
+    fn spent(&self) -> Usage {
+        let reported = counted(self.usage);
+        Usage { output: reported.output.max(self.bounds.tokens()), ..reported }
+    }
+
     fn finish(mut self) -> Reply {
         // A call that the output limit cut must not run with half of its arguments.
         let cut = self.finish.as_deref() == Some("length");
-        if cut && self.calls.last().is_some_and(PartialCall::is_cut) {
+        if cut && self.calls.last_mut().is_some_and(|call| !call.arguments.is_whole()) {
             self.calls.pop();
         }
         let stop = self.stop_reason();
@@ -166,16 +175,19 @@ impl Assembly for ChatAssembly {
 
 impl ChatAssembly {
     /// Takes a choice; returns true if it was passed on to `deltas`.
-    fn grow(&mut self, choice: ChoiceIn, deltas: DeltaSink<'_>) -> Result<bool, ModelError> {
+    fn grow(&mut self, choice: ChoiceIn<'_>, deltas: DeltaSink<'_>) -> Result<bool, ModelError> {
         let mut spoke = false;
         if let Some(delta) = choice.delta {
-            let text = delta.content.as_ref().map(plain_text).unwrap_or_default();
+            let text = delta.content.map(plain_text).unwrap_or_default();
             if !text.is_empty() {
+                self.bounds.content(text.len())?;
                 self.text.push_str(&text);
                 deltas(Delta::Text(&text));
                 spoke = true;
             }
-            self.refusal.push_str(delta.refusal.as_deref().unwrap_or_default());
+            let refusal = delta.refusal.unwrap_or_default();
+            self.bounds.content(refusal.len())?;
+            self.refusal.push_str(&refusal);
             for call in delta.tool_calls.into_iter().flatten() {
                 spoke |= self.grow_call(call, deltas)?;
             }
@@ -185,7 +197,7 @@ impl ChatAssembly {
         Ok(spoke)
     }
 
-    fn grow_call(&mut self, call: CallIn, deltas: DeltaSink<'_>) -> Result<bool, ModelError> {
+    fn grow_call(&mut self, call: CallIn<'_>, deltas: DeltaSink<'_>) -> Result<bool, ModelError> {
         let CallIn { index, id, function } = call;
         let id = id.unwrap_or_default();
         let FunctionIn { name, arguments } = function.unwrap_or_default();
@@ -196,32 +208,37 @@ impl ChatAssembly {
                 return Err(malformed("a fragment of a call that has not begun"));
             }
             None => {
+                self.bounds.call()?;
                 self.calls.push(PartialCall { index, ..PartialCall::default() });
                 self.calls.len() - 1
             }
         };
         let part = &mut self.calls[at];
         if part.id.is_empty() {
+            self.bounds.content(id.len())?;
             part.id = id;
         }
         let begins = part.name.is_empty() && !name.is_empty();
         if begins {
             deltas(Delta::Tool(&name));
+            self.bounds.content(name.len())?;
             part.name = name;
         }
-        match arguments {
-            None | Some(Value::Null) => {}
-            Some(Value::String(fragment)) => part.arguments.push_str(&fragment),
+        let raw = arguments.map_or("null", RawValue::get);
+        let fragment = match serde_json::from_str::<Option<String>>(raw) {
+            Ok(text) => Cow::from(text.unwrap_or_default()),
             // Some servers send the arguments as JSON and not as text.
-            Some(value) => part.arguments.push_str(&value.to_string()),
-        }
+            Err(_) => Cow::from(raw),
+        };
+        self.bounds.content(fragment.len())?;
+        part.arguments.push(&fragment)?;
         Ok(begins)
     }
 
     /// Returns the call that a fragment belongs to. The id decides, then the index. A fragment with
     /// a name and the index of a call that has all its arguments begins another call, because some
     /// servers number every call 0.
-    fn find_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+    fn find_call(&mut self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         if !id.is_empty()
             && let Some(at) = self.calls.iter().rposition(|call| call.id == id)
         {
@@ -229,15 +246,15 @@ impl ChatAssembly {
         }
         let same = |call: &PartialCall| index.is_none() || call.index == index;
         let at = self.calls.iter().rposition(same)?;
-        let call = &self.calls[at];
+        let call = &mut self.calls[at];
         let other_id = !id.is_empty() && !call.id.is_empty();
-        let other_call = !name.is_empty() && !call.name.is_empty() && !call.is_cut();
+        let other_call = !name.is_empty() && !call.name.is_empty() && call.arguments.is_whole();
         (!other_id && !other_call).then_some(at)
     }
 
     fn stop_reason(&self) -> StopReason {
         if !self.refusal.is_empty() {
-            return StopReason::Refusal(Some(self.refusal.clone()));
+            return StopReason::Refusal(Some(shorten(&self.refusal)));
         }
         match self.finish.as_deref() {
             Some("content_filter") => StopReason::Refusal(None),
@@ -247,7 +264,7 @@ impl ChatAssembly {
                 true => StopReason::EndTurn,
                 false => StopReason::ToolUse,
             },
-            Some(other) => StopReason::Other(other.to_owned()),
+            Some(other) => StopReason::Other(shorten(other)),
         }
     }
 
@@ -259,44 +276,59 @@ impl ChatAssembly {
 }
 
 impl PartialCall {
-    /// Returns true if the arguments are not, or not yet, a JSON document.
-    fn is_cut(&self) -> bool {
-        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_err()
-    }
-
     fn into_block(self) -> Block {
         // Results are joined to calls by the id, so a call without an id gets one here.
         let id = match self.id.is_empty() {
             true => format!("call_{}", Uuid::now_v7().simple()),
             false => self.id,
         };
-        Block::ToolUse(ToolCall { id, name: self.name, input: received_input(self.arguments) })
+        Block::ToolUse(ToolCall {
+            id,
+            name: self.name,
+            input: received_input(self.arguments.into_text()),
+        })
     }
 }
 
-/// Returns the content of a delta as text: a text, or the texts in a list of parts.
-fn plain_text(content: &Value) -> String {
-    match content {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
-        _ => String::new(),
+/// Returns the content of a delta as text: a text, or the texts in a list of parts. Any other content
+/// has none.
+fn plain_text(content: &RawValue) -> String {
+    #[derive(Deserialize)]
+    struct PartIn {
+        #[serde(default, deserialize_with = "lenient")]
+        text: Option<String>,
     }
+    if let Ok(text) = serde_json::from_str(content.get()) {
+        return text;
+    }
+    let parts: Option<Vec<PartIn>> = tree(content.get().as_bytes());
+    parts.into_iter().flatten().filter_map(|part| part.text).collect()
 }
 
-/// Returns the token counts; `prompt_tokens` includes the cached tokens, which are taken off.
-/// Missing output is estimated as characters divided by four. Missing input stays zero, because the
-/// caller has a better estimate.
-fn usage(reported: Option<UsageIn>, message: &Message) -> Usage {
+/// Returns the token counts that were reported; `prompt_tokens` includes the cached tokens, which are
+/// taken off.
+fn counted(reported: Option<UsageIn>) -> Usage {
     let prompt = reported.and_then(|usage| usage.prompt_tokens);
-    let output = reported.and_then(|usage| usage.completion_tokens);
     let details = reported.and_then(|usage| usage.prompt_tokens_details);
     let cached = details.and_then(|details| details.cached_tokens).unwrap_or(0);
-    let written = || Json::encode(message).as_str().chars().count() as u64 / 4;
     Usage {
         input: prompt.unwrap_or(0).saturating_sub(cached),
-        output: output.unwrap_or_else(written),
+        output: reported.and_then(|usage| usage.completion_tokens).unwrap_or(0),
         cache_read: cached,
         cache_write: 0,
+    }
+}
+
+/// Returns the token counts of a reply. Missing output is estimated as characters divided by four.
+/// Missing input stays zero, because the caller has a better estimate.
+fn usage(reported: Option<UsageIn>, message: &Message) -> Usage {
+    let counted = counted(reported);
+    match reported.and_then(|usage| usage.completion_tokens) {
+        Some(_) => counted,
+        None => {
+            let written = Json::encode(message).as_str().chars().count() as u64 / 4;
+            Usage { output: written, ..counted }
+        }
     }
 }
 
