@@ -123,6 +123,36 @@ async fn reading_calls_overlap_and_results_are_read_in_call_order() {
     }
 }
 
+#[tokio::test]
+async fn a_bounded_number_of_reading_calls_overlap() {
+    // (at work, most at once): the calls come in whole waves, so that each has to be as large as it may.
+    let seen = Arc::new(Mutex::new((0, 0)));
+    let wave = Arc::new(Barrier::new(16));
+    let look = {
+        let seen = seen.clone();
+        reading("look", move |input, _| {
+            let (seen, wave) = (seen.clone(), wave.clone());
+            async move {
+                {
+                    let (now, most) = &mut *seen.lock();
+                    *now += 1;
+                    *most = (*now).max(*most);
+                }
+                wave.wait().await;
+                seen.lock().0 -= 1;
+                Ok(ToolOutput::ok(format!("saw {}", key(&input, "which"))))
+            }
+        })
+    };
+    let which = |at: usize| ("look", json!({"which": at.to_string()}));
+    let script = calling(&(0..64).map(which).collect::<Vec<_>>());
+    let run = TestRun::new(OWN).script(&script).tool(look).tool(idle("change"));
+    let ended = run.run().await;
+    let expected: Vec<_> = (0..64).map(|at| format!("saw {at}")).collect();
+    assert_eq!(texts(&ended), expected, "in call order");
+    assert_eq!(*seen.lock(), (0, 16));
+}
+
 fn idle(name: &str) -> Arc<dyn Tool> {
     writing(name, |_, _| async { Ok(ToolOutput::ok("changed")) })
 }

@@ -1,7 +1,7 @@
 //! Runs the tool calls of one turn.
 //!
-//! Calls that only read, and delegations, run at the same time; any other call runs alone, after
-//! all calls before it. Every call gets exactly one result, also if it is denied, unknown, wrong or
+//! Calls that only read, and delegations, run at the same time, a bounded number of them; any other call
+//! runs alone, after all calls before it. Every call gets exactly one result, also if it is denied, unknown, wrong or
 //! crashes. The exception is a repeatable call that is cancelled with its agent: it gets none, so
 //! that a resumed run makes it again. Results are recorded as they arrive; the model reads them in
 //! the order of the calls.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::FutureExt;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use tracing::{Instrument, Span};
@@ -39,6 +39,10 @@ use crate::turn_machine::PendingCall;
 /// Most characters of a child's answer that its parent reads: the documented limit of sub-agent
 /// results. The child's transcript holds the whole answer.
 const CHILD_TEXT_CHARS: usize = 32_000;
+
+/// Most calls of one turn that run at once, delegations apart, of which `limits.max_children` decides:
+/// enough to keep a disk and all processors of a machine busy.
+const CALLS_AT_ONCE: usize = 16;
 
 /// Runs the calls and returns the records of their results.
 ///
@@ -91,14 +95,17 @@ async fn run_group(
     }
     let mut running = JoinSet::new();
     let mut before = None;
+    // It gives its permits in the order of asking, so the calls begin in their order.
+    let room = Arc::new(Semaphore::new(CALLS_AT_ONCE));
     for call in group {
-        let context = context.clone();
-        let ticket = match call.call.name.as_str() {
-            "delegate" => Ticket::after(&mut before),
-            _ => Ticket::default(),
+        let (context, room) = (context.clone(), room.clone());
+        let is_delegation = call.call.name == "delegate";
+        let ticket = if is_delegation { Ticket::after(&mut before) } else { Ticket::default() };
+        let run = async move {
+            let _place = if is_delegation { None } else { room.acquire().await.ok() };
+            run_one(&context, &call, ticket).await
         };
-        let agent = Span::current();
-        running.spawn(async move { run_one(&context, &call, ticket).await }.instrument(agent));
+        running.spawn(run.instrument(Span::current()));
     }
     while let Some(first) = running.join_next().await {
         // Other results that are ready are recorded in the same batch: one sync for all of them.
