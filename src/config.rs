@@ -20,6 +20,7 @@ mod inputs;
 mod json_schema;
 mod keys;
 mod layers;
+mod literal_keys;
 mod names;
 mod plan;
 mod providers;

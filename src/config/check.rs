@@ -14,7 +14,7 @@ use super::raw::{File, Header};
 use super::shape::kinds::Form;
 use super::shape::{Built, Key, Keys, Kind, Section};
 use super::tree::{self, Places, Written};
-use super::{duration, foreign, names};
+use super::{duration, foreign, literal_keys, names};
 
 /// Checks trees of values and reports the problems that it finds.
 #[derive(Debug)]
@@ -99,7 +99,8 @@ impl<'a> Check<'a> {
         match (kind, value) {
             (Kind::Any | Kind::Only(_) | Kind::Either(_), _) => {}
             (Kind::Text(..), _) => drop(self.text(value, kind)),
-            (Kind::Header, _) => self.header(value),
+            (Kind::Header(keys), Value::Dict(_, dict)) => self.table(dict, keys),
+            (Kind::Header(_), _) => self.header(value, kind),
             (Kind::Words(built, later), _) => self.word(value, kind, built(), later),
             (Kind::Truth, Value::Bool(..)) => {}
             (Kind::Truth, _) => self.wrong(value, "true or false", kind),
@@ -160,12 +161,21 @@ impl<'a> Check<'a> {
         text
     }
 
-    fn header(&self, value: &Value) {
-        let Some(text) = self.text(value, Kind::Header) else { return };
+    fn header(&self, value: &Value, kind: Kind) {
+        let Some(text) = self.text(value, kind) else { return };
+        let header = self.path.rsplit_once(".headers.").map_or("", |(_, header)| header);
         if text.chars().any(|c| !(' '..='~').contains(&c)) {
-            let header = self.path.rsplit_once(".headers.").map_or("", |(_, header)| header);
             let message = format!("the value of the header `{header}` must be printable ASCII");
             self.hide("bad_value", value, message, NO_HELP);
+        } else if let Some(reason) = literal_keys::reason(header, &text)
+            // A run that recorded such a header must be able to resume.
+            && self.idle == Severity::Error
+        {
+            let message = format!("the header `{header}` holds what looks like a key: {reason}");
+            let help = format!(
+                "write `{header} = {{ env = \"NAME_OF_A_VARIABLE\" }}` and set the variable to the whole value"
+            );
+            self.hide("literal_key", value, message, &help);
         }
     }
 

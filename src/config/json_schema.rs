@@ -51,7 +51,8 @@ fn property(key: &Key) -> Value {
 fn value(kind: &Kind) -> Value {
     match kind {
         Kind::Any => json!({}),
-        Kind::Text(..) | Kind::Header => json!({"type": "string"}),
+        Kind::Text(..) => json!({"type": "string"}),
+        Kind::Header(keys) => json!({"anyOf": [{"type": "string"}, table(keys)]}),
         Kind::Words(words, _) => json!({"type": "string", "enum": words()}),
         Kind::Truth => json!({"type": "boolean"}),
         Kind::Only(n) => json!({"const": n}),

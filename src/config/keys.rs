@@ -32,7 +32,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The reason why a provider's key could not be read.
+/// The reason why a key, or the value of a header, could not be read.
 #[derive(Debug)]
 pub(super) struct NoKey {
     pub(super) place: Place,
@@ -58,15 +58,15 @@ pub(super) fn of_variable(
     variable(sources, name).ok_or_else(none).map(Some)
 }
 
-/// Reads the key of a provider from its source. Returns `Ok(None)` if there is no source, or if a
+/// Reads the key of a provider, or the value of a header, from its source. Returns `Ok(None)` if there is no source, or if a
 /// secret is missing that is not required.
-pub(super) fn of_provider(key: &KeySource, setting: Setting<'_>) -> Result<Option<Secret>, NoKey> {
+pub(super) fn of_source(key: &KeySource, setting: Setting<'_>) -> Result<Option<Secret>, NoKey> {
     let Some(name) = key.secret.as_deref() else { return find(&key.env, &key.file, setting) };
     let secret = setting.raw.secrets.get(name).and_then(|entry| entry.value.as_ref());
     secret.map_or(Ok(None), |secret| of_secret(secret, setting))
 }
 
-/// Reads the text of an entry of `[secrets]`, with the same results as [`of_provider`].
+/// Reads the text of an entry of `[secrets]`, with the same results as [`of_source`].
 pub(super) fn of_secret(
     secret: &raw::Secret,
     setting: Setting<'_>,
@@ -95,6 +95,16 @@ fn find(
             let help = "it must hold the key and nothing else";
             Err(NoKey { place: place.clone(), message, help })
         }
+    }
+}
+
+/// Reports an error unless the source of a key or of a header says exactly one place that exists.
+pub(super) fn check_source(name: &str, key: &KeySource, at: &Written, setting: Setting<'_>) {
+    let KeySource { env, secret, file } = key;
+    let given = [("env", env.is_set()), ("secret", secret.is_set()), ("file", file.is_set())];
+    check_one(name, at, &given, setting.problems);
+    if let Some((secret, place)) = secret.placed() {
+        setting.raw.secrets.must_have("unknown_secret", secret, place, setting.problems);
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::diagnostic::{NO_HELP, Place, Problems};
 use super::keys::{self, NoKey, Secret};
-use super::raw::{KeySource, Model, Prices, Provider, Wire};
+use super::raw::{HeaderValue, Model, Prices, Provider, Wire};
 use super::shape::{Entry, Field, Item, ListOr};
 use super::{Missing, Setting, files, names, retry};
 use crate::id::Name;
@@ -46,8 +46,10 @@ pub struct ProviderSpec {
     pub base_url: String,
     /// The key; absent when the server needs none or no model in use has this provider.
     pub key: Option<Secret>,
-    /// Additional headers of every request.
+    /// Additional headers of every request, as the file has them.
     pub headers: BTreeMap<String, Secret>,
+    /// Additional headers whose values were read from elsewhere; no record may contain these.
+    pub secret_headers: BTreeMap<String, Secret>,
     /// The longest time that opening a connection may take.
     pub connect_timeout: Duration,
     /// The longest time that one request may take.
@@ -254,7 +256,8 @@ fn settle_homeless(
     if !setting.raw.providers.has(service) {
         let kind =
             if service == PUBLIC[0].0 { ProviderKind::Anthropic } else { ProviderKind::OpenAi };
-        let spec = as_written(setting, name.clone(), kind, key, &Provider::default(), retry);
+        let raw = Provider::default();
+        let spec = as_written(setting, name.clone(), kind, (key, BTreeMap::new()), &raw, retry);
         all.insert(name, spec);
     }
 }
@@ -272,12 +275,12 @@ fn no_provider(name: &Name, place: &Place, setting: Setting<'_>) {
     setting.problems.error("no_provider", place, message, help);
 }
 
-/// Builds a provider of a given kind and key; the other settings are those of its section.
+/// Builds a provider of a given kind, key and secret headers; the other settings are those of its section.
 fn as_written(
     setting: Setting<'_>,
     name: Name,
     kind: ProviderKind,
-    key: Option<Secret>,
+    (key, secret_headers): (Option<Secret>, BTreeMap<String, Secret>),
     raw: &Provider,
     retry: &RetryPolicy,
 ) -> ProviderSpec {
@@ -286,13 +289,17 @@ fn as_written(
         ProviderKind::OpenAi => PUBLIC[1].2,
         ProviderKind::Scripted { .. } => "",
     };
-    let headers = raw.headers.values();
+    let headers = raw.headers.values().filter_map(|(header, value)| match value {
+        HeaderValue::Written(text) => Some((header.name.clone(), Secret::new(text))),
+        HeaderValue::Read(_) => None,
+    });
     ProviderSpec {
         name,
         kind,
         base_url: raw.base_url.as_deref().unwrap_or(public).trim_end_matches('/').to_owned(),
         key,
-        headers: headers.map(|(header, text)| (header.name.clone(), Secret::new(text))).collect(),
+        headers: headers.collect(),
+        secret_headers,
         connect_timeout: *raw.connect_timeout,
         request_timeout: *raw.request_timeout,
         idle_timeout: *setting.raw.defaults.idle_timeout,
@@ -311,7 +318,9 @@ fn provider(
     retry: &RetryPolicy,
 ) -> Option<ProviderSpec> {
     let problems = setting.problems;
-    check_key(setting, raw);
+    if let Some((key, at)) = raw.api_key.as_ref().zip(raw.api_key.at()) {
+        keys::check_source("api_key", key, at, setting);
+    }
     if !raw.kind.is_set() {
         let message = format!("provider `{name}` has no `kind`");
         let help = "use one of `anthropic`, `openai` and `scripted`";
@@ -324,25 +333,48 @@ fn provider(
         Wire::OpenAi => ProviderKind::OpenAi,
         Wire::Scripted => script(setting, entry, raw)?,
     };
-    let key = match (key(setting, wire, entry, raw), missing) {
+    let key = present(key(setting, wire, entry, raw), missing, problems);
+    let secret_headers = secret_headers(setting, raw, missing);
+    Some(as_written(setting, name, kind, (key, secret_headers), raw, retry))
+}
+
+/// Returns a key that could be read. One that is missing is an error where it is needed.
+fn present(
+    read: Result<Option<Secret>, NoKey>,
+    missing: Missing,
+    problems: &Problems,
+) -> Option<Secret> {
+    match (read, missing) {
         (Ok(key), _) => key,
         (Err(_), Missing::Allow) => None,
         (Err(none), Missing::Refuse) => {
             problems.error("missing_key", &none.place, none.message, none.help);
             None
         }
-    };
-    Some(as_written(setting, name, kind, key, raw, retry))
+    }
 }
 
-fn check_key(setting: Setting<'_>, raw: &Provider) {
-    let Some((key, at)) = raw.api_key.as_ref().zip(raw.api_key.at()) else { return };
-    let KeySource { env, secret, file } = key;
-    let given = [("env", env.is_set()), ("secret", secret.is_set()), ("file", file.is_set())];
-    keys::check_one("api_key", at, &given, setting.problems);
-    if let Some((secret, place)) = secret.placed() {
-        setting.raw.secrets.must_have("unknown_secret", secret, place, setting.problems);
+/// Reads the headers whose values stand elsewhere.
+fn secret_headers(
+    setting: Setting<'_>,
+    raw: &Provider,
+    missing: Missing,
+) -> BTreeMap<String, Secret> {
+    let mut all = BTreeMap::new();
+    for (header, value) in raw.headers.values() {
+        let HeaderValue::Read(source) = value else { continue };
+        keys::check_source(&header.name, source, &header.at, setting);
+        let read = present(keys::of_source(source, setting), missing, setting.problems);
+        let Some(value) = read else { continue };
+        if value.expose().chars().all(|c| (' '..='~').contains(&c)) {
+            all.insert(header.name.clone(), value);
+        } else {
+            let message =
+                format!("the value of the header `{}` must be printable ASCII", header.name);
+            setting.problems.error("bad_value", &header.at.value, message, NO_HELP);
+        }
     }
+    all
 }
 
 fn check_address(raw: &Provider, problems: &Problems) {
@@ -426,7 +458,7 @@ fn key(
         Wire::Scripted => return Ok(None),
     };
     if let Some(key) = raw.api_key.as_ref() {
-        return keys::of_provider(key, setting);
+        return keys::of_source(key, setting);
     }
     if raw.base_url.is_set() || raw.api_key.is_set() {
         return Ok(None);

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
-pub(super) use self::models::{KeySource, Model, Prices, Provider, Wire};
+pub(super) use self::models::{HeaderValue, KeySource, Model, Prices, Provider, Wire};
 pub(super) use self::work::{Agent, OwnSandbox, Permissions, Retry, Task};
 use super::shape::kinds::{
     COUNT, COUNT_OR_NONE, FILES, INPUT_TEMPLATE, KEY_FILE, MODEL, NAMES, TASKS, TEXT, VARIABLE,

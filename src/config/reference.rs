@@ -78,7 +78,7 @@ fn type_of(kind: &Kind) -> String {
     match kind {
         Kind::Any => "anything".to_owned(),
         Kind::Text(what, _) => (*what).to_owned(),
-        Kind::Header => "printable ASCII".to_owned(),
+        Kind::Header(_) => "printable ASCII, or a table as of `api_key`".to_owned(),
         Kind::Words(words, _) => {
             words().iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ")
         }
@@ -146,7 +146,8 @@ fn add_codes(kind: &Kind, all: &mut BTreeSet<&'static str>) {
         Kind::Truth | Kind::List(_) => &[],
         Kind::Text(_, codes) => codes,
         Kind::Words(_, []) | Kind::Whole(..) | Kind::Number(..) => &["bad_value"],
-        Kind::Header | Kind::Rate => &["bad_value"],
+        Kind::Rate => &["bad_value"],
+        Kind::Header(_) => &["bad_value", "literal_key", "missing_field", "missing_key"],
         Kind::Words(..) => &["bad_value", "not_built"],
         Kind::Pause | Kind::Time => &["bad_duration"],
         Kind::Map(..) => &["bad_name"],

@@ -91,7 +91,7 @@ fn is_declared(text: &str, found: &Diagnostic) {
     let (mut kind, mut key) = (Kind::Table(File::KEYS), None);
     for step in &path {
         kind = match kind {
-            Kind::Table(keys) | Kind::Key(keys) => {
+            Kind::Table(keys) | Kind::Key(keys) | Kind::Header(keys) => {
                 match keys.iter().copied().flatten().find(|k| k.name == *step) {
                     Some(known) => key.insert(known).kind,
                     None => break,
@@ -512,7 +512,7 @@ fn sample(kind: Kind) -> figment::value::Value {
         keys.map(|key| (key.name.to_owned(), sample(key.kind))).collect::<Dict>().into()
     };
     match kind {
-        Kind::Any | Kind::Text(..) | Kind::Header => "x".into(),
+        Kind::Any | Kind::Text(..) | Kind::Header(_) => "x".into(),
         Kind::Words(words, _) => words()[0].into(),
         Kind::Truth => true.into(),
         Kind::Only(n) | Kind::Whole(n, ..) | Kind::Number(n, ..) => n.into(),

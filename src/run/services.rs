@@ -25,12 +25,12 @@ use crate::journal::disk_space::DiskSpace;
 use crate::journal::file::RunDir;
 use crate::model::Model;
 use crate::model::anthropic::Anthropic;
-use crate::model::http::Endpoint;
+use crate::model::http::{Endpoint, Key};
 use crate::model::openai::{OpenAi, OpenAiProfile};
 use crate::model::script::Script;
 use crate::model::scripted::Scripted;
 use crate::policy::RetryPolicy;
-use crate::redaction::Secrets;
+use crate::redaction::{Secrets, texts_of_header};
 use crate::spec::ModelSpec;
 use crate::spec::capability::ModelFacts;
 use crate::spec::sandbox::Confinement;
@@ -224,15 +224,14 @@ async fn service(
     }
 }
 
-/// Returns the secrets that no record may contain.
+/// Returns the secrets that no record may contain: keys, secret headers and the entries of `[secrets]`.
 pub(super) fn redacted(config: &Config) -> Secrets {
-    Secrets::new(secrets(config).into_iter().map(str::to_owned))
-}
-
-/// Returns the texts of all keys and secrets.
-fn secrets(config: &Config) -> Vec<&str> {
-    let keys = config.providers.values().filter_map(|provider| provider.key.as_ref());
-    keys.chain(config.secrets.values()).map(|key| key.expose()).collect()
+    let providers = config.providers.values();
+    let headers = providers.clone().flat_map(|provider| provider.secret_headers.values());
+    let headers = headers.flat_map(|value| texts_of_header(value.expose()));
+    let keys = providers.filter_map(|provider| provider.key.as_ref());
+    let keys = keys.chain(config.secrets.values()).map(|key| key.expose().to_owned());
+    Secrets::new(keys.chain(headers))
 }
 
 /// Returns the program that runs commands for this one, if there is one.
@@ -279,6 +278,9 @@ fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
         }
         for (name, value) in &spec.headers {
             endpoint.headers.push((name.clone(), value.expose().to_owned()));
+        }
+        for (name, value) in &spec.secret_headers {
+            endpoint.secret_headers.push((name.clone(), Key::new(value.expose())));
         }
         endpoint.connect_timeout = spec.connect_timeout;
         endpoint.idle_timeout = spec.idle_timeout;

@@ -2,17 +2,35 @@
 
 use std::time::Duration;
 
+use figment::value::Value;
 use serde::{Deserialize, Serialize};
 
 use crate::config::shape::kinds::{
     COUNT, FILE, HEADERS, KEY_FILE, PRICE, PROVIDER, SECRET, SHARE, TEXT, TOKENS, VARIABLE,
     words_of,
 };
-use crate::config::shape::{Kind, ListOr, Named, sections, words};
+use crate::config::shape::{Kind, ListOr, Named, Read, Section, sections, words};
+use crate::config::tree::Places;
 use crate::spec::Thinking;
 use crate::spec::capability::Capability;
 
 words! { Wire Thinking }
+
+/// The value of a header as the file writes it.
+#[derive(Debug)]
+pub(in crate::config) enum HeaderValue {
+    Written(String),
+    Read(KeySource),
+}
+
+impl Read for HeaderValue {
+    fn read(value: &Value, places: &Places) -> Option<Self> {
+        match value.as_dict() {
+            Some(dict) => Some(Self::Read(KeySource::read_keys(dict, places))),
+            None => places.text(value).map(Self::Written),
+        }
+    }
+}
 
 /// The words for the effort of a model's thinking.
 const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
@@ -45,8 +63,10 @@ sections! {
         api_key: KeySource, Kind::Key(KeySource::KEYS)
             => "ANTHROPIC_API_KEY or OPENAI_API_KEY for the public services, else none",
             gives "literal_key", "missing_field", "missing_key";
-        /// Additional headers of every request, by name.
-        headers: Named<String> = Named::default(), Kind::Map(&HEADERS, &Kind::Header);
+        /// Additional headers of every request, by name. A value that is secret is not written but read,
+        /// like `{ env = "NAME_OF_A_VARIABLE" }`.
+        headers: Named<HeaderValue> = Named::default(),
+            Kind::Map(&HEADERS, &Kind::Header(KeySource::KEYS)), gives "unknown_key", "unknown_secret";
         /// The longest time that opening a connection may take.
         connect_timeout: Duration = Duration::from_secs(10), Kind::Time;
         /// The longest time that one request may take.
@@ -57,7 +77,7 @@ sections! {
         rate_limit: RateLimit = RateLimit::default(), RateLimit::KIND;
     }
 
-    /// The source of a provider's key: exactly one of these keys.
+    /// The source of a provider's key, or of the value of a header: exactly one of these keys.
     KeySource {
         /// The environment variable that holds the key.
         env: String, VARIABLE;
@@ -173,6 +193,72 @@ mod tests {
         assert_eq!(declared(written), Declared::Listed(listed));
         assert_eq!(declared("[]"), Declared::default());
         assert_eq!(declared("'probe'"), Declared::Probe);
+    }
+
+    /// A provider with these headers and variables.
+    fn with_headers(headers: &str, variables: &[(&str, &str)]) -> Result<Config, Vec<String>> {
+        let text = format!(
+            "version = 1\n[secrets]\nS = {{ env = 'OF_SECRET' }}\nO = {{ env = 'NONE', required = false }}\n\
+             [providers.p]\n{ANTHROPIC}\nheaders = {{ {headers} }}\n\
+             [models.m]\nprovider = 'p'\nmodel = 'x'\n\
+             [agents.a]\ninstructions = 'I'\nmodel = 'm'\n[tasks.t]\nagent = 'a'\nprompt = 'P'\n"
+        );
+        let mut sources = Sources::new("agents.toml");
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        sources.environment = variables.collect();
+        load_text(&text, &sources).map_err(|found| {
+            let shown = found.0.iter().map(|d| {
+                let shown = format!("{d:?}");
+                assert!(!shown.contains("hush"), "{shown}");
+                format!("{}:{} {} {}", d.line, d.column, d.code, d.message)
+            });
+            shown.collect()
+        })
+    }
+
+    #[test]
+    fn headers_are_written_or_read() {
+        let headers = "x-team = 'platform', x-key = { env = 'OF_HEADER' }, \
+                       authorization = { secret = 'S' }, x-none = { secret = 'O' }";
+        let variables = [("OF_HEADER", " hush-1\n"), ("OF_SECRET", "Bearer hush-2")];
+        let config = with_headers(headers, &variables).expect("no mistake");
+        let provider = &config.providers["p"];
+        let shown = |all: &std::collections::BTreeMap<String, crate::config::Secret>| {
+            let all = all.iter().map(|(name, value)| format!("{name}: {}", value.expose()));
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&provider.headers), ["x-team: platform"]);
+        let secret = ["authorization: Bearer hush-2", "x-key: hush-1"];
+        assert_eq!(shown(&provider.secret_headers), secret);
+    }
+
+    #[test]
+    fn headers_that_cannot_be_sent_or_are_keys_are_told() {
+        let told = |headers: &str| {
+            with_headers(headers, &[("LINES", "hush\nhush")]).expect_err("a mistake").join("; ")
+        };
+        assert_eq!(
+            told("x-key = { env = 'NONE' }"),
+            "8:29 missing_key the environment variable `NONE` is not set"
+        );
+        assert_eq!(
+            told("x-key = { env = 'LINES' }"),
+            "8:21 bad_value the value of the header `x-key` must be printable ASCII"
+        );
+        assert_eq!(told("x-key = { secret = 'T' }"), "8:32 unknown_secret there is no secret `T`");
+        assert_eq!(
+            told("x-key = { file = 'f', env = 'LINES' }").split(';').next(),
+            Some("8:13 missing_field `x-key` must have exactly one of `env`, `secret` and `file`")
+        );
+        assert_eq!(
+            told("authorization = 'Bearer hush'"),
+            "8:29 literal_key the header `authorization` holds what looks like a key: headers of \
+             this name carry keys"
+        );
+        assert_eq!(
+            told("x-team = 'sk-hush-hush-hush'"),
+            "8:22 literal_key the header `x-team` holds what looks like a key: keys begin with `sk-`"
+        );
     }
 
     #[test]

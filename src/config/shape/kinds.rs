@@ -15,8 +15,9 @@ pub(in crate::config) enum Kind {
     Any,
     /// A string: its description, and the codes of the diagnostics that can be given at it.
     Text(&'static str, &'static [Code]),
-    /// The value of an HTTP header. It may be a key, so diagnostics do not show it.
-    Header,
+    /// The value of an HTTP header: a string, or a table that gives the source of the value. It may
+    /// be a key, so diagnostics do not show it.
+    Header(Keys),
     /// One of the strings of the first list. The second list has words that are planned but
     /// refused; a word that ends in `:` stands for all words that begin with it.
     Words(fn() -> &'static [&'static str], &'static [&'static str]),
@@ -36,7 +37,7 @@ pub(in crate::config) enum Kind {
     /// A table from names that the user chooses to values of one kind.
     Map(&'static Form, &'static Self),
     Table(Keys),
-    /// A table that gives the source of a provider's key, never the key itself.
+    /// A table that gives the source of a key, never the key itself.
     Key(Keys),
     /// A whole configuration that is merged over the file.
     Profile,
@@ -51,7 +52,7 @@ impl Kind {
         Some(match self {
             Self::Any | Self::Profile => return None,
             Self::Text(what, _) => format!("\"{}\"", example_of(what)),
-            Self::Header => "\"value\"".to_owned(),
+            Self::Header(_) => "\"value\"".to_owned(),
             Self::Words(words, _) => format!("\"{}\"", words().first()?),
             Self::Truth => "true".to_owned(),
             Self::Only(n) => n.to_string(),
