@@ -162,7 +162,7 @@ fn no_reply_of_a_server_breaks_the_program() {
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         // Most of a run is waiting, so there are more of them than processors.
-        for _ in 0..6 {
+        for _ in 0..12 {
             scope.spawn(|| {
                 while let Some((case, kind)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let desk = desk(&server, *kind, case.name);
