@@ -35,6 +35,7 @@ mod status;
 mod stopped_run;
 mod tail;
 mod times;
+mod trust;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -75,6 +76,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Attach(verb) => attach::run(&project, &verb, arguments.verbose),
         Verb::Resume(verb) => resume::run(&project, &verb, arguments.verbose),
         Verb::Check(verb) => check::run(&project, &verb),
+        Verb::Trust(verb) => trust::run(&project, &verb),
         Verb::Tail(verb) => tail::run(&project, &verb),
         Verb::Ps(verb) => ps::run(&project, &verb),
         Verb::Show(verb) => show::run(&project, &verb),

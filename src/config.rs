@@ -11,9 +11,11 @@
 mod agents;
 mod check;
 mod compaction;
+mod concern;
 mod diagnostic;
 mod duration;
 mod env;
+mod excerpt;
 mod files;
 mod foreign;
 mod inputs;
@@ -30,6 +32,7 @@ mod reference;
 mod retry;
 mod sandbox;
 mod shape;
+mod sources;
 mod tasks;
 mod templates;
 mod tree;
@@ -43,96 +46,30 @@ use figment::value::Dict;
 use miette::NamedSource;
 use serde_json::{Map, Value};
 
-pub use self::diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use self::diagnostic::{Concern, Diagnostic, Diagnostics, Severity};
+pub(crate) use self::excerpt::Excerpt;
 pub use self::json_schema::json_schema;
 pub use self::keys::Secret;
 pub(crate) use self::names::suggest;
 pub use self::providers::{ProviderKind, ProviderSpec};
+pub(crate) use self::recorded::as_toml;
 pub use self::recorded::{KeyChange, changed_files, changed_settings, changes};
 #[cfg(test)]
 pub(crate) use self::reference::diagnostic_codes;
 pub use self::reference::reference;
+pub use self::sources::{Missing, Outside, Sources};
 pub use self::templates::{RUN_FIELDS, TASK_FIELDS};
 pub use crate::context::compaction::CompactionSpec;
 
 use self::check::Check;
-use self::diagnostic::{NO_HELP, Place, Problems, Text};
-use self::files::Shelf;
+use self::diagnostic::{Giver, NO_HELP, Origin, Place, Problems, Settled, Text};
+use self::files::{Form, Shelf};
 use self::raw::{Header, Settings, VERSION};
 use self::shape::Section;
 use self::tree::Places;
 use crate::id::Name;
 use crate::spec::sandbox::SandboxSpec;
 use crate::spec::{AgentSpec, Limits, ModelSpec, TaskSpec};
-
-/// The treatment of a provider's key or an input that is missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Missing {
-    /// It is an error, because something is about to run.
-    #[default]
-    Refuse,
-    /// It is left out, because the configuration is only read.
-    Allow,
-}
-
-/// The parts that a configuration is made from: a file, flags, inputs and variables.
-#[derive(Clone, Default)]
-pub struct Sources {
-    /// The path of the file.
-    pub file: PathBuf,
-    /// The profile to merge over the file.
-    pub profile: Option<String>,
-    /// Inputs as they were given; the last one of a name counts.
-    pub inputs: Vec<(String, String)>,
-    /// Values of flags, by dotted keys.
-    pub overrides: Vec<(String, toml::Value)>,
-    /// The environment: `CALLSHEET_*` variables and variables that hold keys.
-    pub environment: BTreeMap<String, String>,
-    /// The tasks to run; if empty, the file's `entry`, or all tasks. Unknown names are ignored.
-    pub targets: Vec<String>,
-    /// Names of the tools that the embedding program adds.
-    pub extra_tools: Vec<Name>,
-    /// Names of the models that the embedding program adds; these need no provider.
-    pub custom_models: Vec<Name>,
-    /// The files that the configuration names, as a run recorded them. A file that is not among
-    /// them is read from the disk.
-    pub recorded: Option<BTreeMap<String, String>>,
-    /// The treatment of a provider's key that is not set.
-    pub missing_keys: Missing,
-    /// The treatment of an input without a value.
-    pub missing_inputs: Missing,
-}
-
-impl Sources {
-    /// Creates the sources with a file and nothing else.
-    #[must_use]
-    pub fn new(file: impl Into<PathBuf>) -> Self {
-        Self { file: file.into(), ..Self::default() }
-    }
-
-    /// Adds the environment variables of this process, except those that are not Unicode.
-    #[must_use]
-    pub fn with_process_environment(mut self) -> Self {
-        let text = |(key, value): (std::ffi::OsString, std::ffi::OsString)| {
-            Some((key.into_string().ok()?, value.into_string().ok()?))
-        };
-        self.environment = std::env::vars_os().filter_map(text).collect();
-        self
-    }
-}
-
-impl fmt::Debug for Sources {
-    /// Shows only the names of the variables, because their values may be keys.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sources")
-            .field("file", &self.file)
-            .field("profile", &self.profile)
-            .field("inputs", &self.inputs)
-            .field("environment", &self.environment.keys())
-            .field("targets", &self.targets)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A checked configuration in the form that the program needs.
 #[derive(Clone)]
@@ -183,8 +120,15 @@ pub struct Config {
     pub secrets: BTreeMap<String, Secret>,
     /// The tasks of a run for which no tasks were named; if empty, all tasks.
     pub entry: Vec<Name>,
-    /// Warnings: values that are valid but probably not meant.
+    /// Warnings: values that are valid but probably not meant. If the configuration is partial, also
+    /// the errors of that part.
     pub warnings: Vec<Diagnostic>,
+    /// What the configuration wants that needs trust.
+    pub concerns: Vec<Concern>,
+    /// True if files outside the directory were left out ([`Outside::LeaveOut`]).
+    pub is_partial: bool,
+    /// The hash of the file and of the files that it includes.
+    pub content_hash: String,
 }
 
 impl fmt::Debug for Config {
@@ -234,8 +178,12 @@ impl Config {
 /// }
 /// ```
 pub fn load(sources: &Sources) -> Result<Config, Diagnostics> {
-    match files::text_of(&sources.file) {
-        Ok(text) => load_text(&text, sources),
+    match files::opened(&sources.file, files::MOST_CONFIGURATION) {
+        Ok(read) => {
+            // A link may lead to a file that is none of callsheet's, such as a key.
+            let form = files::Form::of(&read.real, &root(&sources.file));
+            load_as(&read.text, form, sources)
+        }
         Err(error) => {
             let place = Place::start(&named(sources, String::new()));
             let message = format!("cannot read `{}`: {error}", sources.file.display());
@@ -254,12 +202,22 @@ pub fn load(sources: &Sources) -> Result<Config, Diagnostics> {
 /// # Errors
 /// Returns every problem of the configuration at once.
 pub fn load_text(text: &str, sources: &Sources) -> Result<Config, Diagnostics> {
+    load_as(text, Form::Configuration, sources)
+}
+
+fn load_as(text: &str, form: Form, sources: &Sources) -> Result<Config, Diagnostics> {
     let problems = Problems::default();
     let mut texts = vec![named(sources, text.to_owned())];
-    let config = read(&mut texts, sources, &problems);
-    let warnings = problems.settle(&texts)?;
-    // `read` returns nothing only after it has reported an error, and then `settle` has returned.
-    config.map(|config| Config { warnings, ..config }).ok_or(Diagnostics(Vec::new()))
+    let config = read(&mut texts, form, sources, &problems);
+    let Settled { found: warnings, concerns, has_errors } = problems.settle(&texts);
+    match config {
+        // The mistakes of a part may be none of the whole.
+        Some(config) if !has_errors || config.is_partial => {
+            let content_hash = files::hash(&texts);
+            Ok(Config { warnings, concerns, content_hash, ..config })
+        }
+        _ => Err(Diagnostics(warnings)),
+    }
 }
 
 /// Returns the directory in which run directories are made. For commands that only look at runs:
@@ -297,9 +255,15 @@ fn root(file: &Path) -> PathBuf {
     parent.canonicalize().unwrap_or_else(|_| absolute())
 }
 
-fn read(texts: &mut Vec<Text>, sources: &Sources, problems: &Problems) -> Option<Config> {
+fn read(
+    texts: &mut Vec<Text>,
+    form: Form,
+    sources: &Sources,
+    problems: &Problems,
+) -> Option<Config> {
     let mut places = Places::default();
-    let mut tree = places.parse(&texts[0]).map_err(|found| problems.add(*found)).ok()?;
+    let start = Place::start(&texts[0]);
+    let mut tree = form.parse(&texts[0], &start, &mut places, problems)?;
     if let Some(agents) = tree.get("agents").map(|value| places.of(value))
         && agents.kind == tree::ARRAY
     {
@@ -310,11 +274,10 @@ fn read(texts: &mut Vec<Text>, sources: &Sources, problems: &Problems) -> Option
         return None;
     }
     let root = root(&sources.file);
-    let shelf = Shelf::new(&root, sources.recorded.as_ref());
+    let shelf = Shelf::new(&root, sources.recorded.as_ref(), sources.outside);
     let header = Header::read_keys(&tree, &places);
     files::include(&mut tree, &header.include, &shelf, texts, &mut places, problems);
     Check::new(&places, problems, idle(sources)).file(&tree);
-    let start = Place::start(&texts[0]);
     check_header(&header, &start, problems);
     let merged = layered(tree, &header, sources, &mut places, &start, problems);
     // The layers are not checked again after the merge: each was checked by itself, with the places
@@ -322,7 +285,9 @@ fn read(texts: &mut Vec<Text>, sources: &Sources, problems: &Problems) -> Option
     let raw = Settings::read_keys(&merged, &places);
     let setting = Setting { raw: &raw, root: &root, sources, shelf: &shelf, problems };
     let config = build(setting, &texts[0]);
-    Some(Config { files: shelf.into_taken(), ..config })
+    concern::concerns(setting);
+    let is_partial = shelf.left_out();
+    Some(Config { files: shelf.into_taken(), is_partial, ..config })
 }
 
 /// Returns the severity of a key that never had an effect. For a recorded configuration it is a
@@ -374,8 +339,8 @@ fn layered(
     start: &Place,
     problems: &Problems,
 ) -> Dict {
-    let environment = layers::environment(&sources.environment, &file, places);
-    let flags = layers::flags(&sources.overrides, places);
+    let environment = layers::environment(sources, &file, places);
+    let flags = layers::flags(sources, places);
     for layer in [&environment, &flags] {
         Check::new(places, problems, idle(sources)).overlay(layer);
     }
@@ -393,7 +358,8 @@ fn profile_of(
 ) -> Option<Dict> {
     if let Some(found) = header.profiles.get(name) {
         let mut tree = found.value.clone()?;
-        places.came_from(&mut tree, &format!("profile `{name}`").into());
+        let origin = Origin::new(format!("profile `{name}`"), Giver::Project);
+        places.came_from(&mut tree, &origin);
         return tree.into_dict();
     }
     let known: Vec<&str> = header.profiles.names().collect();
@@ -402,7 +368,8 @@ fn profile_of(
         (Some(near), all) => format!("did you mean `{near}`? there is {}", names::list(all)),
         (None, all) => format!("there is {}", names::list(all)),
     };
-    let place = Place { origin: Some("--profile".into()), ..start.clone() };
+    let origin = Some(Origin::new("--profile", Giver::PersonForRun));
+    let place = Place { origin, ..start.clone() };
     problems.error("unknown_profile", &place, format!("there is no profile `{name}`"), help);
     None
 }
@@ -459,6 +426,9 @@ fn build(setting: Setting<'_>, text: &Text) -> Config {
         secrets: env::secrets(setting),
         entry,
         warnings: Vec::new(),
+        concerns: Vec::new(),
+        is_partial: false,
+        content_hash: String::new(),
     }
 }
 

@@ -138,6 +138,8 @@ pub mod model;
 pub mod store;
 #[doc(hidden)]
 pub mod tool;
+#[doc(hidden)]
+pub mod trust;
 
 #[doc(hidden)]
 pub mod actor;

@@ -28,7 +28,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "run_machine",
         ],
     ),
-    ("ports", &["crash", "disk", "store", "journal", "conversation", "tool", "model"]),
+    ("ports", &["crash", "disk", "store", "journal", "conversation", "tool", "model", "trust"]),
     ("actors", &["actor"]),
     ("application", &["config", "report", "run"]),
     ("command line", &["exit", "cli"]),

@@ -19,6 +19,7 @@ mod stop;
 mod stored;
 mod survey;
 mod terminal;
+mod trust;
 mod truth;
 mod verbs;
 mod watch;

@@ -42,6 +42,9 @@ pub(super) enum Verb {
     Resume(Resume),
     /// Find every mistake in the configuration before anything is spent
     Check(Check),
+    /// Say what a configuration wants that nobody would expect of a project, and remember that you
+    /// trust it
+    Trust(TrustFile),
     /// Print the agents' logs, live or after the fact
     #[command(visible_alias = "logs")]
     Tail(Tail),
@@ -123,6 +126,8 @@ pub(super) struct Run {
     /// Go on when the terminal closes: print the id of the run as soon as it has begun, and return
     #[arg(short, long, conflicts_with = "json")]
     pub detach: bool,
+    #[command(flatten)]
+    pub trusting: Trusting,
     /// This is the process of a detached run
     #[arg(long, hide = true)]
     pub detached: bool,
@@ -141,6 +146,7 @@ impl Verb {
             Self::Fork(verb) => verb.file.file.clone(),
             Self::Rebuild(verb) => verb.file.file.clone(),
             Self::Check(verb) => verb.file.file.clone(),
+            Self::Trust(verb) => verb.file(),
             Self::Tail(verb) => verb.file.clone(),
             Self::Ps(verb) => verb.file.file.clone(),
             Self::Show(verb) => verb.file.file.clone(),
@@ -196,6 +202,39 @@ pub(super) struct Resume {
     /// that is cut is kept in a file
     #[arg(long, value_name = "SEQ")]
     pub truncate_at: Option<u64>,
+    #[command(flatten)]
+    pub trusting: Trusting,
+}
+
+/// The flag of the verbs that run a configuration.
+#[derive(Debug, Args)]
+pub(super) struct Trusting {
+    /// Trust what the configuration wants beyond its directory: keys sent to other addresses, files
+    /// outside, a loosened sandbox. It is remembered for this content of the file
+    #[arg(long)]
+    pub trust: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct TrustFile {
+    /// The configuration file, or its directory
+    #[arg(value_name = "FILE|DIR", default_value = "agents.toml")]
+    pub path: PathBuf,
+    /// Print everything that is trusted, in all directories
+    #[arg(long, conflicts_with = "revoke")]
+    pub list: bool,
+    /// Trust nothing in the directory any more
+    #[arg(long)]
+    pub revoke: bool,
+}
+
+impl TrustFile {
+    fn file(&self) -> PathBuf {
+        match self.path.is_dir() {
+            true => self.path.join(super::locate::DEFAULT_FILE),
+            false => self.path.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -247,6 +286,8 @@ pub(super) struct Fork {
     /// Change a key of the configuration in the new run, such as models.default.model=NAME
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
+    #[command(flatten)]
+    pub trusting: Trusting,
     /// Print the events that are recorded from now on as JSON, one a line
     #[arg(long)]
     pub json: bool,

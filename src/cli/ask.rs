@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{QueueSelector, tcflush};
 
+pub(super) use self::question::safe;
 use self::question::{Answer, Remembered};
 use super::paint;
 use super::screen::Screen;
@@ -29,8 +30,35 @@ const LINE: usize = 4096;
 
 /// Returns an asker for the terminal, or `None` if stdin or stderr is not a terminal.
 pub(super) fn asker(screen: &Arc<Screen>) -> Option<Arc<dyn Asker>> {
-    let terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
-    terminal.then(|| Arc::new(Terminal::new(screen.clone())) as Arc<dyn Asker>)
+    has_terminal().then(|| Arc::new(Terminal::new(screen.clone())) as Arc<dyn Asker>)
+}
+
+/// Returns true if a person can be asked: stdin and stderr are a terminal.
+pub(super) fn has_terminal() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Shows lines, page by page where they are long, and asks for a yes to all of them. Blocks. The
+/// lines must be safe to show.
+pub(super) fn confirm(lines: &[String], asked: &str) -> bool {
+    let (width, _) = size();
+    let rows = question::rows(lines, width);
+    let Ok((never, _open)) = io::pipe() else { return false };
+    let mut shown = 0;
+    loop {
+        shown = page(&rows, shown);
+        let is_whole = shown == rows.len();
+        print(&match is_whole {
+            true => format!("{asked} [y yes, n no] "),
+            false => format!("line {shown} of {}: enter for more, n no ", rows.len()),
+        });
+        forget_typed();
+        match line_or_end(&never).map(|line| Answer::read(&line)) {
+            None | Some(Answer::No) => return false,
+            Some(Answer::Yes) if is_whole => return true,
+            Some(_) => {}
+        }
+    }
 }
 
 /// Asks the person at the terminal, one question at a time.
@@ -53,23 +81,23 @@ impl Terminal {
         if self.remembered.lock().allows(question) {
             return true;
         }
-        let open = OpenQuestion::new(&self.screen);
+        let _open = OpenQuestion::new(&self.screen);
         let (width, _) = size();
         let lines = question::rows(&question::lines(question), width);
         let mut shown = 0;
         loop {
-            shown = open.page(&lines, shown);
+            shown = page(&lines, shown);
             let is_whole = shown == lines.len();
             let asked = match is_whole {
                 true => format!("allow? [{}] ", question::choices(question)),
                 false => format!("line {shown} of {}: enter for more, n no ", lines.len()),
             };
-            open.print(&asked);
+            print(&asked);
             let Some(line) = read_line().await else { return false };
             let answer = Answer::read(&line);
             match answer {
                 Answer::No => return false,
-                Answer::Why => open.print(&format!("{}\n", question::reason(question))),
+                Answer::Why => print(&format!("{}\n", question::reason(question))),
                 Answer::Rule if question.rule.is_none() => {}
                 Answer::Yes | Answer::Always | Answer::Rule | Answer::Tool if is_whole => {
                     self.remembered.lock().note(question, answer);
@@ -125,20 +153,25 @@ impl<'a> OpenQuestion<'a> {
         screen.begin_question();
         Self { screen }
     }
+}
 
-    /// Prints the rows from `from` on, as many as fit. Returns the number of rows shown so far.
-    fn page(&self, rows: &[String], from: usize) -> usize {
-        let (_, height) = size();
-        let to = rows.len().min(from + height.saturating_sub(BELOW_PAGE).max(1));
-        rows[from..to].iter().for_each(|row| self.print(&format!("{row}\n")));
-        to
-    }
+/// Prints the rows from `from` on, as many as fit. Returns the number of rows shown so far.
+fn page(rows: &[String], from: usize) -> usize {
+    let (_, height) = size();
+    let to = rows.len().min(from + height.saturating_sub(BELOW_PAGE).max(1));
+    rows[from..to].iter().for_each(|row| print(&format!("{row}\n")));
+    to
+}
 
-    fn print(&self, text: &str) {
-        let mut out = io::stderr().lock();
-        // A stderr that is closed is no error; the question then ends with the input.
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    }
+fn print(text: &str) {
+    let mut out = io::stderr().lock();
+    // A stderr that is closed is no error; the question then ends with the input.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Drops what was typed before a question appeared: it is no answer to it.
+fn forget_typed() {
+    let _ = tcflush(io::stdin(), QueueSelector::IFlush);
 }
 
 impl Drop for OpenQuestion<'_> {
@@ -150,8 +183,7 @@ impl Drop for OpenQuestion<'_> {
 /// Reads a line that is typed from now on; `None` at the end of the input. Dropping the future
 /// leaves nothing behind that could read a later answer.
 async fn read_line() -> Option<String> {
-    // What was typed before the question appeared is no answer to it.
-    let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+    forget_typed();
     // The writer is dropped with the future, which wakes the reading thread.
     let (dropped, _waiting) = io::pipe().ok()?;
     tokio::task::spawn_blocking(move || line_or_end(&dropped)).await.ok().flatten()

@@ -1,13 +1,14 @@
 //! `check`: finds every mistake in the configuration before anything is spent.
 
-use std::io;
-
 use super::args;
 use super::locate::Project;
-use super::{complain, mistakes, paint, say};
-use crate::config::{self, Config, Diagnostic, Diagnostics, Severity, Sources};
+use super::{complain, mistakes, say, trust};
+use crate::config::{self, Sources};
 use crate::exit::Exit;
 use crate::run::sandbox;
+
+/// The most things that need trust that are listed.
+const LISTED: usize = 200;
 
 pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
     let sources = Sources {
@@ -16,7 +17,8 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
         missing_inputs: config::Missing::Allow,
         ..project.sources()
     };
-    let (found, summary) = match config::load(&sources) {
+    let read = |outside| config::load(&Sources { outside, ..sources.clone() });
+    let (found, summary) = match trust::look(read) {
         Ok(config) => {
             let count = |number: usize, noun: &str| {
                 format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
@@ -31,7 +33,17 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
                 count(config.models.len(), "model"),
                 kept.unwrap_or_default(),
             );
-            (config.warnings, Some(summary))
+            let concerns = match trust::is_trusted(&config) {
+                true => Vec::new(),
+                false => config.concerns,
+            };
+            let rest = concerns.len().saturating_sub(LISTED);
+            if rest > 0 {
+                complain(&format!("note: {rest} more things need trust"));
+            }
+            let concerns = concerns.into_iter().filter(|concern| !concern.is_own).take(LISTED);
+            let found = config.warnings.into_iter();
+            (found.chain(concerns.map(|concern| concern.found)).collect(), Some(summary))
         }
         Err(problems) => (problems.0, None),
     };
@@ -46,50 +58,16 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
             return exit;
         }
     } else {
-        found.iter().for_each(show);
+        found.iter().for_each(mistakes::show);
     }
     match summary {
         Some(summary) if !verb.json => say(&summary),
         Some(_) => Exit::Done,
         None => {
             if !verb.json {
-                tally(&found, &sources);
+                mistakes::tally(&found, &sources);
             }
             Exit::Usage
         }
     }
-}
-
-/// Loads the configuration for another verb, and prints its diagnostics.
-pub(super) fn load(sources: &Sources) -> Result<Config, Exit> {
-    shown(config::load(sources), sources)
-}
-
-/// Prints the diagnostics of a loaded configuration. Returns the configuration if it has no errors.
-pub(super) fn shown(
-    loaded: Result<Config, Diagnostics>,
-    sources: &Sources,
-) -> Result<Config, Exit> {
-    match loaded {
-        Ok(config) => {
-            config.warnings.iter().for_each(show);
-            Ok(config)
-        }
-        Err(problems) => {
-            problems.0.iter().for_each(show);
-            tally(&problems.0, sources);
-            Err(Exit::Usage)
-        }
-    }
-}
-
-fn show(found: &Diagnostic) {
-    complain(&mistakes::text(found, paint::is_on(&io::stderr())));
-}
-
-/// Prints the number of errors, for people.
-fn tally(found: &[Diagnostic], sources: &Sources) {
-    let errors = found.iter().filter(|found| found.severity == Severity::Error).count();
-    let mistakes = if errors == 1 { "mistake" } else { "mistakes" };
-    complain(&format!("error: {errors} {mistakes} in {}", sources.file.display()));
 }

@@ -6,11 +6,12 @@ use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
 use super::screen::Screen;
-use super::{check, complain, refusal, say, stopped_run};
+use super::{complain, mistakes, refusal, say, stopped_run, trust};
+use crate::config::{self, Missing, Outside, Sources};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::stamp;
 use crate::journal::torn::Cut;
+use crate::journal::{snapshot, stamp};
 use crate::run::fork_points::{ForkEvent, ForkPoint, fork_points};
 use crate::run::no_effect::{NoEffect, no_effect};
 use crate::run::{ForkError, Options, Run, fork};
@@ -33,11 +34,30 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
         return Err(Exit::Usage);
     };
     let from = project.run(Some(name))?;
+    let trusting = (&verb.trusting).into();
+    // The run that is forked is judged first, so that nothing is made where it is not trusted.
+    // What is wrong with its journal is reported by the fork, if it concerns that part.
+    if let Some(created) = snapshot::fold(&from, |_| {}).0.created() {
+        let sources = Sources {
+            missing_keys: Missing::Allow,
+            ..project.sources().of_run(created, from.path())
+        };
+        let read =
+            |outside| config::load_text(&created.config, &Sources { outside, ..sources.clone() });
+        // Its mistakes may be what the fork changes.
+        if read(Outside::LeaveOut).is_ok() {
+            trust::load(project, trusting, &sources, read)?;
+        }
+    }
     let overrides = verb.set.iter().cloned().collect();
     let stopped = fork(&from, seq, overrides, project.sources())
         .map_err(|error| refused(project, &from, error))?;
-    let sources = stopped.sources(project.sources());
-    let config = check::shown(stopped.config(project.sources()), &sources)?;
+    let mut typed = project.sources();
+    let set = verb.set.iter().map(|(key, text)| (key.clone(), config::as_toml(text)));
+    typed.overrides.extend(set);
+    let sources = stopped.sources(typed.clone());
+    let read = |outside| stopped.config(Sources { outside, ..typed.clone() });
+    let config = trust::load(project, trusting, &sources, read)?;
     for NoEffect { key, why } in
         no_effect(stopped.state(), &config, verb.set.iter().map(|(key, _)| key.as_str()))
     {
@@ -76,7 +96,7 @@ fn list(project: &Project, name: &str) -> Result<Exit, Exit> {
 
 fn refused(project: &Project, from: &RunDir, error: ForkError) -> Exit {
     match error {
-        ForkError::Config(problems) => match check::shown(Err(problems), &project.sources()) {
+        ForkError::Config(problems) => match mistakes::shown(Err(problems), &project.sources()) {
             Err(exit) => exit,
             Ok(_) => Exit::Usage,
         },

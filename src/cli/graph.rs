@@ -7,7 +7,7 @@ use serde_json::json;
 use super::args::{self, GraphFormat};
 use super::locate::Project;
 use super::paint::{self, Paint};
-use super::{check, say};
+use super::{say, trust};
 use crate::config::{Missing, Sources};
 use crate::event::PlannedTask;
 use crate::exit::Exit;
@@ -49,7 +49,7 @@ fn of_run(project: &Project, run: &str) -> Result<Vec<Node>, Exit> {
 }
 
 fn of_file(project: &Project) -> Result<Vec<Node>, Exit> {
-    let config = check::load(&Sources {
+    let config = trust::looked(&Sources {
         missing_keys: Missing::Allow,
         missing_inputs: Missing::Allow,
         ..project.sources()

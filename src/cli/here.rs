@@ -1,7 +1,7 @@
 //! No verb: says what can be done in this folder.
 
 use super::locate::Project;
-use super::{complain, refusal, say};
+use super::{complain, refusal, say, trust};
 use crate::config::{self, Missing, Sources};
 use crate::exit::Exit;
 use crate::journal::snapshot;
@@ -24,7 +24,8 @@ pub(super) fn run(project: &Project) -> Exit {
         missing_keys: Missing::Allow,
         ..project.sources()
     };
-    let mut text = match config::load(&sources) {
+    let read = |outside| config::load(&Sources { outside, ..sources.clone() });
+    let mut text = match trust::look(read) {
         Err(found) => {
             let count = found.0.len();
             let noun = if count == 1 { "mistake" } else { "mistakes" };

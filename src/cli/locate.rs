@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::times::Times;
 use super::{complain, refusal};
-use crate::config::{Sources, suggest};
+use crate::config::{Outside, Sources, suggest};
 use crate::event::{Event, SharedRecord};
 use crate::exit::Exit;
 use crate::glob::{self, Wildcards};
@@ -57,9 +57,11 @@ impl Project {
         }
     }
 
-    /// Returns the sources of the configuration: the file, the environment and the flags.
+    /// Returns the sources of the configuration: the file, the environment and the flags. Files
+    /// outside the directory are left out: `trust::load` reads them.
     pub(super) fn sources(&self) -> Sources {
         let mut sources = Sources::new(&self.file).with_process_environment();
+        sources.outside = Outside::LeaveOut;
         let folder = self.state_dir.as_ref().map(|folder| {
             // The flag is relative to the working directory, but the key `state.dir` to the
             // configuration file: so the path becomes absolute here.
@@ -68,6 +70,17 @@ impl Project {
         });
         sources.overrides.extend(folder.map(|dir| ("state.dir".to_owned(), dir.into())));
         sources
+    }
+
+    /// Returns the file, or the directory of a file of the usual name, for a command that names it.
+    pub(super) fn quoted_file(&self) -> String {
+        let has_usual_name = self.file.file_name().is_some_and(|name| name == DEFAULT_FILE);
+        let folder = self.file.parent().filter(|_| has_usual_name);
+        match folder {
+            Some(folder) if folder.as_os_str().is_empty() => ".".to_owned(),
+            Some(folder) => quoted(folder),
+            None => quoted(&self.file),
+        }
     }
 
     /// Returns the flags by which another verb finds the same runs, with a space before each.

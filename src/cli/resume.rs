@@ -8,7 +8,8 @@ use super::drive::{self, Shown, refused};
 use super::locate::Project;
 use super::screen::Screen;
 use super::stopped_run::{self, open};
-use super::{check, complain, mistakes, refusal, say};
+use super::trust::{self, Trust};
+use super::{complain, mistakes, refusal, say};
 use crate::config::{self, Config, KeyChange, Missing, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
@@ -74,7 +75,7 @@ fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> 
     let (created, sources) = (stopped.created(), stopped.sources(project.sources()));
     let mut config = None;
     if verb.accept_changes && is_changed(project, created, &sources) {
-        let (before, now) = both(project, created, &dir)?;
+        let (before, now) = both(project, created, &dir, (&verb.trusting).into())?;
         let prospects =
             stopped.outlook(&before, &now).map_err(|error| refused(project, Some(&dir), &error))?;
         let stands =
@@ -101,7 +102,8 @@ fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> 
         Some(config) => config,
         None => {
             note_changes(project, stopped.created(), &sources);
-            check::shown(stopped.config(project.sources()), &sources).inspect_err(|_| {
+            let read = |outside| stopped.config(Sources { outside, ..project.sources() });
+            trust::load(project, (&verb.trusting).into(), &sources, read).inspect_err(|_| {
                 advise_to_accept(project, &dir, stopped.created(), &sources);
             })?
         }
@@ -127,7 +129,7 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
     let sources = project.sources().of_run(created, dir.path());
     let mut able = Exit::Done;
     let prospects = if verb.accept_changes && is_changed(project, created, &sources) {
-        let (before, now) = both(project, created, dir)?;
+        let (before, now) = both(project, created, dir, (&verb.trusting).into())?;
         outlook::accepting(dir, &state, &before, &now)
             .map_err(|error| refused(project, Some(dir), &error))?
     } else {
@@ -165,7 +167,9 @@ fn able_to_resume(
     state: &RunState,
     sources: &Sources,
 ) -> (Option<Config>, Exit) {
-    let config = match check::shown(config::load_text(&created.config, sources), sources) {
+    let read =
+        |outside| config::load_text(&created.config, &Sources { outside, ..sources.clone() });
+    let config = match mistakes::shown(trust::look(read), sources) {
         Ok(config) => config,
         Err(exit) => {
             complain("note: the run cannot be resumed until that is corrected");
@@ -199,11 +203,20 @@ fn state_before(project: &Project, dir: &RunDir, seq: u64) -> Result<RunState, E
 }
 
 /// Loads the recorded configuration, and that of the file as it is now.
-fn both(project: &Project, created: &RunCreated, dir: &RunDir) -> Result<(Config, Config), Exit> {
+fn both(
+    project: &Project,
+    created: &RunCreated,
+    dir: &RunDir,
+    trust: Trust,
+) -> Result<(Config, Config), Exit> {
     let recorded =
         Sources { missing_keys: Missing::Allow, ..project.sources().of_run(created, dir.path()) };
-    let before = check::shown(config::load_text(&created.config, &recorded), &recorded)?;
-    let now = check::load(&project.sources().accepting(created, dir.path()))?;
+    let read =
+        |outside| config::load_text(&created.config, &Sources { outside, ..recorded.clone() });
+    let before = trust::load(project, trust, &recorded, read)?;
+    let accepting = project.sources().accepting(created, dir.path());
+    let read = |outside| config::load(&Sources { outside, ..accepting.clone() });
+    let now = trust::load(project, trust, &accepting, read)?;
     let state_dir = dir.path().parent().map_or_else(|| now.state_dir.clone(), Path::to_owned);
     Ok((before, Config { state_dir, ..now }))
 }

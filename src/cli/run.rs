@@ -5,8 +5,8 @@ use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
 use super::screen::Screen;
-use super::{check, complain, detach, refusal};
-use crate::config::{Sources, suggest};
+use super::{complain, detach, refusal, trust};
+use crate::config::{self, Sources, suggest};
 use crate::event::RunStatus;
 use crate::exit::Exit;
 use crate::id::RunId;
@@ -28,8 +28,6 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
     };
     if verb.detached {
         detach::leave_session();
-    } else if verb.detach {
-        return detach::run(project, run_id.unwrap_or_else(|| RunId::from(uuid::Uuid::now_v7())));
     }
     let mut sources = Sources {
         profile: verb.profile.clone(),
@@ -41,10 +39,16 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         // As a variable it is recorded with the run, and a resume keeps it.
         sources.environment.insert(SANDBOX_MODE.to_owned(), mode.clone());
     }
-    let config = match check::load(&sources) {
+    let trusting = (&verb.trusting).into();
+    let read = |outside| config::load(&Sources { outside, ..sources.clone() });
+    let config = match trust::load(project, trusting, &sources, read) {
         Ok(config) => config,
         Err(exit) => return exit,
     };
+    if verb.detach && !verb.detached {
+        // The detached process has no terminal at which it could ask for trust.
+        return detach::run(project, run_id.unwrap_or_else(|| RunId::from(uuid::Uuid::now_v7())));
+    }
     let known = || config.tasks.iter().map(|task| task.name.as_str());
     if let Some(unknown) = verb.tasks.iter().find(|name| known().all(|task| task != **name)) {
         complain(&format!("error: there is no task `{unknown}`"));

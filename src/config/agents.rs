@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use super::concern::leads_outside;
 use super::diagnostic::NO_HELP;
 use super::raw::Agent;
 use super::shape::{Entry, Field, Item};
@@ -96,13 +97,14 @@ fn instructions(setting: Setting<'_>, raw: &Agent) -> String {
         let message = "`instructions` and `instructions_file` exclude each other";
         problems.error("conflict", &at.key, message, NO_HELP);
     } else if let Some((file, place)) = raw.instructions_file.placed() {
-        text = shelf.read(&root.join(file), place, problems).unwrap_or_default();
+        text =
+            shelf.read(&root.join(file), place, problems).map(|read| read.text).unwrap_or_default();
     }
     for Item { value: pattern, at } in raw.context_files.iter() {
         for path in shelf.expand(pattern, &at.value, problems) {
             let Some(content) = shelf.read(&path, &at.value, problems) else { continue };
             let shown = path.strip_prefix(root).unwrap_or(&path).display();
-            let content = content.trim_end();
+            let content = content.text.trim_end();
             // Writing to a string cannot fail.
             let _ = write!(text, "\n\n<file path=\"{shown}\">\n{content}\n</file>");
         }
@@ -167,7 +169,8 @@ fn all_tools(setting: Setting<'_>) -> impl Iterator<Item = &str> {
 fn skills(setting: Setting<'_>, raw: &Agent) -> Vec<String> {
     let skill = |Item { value: skill, at }: &Item<String>| {
         let file = Path::new(SKILLS).join(skill).join("SKILL.md");
-        if !setting.root.join(&file).is_file() {
+        let is_inside = leads_outside(setting.root, &file.to_string_lossy()).is_none();
+        if !is_inside || !setting.root.join(&file).is_file() {
             let message = format!("skill `{skill}` has no file `{}`", file.display());
             setting.problems.warning("missing_skill", &at.value, message, NO_HELP);
         }

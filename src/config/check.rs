@@ -53,6 +53,9 @@ impl<'a> Check<'a> {
         let known = keys.iter().copied().flatten();
         for (name, value) in dict {
             let Some(key) = known.clone().find(|key| key.name == name) else {
+                if self.problems.is_full() {
+                    continue;
+                }
                 let whose = match self.path.as_str() {
                     "" => "at the top level".to_owned(),
                     path => format!("in [{path}]"),
@@ -271,6 +274,9 @@ impl<'a> Check<'a> {
     /// Does the same as [`Check::refuse`] for a value that may be a provider's key: the value is
     /// not shown.
     fn hide(&self, code: Code, value: &Value, message: String, help: &str) {
+        if self.problems.is_full() {
+            return;
+        }
         let found = Diagnostic::error(code, &self.at(value).value, message, help);
         self.problems.add(found.masked());
     }

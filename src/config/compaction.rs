@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
+use super::concern::leads_outside;
 use super::diagnostic::{NO_HELP, Problems};
 use super::raw::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
 use super::shape::{Constant, Field, Item, ListOr};
@@ -215,7 +216,11 @@ fn check_program(key: &str, program: Option<&Item<String>>, at: &Written, settin
         let message = format!("`{key}` names no command");
         return setting.problems.error("bad_value", &at.key, message, help);
     };
-    if program.contains('/') && !setting.root.join(program).is_file() {
+    let is_outside = leads_outside(setting.root, program).is_some();
+    if program.contains('/')
+        && (!is_outside || setting.shelf.touches(&at.value))
+        && !setting.root.join(program).is_file()
+    {
         let message = format!("there is no file `{program}`");
         setting.problems.error("unreadable_file", &at.value, message, NO_HELP);
     }

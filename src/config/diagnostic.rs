@@ -3,14 +3,16 @@
 //! Owns the positions in configuration texts. It does not print: the command line renders a
 //! [`Diagnostic`] with miette or as JSON.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use miette::{LabeledSpan, NamedSource, SourceCode};
 use serde::Serialize;
+
+use super::excerpt::Excerpt;
 
 /// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -65,17 +67,29 @@ impl Diagnostic {
     /// the lines of a text once for all its diagnostics.
     fn new(code: Code, severity: Severity, place: &Place, text: String, help: String) -> Self {
         let message = match &place.origin {
-            Some(origin) => format!("{text} (from {origin})"),
+            Some(origin) => format!("{text} (from {})", origin.shown),
             None => text,
         };
         let (file, span) = (place.text.name().to_owned(), place.span.clone());
-        let (source, help) = (Arc::clone(&place.text), Some(help).filter(|help| !help.is_empty()));
+        let help = Some(help).filter(|help| !help.is_empty()).map(shortened);
+        let (source, message) = (Arc::clone(&place.text), shortened(message));
         Self { code, severity, file, line: 0, column: 0, message, help, span, source }
+    }
+
+    /// Returns the lines of the place with one line before and after, for people; `None` if there is
+    /// no text to show.
+    pub(crate) fn excerpt(&self) -> Option<Excerpt> {
+        Excerpt::of(self.source.inner(), &self.span, self.line)
     }
 
     /// Hides the text at the place, which may be a secret, behind asterisks.
     pub(super) fn masked(mut self) -> Self {
         let text = self.source.inner();
+        if text.len() > MASKED_BYTES {
+            self.source = Arc::new(NamedSource::new(self.source.name(), String::new()));
+            self.span = 0..0;
+            return self;
+        }
         let hide = |(at, c): (usize, char)| match self.span.contains(&at) && c != '\n' {
             true => "*".repeat(c.len_utf8()),
             false => c.to_string(),
@@ -84,6 +98,25 @@ impl Diagnostic {
         self.source = Arc::new(NamedSource::new(self.source.name(), hidden));
         self
     }
+}
+
+/// The largest text in bytes of which a copy is made to mask a place in it: beyond, the place is not
+/// shown.
+const MASKED_BYTES: usize = 64 << 10;
+
+/// The most characters of a message or of advice: names and values in them may be of any length.
+const MESSAGE: usize = 1_000;
+
+/// Returns a text of which the middle is left out if it is long.
+fn shortened(text: String) -> String {
+    let count = text.chars().count();
+    if count <= MESSAGE {
+        return text;
+    }
+    let end = MESSAGE / 5;
+    let start: String = text.chars().take(MESSAGE - end).collect();
+    let rest: String = text.chars().skip(count - end).collect();
+    format!("{start} [{} characters] {rest}", count - MESSAGE)
 }
 
 /// The help text of a diagnostic that has no advice.
@@ -123,6 +156,19 @@ impl miette::Diagnostic for Diagnostic {
     }
 }
 
+/// Something that needs trust.
+#[derive(Clone, Debug)]
+pub struct Concern {
+    /// What would be done, with the value: the same text in every run that would do the same.
+    pub text: String,
+    /// True if the person who runs the file asked for it, by a flag or a variable that the run
+    /// records. Nobody is asked then, but a resume would have to ask: it cannot tell a record of its
+    /// own from one that came with the project.
+    pub is_own: bool,
+    /// The warning with the place at which it is written.
+    pub found: Diagnostic,
+}
+
 /// All problems of a configuration, errors and warnings, in the order of the text.
 #[derive(Clone, Debug)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
@@ -149,7 +195,34 @@ pub(super) struct Place {
     pub(super) span: Range<usize>,
     /// The variable, flag or profile that the value came from; absent for a value of the file
     /// itself.
-    pub(super) origin: Option<Arc<str>>,
+    pub(super) origin: Option<Origin>,
+}
+
+/// The variable, flag or profile that a value came from.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    /// The origin as diagnostics show it.
+    pub(super) shown: Arc<str>,
+    pub(super) giver: Giver,
+}
+
+impl Origin {
+    pub(super) fn new(shown: impl Into<Arc<str>>, giver: Giver) -> Self {
+        Self { shown: shown.into(), giver }
+    }
+}
+
+/// The one who gave a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Giver {
+    /// The file, or one of its profiles. Somebody else may have written it.
+    Project,
+    /// The record of a run. It may lie in a project that somebody else has made.
+    Record,
+    /// The person who runs the file, by a flag or a variable that the run records.
+    PersonForRun,
+    /// The person who runs the file, by a variable that no run records.
+    Person,
 }
 
 impl Place {
@@ -179,10 +252,15 @@ impl Place {
 
     /// Returns the place of a value that is in no file. Diagnostics show the text `prefix` +
     /// `value` and point to the value.
-    pub(super) fn outside(name: &str, prefix: &str, value: &str, origin: &str) -> Self {
+    pub(super) fn outside(name: &str, prefix: &str, value: &str, origin: Origin) -> Self {
         let text = Arc::new(NamedSource::new(name, format!("{prefix}{value}")));
         let span = prefix.len()..prefix.len() + value.len();
-        Self { text, span, origin: Some(origin.into()) }
+        Self { text, span, origin: Some(origin) }
+    }
+
+    /// Returns the one who gave the value.
+    pub(super) fn giver(&self) -> Giver {
+        self.origin.as_ref().map_or(Giver::Project, |origin| origin.giver)
     }
 
     /// Returns the place of the name before the `=` of a value that is in no file, without the
@@ -211,9 +289,20 @@ impl Place {
     }
 }
 
+/// The most errors, and the most warnings, that are kept: nobody reads more at once, and a hostile
+/// file has one in every byte.
+pub(super) const MOST_FOUND: usize = 200;
+
 /// The problems found so far. It is shared: every check adds to the same list.
 #[derive(Debug, Default)]
-pub(super) struct Problems(RefCell<Vec<Diagnostic>>);
+pub(super) struct Problems {
+    found: RefCell<Vec<Diagnostic>>,
+    errors: Cell<usize>,
+    warnings: Cell<usize>,
+    concerns: RefCell<Vec<Concern>>,
+    /// The texts of the concerns.
+    concerned: RefCell<HashSet<String>>,
+}
 
 impl Problems {
     /// Adds an error with a message and a piece of advice ([`NO_HELP`] if there is none).
@@ -238,22 +327,63 @@ impl Problems {
         self.add(Diagnostic::new(code, Severity::Warning, place, message.into(), help.into()));
     }
 
+    /// Adds what needs trust, unless the person who runs the file gave it.
+    pub(super) fn concern(&self, place: &Place, text: impl Into<String>) {
+        let text = text.into();
+        let whose = place.giver();
+        if whose == Giver::Person || !self.concerned.borrow_mut().insert(text.clone()) {
+            return;
+        }
+        let found = Diagnostic::new(
+            "needs_trust",
+            Severity::Warning,
+            place,
+            text.clone(),
+            "`callsheet trust` remembers that you have looked at it".to_owned(),
+        );
+        let is_own = whose == Giver::PersonForRun;
+        self.concerns.borrow_mut().push(Concern { text, is_own, found });
+    }
+
     pub(super) fn add(&self, diagnostic: Diagnostic) {
-        self.0.borrow_mut().push(diagnostic);
+        let counted = self.counted(diagnostic.severity);
+        counted.set(counted.get() + 1);
+        if counted.get() <= MOST_FOUND {
+            self.found.borrow_mut().push(diagnostic);
+        }
     }
 
+    fn counted(&self, severity: Severity) -> &Cell<usize> {
+        match severity {
+            Severity::Error => &self.errors,
+            Severity::Warning => &self.warnings,
+        }
+    }
+
+    /// Counts an error and returns true if no more errors are kept. For a caller to whom the message
+    /// is dear: with one search of all names for each mistake the work would grow with their square.
+    pub(super) fn is_full(&self) -> bool {
+        let is_full = self.errors.get() >= MOST_FOUND;
+        if is_full {
+            self.errors.set(self.errors.get() + 1);
+        }
+        is_full
+    }
+
+    /// Returns the number of problems so far, those that are not kept included.
     pub(super) fn count(&self) -> usize {
-        self.0.borrow().len()
+        self.errors.get() + self.warnings.get()
     }
 
-    /// Returns the warnings, or, if there is an error, all problems as the error. They are in the
-    /// order of `files`, then of the text.
-    pub(super) fn settle(self, files: &[Text]) -> Result<Vec<Diagnostic>, Diagnostics> {
-        let mut all = self.0.into_inner();
+    /// Returns all problems and what needs trust, in the order of `files`, then of the text.
+    pub(super) fn settle(self, files: &[Text]) -> Settled {
+        let mut all = self.found.into_inner();
+        let mut concerns = self.concerns.into_inner();
         // Lines are counted once for each text, not for each problem: a file can have as many
         // mistakes as lines, and the work would then grow with the square of its length.
         let mut lines: HashMap<*const NamedSource<String>, Vec<usize>> = HashMap::new();
-        for found in &mut all {
+        let of_concerns = concerns.iter_mut().map(|concern| &mut concern.found);
+        for found in all.iter_mut().chain(of_concerns).filter(|found| found.line == 0) {
             let starts = lines.entry(Arc::as_ptr(&found.source));
             let starts = starts.or_insert_with(|| line_starts(found.source.inner()));
             let line = starts.partition_point(|start| *start <= found.span.start);
@@ -267,9 +397,37 @@ impl Problems {
         };
         all.sort_by_cached_key(rank);
         all.dedup_by(|a, b| a.code == b.code && rank(a) == rank(b) && a.message == b.message);
-        let is_fatal = all.iter().any(|d| d.severity == Severity::Error);
-        if is_fatal { Err(Diagnostics(all)) } else { Ok(all) }
+        concerns.sort_by_cached_key(|concern| rank(&concern.found));
+        for severity in [Severity::Error, Severity::Warning] {
+            let count = match severity {
+                Severity::Error => self.errors.get(),
+                Severity::Warning => self.warnings.get(),
+            };
+            all.extend(files.first().and_then(|file| more(severity, count, file)));
+        }
+        Settled { has_errors: self.errors.get() > 0, found: all, concerns }
     }
+}
+
+/// What was found in a configuration.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) found: Vec<Diagnostic>,
+    pub(super) concerns: Vec<Concern>,
+    pub(super) has_errors: bool,
+}
+
+/// Returns the diagnostic that stands for those that are not listed.
+fn more(severity: Severity, count: usize, file: &Text) -> Option<Diagnostic> {
+    let rest = count.checked_sub(MOST_FOUND).filter(|rest| *rest > 0)?;
+    let what = match severity {
+        Severity::Error => "mistakes",
+        Severity::Warning => "warnings",
+    };
+    let nowhere = Place::start(&Arc::new(NamedSource::new(file.name(), String::new())));
+    let message = format!("{rest} more {what} are not listed");
+    let more = Diagnostic::error("more_mistakes", &nowhere, message, NO_HELP);
+    Some(Diagnostic { severity, ..more })
 }
 
 /// Returns the byte offsets at which the lines of a text begin.
@@ -314,7 +472,7 @@ mod tests {
         let place = Place::new(&text("x"), 0..1);
         let problems = Problems::default();
         problems.warning("c", &place, "m", NO_HELP);
-        let d = &problems.settle(&[]).expect("a warning")[0];
+        let d = &problems.settle(&[]).found[0];
         assert_eq!(
             serde_json::to_string(d).expect("json"),
             r#"{"code":"c","severity":"warning","file":"agents.toml","line":1,"column":1,"message":"m","help":null}"#

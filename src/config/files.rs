@@ -1,55 +1,66 @@
 //! Reads the files that a configuration names: expands globs and merges the files of `include`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use figment::value::{Dict, Value};
 use ignore::WalkBuilder;
 use miette::NamedSource;
+use rustix::fs::{Mode, OFlags};
 
+use super::Outside;
+use super::concern::{self, leads_outside};
 use super::diagnostic::{NO_HELP, Place, Problems, Text};
-use super::raw::Header;
+use super::raw::{File, Header};
 use super::shape::{Item, Section};
 use super::tree::Places;
 use crate::glob::{self, Wildcards};
 
-/// Reads the text file that the value at `place` names.
-pub(super) fn read(path: &Path, place: &Place, problems: &Problems) -> Option<String> {
-    match text_of(path) {
-        Ok(text) => Some(text),
-        Err(error) => {
-            let message = format!("cannot read `{}`: {error}", path.display());
-            problems.error("unreadable_file", place, message, NO_HELP);
-            None
-        }
-    }
-}
-
-/// The most bytes of a file that a configuration is read from: no person writes one that is longer,
-/// and a device has no end.
+/// The most bytes of a file that a configuration names: no person writes one that is longer, and a
+/// device has no end.
 const MOST_BYTES: u64 = 16 << 20;
+
+/// The most bytes of a configuration file. It is a hundred times the longest that is known, and
+/// short enough that all of it is checked within seconds.
+pub(super) const MOST_CONFIGURATION: u64 = 4 << 20;
+
+/// The most bytes of all texts that a configuration takes from other files. A file counts each time
+/// that it is named, because each agent gets a copy.
+const MOST_OF_ALL: usize = 64 << 20;
+
+/// The most files and folders that are looked at for one pattern.
+const MOST_ENTRIES: usize = 100_000;
+
+/// The text of a file, with the path of the file that was opened.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) text: String,
+    /// The path without links.
+    pub(super) real: PathBuf,
+}
 
 /// Reads a text file. The error of a file that is not UTF-8 names the line.
 pub(super) fn text_of(path: &Path) -> Result<String, String> {
-    let bytes = bytes_of(path)?;
-    String::from_utf8(bytes).map_err(|error| {
-        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        format!("line {line} is not UTF-8")
-    })
+    opened(path, MOST_BYTES).map(|opened| opened.text)
 }
 
-/// Reads a regular file of bounded size. Opening a pipe would wait for its other end.
-fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-    let mut options = OpenOptions::new();
-    let opened = options.read(true).custom_flags(flags.bits().cast_signed()).open(path);
-    let file = opened.map_err(|error| error.to_string())?;
+/// Does the same with a bound in bytes, and tells which file was opened.
+pub(super) fn opened(path: &Path, most: u64) -> Result<Opened, String> {
+    let (file, real) = found(path)?;
+    Ok(Opened { text: text_in(&file, most)?, real })
+}
+
+/// Finds a regular file without opening it, because opening a device can have an effect and opening
+/// a pipe waits for its other end. Returns a handle of it, and its path without links.
+fn found(path: &Path) -> Result<(fs::File, PathBuf), String> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let handle = rustix::fs::open(path, flags, Mode::empty());
+    let file = fs::File::from(handle.map_err(|error| std::io::Error::from(error).to_string())?);
     let metadata = file.metadata().map_err(|error| error.to_string())?;
     if metadata.is_dir() {
         return Err("it is a directory".to_owned());
@@ -57,13 +68,28 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     if !metadata.is_file() {
         return Err("it is not a regular file".to_owned());
     }
+    let real = fs::read_link(link_to(&file)).map_err(|error| error.to_string())?;
+    Ok((file, real))
+}
+
+/// Returns the path by which this process reaches an open file, whatever happens to its name.
+fn link_to(file: &fs::File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn text_in(handle: &fs::File, most: u64) -> Result<String, String> {
+    let file = fs::File::open(link_to(handle)).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
-    let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
+    let read = file.take(most + 1).read_to_end(&mut bytes);
     read.map_err(|error| error.to_string())?;
-    match bytes.len() as u64 > MOST_BYTES {
-        true => Err(format!("it has more than {} MiB", MOST_BYTES >> 20)),
-        false => Ok(bytes),
+    if bytes.len() as u64 > most {
+        return Err(format!("it has more than {} MiB", most >> 20));
     }
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!("line {line} is not UTF-8")
+    })
 }
 
 /// The texts of the files that the main file names, read from the disk or from the record of a run.
@@ -71,12 +97,30 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
 pub(super) struct Shelf<'a> {
     root: &'a Path,
     recorded: Option<&'a BTreeMap<String, String>>,
+    outside: Outside,
+    left_out: Cell<bool>,
+    /// The folders outside the directory whose files a pattern names: the pattern itself needs
+    /// trust, and not each file.
+    named: RefCell<Vec<PathBuf>>,
+    bytes: Cell<usize>,
     taken: RefCell<BTreeMap<String, String>>,
 }
 
 impl<'a> Shelf<'a> {
-    pub(super) fn new(root: &'a Path, recorded: Option<&'a BTreeMap<String, String>>) -> Self {
-        Self { root, recorded, taken: RefCell::default() }
+    pub(super) fn new(
+        root: &'a Path,
+        recorded: Option<&'a BTreeMap<String, String>>,
+        outside: Outside,
+    ) -> Self {
+        Self {
+            root,
+            recorded,
+            outside,
+            left_out: Cell::default(),
+            named: RefCell::default(),
+            bytes: Cell::default(),
+            taken: RefCell::default(),
+        }
     }
 
     /// Returns the texts that were read, by path; a path within the root is relative to it.
@@ -84,18 +128,89 @@ impl<'a> Shelf<'a> {
         self.taken.into_inner()
     }
 
+    /// Returns true if a file outside the directory was left out.
+    pub(super) fn left_out(&self) -> bool {
+        self.left_out.get()
+    }
+
     fn key(&self, path: &Path) -> String {
         path.strip_prefix(self.root).unwrap_or(path).display().to_string()
     }
 
-    /// Reads a recorded text, or else the file like [`read`].
-    pub(super) fn read(&self, path: &Path, place: &Place, problems: &Problems) -> Option<String> {
-        let text = match self.recorded.and_then(|recorded| recorded.get(&self.key(path))) {
-            Some(text) => text.clone(),
-            None => read(path, place, problems)?,
+    /// Reads a recorded text, or else the file that the value at `place` names. Returns nothing if
+    /// that cannot be read, which is reported, or if it lies outside and is left out.
+    pub(super) fn read(&self, path: &Path, place: &Place, problems: &Problems) -> Option<Opened> {
+        let recorded = self.recorded.and_then(|recorded| recorded.get(&self.key(path)));
+        let opened = match recorded {
+            Some(text) => Opened { text: text.clone(), real: self.root.join(path) },
+            None => self.read_unrecorded(path, place, problems)?,
         };
-        self.taken.borrow_mut().insert(self.key(path), text.clone());
-        Some(text)
+        self.taken.borrow_mut().insert(self.key(path), opened.text.clone());
+        Some(opened)
+    }
+
+    /// Does the same with a file that no run records.
+    pub(super) fn read_unrecorded(
+        &self,
+        path: &Path,
+        place: &Place,
+        problems: &Problems,
+    ) -> Option<Opened> {
+        match self.open(path, place, problems) {
+            Ok(opened) => opened,
+            Err(error) => {
+                let message = format!("cannot read `{}`: {error}", path.display());
+                problems.error("unreadable_file", place, message, NO_HELP);
+                None
+            }
+        }
+    }
+
+    /// Opens the file that the value at `place` names. Returns `Ok(None)` if it lies outside the
+    /// directory and is left out. Nothing of such a file is touched.
+    ///
+    /// # Errors
+    /// Returns the reason why the file cannot be read, as a fragment.
+    pub(super) fn open(
+        &self,
+        path: &Path,
+        place: &Place,
+        problems: &Problems,
+    ) -> Result<Option<Opened>, String> {
+        let written = concern::clean(path);
+        if !written.starts_with(self.root) && !self.admits(&written, place, problems) {
+            return Ok(None);
+        }
+        let (file, real) = found(path)?;
+        let leaves = written.starts_with(self.root) && !real.starts_with(self.root);
+        if leaves && !self.admits(&real, place, problems) {
+            return Ok(None);
+        }
+        let text = text_in(&file, MOST_BYTES)?;
+        self.bytes.set(self.bytes.get() + text.len());
+        if self.bytes.get() > MOST_OF_ALL {
+            let most = MOST_OF_ALL >> 20;
+            return Err(format!("the files of a configuration have more than {most} MiB"));
+        }
+        Ok(Some(Opened { text, real }))
+    }
+
+    /// Names a path outside the directory as something that needs trust. Returns true if it may be
+    /// touched.
+    fn admits(&self, path: &Path, place: &Place, problems: &Problems) -> bool {
+        if !self.named.borrow().iter().any(|folder| path.starts_with(folder)) {
+            problems.concern(place, format!("the file `{}` is read", path.display()));
+        }
+        self.touches(place)
+    }
+
+    /// Returns true if a path outside that the value at `place` names may be touched.
+    pub(super) fn touches(&self, place: &Place) -> bool {
+        let touches = self.outside == Outside::Read || !concern::is_of_project(place);
+        if !touches {
+            self.left_out.set(true);
+        }
+        touches
     }
 
     /// Returns the files that a pattern matches, sorted. A path without wildcards stands for
@@ -127,11 +242,20 @@ impl<'a> Shelf<'a> {
                 files.keys().map(|key| root.join(key)).filter(|path| fits(path)).collect()
             }
             None => {
+                if !self.admits_pattern(pattern, &base, place, problems) {
+                    return Vec::new();
+                }
                 // Without `**` the pattern fixes the depth, so deeper folders are not walked.
                 let depth = (!rest.contains(&"**")).then_some(rest.len());
                 let walk = WalkBuilder::new(&base).standard_filters(false).max_depth(depth).build();
                 let paths = walk.filter_map(Result::ok).map(ignore::DirEntry::into_path);
-                paths.filter(|path| fits(path) && path.is_file()).collect()
+                let paths: Vec<PathBuf> = paths.take(MOST_ENTRIES + 1).collect();
+                if paths.len() > MOST_ENTRIES {
+                    let message = format!("`{pattern}`: there are more than {MOST_ENTRIES} files");
+                    problems.error("bad_value", place, message, "name a folder with fewer");
+                    return Vec::new();
+                }
+                paths.into_iter().filter(|path| fits(path) && path.is_file()).collect()
             }
         };
         found.sort();
@@ -140,6 +264,92 @@ impl<'a> Shelf<'a> {
         }
         found
     }
+
+    /// Does the same as [`Shelf::admits`] for the files below `base` that a pattern names.
+    fn admits_pattern(
+        &self,
+        pattern: &str,
+        base: &Path,
+        place: &Place,
+        problems: &Problems,
+    ) -> bool {
+        let Some(outside) = base.to_str().and_then(|base| leads_outside(self.root, base)) else {
+            return true;
+        };
+        let shown = outside.display();
+        problems.concern(place, format!("files in `{shown}` are read, by the pattern `{pattern}`"));
+        self.named.borrow_mut().push(outside);
+        self.touches(place)
+    }
+}
+
+/// What is known of a text before it is read as a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// It is one: its lines may be shown.
+    Configuration,
+    /// It may be any file. Unless all its tables are those of a configuration, it is none, and
+    /// nothing of it is shown: it may hold secrets.
+    Anything,
+}
+
+impl Form {
+    /// Judges a file by its path without links. What a project calls `.toml` and keeps in its
+    /// directory is a configuration, mistakes included.
+    pub(super) fn of(real: &Path, root: &Path) -> Self {
+        let is_toml = real.extension().is_some_and(|extension| extension == "toml");
+        match is_toml && real.starts_with(root) {
+            true => Self::Configuration,
+            false => Self::Anything,
+        }
+    }
+
+    /// Parses a text and reports why it cannot be parsed. Without a form, the reason is reported at
+    /// `named`, which names the file, and without its lines.
+    pub(super) fn parse(
+        self,
+        text: &Text,
+        named: &Place,
+        places: &mut Places,
+        problems: &Problems,
+    ) -> Option<Dict> {
+        let parsed = places.parse(text);
+        let why = match (self, parsed) {
+            (Self::Configuration, Ok(tree)) => return Some(tree),
+            (Self::Configuration, Err(found)) => {
+                problems.add(*found);
+                return None;
+            }
+            (Self::Anything, Ok(tree)) if is_configuration(&tree) => return Some(tree),
+            (Self::Anything, Ok(_)) => "it has tables that no configuration has".to_owned(),
+            (Self::Anything, Err(found)) => format!("line {} is not valid TOML", found.line),
+        };
+        let named = match Arc::ptr_eq(&named.text, text) {
+            true => &Place::start(&Arc::new(NamedSource::new(text.name(), String::new()))),
+            false => named,
+        };
+        let message = format!("`{}` is not a configuration: {why}", text.name());
+        let help = "its lines are not shown: a configuration ends in `.toml`, and lies in the \
+                    directory";
+        problems.error("not_a_configuration", named, message, help);
+        None
+    }
+}
+
+/// Returns true if all tables of a file are those of a configuration.
+fn is_configuration(tree: &Dict) -> bool {
+    let known = |name: &str| File::KEYS.iter().copied().flatten().any(|key| key.name == name);
+    tree.keys().all(|name| known(name))
+}
+
+/// Returns the hash of the texts of a configuration.
+pub(super) fn hash(texts: &[Text]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for text in texts {
+        hasher.update(&(text.inner().len() as u64).to_le_bytes());
+        hasher.update(text.inner().as_bytes());
+    }
+    hasher.finalize().to_hex().to_string()
 }
 
 /// Merges the files that `include` names into the main file. Sections are joined; a key of a
@@ -162,12 +372,12 @@ pub(super) fn include(
             if path == own || texts.iter().any(|text| text.name() == name) {
                 continue;
             }
-            let Some(content) = shelf.read(&path, &at.value, problems) else { continue };
-            let text: Text = Arc::new(NamedSource::new(name, content));
+            let Some(read) = shelf.read(&path, &at.value, problems) else { continue };
+            let form = Form::of(&read.real, root);
+            let text: Text = Arc::new(NamedSource::new(name, read.text));
             texts.push(Arc::clone(&text));
-            match places.parse(&text) {
-                Ok(table) => join(main, table, places, problems),
-                Err(found) => problems.add(*found),
+            if let Some(table) = form.parse(&text, &at.value, places, problems) {
+                join(main, table, places, problems);
             }
         }
     }
@@ -210,6 +420,7 @@ mod tests {
     #[test]
     fn patterns_stay_within_their_level() {
         let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path().canonicalize().expect("a path");
         for name in ["a.md", "b.txt", "docs/c.md", "docs/deep/d.md"] {
             let path = dir.path().join(name);
             std::fs::create_dir_all(path.parent().expect("a parent")).expect("created");
@@ -218,9 +429,9 @@ mod tests {
         let text: Text = Arc::new(NamedSource::new("t", String::new()));
         let problems = Problems::default();
         let names = |pattern: &str| -> Vec<String> {
-            let shelf = Shelf::new(dir.path(), None);
+            let shelf = Shelf::new(&root, None, Outside::LeaveOut);
             let found = shelf.expand(pattern, &Place::start(&text), &problems);
-            let name = |p: &PathBuf| p.strip_prefix(dir.path()).map(|p| p.display().to_string());
+            let name = |p: &PathBuf| p.strip_prefix(&root).map(|p| p.display().to_string());
             found.iter().map(|p| name(p).expect("inside")).collect()
         };
         assert_eq!(names("*.md"), ["a.md"]);
@@ -228,7 +439,7 @@ mod tests {
         assert_eq!(names("**/*.md"), ["a.md", "docs/c.md", "docs/deep/d.md"]);
         assert_eq!(names("gone.md"), ["gone.md"]);
         assert_eq!(names("nowhere/*.md"), Vec::<String>::new());
-        let warnings = problems.settle(&[text]).expect("warnings only");
+        let warnings = problems.settle(&[text]).found;
         assert_eq!(warnings.iter().map(|d| d.code).collect::<Vec<_>>(), ["no_match"]);
     }
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::diagnostic::{NO_HELP, Place, Problems};
+use super::concern::leads_outside;
+use super::diagnostic::{Giver, NO_HELP, Origin, Place, Problems};
 use super::raw::{Input, InputKind};
 use super::shape::{Entry, Read};
 use super::{Missing, Setting, names};
@@ -31,7 +32,11 @@ pub(super) fn inputs(setting: Setting<'_>) -> Inputs {
         let given = sources.inputs.iter().rev().find(|(key, _)| key == name);
         let value = match (given, default) {
             (Some((key, text)), _) => {
-                let origin = "the command line";
+                let giver = match sources.recorded_inputs {
+                    true => Giver::Record,
+                    false => Giver::PersonForRun,
+                };
+                let origin = Origin::new("the command line", giver);
                 let place =
                     Place::outside("command line", &format!("--input {key}="), text, origin);
                 let value = rules.parse(text, &place);
@@ -60,7 +65,8 @@ fn unknown(setting: Setting<'_>) {
     let known = &setting.raw.inputs;
     for (key, text) in setting.sources.inputs.iter().filter(|(key, _)| !known.has(key)) {
         let rest = format!("{key}={text}");
-        let place = Place::outside("command line", "--input ", &rest, "the command line");
+        let origin = Origin::new("the command line", Giver::PersonForRun);
+        let place = Place::outside("command line", "--input ", &rest, origin);
         let help = match names::suggest(key, known.names()) {
             help if help.is_empty() => "the file has no [inputs]".to_owned(),
             help => help,
@@ -75,6 +81,13 @@ impl Inputs {
     /// the root is added to the roots that may be read.
     fn path(&mut self, text: &str, place: &Place, setting: Setting<'_>) -> String {
         let root = setting.root;
+        if let Some(outside) = leads_outside(root, text) {
+            let what = format!("agents and commands can read `{}`", outside.display());
+            setting.problems.concern(place, what);
+            if !setting.shelf.touches(place) {
+                return text.to_owned();
+            }
+        }
         let real = match root.join(text).canonicalize() {
             Ok(real) => real,
             Err(error) => {

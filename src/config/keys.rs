@@ -6,7 +6,7 @@ use super::diagnostic::{NO_HELP, Place, Problems};
 use super::raw::{self, KeySource};
 use super::shape::Field;
 use super::tree::Written;
-use super::{Setting, Sources, files, names};
+use super::{Setting, Sources, names};
 
 /// A text that must not be printed or logged.
 #[derive(Clone, PartialEq, Eq)]
@@ -88,8 +88,8 @@ fn find(
     }
     let Some((file, place)) = file.placed() else { return Ok(None) };
     let path = setting.root.join(file);
-    match files::text_of(&path) {
-        Ok(text) => Ok(Some(Secret::new(text.trim()))),
+    match setting.shelf.open(&path, place, setting.problems) {
+        Ok(read) => Ok(read.map(|read| Secret::new(read.text.trim()))),
         Err(error) => {
             let message = format!("cannot read `{}`: {error}", path.display());
             let help = "it must hold the key and nothing else";

@@ -3,12 +3,11 @@
 //!
 //! figment decides which layer wins; each winning value keeps the place at which it was written.
 
-use std::collections::BTreeMap;
-
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
-use super::diagnostic::Place;
+use super::Sources;
+use super::diagnostic::{Giver, Origin, Place};
 use super::raw::Settings;
 use super::shape::{Key, Keys, Kind, Section};
 use super::tree::{self, Places};
@@ -18,6 +17,9 @@ const PREFIX: &str = "CALLSHEET_";
 
 /// Variables with this prefix that have another meaning.
 const NOT_KEYS: [&str; 2] = ["CALLSHEET_STATE_DIR", "CALLSHEET_LOG"];
+
+/// The sections whose variables are not recorded.
+const NOT_RECORDED: [&str; 3] = ["providers", "secrets", "env"];
 
 /// One layer for figment: its name and its tree.
 struct Layer(&'static str, Dict);
@@ -72,17 +74,27 @@ pub(super) fn setting(variable: &str) -> Option<&str> {
     (rest.contains("__") || is_key).then_some(rest)
 }
 
+/// Returns true if a run records a variable: it sets a key, and not one that may hold a secret.
+pub(super) fn is_recorded(variable: &str) -> bool {
+    setting(variable).is_some_and(|rest| {
+        let section = rest.split("__").next().unwrap_or_default().to_ascii_lowercase();
+        !NOT_RECORDED.contains(&section.as_str())
+    })
+}
+
 /// Returns the layer of the `CALLSHEET_*` variables; `__` separates the levels. A name in capitals
 /// also finds a key of the file in other letters, and `_` finds `-`.
-pub(super) fn environment(
-    variables: &BTreeMap<String, String>,
-    file: &Dict,
-    places: &mut Places,
-) -> Dict {
+pub(super) fn environment(sources: &Sources, file: &Dict, places: &mut Places) -> Dict {
     let mut tree = Dict::new();
-    for (variable, text) in variables {
+    for (variable, text) in &sources.environment {
         let Some(rest) = setting(variable) else { continue };
-        let place = Place::outside("environment", &format!("{variable}="), text, variable);
+        let giver = match (is_recorded(variable), &sources.recorded) {
+            (false, _) => Giver::Person,
+            (true, None) => Giver::PersonForRun,
+            (true, Some(_)) => Giver::Record,
+        };
+        let origin = Origin::new(variable.as_str(), giver);
+        let place = Place::outside("environment", &format!("{variable}="), text, origin);
         // figment reads one character, and an empty text, as types of their own.
         let mut value = match text.parse::<Value>() {
             Ok(Value::Char(_, c)) => Value::from(c.to_string()),
@@ -111,11 +123,14 @@ fn resolve(variable: &str, file: &Dict) -> Vec<String> {
 }
 
 /// Returns the layer of the flags, whose keys are written with dots.
-pub(super) fn flags(overrides: &[(String, toml::Value)], places: &mut Places) -> Dict {
+pub(super) fn flags(sources: &Sources, places: &mut Places) -> Dict {
     let mut tree = Dict::new();
-    for (key, given) in overrides {
+    let recorded = sources.recorded_overrides.iter().map(|given| (given, Giver::Record));
+    let typed = sources.overrides.iter().map(|given| (given, Giver::PersonForRun));
+    for ((key, given), giver) in recorded.chain(typed) {
         let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
-        let place = Place::outside("command line", &format!("{key}="), &text, "the command line");
+        let origin = Origin::new("the command line", giver);
+        let place = Place::outside("command line", &format!("{key}="), &text, origin);
         let Ok(mut value) = Value::serialize(given) else { continue };
         let name = place.name_only();
         places.given(&mut value, &name, &place, None);
@@ -169,8 +184,9 @@ mod tests {
             ("CALLSHEET_WHATEVER", "x"),
             ("HOME", "/"),
         ];
-        let variables = variables.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        let tree = environment(&variables, &file.expect("valid TOML"), &mut places);
+        let environment = variables.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let sources = Sources { environment, ..Sources::default() };
+        let tree = super::environment(&sources, &file.expect("valid TOML"), &mut places);
         let all = tree::json(&Value::from(tree.clone()));
         let expected = serde_json::json!({
             "agents": {"fix-it": {"model": 5}}, "env": {"FOO": 2}, "limits": {"max_concurrency": 2},

@@ -10,9 +10,19 @@ pub(super) fn report_unknown<'a>(
     known: impl IntoIterator<Item = &'a str>,
     problems: &Problems,
 ) {
+    if problems.is_full() {
+        return;
+    }
     let message = format!("there is no {} `{written}`", code.trim_start_matches("unknown_"));
     problems.error(code, place, message, suggest(written, known));
 }
+
+/// The longest name in bytes that is compared: comparing takes the product of the lengths.
+const LONGEST: usize = 100;
+
+/// The most names that one is compared with, and the most that are listed.
+const MOST_KNOWN: usize = 1_000;
+const MOST_LISTED: usize = 100;
 
 /// Returns the name in `known` that is nearest to `written`, if it is near enough for a typing
 /// error.
@@ -20,13 +30,17 @@ pub(super) fn nearest<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    if written.len() > LONGEST {
+        return None;
+    }
     // A third of the letters may differ: two in a word of six or seven, one in a short word.
     let most = (written.chars().count() / 3).max(1);
     let distance = |name: &&'a str| {
         let lower = written.to_ascii_lowercase().replace('-', "_");
         strsim::damerau_levenshtein(&lower, &name.to_ascii_lowercase().replace('-', "_"))
     };
-    let ranked = known.into_iter().map(|name| (distance(&name), name));
+    let known = known.into_iter().filter(|name| name.len() <= LONGEST).take(MOST_KNOWN);
+    let ranked = known.map(|name| (distance(&name), name));
     ranked.filter(|(d, _)| *d <= most).min_by_key(|(d, _)| *d).map(|(_, name)| name)
 }
 
@@ -46,6 +60,10 @@ pub(crate) fn suggest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
 /// Writes names as a list: `a`, `b` and `c`, each in backticks.
 pub(super) fn list(names: &[&str]) -> String {
     match names {
+        [first @ .., _] if first.len() > MOST_LISTED => {
+            let (shown, rest) = names.split_at(MOST_LISTED);
+            format!("`{}` and {} more", shown.join("`, `"), rest.len())
+        }
         [] => "nothing".to_owned(),
         [one] => format!("`{one}`"),
         [many @ .., last] => format!("`{}` and `{last}`", many.join("`, `")),

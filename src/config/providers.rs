@@ -421,7 +421,12 @@ fn script(setting: Setting<'_>, entry: &Entry<Provider>, raw: &Provider) -> Opti
     }
     let (written, place) = raw.script.placed()?;
     let script = setting.root.join(written);
-    let text = files::read(&script, place, setting.problems)?;
+    let Some(read) = setting.shelf.read_unrecorded(&script, place, setting.problems) else {
+        // What is left out is read when the file is trusted.
+        return setting.shelf.left_out().then_some(ProviderKind::Scripted { script });
+    };
+    let form = files::Form::of(&read.real, setting.root);
+    let text = read.text;
     let parsed = Script::parse_all(&text);
     if let Ok(script) = &parsed {
         for (number, agent) in script.rules_for_nobody(setting.raw.agents.names()) {
@@ -434,8 +439,18 @@ fn script(setting: Setting<'_>, entry: &Entry<Provider>, raw: &Provider) -> Opti
     if let Err(mistakes) = parsed {
         // The name is built like that of the configuration, so that diagnostics of both look alike.
         let shown = setting.sources.file.parent().unwrap_or(Path::new("")).join(written);
+        if form == files::Form::Anything {
+            let line = mistakes.first().map_or(1, |mistake| mistake.line);
+            let message = format!("`{}` is not a script: see line {line}", shown.display());
+            let help = "its lines are not shown: a script ends in `.toml`";
+            setting.problems.error("bad_script", place, message, help);
+            return None;
+        }
         let text = Arc::new(NamedSource::new(shown.display().to_string(), text));
         for mistake in mistakes {
+            if setting.problems.is_full() {
+                continue;
+            }
             let place = Place::at(&text, mistake.line, mistake.column);
             setting.problems.error("bad_script", &place, mistake.message, NO_HELP);
         }

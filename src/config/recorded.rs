@@ -18,23 +18,13 @@ use super::tree::{self, Places};
 use super::{Diagnostic, Sources, files, layers, root};
 use crate::event::RunCreated;
 
-/// The sections whose variables are not recorded.
-const NOT_RECORDED: [&str; 3] = ["providers", "secrets", "env"];
-
 /// The most characters of a value in a list of changes, so that two values fit a line.
 const VALUE: usize = 40;
 
-/// Returns the variables that are recorded with a run.
+/// Returns those of the variables that are recorded with a run.
 pub(super) fn settings(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let recorded = variables.iter().filter(|(variable, _)| is_recorded(variable));
+    let recorded = variables.iter().filter(|(variable, _)| layers::is_recorded(variable));
     recorded.map(|(variable, text)| (variable.clone(), text.clone())).collect()
-}
-
-fn is_recorded(variable: &str) -> bool {
-    layers::setting(variable).is_some_and(|rest| {
-        let section = rest.split("__").next().unwrap_or_default().to_ascii_lowercase();
-        !NOT_RECORDED.contains(&section.as_str())
-    })
 }
 
 impl Sources {
@@ -48,11 +38,14 @@ impl Sources {
             self.file = if lies_here { here.join(name) } else { created.file.clone() };
         }
         self.recorded = Some(created.files.clone());
+        self.recorded_inputs = true;
         self.profile.clone_from(&created.profile);
-        self.environment.retain(|variable, _| !is_recorded(variable));
-        self.environment.extend(created.settings.clone());
+        self.environment.retain(|variable, _| !layers::is_recorded(variable));
+        // Others in a record would pass for what the person says now.
+        self.environment.extend(settings(&created.settings));
         let overrides = created.overrides.iter();
-        self.overrides.extend(overrides.map(|(key, text)| (key.clone(), as_toml(text))));
+        self.recorded_overrides =
+            overrides.map(|(key, text)| (key.clone(), as_toml(text))).collect();
         let inputs = created.inputs.to_value();
         let inputs = inputs.as_object().into_iter().flatten();
         self.inputs = inputs.map(|(name, value)| (name.clone(), as_given(value))).collect();
@@ -97,7 +90,7 @@ fn as_given(value: &Json) -> String {
 }
 
 /// Reads a text as a TOML value; a text that is none becomes a string.
-fn as_toml(text: &str) -> toml::Value {
+pub(crate) fn as_toml(text: &str) -> toml::Value {
     let parsed = toml::from_str::<toml::Table>(&format!("value = {text}"));
     // A text that parses to more than one key only looks like TOML: it is a string.
     let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));

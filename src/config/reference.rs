@@ -120,8 +120,14 @@ pub(crate) fn diagnostic_codes() -> BTreeSet<&'static str> {
             }
         }
     }
-    // These two are given at the file as a whole.
-    let mut all = BTreeSet::from(["bad_toml", "unreadable_file"]);
+    // These are given at the file as a whole, or at many keys.
+    let mut all = BTreeSet::from([
+        "bad_toml",
+        "more_mistakes",
+        "needs_trust",
+        "not_a_configuration",
+        "unreadable_file",
+    ]);
     add(File::KEYS, &mut all);
     all
 }

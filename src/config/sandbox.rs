@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Setting;
-use super::diagnostic::Place;
+use super::diagnostic::Giver;
 use super::raw::OwnSandbox;
 use super::shape::List;
 use super::tree::Written;
@@ -13,7 +13,7 @@ use crate::spec::sandbox::{Confinement, SandboxMode, SandboxSpec};
 pub(super) fn sandbox(setting: Setting<'_>) -> SandboxSpec {
     let raw = &setting.raw.sandbox;
     if let (SandboxMode::DangerFullAccess, Some(at)) = (*raw.mode, raw.mode.at())
-        && is_of_file(&at.value)
+        && at.value.giver() == Giver::Project
     {
         let message = "the file cannot turn the sandbox off for the commands that it holds";
         let help = "remove it; whoever runs the file can say `callsheet run --sandbox \
@@ -56,10 +56,4 @@ pub(super) fn confinement(setting: Setting<'_>, own: &OwnSandbox) -> Confinement
     }
     let read_only = [*run.mode, *own.mode].contains(&SandboxMode::ReadOnly);
     Confinement { read_only, offline: !*own.network }
-}
-
-/// Returns true if a value stands in the file or in one of its profiles, and was not given by the
-/// person who runs it.
-fn is_of_file(place: &Place) -> bool {
-    place.origin.as_ref().is_none_or(|origin| origin.starts_with("profile"))
 }

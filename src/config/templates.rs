@@ -228,6 +228,9 @@ impl Check<'_> {
     /// Reports a mistake at a name. The place is searched only here, after a mistake: a text can
     /// name as many tasks as it has words.
     fn report(&self, code: Code, name: &str, message: String, help: &str) {
+        if self.scope.problems.is_full() {
+            return;
+        }
         self.scope.problems.error(code, &self.name_place(name), message, help);
     }
 

@@ -16,7 +16,7 @@ use serde::de::value::Error as Unfit;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::diagnostic::{Diagnostic, NO_HELP, Place, Text};
+use super::diagnostic::{Diagnostic, NO_HELP, Origin, Place, Text};
 
 /// The word for an array in messages.
 pub(super) const ARRAY: &str = "an array";
@@ -165,13 +165,13 @@ impl Places {
 
     /// Adds the origin of a value, and of all values in it, to its places, so that every diagnostic
     /// shows it. The value gets new numbers, so it counts as written after all others.
-    pub(super) fn came_from(&mut self, value: &mut Value, origin: &Arc<str>) {
+    pub(super) fn came_from(&mut self, value: &mut Value, origin: &Origin) {
         let mut inner = inner(value);
         inner.sort_by_key(|value| number(value));
         inner.into_iter().for_each(|value| self.came_from(value, origin));
         let mut written = Written::clone(self.of(value));
-        written.key.origin = Some(Arc::clone(origin));
-        written.value.origin = Some(Arc::clone(origin));
+        written.key.origin = Some(origin.clone());
+        written.value.origin = Some(origin.clone());
         self.tag(value, written);
     }
 

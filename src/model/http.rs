@@ -26,7 +26,7 @@ use self::body::PartsBody;
 pub(crate) use self::bounds::{BLOCKS, Bounds, TOKENS, shorten};
 pub(crate) use self::classify::Refusal;
 use self::classify::{retry_after, should_retry};
-pub use self::endpoint::{Endpoint, EndpointError, Key};
+pub use self::endpoint::{Endpoint, EndpointError, Key, is_loopback};
 use self::endpoint::{client, headers};
 pub(crate) use self::intake::{Assembly, Intake, Progress};
 pub(crate) use self::values::{count, is_recordable, lenient, tree};

@@ -8,35 +8,11 @@ use super::StartError;
 use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
 use crate::spec::Work;
-use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec};
+use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec, TRUSTED};
 use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe, toolchains};
 use crate::tool::wrapper::Wrapper;
 use crate::tool::{bash, environment};
-
-/// Files in a workspace that other programs run or trust, relative to it: through them a later
-/// `git commit`, an editor or the CI would run what a model wrote.
-const TRUSTED: [&str; 20] = [
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/info/attributes",
-    ".git/commondir",
-    ".git/worktrees",
-    ".husky",
-    ".pre-commit-config.yaml",
-    ".agents",
-    ".claude",
-    ".codex",
-    ".vscode",
-    ".idea",
-    ".github",
-    ".gitlab-ci.yml",
-    ".circleci",
-    ".buildkite",
-    ".travis.yml",
-    "azure-pipelines.yml",
-    "Jenkinsfile",
-];
+use crate::trust;
 
 /// The sandbox of a run, and its proof if one is wanted.
 #[derive(Debug)]
@@ -170,8 +146,17 @@ fn policy(config: &Config) -> Policy {
     }
     let named = named(config);
     let is_named = |path: &PathBuf| named.iter().any(|root| path.starts_with(root));
-    let protected = protected(config).into_iter().filter(|path| !is_named(path)).collect();
+    let mut protected: Vec<PathBuf> =
+        protected(config).into_iter().filter(|path| !is_named(path)).collect();
+    // Nothing lifts the protection of the store of trust: a command could trust its own file with it.
+    let store = store().filter(|store| write.iter().any(|path| store.starts_with(path)));
+    protected.extend(store.filter(|store| !protected.contains(store)));
     Policy { read, write, protected, network: spec.network, ..Policy::default() }
+}
+
+/// Returns the folder of the store of trust, if there is one.
+fn store() -> Option<PathBuf> {
+    trust::folder()?.canonicalize().ok()
 }
 
 /// Returns the writable roots that lift the protection of paths: those in the workspace. One around it
@@ -188,6 +173,7 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = TRUSTED.into_iter().map(root).collect();
     found.push(config.file.clone());
     found.push(config.state_dir.clone());
+    found.extend(store().filter(|store| store.starts_with(&config.root)));
     found.extend(config.files.keys().map(|path| root(path)));
     let scripts = config.providers.values().filter_map(|provider| match &provider.kind {
         ProviderKind::Scripted { script } => Some(config.root.join(script)),

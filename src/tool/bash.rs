@@ -182,5 +182,13 @@ impl Tool for Bash {
     }
 }
 
+/// Returns the programs that a command line runs, as far as its text tells.
+#[must_use]
+pub fn programs(command: &str) -> Vec<String> {
+    let commands = grammar::read(command).commands;
+    let first = |command: String| command.split(' ').next().map(str::to_owned);
+    commands.into_iter().filter_map(first).collect()
+}
+
 #[cfg(test)]
 mod tests;

@@ -28,11 +28,13 @@ model = "m"
 default = "allow"
 "#;
 
-pub(super) struct Desk(TempDir);
+/// A workspace, and the folder of the user in which the program keeps what is trusted.
+pub(super) struct Desk(TempDir, TempDir);
 
 impl Desk {
     pub(super) fn empty() -> Self {
-        Self(tempfile::tempdir().expect("a folder"))
+        let folder = || tempfile::tempdir().expect("a folder");
+        Self(folder(), folder())
     }
 
     /// A workspace with a scripted model, this rest of agents.toml, and this script.
@@ -52,6 +54,11 @@ impl Desk {
 
     pub(super) fn path(&self) -> &Path {
         self.0.path()
+    }
+
+    /// The folder in which the program keeps what is trusted.
+    pub(super) fn state(&self) -> &Path {
+        self.1.path()
     }
 
     pub(super) fn write(&self, name: &str, text: &str) {
@@ -76,7 +83,10 @@ impl Desk {
     pub(super) fn bare(&self, command: &mut Command) {
         command.current_dir(self.path()).env_clear().stdin(Stdio::null());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", self.path()).envs(crate::support::without_sandbox());
+        command
+            .env("HOME", self.path())
+            .env("XDG_STATE_HOME", self.state())
+            .envs(crate::support::without_sandbox());
     }
 
     /// Runs the program to its end.

@@ -248,7 +248,7 @@ fn a_configuration_is_read_from_regular_files_of_bounded_size() {
     for (file, says) in [
         ("pipe", "it is not a regular file"),
         ("/dev/zero", "it is not a regular file"),
-        ("long.toml", "it has more than 16 MiB"),
+        ("long.toml", "it has more than"),
         (".", "it is a directory"),
     ] {
         let refused = desk.call(&["check", "-f", file]);
@@ -257,6 +257,12 @@ fn a_configuration_is_read_from_regular_files_of_bounded_size() {
         // Named in the file.
         let agent = format!("[agents.a]\nmodel = 'm'\ninstructions_file = '{file}'\n");
         desk.write("agents.toml", &format!("version = 1\n{agent}[tasks.t]\nrun = 'true'\n"));
+        if file.starts_with('/') {
+            // A file outside is not touched before it is trusted.
+            let untouched = desk.call(&["check"]);
+            assert!(untouched.err.contains("warning[needs_trust]"), "{}", untouched.err);
+            desk.call(&["trust"]);
+        }
         let refused = desk.call(&["check"]);
         assert!(refused.err.contains(says), "{file}: {}", refused.err);
     }

@@ -548,7 +548,7 @@ fn roots_and_modes_are_what_the_file_says() {
     if !has_sandbox(&desk) {
         return;
     }
-    let done = desk.call(&["run", "-f", "ws/agents.toml"]);
+    let done = desk.call(&["run", "-f", "ws/agents.toml", "--trust"]);
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
     let desk = place(&format!("[sandbox]\nmode = 'read-only'\n{tasks}"));
     let done = desk.call(&["run", "-f", "ws/agents.toml", "--keep-going"]);

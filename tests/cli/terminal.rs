@@ -25,6 +25,7 @@ impl Terminal {
         command.env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", desk.path());
+        command.env("XDG_STATE_HOME", desk.state());
         command.env("TERM", "xterm");
         let child = pair.slave.spawn_command(command).expect("started");
         let mut output = pair.master.try_clone_reader().expect("a reader");
@@ -226,4 +227,32 @@ fn a_detached_run_is_attached_to_and_left_alone() {
     assert_eq!((wrong.code, wrong.out.as_str()), (2, ""), "{}", wrong.err);
     assert!(wrong.err.contains("unknown_key"), "{}", wrong.err);
     assert_eq!(desk.runs().len(), 1);
+}
+
+#[test]
+fn trust_is_asked_for_before_anything_begins() {
+    let text = "[sandbox]\nnetwork = true\nwritable_roots = ['/none\\u001b[2K']\n\
+                [tasks.t]\nrun = 'touch ran'\n";
+    let desk = Desk::commands(&text.replace('\'', "\""));
+    for (answer, code) in [("n\n", 2), ("y\n", 0)] {
+        let mut terminal = Terminal::start(&desk, 120, &["run"]);
+        // Typed ahead: none of it is an answer.
+        terminal.types("y\nyes\n");
+        let shown = terminal.until("trust it? [y yes, n no]");
+        assert!(shown.contains("agents.toml wants what nobody would expect"), "{shown}");
+        assert!(shown.contains("commands can use the network"), "{shown}");
+        assert!(shown.contains(r"commands can write `/none\u{1b}[2K`"), "{shown}");
+        assert!(desk.runs().is_empty());
+        terminal.types("perhaps\n");
+        wait("the question again", || {
+            (terminal.text().matches("trust it? [").count() == 2).then_some(())
+        });
+        terminal.types(answer);
+        let ended = wait("its end", || terminal.child.try_wait().expect("a child"));
+        assert_eq!(ended.exit_code(), code, "{}", terminal.text());
+        assert_eq!(desk.path().join("ran").exists(), code == 0);
+    }
+    // It is remembered.
+    let (code, shown) = Terminal::start(&desk, 120, &["run"]).end();
+    assert!(code == 0 && !shown.contains("trust it?"), "{shown}");
 }

@@ -394,6 +394,8 @@ fn the_help_names_every_verb() {
       attach       Follow a live run as if this terminal had started it; Ctrl-C only detaches
       resume       Resume a run that was stopped, from the end of its journal
       check        Find every mistake in the configuration before anything is spent
+      trust        Say what a configuration wants that nobody would expect of a project, and remember
+                   that you trust it
       tail         Print the agents' logs, live or after the fact [alias: logs]
       ps           List runs, tasks and agents
       show         Show one run, task or agent in full
@@ -451,6 +453,9 @@ fn the_help_of_run_is_readable() {
                                 again
       -d, --detach              Go on when the terminal closes: print the id of the run as soon as it
                                 has begun, and return
+          --trust               Trust what the configuration wants beyond its directory: keys sent to
+                                other addresses, files outside, a loosened sandbox. It is remembered for
+                                this content of the file
           --run-id <ID>         The id of the new run, a UUID
       -h, --help                Print help
       -V, --version             Print version

@@ -208,7 +208,7 @@ fn block(text: &str) -> Vec<String> {
 
 /// Returns a text that shows all its characters: blanks are counted where they could push the rest
 /// out of sight, and characters that steer a terminal or hide are escaped.
-fn safe(line: &str) -> String {
+pub(in crate::cli) fn safe(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(c) = rest.chars().next() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::args::Explain;
 use crate::cli::locate::{self, Project};
-use crate::cli::{complain, say};
+use crate::cli::{complain, say, trust};
 use crate::config::{self, Config, Missing, Sources};
 use crate::context::Edit;
 use crate::context::laboratory::explain::{RecordedEdit, RequestPart, parts};
@@ -69,7 +69,9 @@ fn configuration(project: &Project, created: &RunCreated) -> Option<Config> {
         missing_inputs: Missing::Allow,
         ..project.sources()
     };
-    let config = config::load_text(&created.config, &sources).ok();
+    let read =
+        |outside| config::load_text(&created.config, &Sources { outside, ..sources.clone() });
+    let config = trust::look(read).ok();
     if config.is_none() {
         complain(
             "note: the run's configuration cannot be read again: system prompt, tools and window \

@@ -3,6 +3,7 @@
 //! Owns the rule of which settings may be printed: keys and header values never are.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,6 +149,18 @@ pub(super) fn headers<'a>(
     Ok(headers)
 }
 
+/// Returns true if a base URL leads to this machine, and nothing that is sent to it leaves.
+#[must_use]
+pub fn is_loopback(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| leads_here(&url))
+}
+
+fn leads_here(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 /// Builds a client for the URL's origin that sends these headers with every request.
 pub(super) fn client(
     url: &Url,
@@ -171,9 +184,8 @@ pub(super) fn client(
         // Without this, certificates are loaded and must exist, although http needs none.
         builder = builder.tls_certs_only([]);
     }
-    let host = url.host_str().unwrap_or_default();
     // A local server must not be reached through the proxy of the environment.
-    if host == "localhost" || host.starts_with("127.") || host == "[::1]" {
+    if leads_here(url) {
         builder = builder.no_proxy();
     }
     builder.build()

@@ -1,0 +1,300 @@
+//! Trust: asks before a configuration does what nobody would expect of a project, and the verb `trust`.
+//!
+//! Every verb that runs a configuration loads it through [`load`]. It loads it first without touching
+//! anything outside the directory. Only when all that needs trust has it, the rest is read.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::ask::{self, safe};
+use super::locate::Project;
+use super::{args, complain, mistakes, say};
+use crate::config::{self, Concern, Config, Diagnostics, Missing, Outside, Severity, Sources};
+use crate::exit::Exit;
+use crate::trust::{Store, StoreError};
+
+/// The most things that are listed where nobody can be asked.
+const LISTED: usize = 50;
+
+/// How a verb gets trust that it does not have yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// The person at the terminal is asked.
+    Ask,
+    /// The person has said so, with `--trust`.
+    Given,
+}
+
+impl From<&args::Trusting> for Trust {
+    fn from(flag: &args::Trusting) -> Self {
+        if flag.trust { Self::Given } else { Self::Ask }
+    }
+}
+
+/// Loads a configuration that is about to run, and prints its diagnostics. `read` loads it with or
+/// without the files outside its directory.
+pub(super) fn load(
+    project: &Project,
+    trust: Trust,
+    sources: &Sources,
+    read: impl Fn(Outside) -> Result<Config, Diagnostics>,
+) -> Result<Config, Exit> {
+    for outside in [Outside::LeaveOut, Outside::Read] {
+        let loaded = read(outside);
+        // What is left out is warned of when it has been read.
+        let config = match loaded {
+            Ok(config) if config.is_partial => config,
+            loaded => mistakes::shown(loaded, sources)?,
+        };
+        // The second time the files may be others than those that were looked at: they are judged
+        // again.
+        get(project, trust, &config)?;
+        if !config.is_partial {
+            return Ok(config);
+        }
+    }
+    complain("error: a bug: files were left out of a configuration that is trusted");
+    Err(Exit::Bug)
+}
+
+/// Loads a configuration that does not run: all of it if it is trusted, or else without what lies
+/// outside its directory. Asks nothing.
+pub(super) fn look(
+    read: impl Fn(Outside) -> Result<Config, Diagnostics>,
+) -> Result<Config, Diagnostics> {
+    let config = read(Outside::LeaveOut)?;
+    if config.is_partial && is_trusted(&config) {
+        return read(Outside::Read);
+    }
+    match config.warnings.iter().any(|found| found.severity == Severity::Error) {
+        true => {
+            let own = wanted(&config.concerns).into_iter().map(|concern| concern.found.clone());
+            Err(Diagnostics(config.warnings.iter().cloned().chain(own.take(LISTED)).collect()))
+        }
+        false => Ok(config),
+    }
+}
+
+/// Does the same for a verb that needs the configuration, and prints its diagnostics.
+pub(super) fn looked(sources: &Sources) -> Result<Config, Exit> {
+    let read = |outside| config::load(&Sources { outside, ..sources.clone() });
+    mistakes::shown(look(read), sources)
+}
+
+/// Returns true if everything that needs trust has it.
+pub(super) fn is_trusted(config: &Config) -> bool {
+    let wanted = wanted(&config.concerns);
+    wanted.is_empty() || trusts(&Store::of_user(), config, &wanted)
+}
+
+fn trusts(store: &Store, config: &Config, wanted: &[&Concern]) -> bool {
+    let texts = wanted.iter().map(|concern| concern.text.as_str());
+    store.trusts(&config.root, &config.content_hash, texts).unwrap_or_else(|error| {
+        match error {
+            StoreError::Nowhere | StoreError::Inside(_) => {}
+            StoreError::Unusable { .. } | StoreError::Io { .. } => {
+                complain(&format!("note: nothing is trusted: {error}"));
+            }
+        }
+        false
+    })
+}
+
+/// Returns what the project wants. What the person asked for needs no trust.
+fn wanted(concerns: &[Concern]) -> Vec<&Concern> {
+    concerns.iter().filter(|concern| !concern.is_own).collect()
+}
+
+/// Gets the trust that a configuration needs, or prints why it cannot be had.
+fn get(project: &Project, trust: Trust, config: &Config) -> Result<(), Exit> {
+    if config.concerns.is_empty() {
+        return Ok(());
+    }
+    let (store, wanted) = (Store::of_user(), wanted(&config.concerns));
+    let is_known = wanted.is_empty() || trusts(&store, config, &wanted);
+    match (is_known, trust) {
+        (true, _) => {}
+        (false, Trust::Given) => {
+            complain(&format!("trusted, as {} wants it:", shown(project)));
+            lines(&wanted).iter().take(LISTED).for_each(|line| complain(line));
+        }
+        (false, Trust::Ask) if ask::has_terminal() => {
+            if !ask::confirm(&question(project, &wanted), "trust it?") {
+                complain("error: not trusted: nothing was sent, and nothing outside was read");
+                return Err(Exit::Usage);
+            }
+        }
+        (false, Trust::Ask) => {
+            refuse(project, &wanted);
+            return Err(Exit::Usage);
+        }
+    }
+    remember(&store, config, &config.concerns, is_known);
+    Ok(())
+}
+
+/// Remembers what is trusted, and what the person asked for: a resume must not ask about that.
+fn remember(store: &Store, config: &Config, concerns: &[Concern], is_known: bool) {
+    let all: Vec<&Concern> = concerns.iter().collect();
+    let texts = all.iter().map(|concern| concern.text.as_str());
+    if is_known && store.trusts(&config.root, &config.content_hash, texts.clone()).unwrap_or(false)
+    {
+        return;
+    }
+    match store.remember(&config.root, &config.content_hash, texts) {
+        Ok(()) => {}
+        Err(error) if is_known => tracing::info!(%error, "a resume will ask for trust"),
+        Err(error) => complain(&format!("note: this is not remembered: {error}")),
+    }
+}
+
+fn question(project: &Project, wanted: &[&Concern]) -> Vec<String> {
+    let mut text = vec![format!("{} wants what nobody would expect of a project:", shown(project))];
+    text.extend(lines(wanted));
+    text.push("A yes is remembered for this directory and this content of the file.".to_owned());
+    text
+}
+
+fn refuse(project: &Project, wanted: &[&Concern]) {
+    complain(&format!(
+        "error[needs_trust]: {} wants what nobody would expect of a project, and nobody is at a \
+         terminal to be asked:",
+        shown(project)
+    ));
+    let lines = lines(wanted);
+    lines.iter().take(LISTED).for_each(|line| complain(line));
+    if let Some(more @ 1..) = lines.len().checked_sub(LISTED) {
+        complain(&format!("  and {more} more"));
+    }
+    complain(&format!(
+        "help: look at it; then `callsheet trust {}` remembers that you trust it, or `--trust` says \
+         so with this command",
+        project.quoted_file()
+    ));
+}
+
+/// Returns a line for each thing, with the place where it is written.
+fn lines(wanted: &[&Concern]) -> Vec<String> {
+    let line = |concern: &&Concern| {
+        let found = &concern.found;
+        let place = format!("{}:{}:{}", found.file, found.line, found.column);
+        format!("  {}: {}", safe(&place), safe(&concern.text))
+    };
+    wanted.iter().map(line).collect()
+}
+
+fn shown(project: &Project) -> String {
+    safe(&project.file.display().to_string())
+}
+
+pub(super) fn run(project: &Project, verb: &args::TrustFile) -> Exit {
+    let done = match (verb.list, verb.revoke) {
+        (true, _) => list(),
+        (false, true) => revoke(project),
+        (false, false) => trust(project),
+    };
+    done.unwrap_or_else(|exit| exit)
+}
+
+/// Prints what is trusted.
+fn list() -> Result<Exit, Exit> {
+    let entries = Store::of_user().entries().map_err(|error| failed(&error))?;
+    let mut text = String::new();
+    for entry in &entries {
+        let directory = safe(&entry.directory.display().to_string());
+        let content = entry.content.get(..12).unwrap_or_default();
+        text.push_str(&format!("{directory} (content {content})\n"));
+        entry.things.values().for_each(|thing| text.push_str(&format!("  {}\n", safe(thing))));
+    }
+    Ok(say(&text))
+}
+
+fn revoke(project: &Project) -> Result<Exit, Exit> {
+    let directory = directory(&project.file);
+    let count = Store::of_user().revoke(&directory).map_err(|error| failed(&error))?;
+    let shown = safe(&directory.display().to_string());
+    Ok(say(&match count {
+        0 => format!("nothing was trusted in {shown}\n"),
+        _ => format!("nothing is trusted any more in {shown}\n"),
+    }))
+}
+
+fn directory(file: &Path) -> PathBuf {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    parent.canonicalize().unwrap_or_else(|_| parent.to_owned())
+}
+
+fn failed(error: &StoreError) -> Exit {
+    complain(&format!("error: {error}"));
+    match error {
+        StoreError::Io { .. } => Exit::Disk,
+        StoreError::Nowhere | StoreError::Inside(_) | StoreError::Unusable { .. } => Exit::Usage,
+    }
+}
+
+/// Says what the configuration wants, with each of its profiles, and remembers that it is trusted.
+/// Without a terminal the verb itself is the yes.
+fn trust(project: &Project) -> Result<Exit, Exit> {
+    let store = Store::of_user();
+    let mut is_new = false;
+    for outside in [Outside::LeaveOut, Outside::Read] {
+        let configs = with_profiles(project, outside)?;
+        let (mut all, mut known) = (Vec::new(), HashSet::new());
+        for concern in configs.iter().flat_map(|config| wanted(&config.concerns)) {
+            if known.insert(concern.text.as_str()) {
+                all.push(concern);
+            }
+        }
+        let Some(first) = configs.first() else { break };
+        if !all.is_empty() && !trusts(&store, first, &all) {
+            is_new = true;
+            let text = question(project, &all);
+            if !ask::has_terminal() {
+                text.iter().for_each(|line| complain(line));
+            } else if !ask::confirm(&text, "trust it?") {
+                complain("error: not trusted");
+                return Err(Exit::Usage);
+            }
+            let texts = all.iter().map(|concern| concern.text.as_str());
+            let remembered = store.remember(&first.root, &first.content_hash, texts);
+            remembered.map_err(|error| failed(&error))?;
+        }
+        if all.is_empty() && outside == Outside::LeaveOut {
+            return Ok(say(&format!("{}: nothing in it needs trust\n", shown(project))));
+        }
+        if !configs.iter().any(|config| config.is_partial) {
+            break;
+        }
+    }
+    Ok(say(&match is_new {
+        true => format!("{}: trusted as it is now\n", shown(project)),
+        false => format!("{}: trusted already\n", shown(project)),
+    }))
+}
+
+/// Loads the configuration as it is without a profile and with each of them. A profile that cannot be
+/// loaded cannot run either, and is left out.
+fn with_profiles(project: &Project, outside: Outside) -> Result<Vec<Config>, Exit> {
+    let sources = Sources {
+        missing_keys: Missing::Allow,
+        missing_inputs: Missing::Allow,
+        outside,
+        ..project.sources()
+    };
+    let plain = config::load(&sources);
+    let mut configs = Vec::new();
+    for profile in config::names_of(&sources, "profiles") {
+        match config::load(&Sources { profile: Some(profile.clone()), ..sources.clone() }) {
+            Ok(config) => configs.push(config),
+            Err(_) => complain(&format!("note: the profile `{}` has mistakes", safe(&profile))),
+        }
+    }
+    match plain {
+        Ok(config) => configs.insert(0, config),
+        // A file may need one of its profiles.
+        Err(_) if !configs.is_empty() => {}
+        Err(mistakes) => drop(mistakes::shown(Err(mistakes), &sources)?),
+    }
+    Ok(configs)
+}

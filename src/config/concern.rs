@@ -1,0 +1,386 @@
+//! What a configuration wants that nobody would expect of a project: keys sent elsewhere, files outside
+//! the directory, a loosened sandbox, programs outside.
+//!
+//! Each is named before it is used, and a person trusts it once. To run the commands of a file inside
+//! the sandbox needs no trust: whoever types `run` wants that, as with `make`. Decides from names and
+//! paths; the only look at the disk is for where links lead.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::Setting;
+use super::diagnostic::{Giver, Place};
+use super::raw::{KeySource, Provider, Wire};
+use super::shape::Item;
+use crate::model::http::is_loopback;
+use crate::spec::sandbox::{SandboxMode, TRUSTED};
+use crate::tool::bash;
+
+/// The services whose keys are known by a word in the name of their variable, with their hosts.
+const SERVICES: [(&str, &str); 13] = [
+    ("ANTHROPIC", ANTHROPIC),
+    ("OPENAI", OPENAI),
+    ("CEREBRAS", "api.cerebras.ai"),
+    ("DEEPSEEK", "api.deepseek.com"),
+    ("FIREWORKS", "api.fireworks.ai"),
+    ("GEMINI", "generativelanguage.googleapis.com"),
+    ("GROQ", "api.groq.com"),
+    ("MISTRAL", "api.mistral.ai"),
+    ("MOONSHOT", "api.moonshot.ai"),
+    ("NVIDIA", "integrate.api.nvidia.com"),
+    ("OPENROUTER", "openrouter.ai"),
+    ("TOGETHER", "api.together.xyz"),
+    ("XAI", "api.x.ai"),
+];
+const ANTHROPIC: &str = "api.anthropic.com";
+const OPENAI: &str = "api.openai.com";
+
+/// Words in the name of a variable that holds a credential.
+const CREDENTIALS: [&str; 22] = [
+    "APIKEY",
+    "AUTH",
+    "BEARER",
+    "COOKIE",
+    "CRED",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "CREDS",
+    "DSN",
+    "JWT",
+    "KEY",
+    "KEYS",
+    "PASS",
+    "PASSPHRASE",
+    "PASSWD",
+    "PASSWORD",
+    "PAT",
+    "SECRET",
+    "SECRETS",
+    "SESSION",
+    "TOKEN",
+    "TOKENS",
+];
+
+/// Endings of such words where no underscore stands before them, as in `PGPASSWORD`.
+const ENDINGS: [&str; 5] = ["KEY", "PASSWORD", "SECRET", "TOKEN", "PWD"];
+
+/// Beginnings of the values of well-known credentials.
+const PREFIXES: [&str; 12] = [
+    "sk-",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "AKIA",
+    "AIza",
+    "-----BEGIN",
+];
+
+/// Folders of the system, whose programs a project can expect on every machine.
+const SYSTEM: [&str; 6] = ["/bin", "/sbin", "/usr", "/opt", "/nix/store", "/lib"];
+
+/// Adds what the whole configuration wants and no other part has named while it read its values.
+pub(super) fn concerns(setting: Setting<'_>) {
+    for (entry, provider) in setting.raw.providers.values() {
+        key_elsewhere(&entry.name, provider, setting);
+    }
+    sandbox(setting);
+    programs(setting);
+    let dir = &setting.raw.state.dir;
+    let variable = setting.sources.environment.get("CALLSHEET_STATE_DIR");
+    if let Some(at) = dir.at().filter(|_| variable.is_none_or(String::is_empty))
+        && is_of_project(&at.value)
+        && let Some(path) = leads_outside(setting.root, dir.as_str())
+    {
+        let text = format!("the records of runs are written to `{}`", path.display());
+        setting.problems.concern(&at.value, text);
+    }
+}
+
+/// Returns true if the file or a record holds a value, which somebody else may have written.
+pub(super) fn is_of_project(place: &Place) -> bool {
+    match place.giver() {
+        Giver::Project | Giver::Record => true,
+        Giver::PersonForRun | Giver::Person => false,
+    }
+}
+
+/// The kinds of keys, as far as they tell where a key belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key<'a> {
+    Variable(&'a str),
+    File(&'a str),
+}
+
+fn key_elsewhere(name: &str, provider: &Provider, setting: Setting<'_>) {
+    let public = match *provider.kind {
+        Some(Wire::Anthropic) => ANTHROPIC,
+        Some(Wire::OpenAi) => OPENAI,
+        Some(Wire::Scripted) | None => return,
+    };
+    let Some((source, at)) = provider.api_key.as_ref().zip(provider.api_key.at()) else { return };
+    let Some(key) = key_of(source, setting) else { return };
+    let (address, place) = match provider.base_url.placed() {
+        Some((address, place)) => (address.clone(), place),
+        None => (format!("https://{public}"), &at.value),
+    };
+    if belongs(key, &address) {
+        return;
+    }
+    let what = match key {
+        Key::Variable(name) => format!("the variable `{name}`"),
+        Key::File(path) => format!("the content of `{path}`"),
+    };
+    let own = match key {
+        Key::Variable(variable) => service(variable).map(|host| format!(", not to https://{host}")),
+        Key::File(_) => None,
+    };
+    let own = own.unwrap_or_default();
+    let text = format!("{what} is sent to `{address}`{own}: it is the key of provider `{name}`");
+    setting.problems.concern(place, text);
+}
+
+fn key_of<'a>(source: &'a KeySource, setting: Setting<'a>) -> Option<Key<'a>> {
+    let variable = |name: &'a Option<String>| name.as_deref().map(Key::Variable);
+    let file = |path: &'a Option<String>| path.as_deref().map(Key::File);
+    if let Some(secret) = source.secret.as_deref() {
+        let secret = setting.raw.secrets.get(secret)?.value.as_ref()?;
+        return variable(&secret.env).or_else(|| file(&secret.file));
+    }
+    variable(&source.env).or_else(|| file(&source.file))
+}
+
+/// Returns true if a key belongs to an address, or if the address is on this machine: nothing leaves
+/// it then, and no command of the file can listen there, because the sandbox has no network.
+fn belongs(key: Key<'_>, address: &str) -> bool {
+    if is_loopback(address) {
+        return true;
+    }
+    let is_host = |host: &str| {
+        let rest = address.strip_prefix("https://").and_then(|rest| rest.strip_prefix(host));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    match key {
+        Key::Variable(name) => service(name).is_some_and(is_host),
+        // A file has no name that tells where it belongs; both services are what people expect.
+        Key::File(_) => is_host(ANTHROPIC) || is_host(OPENAI),
+    }
+}
+
+/// Returns the host of the service to which a variable belongs by its name.
+fn service(variable: &str) -> Option<&'static str> {
+    let words = || variable.split('_');
+    let found = SERVICES.iter().find(|(word, _)| words().any(|own| own == *word));
+    found.map(|(_, host)| *host)
+}
+
+/// Returns true if a variable looks as if it held a credential.
+fn is_credential(name: &str, value: Option<&str>) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let by_name = upper.split('_').any(|word| CREDENTIALS.contains(&word))
+        || (ENDINGS.iter().any(|end| upper.ends_with(end)) && upper != "PWD" && upper != "OLDPWD");
+    let by_value = value.map(str::trim).is_some_and(|value| {
+        let authority = value.split_once("://").map(|(_, rest)| rest.split('/').next());
+        let holds_user = authority.flatten().is_some_and(|authority| authority.contains('@'));
+        holds_user || PREFIXES.iter().any(|start| value.starts_with(start))
+    });
+    by_name || by_value
+}
+
+fn sandbox(setting: Setting<'_>) {
+    let (raw, root, problems) = (&setting.raw.sandbox, setting.root, setting.problems);
+    if let Some(at) = raw.network.at().filter(|_| *raw.network) {
+        problems.concern(&at.value, "commands can use the network");
+    }
+    if let (SandboxMode::DangerFullAccess, Some(at)) = (*raw.mode, raw.mode.at()) {
+        problems.concern(&at.value, "commands run without a sandbox");
+    }
+    for Item { value: path, at } in raw.readable_roots.iter() {
+        if let Some(path) = leads_outside(root, path) {
+            problems.concern(&at.value, format!("commands can read `{}`", path.display()));
+        }
+    }
+    for Item { value: path, at } in raw.writable_roots.iter() {
+        match leads_outside(root, path) {
+            Some(path) => {
+                problems.concern(&at.value, format!("commands can write `{}`", path.display()));
+            }
+            None if lifts_protection(path, root) => {
+                let text =
+                    format!("commands can write `{path}`, which other programs run or trust");
+                problems.concern(&at.value, text);
+            }
+            None => {}
+        }
+    }
+    for Item { value: name, at } in raw.env.iter() {
+        let value = setting.sources.environment.get(name).map(String::as_str);
+        if is_credential(name, value) {
+            let text = format!("commands get the variable `{name}`, which looks like a credential");
+            problems.concern(&at.value, text);
+        }
+    }
+}
+
+/// Returns true if a writable root in the workspace makes something writable that other programs run.
+fn lifts_protection(path: &str, root: &Path) -> bool {
+    let path = clean(&root.join(path));
+    let protected = |inner: &str| root.join(inner);
+    path != root
+        && TRUSTED
+            .iter()
+            .map(|inner| protected(inner))
+            .any(|protected| protected.starts_with(&path) || path.starts_with(&protected))
+}
+
+/// Names the programs outside the directory that hooks and tasks begin with.
+fn programs(setting: Setting<'_>) {
+    let (own, _) = &*setting.raw.compaction;
+    let hooks = &own.hooks;
+    for hook in [&hooks.pre_compact, &hooks.post_compact, &hooks.after_compact_context] {
+        let Some(Item { value: program, at }) = hook.first() else { continue };
+        program_outside(program, &at.value, setting);
+    }
+    for (_, task) in setting.raw.tasks.values() {
+        let Some((command, place)) = task.run.placed() else { continue };
+        for program in bash::programs(command) {
+            program_outside(&program, place, setting);
+        }
+    }
+}
+
+fn program_outside(program: &str, place: &Place, setting: Setting<'_>) {
+    if !program.contains('/') {
+        return;
+    }
+    let Some(path) = leads_outside(setting.root, program) else { return };
+    if !SYSTEM.iter().any(|folder| path.starts_with(folder)) {
+        setting.problems.concern(place, format!("the program `{}` is run", path.display()));
+    }
+}
+
+/// Returns the place to which a path leads if that is outside `root`, which is canonical: the path
+/// itself, or, if it leads out by a link, what the link names.
+pub(super) fn leads_outside(root: &Path, path: &str) -> Option<PathBuf> {
+    let path = clean(&root.join(path));
+    if !path.starts_with(root) {
+        return Some(path);
+    }
+    // What does not exist yet is judged by the folder in which it would be made.
+    let real = path.ancestors().find_map(|path| path.canonicalize().ok())?;
+    (!real.starts_with(root)).then_some(real)
+}
+
+/// Returns a path without `.` and `..`, decided from the text alone.
+pub(super) fn clean(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(clean.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => clean.push(part),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_belongs_to_its_own_service_and_to_this_machine() {
+        let (anthropic, openai) = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY");
+        for (variable, address, fits) in [
+            (anthropic, "https://api.anthropic.com", true),
+            (anthropic, "https://api.anthropic.com/", true),
+            (anthropic, "http://api.anthropic.com", false),
+            (anthropic, "https://api.anthropic.com:444", false),
+            (anthropic, "https://api.anthropic.com.evil.example", false),
+            (anthropic, "https://api.anthropic.com@evil.example", false),
+            (anthropic, "https://api.anthropic.comx/", false),
+            (anthropic, "https://evil.example/api.anthropic.com", false),
+            (anthropic, "https://api.openai.com/v1", false),
+            (openai, "https://api.openai.com/v1", true),
+            (openai, "https://api.anthropic.com", false),
+            ("TEAM_ANTHROPIC_KEY", "https://api.anthropic.com", true),
+            ("OPENROUTER_API_KEY", "https://openrouter.ai/api/v1", true),
+            ("GITHUB_TOKEN", "https://api.anthropic.com", false),
+            (anthropic, "http://127.0.0.1:4000", true),
+            (anthropic, "http://localhost:4000/v1", true),
+            (anthropic, "http://[::1]:4000", true),
+            (anthropic, "http://127.1:80", true),
+            (anthropic, "http://127.0.0.1@evil.example", false),
+            (anthropic, "http://127.0.0.1.evil.example", false),
+            (anthropic, "http://localhost.evil.example", false),
+            (anthropic, "http://evil.localhost", false),
+            (anthropic, "http://0.0.0.0:80", false),
+            (anthropic, "http://10.0.0.1", false),
+            (anthropic, "nonsense", false),
+            (anthropic, "https://api.anthropic.com\\@evil.example", false),
+        ] {
+            assert_eq!(belongs(Key::Variable(variable), address), fits, "{variable} {address}");
+        }
+        assert!(belongs(Key::File("k"), "https://api.openai.com/v1"));
+        assert!(!belongs(Key::File("k"), "https://evil.example"));
+    }
+
+    #[test]
+    fn credentials_are_known_by_name_or_value() {
+        for name in [
+            "GITHUB_TOKEN",
+            "AWS_SECRET_ACCESS_KEY",
+            "PGPASSWORD",
+            "MYSQL_PWD",
+            "NPM_AUTH",
+            "github_token",
+            "SSH_AUTH_SOCK",
+            "SENTRY_DSN",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+        ] {
+            assert!(is_credential(name, None), "{name}");
+        }
+        for name in ["CI", "RUST_LOG", "NODE_ENV", "PWD", "KEYBOARD", "MONKEY_BARS", "TOKENIZER"] {
+            assert!(!is_credential(name, Some("plain")), "{name}");
+        }
+        for value in ["postgres://me:pw@db/x", "ghp_abc", " sk-ant-x", "-----BEGIN RSA"] {
+            assert!(is_credential("DATABASE_URL", Some(value)), "{value}");
+        }
+        assert!(!is_credential("BASE_URL", Some("https://example.com/@me")));
+    }
+
+    #[test]
+    fn paths_that_leave_are_found_by_text_and_by_link() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("a path").join("project");
+        std::fs::create_dir_all(root.join("sub")).expect("made");
+        std::os::unix::fs::symlink("/etc", root.join("link")).expect("linked");
+        std::os::unix::fs::symlink("sub", root.join("inner")).expect("linked");
+        let outside = |path: &str| leads_outside(&root, path).map(|p| p.display().to_string());
+        for inside in ["sub", "./sub/../sub", "none/yet", "inner/x", ".", "sub/../../project/x"] {
+            assert_eq!(outside(inside), None, "{inside}");
+        }
+        assert_eq!(outside("/etc/passwd").as_deref(), Some("/etc/passwd"));
+        assert_eq!(outside("link/passwd").as_deref(), Some("/etc/passwd"));
+        assert_eq!(outside("sub/../../other"), Some(format!("{}/other", dir_of(&root))));
+        assert!(outside("link/none/yet").is_some());
+    }
+
+    fn dir_of(root: &Path) -> String {
+        root.parent().expect("a parent").display().to_string()
+    }
+
+    #[test]
+    fn writable_roots_in_the_workspace_matter_where_others_run_what_is_there() {
+        let root = Path::new("/w");
+        for path in [".git", ".git/hooks", ".git/hooks/pre-commit", ".github", ".vscode/x.json"] {
+            assert!(lifts_protection(path, root), "{path}");
+        }
+        for path in ["build", "src", ".", "agents.toml", ".gitignore"] {
+            assert!(!lifts_protection(path, root), "{path}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The store of what a person trusts: for each directory and content of a configuration, the things
+//! that it may do although nobody would expect them.
+//!
+//! The store is one file of the user, outside of every project. A store that lies in the directory that
+//! is judged does not count, because a command in that workspace could have written it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+/// The name of the file in the folder of the store.
+const FILE: &str = "trust.json";
+
+/// The version of the format of the file.
+const VERSION: u32 = 1;
+
+/// The most bytes of the file that are read: thousands of entries.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// The most entries that are kept; the oldest are forgotten, and asked about again.
+const MOST_ENTRIES: usize = 1_000;
+
+/// The most characters of a thing that are kept for people to read.
+const SHOWN: usize = 300;
+
+/// The things that one content of a configuration may do in one directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The directory of the configuration, without links.
+    pub directory: PathBuf,
+    /// The hash of the configuration and of the files that it includes.
+    pub content: String,
+    /// The things, by the hash of their whole text.
+    pub things: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Content {
+    version: u32,
+    trusted: Vec<Entry>,
+}
+
+/// The store of a user.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: Option<PathBuf>,
+}
+
+/// Reasons why the store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// No variable says where it lies.
+    #[error("neither XDG_STATE_HOME nor HOME is set")]
+    Nowhere,
+    /// It lies in the directory that is judged.
+    #[error("{} lies in the directory itself, where commands can write it: set XDG_STATE_HOME", .0.display())]
+    Inside(PathBuf),
+    /// It may have been written by somebody else, or is none.
+    #[error("{}: {reason}", file.display())]
+    Unusable {
+        /// The file.
+        file: PathBuf,
+        /// The reason, as a fragment.
+        reason: String,
+    },
+    /// The disk failed.
+    #[error("{}: {source}", file.display())]
+    Io {
+        /// The file or the folder.
+        file: PathBuf,
+        /// The error of the file system.
+        source: io::Error,
+    },
+}
+
+/// Returns the folder of the store: `callsheet` in `$XDG_STATE_HOME`, by default in
+/// `~/.local/state`. `None` if no variable names an absolute path.
+#[must_use]
+pub fn folder() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let absolute = |path: &PathBuf| path.is_absolute();
+    let state = variable("XDG_STATE_HOME").filter(absolute);
+    let state = state.or_else(|| Some(variable("HOME").filter(absolute)?.join(".local/state")));
+    state.map(|state| state.join("callsheet"))
+}
+
+impl Store {
+    /// Returns the store of the user of this process.
+    #[must_use]
+    pub fn of_user() -> Self {
+        Self { folder: folder() }
+    }
+
+    /// Returns the store in a folder.
+    #[must_use]
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: Some(folder.into()) }
+    }
+
+    /// Returns true if all things are trusted for this content in this directory.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be used; nothing is trusted then.
+    pub fn trusts<'a>(
+        &self,
+        directory: &Path,
+        content: &str,
+        things: impl IntoIterator<Item = &'a str>,
+    ) -> Result<bool, StoreError> {
+        let entries = self.usable(directory).and_then(|folder| read(&folder.join(FILE)))?;
+        let entry = entries.iter().find(|entry| entry.is_for(directory, content));
+        let knows = |thing| entry.is_some_and(|entry| entry.things.contains_key(&id(thing)));
+        Ok(things.into_iter().all(knows))
+    }
+
+    /// Adds things that are trusted for this content in this directory.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be used or written.
+    pub fn remember<'a>(
+        &self,
+        directory: &Path,
+        content: &str,
+        things: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), StoreError> {
+        let shown = |thing: &str| (id(thing), thing.chars().take(SHOWN).collect());
+        self.usable(directory)?;
+        self.change(|entries| {
+            let known = entries.iter().position(|entry| entry.is_for(directory, content));
+            let mut entry = known.map(|at| entries.remove(at)).unwrap_or_else(|| Entry {
+                directory: directory.to_owned(),
+                content: content.to_owned(),
+                things: BTreeMap::new(),
+            });
+            entry.things.extend(things.into_iter().map(shown));
+            entries.push(entry);
+            entries.drain(..entries.len().saturating_sub(MOST_ENTRIES));
+        })
+    }
+
+    /// Forgets everything about a directory, and returns the number of entries that it had.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read or written.
+    pub fn revoke(&self, directory: &Path) -> Result<usize, StoreError> {
+        let before = self.entries()?.len();
+        if before == 0 {
+            return Ok(0);
+        }
+        self.change(|entries| entries.retain(|entry| entry.directory != directory))?;
+        Ok(before.saturating_sub(self.entries()?.len()))
+    }
+
+    /// Returns all entries, the oldest first.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn entries(&self) -> Result<Vec<Entry>, StoreError> {
+        read(&self.folder.as_ref().ok_or(StoreError::Nowhere)?.join(FILE))
+    }
+
+    /// Returns the folder, unless it lies in `directory`.
+    fn usable(&self, directory: &Path) -> Result<&Path, StoreError> {
+        let folder = self.folder.as_deref().ok_or(StoreError::Nowhere)?;
+        // The folder may not exist yet: then the nearest one above it tells where it will lie.
+        let real = folder.ancestors().find_map(|above| above.canonicalize().ok());
+        match real.is_none_or(|real| real.starts_with(directory)) {
+            true => Err(StoreError::Inside(folder.to_owned())),
+            false => Ok(folder),
+        }
+    }
+
+    /// Changes the entries. Another process waits until that is done, and a reader sees the file as it
+    /// was or as it will be.
+    fn change(&self, change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), StoreError> {
+        let folder = self.folder.as_deref().ok_or(StoreError::Nowhere)?;
+        let failed = |source: io::Error| StoreError::Io { file: folder.to_owned(), source };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        let held = File::open(folder).map_err(failed)?;
+        rustix::fs::flock(&held, FlockOperation::LockExclusive).map_err(|e| failed(e.into()))?;
+        let file = folder.join(FILE);
+        let mut content = Content { version: VERSION, trusted: read(&file)? };
+        change(&mut content.trusted);
+        let write = || -> io::Result<()> {
+            let mut new = tempfile::NamedTempFile::new_in(folder)?;
+            new.as_file().set_permissions(Permissions::from_mode(0o600))?;
+            new.write_all(&serde_json::to_vec_pretty(&content)?)?;
+            new.as_file().sync_all()?;
+            new.persist(&file)?;
+            held.sync_all()
+        };
+        write().map_err(failed)
+    }
+}
+
+impl Entry {
+    fn is_for(&self, directory: &Path, content: &str) -> bool {
+        self.directory == directory && self.content == content
+    }
+}
+
+fn id(thing: &str) -> String {
+    blake3::hash(thing.as_bytes()).to_hex().to_string()
+}
+
+/// Reads the entries of a store; none if there is no file.
+fn read(path: &Path) -> Result<Vec<Entry>, StoreError> {
+    let unusable = |reason: String| StoreError::Unusable { file: path.to_owned(), reason };
+    let failed = |source: io::Error| StoreError::Io { file: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+        return Err(unusable("others can write it: remove it".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    let content = serde_json::from_slice::<Content>(&bytes);
+    match content {
+        Ok(content) if content.version == VERSION => Ok(content.trusted),
+        Ok(content) => Err(unusable(format!("it has version {}", content.version))),
+        Err(_) => Err(unusable("it is damaged: remove it".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_are_trusted_for_one_content_in_one_directory() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = Store::at(dir.path().join("state/callsheet"));
+        let (here, there) = (Path::new("/here"), Path::new("/there"));
+        let trusts = |directory, content, things: &[&str]| {
+            store.trusts(directory, content, things.iter().copied()).expect("a store")
+        };
+        assert!(!trusts(here, "1", &["key"]));
+        assert!(trusts(here, "1", &[]));
+        store.remember(here, "1", ["key"]).expect("written");
+        store.remember(here, "1", ["file"]).expect("written");
+        assert!(trusts(here, "1", &["key", "file"]) && trusts(here, "1", &["file"]));
+        assert!(!trusts(here, "1", &["key", "network"]));
+        assert!(!trusts(here, "2", &["key"]) && !trusts(there, "1", &["key"]));
+        assert_eq!(store.entries().expect("read").len(), 1);
+        let mode = |path: &str| {
+            dir.path().join("state/callsheet").join(path).metadata().expect("there").mode() & 0o777
+        };
+        assert_eq!((mode(FILE), mode(".")), (0o600, 0o700));
+        assert_eq!(store.revoke(there).expect("written"), 0);
+        assert_eq!(store.revoke(here).expect("written"), 1);
+        assert!(!trusts(here, "1", &["key"]));
+    }
+
+    #[test]
+    fn a_store_that_others_could_write_does_not_count() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("a path");
+        let (store, file) = (Store::at(&root), root.join(FILE));
+        store.remember(Path::new("/here"), "1", ["key"]).expect("written");
+        let trusts = |directory: &Path| store.trusts(directory, "1", ["key"]);
+        assert!(trusts(Path::new("/here")).expect("a store"));
+        assert!(matches!(trusts(&root), Err(StoreError::Inside(_))));
+        assert!(matches!(store.remember(&root, "1", ["key"]), Err(StoreError::Inside(_))));
+        let inner = Store::at(root.join("not/there/yet"));
+        assert!(matches!(inner.trusts(&root, "1", ["key"]), Err(StoreError::Inside(_))));
+        fs::set_permissions(&file, Permissions::from_mode(0o622)).expect("set");
+        assert!(matches!(trusts(Path::new("/here")), Err(StoreError::Unusable { .. })));
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("set");
+        fs::write(&file, "{").expect("written");
+        assert!(matches!(trusts(Path::new("/here")), Err(StoreError::Unusable { .. })));
+        // What cannot be read is not replaced either.
+        assert!(store.remember(Path::new("/here"), "1", ["key"]).is_err());
+    }
+
+    #[test]
+    fn two_writers_lose_nothing() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = Store::at(dir.path());
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let store = &store;
+                scope.spawn(move || {
+                    let thing = writer.to_string();
+                    store.remember(Path::new("/here"), "1", [thing.as_str()]).expect("written");
+                });
+            }
+        });
+        assert_eq!(store.entries().expect("read")[0].things.len(), 8);
+    }
+}
