@@ -1,14 +1,17 @@
 //! The template language: MiniJinja, in which the use of an undefined value is an error.
 //!
-//! No other module may name `minijinja`, except the filters in `paths`. Owns the filters that
-//! callsheet adds. A template sees only the values it is given: no files, no clock, no environment.
+//! No other module may name `minijinja`, except the filters in `paths` and the bounds in `bounds`. Owns
+//! the filters that callsheet adds. A template sees only the values it is given: no files, no clock, no
+//! environment.
 
+mod bounds;
 mod paths;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use minijinja::machinery::{Instruction, Instructions, get_compiled_template};
+use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value as Cell};
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use parking_lot::Mutex;
@@ -25,15 +28,21 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     // Templates make prompts, paths and variables, which need no HTML escapes.
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     // MiniJinja would otherwise drop the newline at the end of a template.
-    let syntax = minijinja::syntax::SyntaxConfig::builder().keep_trailing_newline(true).build();
-    environment.set_syntax(syntax.expect("the default delimiters are valid"));
+    environment.set_syntax(syntax());
     environment.set_fuel(Some(FUEL));
     environment.add_filter("find", find);
     environment.add_filter("find_all", find_all);
     environment.add_filter("from_json", from_json);
     environment.add_filter("cluster", paths::cluster);
+    bounds::prepare(&mut environment);
     environment
 });
+
+/// Returns the syntax of templates.
+fn syntax() -> SyntaxConfig {
+    let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
+    syntax.expect("the default delimiters are valid")
+}
 
 /// An error in a template or in an expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +71,7 @@ impl From<minijinja::Error> for TemplateError {
 /// # Errors
 /// Returns an error if the template cannot be parsed or uses a value that is not defined.
 pub fn render(template: &str, values: &Value) -> Result<String, TemplateError> {
-    Ok(ENVIRONMENT.render_str(template, Cell::from(Serde(values)))?)
+    Ok(bounds::render(&ENVIRONMENT, template, Cell::from(Serde(values)))?)
 }
 
 /// Evaluates an expression (without braces) with the fields of the object `values`.
@@ -70,8 +79,7 @@ pub fn render(template: &str, values: &Value) -> Result<String, TemplateError> {
 /// # Errors
 /// Returns an error if the expression cannot be parsed or uses a value that is not defined.
 pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError> {
-    let compiled = ENVIRONMENT.compile_expression(expression)?;
-    let value = compiled.eval(Cell::from(Serde(values)))?;
+    let value = bounds::evaluate(&ENVIRONMENT, expression, Cell::from(Serde(values)))?;
     // An unknown name alone is no error for MiniJinja: it returns the undefined value.
     if value.is_undefined() {
         let message = format!("undefined value: `{}`", expression.trim());
@@ -90,8 +98,7 @@ pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError
 /// # Errors
 /// Returns an error in the same cases as [`evaluate`], except that an undefined result is false.
 pub fn is_true(expression: &str, values: &Value) -> Result<bool, TemplateError> {
-    let compiled = ENVIRONMENT.compile_expression(expression)?;
-    Ok(compiled.eval(Cell::from(Serde(values)))?.is_true())
+    Ok(bounds::evaluate(&ENVIRONMENT, expression, Cell::from(Serde(values)))?.is_true())
 }
 
 /// Returns the dotted names that a template reads: `inputs.path`, `tasks.survey.output`.
@@ -100,6 +107,7 @@ pub fn is_true(expression: &str, values: &Value) -> Result<bool, TemplateError> 
 /// Returns an error if the template cannot be parsed, or if it uses a filter, a test or another
 /// template that does not exist.
 pub fn names_in_template(template: &str) -> Result<BTreeSet<String>, TemplateError> {
+    bounds::check_depth(template, false)?;
     let parsed = ENVIRONMENT.template_from_str(template)?;
     let compiled = get_compiled_template(&parsed);
     let blocks = compiled.blocks.values();
@@ -112,6 +120,7 @@ pub fn names_in_template(template: &str) -> Result<BTreeSet<String>, TemplateErr
 /// # Errors
 /// Returns an error in the same cases as [`names_in_template`].
 pub fn names_in_expression(expression: &str) -> Result<BTreeSet<String>, TemplateError> {
+    bounds::check_depth(expression, true)?;
     // Errors of its syntax have their place in the expression itself.
     ENVIRONMENT.compile_expression(expression)?;
     const BEFORE: &str = "{{ ";

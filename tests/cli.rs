@@ -8,6 +8,7 @@ mod explain;
 mod failures;
 mod first_hour;
 mod full;
+mod hostile_config;
 mod hostile_server;
 mod judge;
 mod mistakes;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::Setting;
 use super::diagnostic::NO_HELP;
 use super::keys::{self, Secret};
 use super::templates::{Language, Scope};
-use super::{Missing, Setting};
 use crate::template;
 
 /// Renders `[env]`, whose values are templates that may use the inputs.
@@ -16,7 +16,7 @@ pub(super) fn variables(
     setting: Setting<'_>,
     inputs: &Map<String, Value>,
 ) -> BTreeMap<String, String> {
-    let Setting { raw, sources, problems, .. } = setting;
+    let Setting { raw, problems, .. } = setting;
     let scope = Scope::of_inputs(setting);
     let values = serde_json::json!({ "inputs": inputs });
     let mut all = BTreeMap::new();
@@ -30,7 +30,6 @@ pub(super) fn variables(
             Ok(rendered) => drop(all.insert(entry.name.clone(), rendered)),
             // A missing input is reported at its declaration, so it is not reported here again.
             Err(_) if inputs.len() < raw.inputs.names().count() => {}
-            Err(_) if sources.missing_inputs == Missing::Allow => {}
             Err(error) => {
                 let message = format!("cannot render `env.{}`: {error}", entry.name);
                 problems.error("bad_template", &entry.at.value, message, NO_HELP);

@@ -26,7 +26,8 @@ const CALL_KEYS: [&str; 4] = ["tool", "input", "for_each", "as"];
 /// Reads the whole file. Returns the first mistake of each rule, in the order of the text; at least
 /// one.
 pub(super) fn script(text: &str) -> Result<Script, Vec<ScriptError>> {
-    let reader = Reader { text };
+    let begins = text.match_indices('\n').map(|(at, _)| at + 1);
+    let reader = Reader { text, lines: std::iter::once(0).chain(begins).collect() };
     let table = DeTable::parse(text).map_err(|error| {
         let place = reader.place(error.span().map_or(0, |span| span.start));
         vec![place.error(error.message().trim())]
@@ -57,6 +58,8 @@ type Node<'i> = Spanned<DeValue<'i>>;
 
 struct Reader<'t> {
     text: &'t str,
+    /// The offsets at which the lines begin: they are counted once, and not for each rule.
+    lines: Vec<usize>,
 }
 
 impl Reader<'_> {
@@ -328,12 +331,10 @@ impl Reader<'_> {
     }
 
     fn place(&self, offset: usize) -> Position {
-        let before = self.text.get(..offset).unwrap_or(self.text);
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        Position {
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        }
+        let line = self.lines.partition_point(|start| *start <= offset);
+        let from = self.lines.get(line.saturating_sub(1)).copied().unwrap_or_default();
+        let before = self.text.get(from..offset).unwrap_or_default();
+        Position { line, column: before.chars().count() + 1 }
     }
 }
 
