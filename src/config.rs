@@ -233,6 +233,14 @@ pub fn state_dir(sources: &Sources) -> PathBuf {
     state_dir_of(&raw, &root(&sources.file), sources)
 }
 
+/// Reads a text file of bounded size, such as a configuration.
+///
+/// # Errors
+/// Returns the reason why it cannot be read, as a fragment.
+pub fn text_of(file: &Path) -> Result<String, String> {
+    files::text_of(file)
+}
+
 /// Returns the names in a table of the configuration file, such as `tasks`; none if the file cannot
 /// be read.
 #[must_use]

@@ -101,11 +101,14 @@ fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> 
     let config = match config {
         Some(config) => config,
         None => {
-            note_changes(project, stopped.created(), &sources);
             let read = |outside| stopped.config(Sources { outside, ..project.sources() });
-            trust::load(project, (&verb.trusting).into(), &sources, read).inspect_err(|_| {
+            let loaded = trust::load(project, (&verb.trusting).into(), &sources, read);
+            let config = loaded.inspect_err(|_| {
                 advise_to_accept(project, &dir, stopped.created(), &sources);
-            })?
+            })?;
+            // Only now: the record may name any file, of which this would show the values.
+            note_changes(project, stopped.created(), &sources);
+            config
         }
     };
     drive::note_scripts(&config);
@@ -224,7 +227,7 @@ fn both(
 /// Returns true if the configuration file, a file that it names, or an environment variable that
 /// sets a key differs from what was recorded.
 fn is_changed(project: &Project, created: &RunCreated, sources: &Sources) -> bool {
-    let now = std::fs::read_to_string(&sources.file).unwrap_or_default();
+    let now = config::text_of(&sources.file).unwrap_or_default();
     now != created.config || !beside_the_file(project, created, sources).is_empty()
 }
 
@@ -303,7 +306,7 @@ fn finished(
 /// Prints the keys in which the file differs from the configuration with which the run resumes.
 fn note_changes(project: &Project, created: &RunCreated, sources: &Sources) {
     let file = sources.file.display();
-    let text = std::fs::read_to_string(&sources.file).map_err(|error| format!("{file}: {error}"));
+    let text = config::text_of(&sources.file).map_err(|error| format!("{file}: {error}"));
     let changes = text.and_then(|text| {
         config::changes(&created.config, &text, &sources.file)
             .map_err(|found| mistakes::plain(&found))

@@ -8,7 +8,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::Setting;
-use super::diagnostic::{Giver, Place};
+use super::diagnostic::{Giver, Origin, Place};
 use super::raw::{KeySource, Provider, Wire};
 use super::shape::Item;
 use crate::model::http::is_loopback;
@@ -89,6 +89,12 @@ pub(super) fn concerns(setting: Setting<'_>) {
     }
     sandbox(setting);
     programs(setting);
+    if setting.sources.recorded_elsewhere {
+        let shown = setting.root.display();
+        let origin = Origin::new("the record of the run", Giver::Record);
+        let place = Place::outside("record", "workspace = ", &shown.to_string(), origin);
+        setting.problems.concern(&place, format!("the run works in `{shown}`"));
+    }
     let dir = &setting.raw.state.dir;
     let variable = setting.sources.environment.get("CALLSHEET_STATE_DIR");
     if let Some(at) = dir.at().filter(|_| variable.is_none_or(String::is_empty))

@@ -18,6 +18,9 @@ use super::tree::{self, Places};
 use super::{Diagnostic, Sources, files, layers, root};
 use crate::event::RunCreated;
 
+/// The key of the folder of runs, which the command line can set.
+const STATE_DIR: &str = "state.dir";
+
 /// The most characters of a value in a list of changes, so that two values fit a line.
 const VALUE: usize = 40;
 
@@ -36,6 +39,10 @@ impl Sources {
         if let Some(name) = created.file.file_name() {
             let lies_here = dir.canonicalize().is_ok_and(|dir| dir.starts_with(&here));
             self.file = if lies_here { here.join(name) } else { created.file.clone() };
+            // Whoever names the folder of runs means the run and its workspace.
+            let names_folder = self.overrides.iter().any(|(key, _)| key == STATE_DIR)
+                || self.environment.get("CALLSHEET_STATE_DIR").is_some_and(|dir| !dir.is_empty());
+            self.recorded_elsewhere = !names_folder && root(&self.file) != here;
         }
         self.recorded = Some(created.files.clone());
         self.recorded_inputs = true;

@@ -57,6 +57,9 @@ pub struct Sources {
     pub outside: Outside,
     /// True if the inputs are those of the record of a run.
     pub recorded_inputs: bool,
+    /// True if the record of a run names another workspace than the directory in which it was looked
+    /// for.
+    pub recorded_elsewhere: bool,
     /// Values of flags that a run recorded, by dotted keys; `overrides` win over them.
     pub recorded_overrides: Vec<(String, toml::Value)>,
 }

@@ -241,6 +241,31 @@ fn a_run_that_came_with_a_project_is_not_the_persons_own() {
 }
 
 #[test]
+fn a_record_does_not_choose_the_workspace() {
+    let text = "[state]\ndir = '../runs'\n[tasks.t]\nrun = 'touch here; exit 1'\n";
+    let desk = Desk::empty();
+    for folder in ["victim", "project"] {
+        desk.write(&format!("{folder}/agents.toml"), &format!("version = 1\nname = 'x'\n{text}"));
+    }
+    let call = |folder: &str, arguments: &[&str]| {
+        let mut command = desk.command(arguments);
+        Done::of(command.current_dir(desk.path().join(folder)))
+    };
+    assert_eq!(call("victim", &["run", "--trust"]).code, 1);
+    std::fs::remove_file(desk.path().join("victim/here")).expect("removed");
+    // The folder of runs is that of a file, and the record in it names another directory.
+    let refused = call("project", &["resume", "--retry-failed"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("the run works in `"), "{}", refused.err);
+    assert!(!desk.path().join("victim/here").exists());
+    // Where it belongs it goes on, and from anywhere if the folder of runs is named.
+    assert_eq!(call("victim", &["resume", "--retry-failed"]).code, 1);
+    let named = ["--state-dir", "../runs", "resume", "--retry-failed"];
+    assert_eq!(call("project", &named).code, 1);
+    assert!(desk.path().join("victim/here").exists());
+}
+
+#[test]
 fn commands_cannot_trust_their_own_file() {
     let task = "[tasks.t]\nrun = '''\nmkdir -p state/callsheet\nrm -f state/callsheet/trust.json\n\
                 echo '{}' > state/callsheet/trust.json; mv state/callsheet away\n\

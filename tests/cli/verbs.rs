@@ -374,7 +374,10 @@ fn the_shell_is_offered_what_is_there() {
     assert_eq!(offered(&desk, &["show", &part]), [format!("{short}/@bad")]);
     assert_eq!(offered(&desk, &["tail", "--agent", "g"]), ["good"]);
     assert_eq!(offered(&desk, &["tail", "--task", ""]), ["good", "bad"]);
-    assert_eq!(offered(&desk, &["resume", "--retry-failed", "b"]), ["bad"]);
+    // An id may begin with the same letter.
+    let mut tasks = offered(&desk, &["resume", "--retry-failed", "b"]);
+    tasks.retain(|word| word != short);
+    assert_eq!(tasks, ["bad"]);
     // The flags of the command line tell where to look.
     std::fs::rename(desk.path().join(".transcripts"), desk.path().join("there")).expect("moved");
     assert_eq!(offered(&desk, &["resume", ""]), [""; 0]);
