@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::Setting;
 use super::diagnostic::{Giver, Origin, Place};
-use super::raw::{KeySource, Provider, Wire};
+use super::raw::{HeaderValue, KeySource, Provider, Wire};
 use super::shape::Item;
 use crate::model::http::is_loopback;
 use crate::spec::sandbox::{SandboxMode, TRUSTED};
@@ -127,15 +127,24 @@ fn key_elsewhere(name: &str, provider: &Provider, setting: Setting<'_>) {
         Some(Wire::OpenAi) => OPENAI,
         Some(Wire::Scripted) | None => return,
     };
-    let Some((source, at)) = provider.api_key.as_ref().zip(provider.api_key.at()) else { return };
-    let Some(key) = key_of(source, setting) else { return };
-    let (address, place) = match provider.base_url.placed() {
-        Some((address, place)) => (address.clone(), place),
-        None => (format!("https://{public}"), &at.value),
-    };
-    if belongs(key, &address) {
-        return;
+    let api_key = provider.api_key.as_ref().zip(provider.api_key.at());
+    let of_headers = provider.headers.values().filter_map(|(header, value)| match value {
+        HeaderValue::Read(source) => Some((source, &*header.at)),
+        HeaderValue::Written(_) => None,
+    });
+    for (source, at) in api_key.into_iter().chain(of_headers) {
+        let (address, place) = match provider.base_url.placed() {
+            Some((address, place)) => (address.clone(), place),
+            None => (format!("https://{public}"), &at.value),
+        };
+        let key = key_of(source, setting).filter(|key| !belongs(*key, &address));
+        if let Some(key) = key {
+            sent_elsewhere(name, key, &address, place, setting);
+        }
     }
+}
+
+fn sent_elsewhere(name: &str, key: Key<'_>, address: &str, place: &Place, setting: Setting<'_>) {
     let what = match key {
         Key::Variable(name) => format!("the variable `{name}`"),
         Key::File(path) => format!("the content of `{path}`"),

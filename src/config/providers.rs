@@ -14,6 +14,7 @@ use super::raw::{HeaderValue, Model, Prices, Provider, Wire};
 use super::shape::{Entry, Field, Item, ListOr};
 use super::{Missing, Setting, files, names, retry};
 use crate::id::Name;
+use crate::model::http::is_loopback;
 use crate::model::script::Script;
 use crate::policy::RetryPolicy;
 use crate::spec::capability::{Capability, Declared};
@@ -401,14 +402,10 @@ fn check_address(raw: &Provider, problems: &Problems) {
         problems.warning("odd_base_url", place, format!("`{text}`: {why}"), help);
     }
     let authority = rest.unwrap_or_default().split('/').next().unwrap_or_default();
-    let host = match authority.strip_prefix('[').and_then(|v6| v6.split_once(']')) {
-        Some((v6, _)) => v6,
-        None => authority.split(':').next().unwrap_or_default(),
-    };
-    let is_here = matches!(host, "localhost" | "127.0.0.1" | "::1") || host.ends_with(".localhost");
+    let is_here = is_loopback(text) || authority.ends_with(".localhost");
     let sends_key = raw.api_key.is_set() || raw.headers.values().next().is_some();
     if text.starts_with("http://") && !is_here && sends_key {
-        let message = format!("the key is sent to `{host}` without encryption");
+        let message = format!("the key is sent to `{authority}` without encryption");
         problems.warning("plain_http", place, message, "use `https://`");
     }
 }

@@ -106,6 +106,10 @@ pub(super) async fn prepare(
 /// empty cache each `go build` would compile the standard library.
 fn with_cache(mut policy: Policy, config: &Config) -> Policy {
     let folder = config.state_dir.join(CACHE);
+    let is_used = CACHING.iter().any(|file| config.root.join(file).exists());
+    if !is_used && !folder.exists() {
+        return policy;
+    }
     let made = std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize());
     if config.sandbox.mode == SandboxMode::WorkspaceWrite
         && let Ok(folder) = made
@@ -117,7 +121,18 @@ fn with_cache(mut policy: Policy, config: &Config) -> Policy {
 }
 
 /// Name of the folder of caches, beside the records of runs.
-const CACHE: &str = "cache";
+const CACHE: &str = ".cache";
+
+/// Files by which a workspace shows that tools with such caches work in it.
+const CACHING: [&str; 7] = [
+    "go.mod",
+    "go.work",
+    "package.json",
+    "pyproject.toml",
+    "requirements.txt",
+    "setup.py",
+    ".pre-commit-config.yaml",
+];
 
 /// Returns true if a run wants a sandbox: anything in it can run a command, and nobody turned it off.
 fn is_wanted(config: &Config) -> bool {

@@ -362,6 +362,7 @@ fn ordinary_commands_work() {
         tasks.push_str(&format!("[tasks.t{number}]\nrun = {command}\njoin = 'all_done'\n{after}"));
     }
     let desk = place(&tasks);
+    desk.write("ws/go.mod", "module m\n");
     if !has_sandbox(&desk) {
         return;
     }
