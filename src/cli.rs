@@ -33,17 +33,19 @@ mod short_id;
 mod show;
 mod status;
 mod stopped_run;
+mod stream;
 mod tail;
 mod times;
 mod trust;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 
 use clap::{CommandFactory, Parser};
 
 use crate::exit::Exit;
+use crate::printable;
 use args::{Arguments, Verb};
+use stream::{Stream, complain, say, say_json};
 use times::Times;
 
 /// Parses the arguments, runs the verb that they name, and returns the program's exit code.
@@ -52,15 +54,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     if let Some(exit) = complete::answer(&arguments, Arguments::command) {
         return exit;
     }
-    let arguments = match Arguments::try_parse_from(arguments) {
+    let arguments = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // `--help` and `--version` arrive as errors too: clap prints them to stdout, and they
-            // succeed.
-            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
-            let _ = error.print();
-            return exit;
-        }
+        Err(error) => return refused(error, &arguments),
     };
     listen_to_tracing(arguments.verbose);
     if let Err(error) = crate::tool::process::hide_memory() {
@@ -105,6 +101,25 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
+/// Prints why the arguments cannot be read. `--help` and `--version` arrive here too: they are
+/// printed to stdout, and they succeed.
+fn refused(error: clap::Error, arguments: &[OsString]) -> Exit {
+    // The parser prints back what was typed, so it gets that again as it may be shown.
+    let shown = arguments.iter().map(|a| printable::line(&a.to_string_lossy()).into_owned());
+    let (stream, exit) = match error.use_stderr() {
+        true => (Stream::Err, Exit::Usage),
+        false => (Stream::Out, Exit::Done),
+    };
+    let shown = Arguments::try_parse_from(shown).err().unwrap_or(error).render();
+    let text = match stream.is_coloured() {
+        true => stream::with_colours(&shown.ansi().to_string()),
+        false => shown.to_string(),
+    };
+    // A stream that is closed is no error: the code says enough.
+    let _ = stream.print(&text);
+    exit
+}
+
 /// Sends tracing output to stderr: warnings, or more with `-v`. A filter in CALLSHEET_LOG overrides
 /// `-v`.
 fn listen_to_tracing(verbose: u8) {
@@ -116,24 +131,9 @@ fn listen_to_tracing(verbose: u8) {
     let wanted = std::env::var("CALLSHEET_LOG").unwrap_or_else(|_| level.to_owned());
     let filter = tracing_subscriber::EnvFilter::try_new(&wanted);
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| stream::Log);
     // A second call in one process (tests) keeps the first subscriber.
-    let _ = subscriber.with_ansi(paint::is_on(&io::stderr())).try_init();
-}
-
-/// Prints data to stdout. A closed pipe counts as success: its reader has read enough.
-fn say(text: &str) -> Exit {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Exit::Done,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
-        Err(_) => Exit::Disk,
-    }
-}
-
-/// Prints errors and notes to stderr. A stderr that is closed is no error.
-fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = subscriber.with_ansi(Stream::Err.is_coloured()).try_init();
 }
 
 /// Starts the tokio runtime of a verb, or prints why it could not be started.

@@ -98,6 +98,7 @@ pub mod id;
 pub mod message;
 #[doc(hidden)]
 pub mod output;
+mod printable;
 mod spending;
 
 mod admission;

@@ -10,6 +10,7 @@ mod first_hour;
 mod full;
 mod hostile_config;
 mod hostile_server;
+mod hostile_terminal;
 mod judge;
 mod mistakes;
 mod resume;

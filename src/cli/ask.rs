@@ -2,7 +2,7 @@
 
 mod question;
 
-use std::io::{self, IsTerminal, PipeReader, Write};
+use std::io::{self, IsTerminal, PipeReader};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -11,8 +11,8 @@ use rustix::termios::{QueueSelector, tcflush};
 
 pub(super) use self::question::safe;
 use self::question::{Answer, Remembered};
-use super::paint;
 use super::screen::Screen;
+use super::stream::Stream;
 use crate::actor::services::{Asker, Question};
 use crate::model::BoxFuture;
 
@@ -35,7 +35,7 @@ pub(super) fn asker(screen: &Arc<Screen>) -> Option<Arc<dyn Asker>> {
 
 /// Returns true if a person can be asked: stdin and stderr are a terminal.
 pub(super) fn has_terminal() -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal()
+    io::stdin().is_terminal() && Stream::Err.is_terminal()
 }
 
 /// Shows lines, page by page where they are long, and asks for a yes to all of them. Blocks. The
@@ -121,7 +121,7 @@ impl Asker for Terminal {
 
 /// Returns the width and the height of the terminal.
 fn size() -> (usize, usize) {
-    paint::size(&io::stderr()).unwrap_or((WIDTH, HEIGHT))
+    Stream::Err.size().unwrap_or((WIDTH, HEIGHT))
 }
 
 /// Marks an agent as waiting for the person until it is dropped.
@@ -164,9 +164,8 @@ fn page(rows: &[String], from: usize) -> usize {
 }
 
 fn print(text: &str) {
-    let mut out = io::stderr().lock();
     // A stderr that is closed is no error; the question then ends with the input.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = Stream::Err.print(text);
 }
 
 /// Drops what was typed before a question appeared: it is no answer to it.

@@ -1,13 +1,12 @@
 //! `attach`: follows a live run as if this terminal had started it.
 
-use std::io;
-
 use super::deltas::Deltas;
 use super::live_view::LiveView;
 use super::locate::Project;
-use super::paint::{self, Paint};
+use super::paint::Paint;
 use super::screen::Screen;
 use super::status::Status;
+use super::stream::Stream;
 use super::tail::{Detail, Printer};
 use super::{args, complain, drive, refusal, runtime};
 use crate::event::PauseCause;
@@ -30,7 +29,7 @@ pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
     };
     let screen = Screen::new();
     let detail = if verbose > 0 { Detail::Full } else { Detail::Milestones };
-    let paint = Paint::new(paint::is_on(&io::stderr()));
+    let paint = Paint::of(Stream::Err);
     let printer = Printer::for_run(false, detail, paint, project.times.clone(), screen.clone());
     let mut follower = match Follower::new(dir.clone()) {
         Ok(follower) => follower,

@@ -2,9 +2,10 @@
 
 use super::args;
 use super::locate::Project;
-use super::{complain, mistakes, say, trust};
+use super::{complain, mistakes, say, say_json, trust};
 use crate::config::{self, Sources};
 use crate::exit::Exit;
+use crate::printable;
 use crate::run::sandbox;
 
 /// The most things that need trust that are listed.
@@ -27,7 +28,7 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
             let kept = kept.map(|kept| format!("sandbox of commands: {kept}\n"));
             let summary = format!(
                 "{}: {}, {}, {}: no mistakes\n{}",
-                sources.file.display(),
+                printable::line(&sources.file.to_string_lossy()),
                 count(config.tasks.len(), "task"),
                 count(config.agents.len(), "agent"),
                 count(config.models.len(), "model"),
@@ -53,7 +54,7 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
             .filter_map(|found| serde_json::to_string(found).ok())
             .map(|line| line + "\n")
             .collect();
-        let exit = say(&lines);
+        let exit = say_json(&lines);
         if exit != Exit::Done {
             return exit;
         }

@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::snapshot;
 use crate::plan::TaskState;
+use crate::printable::is_hidden;
 use crate::run_state::RunState;
 
 /// The variable by which the shell asks for candidates. Its value is the name of the shell.
@@ -118,7 +119,7 @@ fn completer(
         let fits = |text: &OsStr| {
             let text = text.to_string_lossy();
             // A name from a damaged journal must not reach the shell.
-            text.starts_with(&*word) && !text.contains(|c: char| c.is_control() || c == ' ')
+            text.starts_with(&*word) && !text.contains(|c: char| is_hidden(c) || c == ' ')
         };
         all.into_iter().filter(|candidate| fits(candidate.get_value())).collect()
     })

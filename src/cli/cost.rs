@@ -2,8 +2,9 @@
 
 use super::args::{self, CostBy};
 use super::locate::Project;
-use super::say;
+use super::{say, say_json};
 use crate::exit::Exit;
+use crate::printable;
 use crate::report::{self, CostRow, short};
 use crate::run_state::RunState;
 use crate::spending::Spending;
@@ -19,7 +20,7 @@ pub(super) fn run(project: &Project, verb: &args::Cost) -> Exit {
         CostBy::Model => report::cost_by_model(&state),
     };
     if verb.json {
-        return say(&rows.iter().map(|row| format!("{}\n", row.json())).collect::<String>());
+        return say_json(&rows.iter().map(|row| format!("{}\n", row.json())).collect::<String>());
     }
     say(&table(&rows, &state))
 }
@@ -27,7 +28,8 @@ pub(super) fn run(project: &Project, verb: &args::Cost) -> Exit {
 /// Formats a line for each row: tokens and money of its own calls, then with its children's calls
 /// included.
 fn table(rows: &[CostRow], state: &RunState) -> String {
-    let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(5);
+    let name = |row: &CostRow| printable::line(&row.name).into_owned();
+    let widest = rows.iter().map(|row| name(row).len()).max().unwrap_or(0).max(5);
     let mut text = format!(
         "{:widest$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>9}  {:>9}  {:>10}\n",
         "NAME", "IN", "CACHED", "WRITTEN", "OUT", "COST", "INCL. IN", "INCL. OUT", "INCL. COST"
@@ -46,7 +48,7 @@ fn table(rows: &[CostRow], state: &RunState) -> String {
         ));
     };
     for row in rows {
-        line(&row.name, &row.own, &row.inclusive);
+        line(&name(row), &row.own, &row.inclusive);
     }
     let total = state.spending();
     line("total", &total, &total);

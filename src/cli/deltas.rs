@@ -1,7 +1,7 @@
 //! The text of models while it arrives: whole lines, each with the agent's name.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +10,13 @@ use parking_lot::Mutex;
 use super::complain;
 use super::paint::Paint;
 use super::screen::Screen;
+use super::stream::Stream;
 use crate::actor::services::Watcher;
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
 use crate::journal::log_line::cut;
 use crate::model::Delta;
+use crate::printable;
 use crate::run::control::DeltaStream;
 use crate::run::delta_feed::DeltaLine;
 
@@ -47,13 +49,13 @@ impl Deltas {
         if line.is_empty() {
             return;
         }
-        let name = agent.as_str();
+        let name = &*printable::line(agent.as_str());
         let padding = " ".repeat(NAME.saturating_sub(name.len()));
         let text = format!("{}{padding} > {}", self.paint.name(name), cut(line, WIDEST));
         // An output that is closed is no error: the run goes on.
         let _ = match &self.screen {
             Some(screen) => screen.line(&text),
-            None => writeln!(io::stdout().lock(), "{text}"),
+            None => Stream::Out.print(&format!("{text}\n")),
         };
     }
 
@@ -108,8 +110,8 @@ impl Watcher for Deltas {
                 Delta::Tool(_) => line.push('\n'),
                 Delta::Alive => return,
             }
-            while let Some((whole, rest)) = line.split_once('\n') {
-                lines.push(whole.to_owned());
+            if let Some((whole, rest)) = line.rsplit_once('\n') {
+                lines.extend(whole.split('\n').map(str::to_owned));
                 *line = rest.to_owned();
             }
             if line.chars().count() > WIDEST {

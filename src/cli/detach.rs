@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::locate::Project;
+use super::stream::complain_in_lines;
 use super::{complain, say};
 use crate::exit::Exit;
 use crate::id::RunId;
@@ -60,7 +61,8 @@ fn refused(mut child: Child) -> Exit {
     if let Some(mut stderr) = child.stderr.take() {
         let _ = stderr.read_to_string(&mut said);
     }
-    complain(said.trim_end());
+    // It was made safe to show by that process, with its lines.
+    complain_in_lines(said.trim_end());
     match child.wait().ok().and_then(|status| status.code()) {
         Some(2) => Exit::Usage,
         Some(3) => Exit::Provider,

@@ -10,9 +10,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::deltas::Deltas;
 use super::live_view::LiveView;
 use super::locate::Project;
-use super::paint::{self, Paint};
+use super::paint::Paint;
 use super::screen::Screen;
 use super::status::Status;
+use super::stream::Stream;
 use super::tail::{Detail, Printer};
 use super::{after_failure, complain, refusal, runtime, say};
 use crate::actor::run_end::RunEnd;
@@ -41,7 +42,7 @@ impl Shown {
     /// Returns the watcher of models' texts: with `-v`, unless events are printed as JSON.
     pub(super) fn watcher(&self) -> Option<Arc<dyn Watcher>> {
         let is_watched = self.verbose > 0 && !self.json;
-        let paint = Paint::new(paint::is_on(&io::stderr()));
+        let paint = Paint::of(Stream::Err);
         is_watched.then(|| Deltas::new(Some(self.screen.clone()), paint) as Arc<dyn Watcher>)
     }
 }
@@ -106,7 +107,7 @@ async fn to_the_end(
         complain(&format!("sandbox of commands: {sandbox}"));
     }
     let detail = if shown.verbose > 0 { Detail::Full } else { Detail::Milestones };
-    let paint = Paint::new(paint::is_on(&io::stderr()));
+    let paint = Paint::of(Stream::Err);
     let printer =
         Printer::for_run(shown.json, detail, paint, project.times.clone(), screen.clone());
     let printing = run.follow_new().map(|follower| {

@@ -12,6 +12,7 @@ use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::torn::Cut;
 use crate::journal::{snapshot, stamp};
+use crate::printable;
 use crate::run::fork_points::{ForkEvent, ForkPoint, fork_points};
 use crate::run::no_effect::{NoEffect, no_effect};
 use crate::run::{ForkError, Options, Run, fork};
@@ -80,7 +81,9 @@ fn list(project: &Project, name: &str) -> Result<Exit, Exit> {
     let line = |ForkPoint { seq, ts_ms, task, event }: &ForkPoint| {
         let what = match event {
             ForkEvent::Started(attempt) => format!("{task} started, attempt {attempt}"),
-            ForkEvent::Turn(agent, turn) => format!("{agent} has the results of turn {turn}"),
+            ForkEvent::Turn(agent, turn) => {
+                format!("{} has the results of turn {turn}", printable::line(agent.as_str()))
+            }
             ForkEvent::Completed => format!("{task} completed"),
         };
         format!("@{seq:<widest$}  {}  {what}\n", stamp::text(*ts_ms))

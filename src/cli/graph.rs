@@ -1,13 +1,12 @@
 //! `graph`: draws the task graph in several formats, with task states if a run is named.
 
-use std::io;
-
 use serde_json::json;
 
 use super::args::{self, GraphFormat};
 use super::locate::Project;
-use super::paint::{self, Paint};
-use super::{say, trust};
+use super::paint::Paint;
+use super::stream::Stream;
+use super::{say, say_json, trust};
 use crate::config::{Missing, Sources};
 use crate::event::PlannedTask;
 use crate::exit::Exit;
@@ -29,12 +28,12 @@ pub(super) fn run(project: &Project, verb: &args::Graph) -> Exit {
         Ok(nodes) => nodes,
         Err(exit) => return exit,
     };
-    say(&match verb.format {
-        GraphFormat::Ascii => ascii(&nodes, Paint::new(paint::is_on(&io::stdout()))),
-        GraphFormat::Mermaid => mermaid(&nodes),
-        GraphFormat::Dot => dot(&nodes),
-        GraphFormat::Json => document(&nodes),
-    })
+    match verb.format {
+        GraphFormat::Ascii => say(&ascii(&nodes, Paint::of(Stream::Out))),
+        GraphFormat::Mermaid => say(&mermaid(&nodes)),
+        GraphFormat::Dot => say(&dot(&nodes)),
+        GraphFormat::Json => say_json(&document(&nodes)),
+    }
 }
 
 fn of_run(project: &Project, run: &str) -> Result<Vec<Node>, Exit> {

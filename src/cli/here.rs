@@ -5,6 +5,7 @@ use super::{complain, refusal, say, trust};
 use crate::config::{self, Missing, Sources};
 use crate::exit::Exit;
 use crate::journal::snapshot;
+use crate::printable;
 use crate::report;
 
 /// The most tasks that are named.
@@ -38,7 +39,12 @@ pub(super) fn run(project: &Project) -> Exit {
                 more => format!(", and {more} more"),
             };
             let shown = names[..names.len().min(TASKS)].join(", ");
-            format!("{}: {}: {shown}{more}\n", project.file.display(), config.name)
+            let file = project.file.display().to_string();
+            format!(
+                "{}: {}: {shown}{more}\n",
+                printable::line(&file),
+                printable::line(&config.name)
+            )
         }
     };
     let newest = project.runs().into_iter().find(crate::journal::walk::has_begun);

@@ -1,15 +1,18 @@
 //! Formats and prints the diagnostics of a configuration for people.
 
-use std::{fmt, io};
+use std::fmt;
+use std::ops::Range;
 
 use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
     SourceCode, SourceSpan, SpanContents,
 };
 
-use super::{complain, paint};
+use super::complain;
+use super::stream::{Stream, complain_in_lines, with_colours};
 use crate::config::{Config, Diagnostic, Diagnostics, Excerpt, Severity, Sources};
 use crate::exit::Exit;
+use crate::printable;
 
 /// Width of a suggestion in columns, after which it is wrapped.
 const WIDTH: usize = 100;
@@ -33,7 +36,7 @@ pub(super) fn shown(
 }
 
 pub(super) fn show(found: &Diagnostic) {
-    complain(&text(found, paint::is_on(&io::stderr())));
+    complain_in_lines(&text(found, Stream::Err.is_coloured()));
 }
 
 /// Prints the number of errors, for people.
@@ -65,6 +68,7 @@ pub(super) fn text(found: &Diagnostic, colour: bool) -> String {
         .with_context_lines(1);
     let mut text = String::new();
     match handler.render_report(&mut text, &Shown::new(found)) {
+        Ok(()) if colour => with_colours(&format!("{}\n", text.trim())),
         Ok(()) => format!("{}\n", text.trim()),
         Err(_) => format!("{}\n", plain(found)),
     }
@@ -76,10 +80,13 @@ pub(super) fn plain(found: &Diagnostic) -> String {
     format!("{file}:{line}:{column}: {message}")
 }
 
-/// A diagnostic for miette, with its code in the first line and a label without text.
+/// A diagnostic for miette, safe to show: with its code in the first line and a label without text.
 #[derive(Debug)]
 struct Shown<'a> {
     found: &'a Diagnostic,
+    message: String,
+    help: Option<String>,
+    file: String,
     /// The lines to show; none if the file could not be read.
     excerpt: Option<Excerpt>,
 }
@@ -87,13 +94,32 @@ struct Shown<'a> {
 impl<'a> Shown<'a> {
     fn new(found: &'a Diagnostic) -> Self {
         let has_text = found.code != "unreadable_file" || !found.span.is_empty();
-        Self { found, excerpt: found.excerpt().filter(|_| has_text) }
+        let help = miette::Diagnostic::help(found);
+        let excerpt = found.excerpt().filter(|_| has_text);
+        Self {
+            found,
+            message: printable::block(&found.message).into_owned(),
+            help: help.map(|help| printable::block(&help.to_string()).into_owned()),
+            file: printable::line(&found.file).into_owned(),
+            excerpt: excerpt.and_then(printable_excerpt),
+        }
     }
+}
+
+/// Makes the lines safe to show, and the place with them, so that the carets stand under what is
+/// shown.
+fn printable_excerpt(excerpt: Excerpt) -> Option<Excerpt> {
+    let Excerpt { text, span, line } = excerpt;
+    let shown = |range: Range<usize>| text.get(range).map(printable::block);
+    let (before, place) = (shown(0..span.start)?, shown(span.clone())?);
+    let after = shown(span.end..text.len())?;
+    let span = before.len()..before.len() + place.len();
+    Some(Excerpt { text: [before, place, after].concat(), span, line })
 }
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.found.message)
+        f.write_str(&self.message)
     }
 }
 
@@ -108,16 +134,16 @@ impl miette::Diagnostic for Shown<'_> {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        miette::Diagnostic::help(self.found)
+        self.help.as_ref().map(|help| Box::new(help) as _)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.excerpt.as_ref().map(|_| self as &dyn SourceCode)
+        self.excerpt.is_some().then_some(self)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let label = LabeledSpan::new_with_span(None, self.excerpt.as_ref()?.span.clone());
-        Some(Box::new(std::iter::once(label)))
+        let excerpt = self.excerpt.as_ref()?;
+        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(None, excerpt.span.clone()))))
     }
 }
 
@@ -139,7 +165,7 @@ impl SourceCode for Shown<'_> {
         };
         let (data, span, count) = (read.data(), *read.span(), read.line_count());
         let line = read.line() + excerpt.line - 1;
-        let name = self.found.file.clone();
+        let name = self.file.clone();
         Ok(Box::new(MietteSpanContents::new_named(name, data, span, line, column, count)))
     }
 }

@@ -1,8 +1,7 @@
-//! Colours the output, if it goes to a terminal and the environment does not forbid colours.
+//! Colours texts where that is wanted, cuts them to a width, and shows the progress of long work.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
-use std::os::fd::AsFd;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,18 +10,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Returns true if output to this stream is coloured: it is a terminal that is not dumb, or
-/// CLICOLOR_FORCE is set. NO_COLOR overrides both.
-pub(super) fn is_on(stream: &impl IsTerminal) -> bool {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if set("NO_COLOR") {
-        return false;
-    }
-    let forced =
-        std::env::var("CLICOLOR_FORCE").is_ok_and(|value| value != "0" && !value.is_empty());
-    let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-    forced || (stream.is_terminal() && !dumb)
-}
+use super::stream::{Stream, colour};
+use crate::printable;
 
 /// The time after which long work says what it does: shorter work needs no word.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -75,11 +64,11 @@ impl Progress {
 pub(super) fn working<T>(what: &str, work: impl FnOnce(&Progress) -> T) -> T {
     let progress = Progress::default();
     let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-    if !io::stderr().is_terminal() || dumb {
+    if !Stream::Err.is_terminal() || dumb {
         return work(&progress);
     }
     let (done, is_done) = mpsc::channel::<()>();
-    let (what, shared) = (what.to_owned(), progress.clone());
+    let (what, shared) = (printable::line(what).into_owned(), progress.clone());
     let shown = thread::spawn(move || {
         if is_done.recv_timeout(SILENCE) != Err(RecvTimeoutError::Timeout) {
             return;
@@ -131,21 +120,6 @@ impl Seek for Watched {
     }
 }
 
-/// Returns the width of the terminal in characters; `None` if the stream is no terminal.
-pub(super) fn width(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
-    let (width, _) = terminal_size::terminal_size_of(stream).filter(|_| stream.is_terminal())?;
-    Some(usize::from(width.0).max(LEAST_WIDTH))
-}
-
-/// Returns the width and the height of the terminal in characters; `None` if the stream is none.
-pub(super) fn size(stream: &impl AsFd) -> Option<(usize, usize)> {
-    let (width, height) = terminal_size::terminal_size_of(stream)?;
-    Some((usize::from(width.0).max(1), usize::from(height.0).max(1)))
-}
-
-/// The least width for which lines are cut: a narrower terminal wraps them.
-const LEAST_WIDTH: usize = 40;
-
 /// Returns the number of characters of a text that a terminal shows: colours take no space.
 pub(super) fn visible(text: &str) -> usize {
     let (mut count, mut is_code) = (0, false);
@@ -184,8 +158,16 @@ impl Paint {
         Self { on }
     }
 
+    /// Returns the colours of a stream.
+    pub(super) fn of(stream: Stream) -> Self {
+        Self::new(stream.is_coloured())
+    }
+
     fn wrap(self, code: u8, text: &str) -> String {
-        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        match self.on {
+            true => format!("{}{text}{}", colour(&code.to_string()), colour("0")),
+            false => text.to_owned(),
+        }
     }
 
     /// Colours a name. The same name gets the same colour each time.

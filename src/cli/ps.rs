@@ -1,16 +1,16 @@
 //! `ps`: lists runs, tasks and agents, from the journals.
 
-use std::io;
-
 use super::args;
 use super::locate::Project;
 use super::paint::{self, Paint};
 use super::short_id::ShortIds;
+use super::stream::Stream;
 use super::times::Times;
-use super::{complain, refusal, say};
+use super::{complain, refusal, say, say_json};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::{JournalError, snapshot, stamp, walk};
+use crate::printable;
 use crate::report::{self, Row};
 
 pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
@@ -32,14 +32,15 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
         }
     }
     let said = if verb.json {
-        say(&rows.iter().map(|row| format!("{}\n", row.json())).collect::<String>())
+        say_json(&rows.iter().map(|row| format!("{}\n", row.json())).collect::<String>())
     } else if rows.is_empty() && worst == Exit::Done {
         complain(&format!("no runs in {}", project.runs_folder().display()));
         Exit::Done
     } else {
-        let paint = Paint::new(paint::is_on(&io::stdout()));
-        let width = paint::width(&io::stdout());
+        let paint = Paint::of(Stream::Out);
+        let width = Stream::Out.width();
         let ids = ShortIds::of_runs(project.runs().iter().map(refusal::name));
+        let rows: Vec<_> = rows.into_iter().map(in_one_line).collect();
         say(&match verb.tree {
             true => tree(&rows, &ids, paint, width),
             false => self::runs(&rows, &ids, &project.times, paint, width),
@@ -71,6 +72,12 @@ fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
         _ => refusal::refused(&project.flags(), Some(dir), &error),
     };
     (vec![row], exit)
+}
+
+/// Returns a row whose texts are safe to show in one line, before they are cut to a width.
+fn in_one_line(row: Row) -> Row {
+    let line = |text: &str| printable::line(text).into_owned();
+    Row { name: line(&row.name), waiting_for: row.waiting_for.as_deref().map(line), ..row }
 }
 
 /// The most characters of a name in a line: with the other columns it fits 80.

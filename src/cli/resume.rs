@@ -9,7 +9,7 @@ use super::locate::Project;
 use super::screen::Screen;
 use super::stopped_run::{self, open};
 use super::trust::{self, Trust};
-use super::{complain, mistakes, refusal, say};
+use super::{complain, mistakes, refusal, say, say_json};
 use crate::config::{self, Config, KeyChange, Missing, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
@@ -155,7 +155,8 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
             format!("{:widest$}  {:7}  {why}\n", p.task.as_str(), p.verdict.as_str())
         }
     };
-    match say(&prospects.iter().map(line).collect::<String>()) {
+    let lines: String = prospects.iter().map(line).collect();
+    match if verb.json { say_json(&lines) } else { say(&lines) } {
         Exit::Done => Ok(able),
         disk => Ok(disk),
     }
@@ -297,7 +298,7 @@ fn finished(
         return exit;
     }
     let line = last.map(|record| report::event_json(&record) + "\n").unwrap_or_default();
-    match say(&line) {
+    match say_json(&line) {
         Exit::Done => Exit::of(completed),
         disk => disk,
     }

@@ -3,7 +3,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::{args, say};
+use super::{args, say_json};
 use crate::config;
 use crate::event::Event;
 use crate::exit::Exit;
@@ -13,7 +13,7 @@ pub(super) fn run(verb: &args::Schema) -> Exit {
         args::SchemaOf::Config => config::json_schema(),
         args::SchemaOf::Events => events(),
     };
-    say(&format!("{schema:#}\n"))
+    say_json(&format!("{schema:#}\n"))
 }
 
 /// Returns the schema of one line of `run --json` and `tail --json`.

@@ -4,15 +4,16 @@
 //! Owns stderr while a run works, so that the three do not overwrite each other: lines go above the
 //! area, and wait while a question is open.
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcgetpgrp, tcsetattr};
 
-use super::paint;
+use super::stream::Stream;
 use crate::id::AgentId;
+use crate::printable;
 
 /// The terminal of a run.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl Screen {
     /// Takes over stderr. The status area is drawn if that is a terminal that is not dumb.
     pub(super) fn new() -> Arc<Self> {
         let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-        let area = (io::stderr().is_terminal() && !dumb).then(|| {
+        let area = (Stream::Err.is_terminal() && !dumb).then(|| {
             let area = ProgressBar::new_spinner();
             // The template is constant and valid.
             area.set_style(
@@ -53,7 +54,7 @@ impl Screen {
 
     /// Returns the width of the status area; `None` if none is drawn.
     pub(super) fn width(&self) -> Option<usize> {
-        self.area.as_ref().and_then(|_| paint::width(&io::stderr()))
+        self.area.as_ref().and_then(|_| Stream::Err.width())
     }
 
     /// Prints a line above the status area.
@@ -70,16 +71,17 @@ impl Screen {
     }
 
     fn print(&self, text: &str) -> io::Result<()> {
+        let print = || Stream::Err.print(&format!("{text}\n"));
         match &self.area {
-            Some(area) => area.suspend(|| writeln!(io::stderr().lock(), "{text}")),
-            None => writeln!(io::stderr().lock(), "{text}"),
+            Some(area) => area.suspend(print),
+            None => print(),
         }
     }
 
     /// Shows these lines as the status area.
     pub(super) fn show(&self, lines: &[String]) {
         if let Some(area) = self.area.as_ref().filter(|_| !self.state.lock().is_asking) {
-            area.set_message(lines.join("\n"));
+            area.set_message(printable::block(&lines.join("\n")).into_owned());
         }
     }
 

@@ -3,14 +3,14 @@
 mod output;
 mod view;
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::args;
 use super::locate::{Project, Selector, agents};
-use super::{complain, refusal, say};
+use super::{complain, refusal, say, say_json, stream};
 use crate::config::suggest;
 use crate::exit::Exit;
 use crate::glob::{self, Wildcards};
@@ -19,6 +19,7 @@ use crate::journal::file::RunDir;
 use crate::journal::results;
 use crate::journal::stamp;
 use crate::message::{Block, Message};
+use crate::printable;
 use crate::report;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
 use crate::store::{self, StoreError};
@@ -68,8 +69,8 @@ fn copy_stored(project: &Project, dir: &RunDir, hash: &str) -> Exit {
         Ok(result) => result,
         Err(error) => return no_result(project, &folder.join(hash), error),
     };
-    match io::copy(&mut result, &mut io::stdout().lock()) {
-        Ok(_) => match result.finish() {
+    match stream::copy(&mut result) {
+        Ok(()) => match result.finish() {
             Ok(()) => Exit::Done,
             Err(error) => no_result(project, &folder.join(hash), error),
         },
@@ -110,24 +111,27 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             "sandbox": state.sandbox(),
             "dir": dir.path(),
         });
-        return say(&format!("{document}\n"));
+        return say_json(&format!("{document}\n"));
     }
     let forked =
         created.forked.map(|origin| format!("forked from {}@{}\n", origin.run, origin.seq));
     let mut text = format!(
         "run {} of {}: {}\n{}{}\n{}\n",
         created.run,
-        created.workflow,
+        printable::line(&created.workflow),
         report::run_word(state, live),
         forked.unwrap_or_default(),
-        dir.path().display(),
-        state.sandbox().map(|kept| format!("sandbox of commands: {kept}\n")).unwrap_or_default(),
+        printable::line(&dir.path().to_string_lossy()),
+        state
+            .sandbox()
+            .map(|kept| format!("sandbox of commands: {}\n", printable::line(&kept.to_string())))
+            .unwrap_or_default(),
     );
     if state.completed().is_some() {
         text.push_str(&report::summary(state));
     } else {
         if let Some(reason) = state.paused_reason() {
-            text.push_str(&format!("paused: {reason}\n"));
+            text.push_str(&format!("paused: {}\n", printable::line(reason)));
         }
         if report::is_resumable(state, live) {
             let command = project.resume_command(&created.run.to_string());
@@ -175,7 +179,7 @@ fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit 
         }
         text.push_str(&format!("task {name}: {}, attempt {}\n", task.state.as_str(), task.attempt));
         for note in task.failure.iter().map(ToString::to_string).chain(task.reason.clone()) {
-            text.push_str(&format!("{}\n", shown(&note)));
+            text.push_str(&format!("{note}\n"));
         }
         if let Some(undone) = undone_of(state, name) {
             text.push_str(&format!("left undone: {undone}\n"));
@@ -183,16 +187,16 @@ fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit 
         if let Some(output) =
             task.output.is_none().then(|| output::partial(dir, state, task)).flatten()
         {
-            text.push_str(&format!("\nit had printed or written:\n{}\n", shown(output.trim_end())));
+            text.push_str(&format!("\nit had printed or written:\n{}\n", output.trim_end()));
         }
         if let Some(output) = &task.output {
-            text.push_str(&format!("\n{}\n", shown(output.text.trim_end())));
+            text.push_str(&format!("\n{}\n", output.text.trim_end()));
             if let Some(stored) = &output.stored {
                 text.push_str(&format!("... the whole output: show --result {}\n", stored.hash));
             }
         }
     }
-    say(&text)
+    if as_json { say_json(&text) } else { say(&text) }
 }
 
 /// Returns the task with this name, or else all tasks that match the name as a glob.
@@ -232,7 +236,7 @@ fn show_agent(
             _ if verb.view => view::show(project, dir, id, verb.json),
             (true, true) => raw_transcript(dir, id),
             (true, false) => readable_transcript(dir, id),
-            (false, true) => say(&format!("{}\n", agent_json(dir, state, id, agent))),
+            (false, true) => say_json(&format!("{}\n", agent_json(dir, state, id, agent))),
             (false, false) => say(&agent_text(dir, state, id, agent)),
         };
         if exit != Exit::Done {
@@ -271,14 +275,15 @@ fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
     let inclusive = state.inclusive(id).usage;
     let definition = agent.definition.as_ref().map_or("command", |name| name.as_str());
     let mut text = format!(
-        "agent {id} ({definition}): {}, turn {}\n{} tokens in, {} out; with its children {} in, {} out\n{}\n",
+        "agent {} ({definition}): {}, turn {}\n{} tokens in, {} out; with its children {} in, {} out\n{}\n",
+        printable::line(id.as_str()),
         state_word(dir, agent),
         agent.turn,
         report::short(agent.own.usage.context()),
         report::short(agent.own.usage.output),
         report::short(inclusive.context()),
         report::short(inclusive.output),
-        dir.transcript(id).display(),
+        printable::line(&dir.transcript(id).to_string_lossy()),
     );
     let ended = match &agent.outcome {
         None => {
@@ -290,14 +295,14 @@ fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
         Some(Outcome::Cancelled { reason }) => format!("cancelled: {reason}"),
     };
     if !ended.is_empty() {
-        text.push_str(&format!("\n{}\n", shown(&ended)));
+        text.push_str(&format!("\n{ended}\n"));
     }
     text
 }
 
 fn raw_transcript(dir: &RunDir, id: &AgentId) -> Exit {
     match std::fs::read_to_string(dir.transcript(id)) {
-        Ok(text) => say(&text),
+        Ok(text) => say_json(&text),
         Err(error) => {
             complain(&format!("error: {}: {error}", dir.transcript(id).display()));
             Exit::Failed
@@ -320,11 +325,10 @@ fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
             return Exit::Failed;
         }
     };
-    let mut out = io::stdout().lock();
     for line in text.lines() {
         let Ok(line) = serde_json::from_str::<TranscriptLine>(line) else { continue };
         let shown = message_text(&line.seq.to_string(), &line.message, |_| String::new());
-        if out.write_all(shown.as_bytes()).is_err() {
+        if stream::Stream::Out.print(&shown).is_err() {
             return Exit::Done;
         }
     }
@@ -343,22 +347,9 @@ fn message_text(place: &str, message: &Message, note: impl Fn(&Block) -> String)
             Block::Other(raw) => ("other".to_owned(), raw.as_str().to_owned()),
         };
         let note = note(block);
-        text.push_str(&format!("--- {place} {label}{note}\n{}\n", printable(body.trim_end())));
+        // The name of a tool is the model's: it must not end the line and begin another message.
+        let label = printable::line(&label);
+        text.push_str(&format!("--- {place} {label}{note}\n{}\n", body.trim_end()));
     }
     text
-}
-
-/// Returns an output unchanged, or safe to print if stdout is a terminal.
-fn shown(text: &str) -> String {
-    if io::stdout().is_terminal() { printable(text) } else { text.to_owned() }
-}
-
-/// Escapes control characters except newline and tab, so that the text cannot steer a terminal.
-fn printable(text: &str) -> String {
-    let safe = |c: char| !c.is_control() || c == '\n' || c == '\t';
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if safe(c) { out.push(c) } else { out.extend(c.escape_default()) }
-    }
-    out
 }

@@ -10,6 +10,7 @@ use super::paint::cut;
 use crate::event::{Event, Record};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
+use crate::printable;
 use crate::report::{agents_in_order, short};
 use crate::run_state::{AgentStatus, Doing, ModelPause, RunState, retrying};
 
@@ -95,7 +96,7 @@ impl Status {
         lines.extend(list("retrying:", self.retrying(now_ms)));
         lines.extend(list("slow:", self.slow(now_ms)));
         lines.extend(list("at work:", self.at_work(now_ms)));
-        lines.iter().map(|line| cut(line, width)).collect()
+        lines.iter().map(|line| cut(&printable::line(line), width)).collect()
     }
 
     /// Returns the number of tasks by state, of children at work, and the time since the start.

@@ -1,7 +1,7 @@
 //! `tail`: prints the agents' logs from the journal, while the run works or afterwards.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -9,8 +9,9 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use super::args;
 use super::deltas::Deltas;
 use super::locate::Project;
-use super::paint::{self, Paint};
+use super::paint::Paint;
 use super::screen::Screen;
+use super::stream::Stream;
 use super::times::Times;
 use super::{complain, refusal, runtime};
 use crate::event::{Event, PauseCause, Record, SharedRecord};
@@ -21,6 +22,7 @@ use crate::journal::line::Position;
 use crate::journal::log_line::{line_of, lines_below};
 use crate::journal::reader::Reader;
 use crate::journal::{JournalError, walk};
+use crate::printable;
 use crate::report;
 
 pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
@@ -38,11 +40,7 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
         Ok(dir) => dir,
         Err(exit) => return exit,
     };
-    let mut printer = Printer::for_tail(
-        verb.json,
-        Paint::new(paint::is_on(&io::stdout())),
-        project.times.clone(),
-    );
+    let mut printer = Printer::for_tail(verb.json, Paint::of(Stream::Out), project.times.clone());
     let after = match replay(&dir, &filter, verb.lines, &mut printer) {
         Ok(Some(after)) => after,
         Ok(None) => return printer.end(),
@@ -70,7 +68,7 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
 
 /// Prints the texts of the models that the filter selects, until the future is dropped.
 async fn print_deltas(dir: &RunDir, filter: &Filter) {
-    let deltas = Deltas::new(None, Paint::new(paint::is_on(&io::stdout())));
+    let deltas = Deltas::new(None, Paint::of(Stream::Out));
     deltas.follow(dir, |agent| filter.fits(Some(agent.as_str()), agent.task())).await;
 }
 
@@ -294,10 +292,8 @@ impl Printer {
     fn write(&mut self, line: &str) -> bool {
         let written = match &self.screen {
             Some(screen) => screen.line(line),
-            None => {
-                let mut out = io::stdout().lock();
-                writeln!(out, "{line}").and_then(|()| out.flush())
-            }
+            None if self.json => Stream::Out.print_json(&format!("{line}\n")),
+            None => Stream::Out.print(&format!("{line}\n")),
         };
         match written {
             Ok(()) => true,
@@ -362,6 +358,7 @@ impl Printer {
 
     /// Returns a line that begins with the time of a record and a name.
     fn prefixed(&mut self, record: &Record, name: &str, text: &str) -> String {
+        let name = &*printable::line(name);
         self.width = self.width.max(name.len()).clamp(*NAME_WIDTHS.start(), *NAME_WIDTHS.end());
         let padding = " ".repeat(self.width.saturating_sub(name.len()));
         let time = self.times.of_day(record.ts_ms);

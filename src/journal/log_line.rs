@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::journal::stamp;
 use crate::message::{Json, StopReason};
 use crate::output::Output;
+use crate::printable;
 use crate::turn::{AgentEnded, ModelResponded, Outcome, Program, ToolFinished, ToolStatus};
 
 /// The most characters of text from models and tools in a line: with the rest of the line it fits
@@ -35,7 +36,7 @@ pub fn line_of(record: &Record) -> String {
     let mut line = String::new();
     // Writing to a string cannot fail.
     let _ = describe(&record.event, &mut line);
-    line
+    safe(line)
 }
 
 /// Returns the line of a record, without a newline: `HH:MM:SS.mmm` in UTC and the event in words.
@@ -46,7 +47,15 @@ pub fn line_for(record: &Record) -> String {
     let mut line = format!("{} ", &stamp[11..stamp::LEN - 1]);
     // Writing to a string cannot fail.
     let _ = describe(&record.event, &mut line);
-    line
+    safe(line)
+}
+
+/// Returns the same line, in which nothing steers a terminal, whoever put it there.
+fn safe(line: String) -> String {
+    match printable::line(&line) {
+        Cow::Borrowed(_) => line,
+        Cow::Owned(safe) => safe,
+    }
 }
 
 /// Returns the text of a record in its agent's log: its line and the lines below, each with its

@@ -8,6 +8,7 @@ use super::{short, status_word};
 use crate::id::Name;
 use crate::journal::log_line::{self, output_lines};
 use crate::plan::TaskState;
+use crate::printable;
 use crate::run_state::{RunState, TaskStatus};
 use crate::turn::Shortfalls;
 
@@ -116,5 +117,6 @@ fn note(task: &TaskStatus) -> Option<String> {
         }
     };
     let line = note.lines().find(|line| !line.trim().is_empty())?;
-    Some(line.chars().filter(|c| !c.is_control()).take(NOTE).collect())
+    let end = line.char_indices().nth(NOTE).map_or(line.len(), |(end, _)| end);
+    Some(printable::line(&line[..end]).into_owned())
 }

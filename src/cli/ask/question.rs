@@ -11,6 +11,7 @@ use similar::{ChangeTag, TextDiff};
 use crate::actor::services::Question;
 use crate::message::Json;
 use crate::permission::Rule;
+use crate::printable::is_hidden;
 
 /// The longest run of blanks that is shown as it is; longer ones are counted.
 const BLANKS: usize = 8;
@@ -195,8 +196,9 @@ fn block(text: &str) -> Vec<String> {
         }
         *blank = 0;
     };
-    for line in text.lines() {
-        if line.trim().is_empty() {
+    // Not by `lines`: a carriage return before a newline belongs to the command.
+    for line in text.split_terminator('\n') {
+        if line.trim().is_empty() && !line.contains('\r') {
             blank += 1;
             continue;
         }
@@ -220,10 +222,12 @@ pub(in crate::cli) fn safe(line: &str) -> String {
             rest = &rest[end..];
             continue;
         }
-        if c == '\t' || !hides(c) {
-            out.push(if c == '\t' { ' ' } else { c });
-        } else {
-            out.extend(c.escape_unicode());
+        // A blank that is none of the keyboard's would pass for one, and names another file.
+        match c {
+            '\t' => out.push(' '),
+            ' ' => out.push(c),
+            c if is_blank(c) || is_hidden(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
         }
         rest = &rest[c.len_utf8()..];
     }
@@ -234,23 +238,12 @@ fn is_blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{2800}' | '\u{3164}' | '\u{ffa0}' | '\u{115f}' | '\u{1160}')
 }
 
-/// Returns true if a character is not seen where it stands, or changes the display of others.
-fn hides(c: char) -> bool {
-    let is_plain_blank = c == ' ';
-    c.is_control()
-        || (is_blank(c) && !is_plain_blank)
-        || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{17b4}'..='\u{17b5}' | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
-}
-
 /// Returns the changed lines of a file with three lines around them.
 fn diff(before: Option<&str>, after: &str) -> Vec<String> {
     let Some(before) = before else {
         let mut lines = vec!["  (a new file, or one that is no text)".to_owned()];
-        lines.extend(after.lines().map(|line| format!("  +{}", safe(line))));
+        let after = after.split_terminator('\n');
+        lines.extend(after.map(|line| format!("  +{}", safe(line))));
         return lines;
     };
     let changes = TextDiff::from_lines(before, after);

@@ -8,7 +8,7 @@ use super::replay::{RESULTS, window};
 use super::source::{Source, replaying};
 use crate::cli::locate::Project;
 use crate::cli::paint::{self, Progress};
-use crate::cli::{args, say};
+use crate::cli::{args, say, say_json};
 use crate::context::laboratory::replay::Replay;
 use crate::context::laboratory::score::{Said, Score, Scorer, Share};
 use crate::context::layers::Surroundings;
@@ -16,6 +16,7 @@ use crate::context::layers::preset::Preset;
 use crate::conversation::{Billed, History};
 use crate::exit::Exit;
 use crate::message::Role;
+use crate::printable;
 use crate::report::short;
 use crate::spec::{Price, RelativePrice};
 
@@ -142,9 +143,10 @@ impl Recording {
 
 fn show(name: &str, comparison: &Comparison, verb: &args::Replay) -> Exit {
     let price = verb.price.as_ref();
-    let text =
-        if verb.json { rows(name, comparison, price) } else { table(name, comparison, price) };
-    say(&text)
+    match verb.json {
+        true => say_json(&rows(name, comparison, price)),
+        false => say(&table(&printable::line(name), comparison, price)),
+    }
 }
 
 fn rows(name: &str, comparison: &Comparison, price: Option<&Price>) -> String {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::args::Explain;
 use crate::cli::locate::{self, Project};
-use crate::cli::{complain, say, trust};
+use crate::cli::{complain, say, say_json, trust};
 use crate::config::{self, Config, Missing, Sources};
 use crate::context::Edit;
 use crate::context::laboratory::explain::{RecordedEdit, RequestPart, parts};
@@ -17,6 +17,7 @@ use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::stamp;
 use crate::message::Json;
+use crate::printable;
 use crate::report::next_request::{NextRequest, edit_json};
 use crate::report::short;
 use crate::run;
@@ -34,6 +35,7 @@ struct Explained<'a> {
 
 pub(super) fn run(project: &Project, verb: &Explain) -> Exit {
     match explain(project, verb) {
+        Ok(text) if verb.json => say_json(&text),
         Ok(text) => say(&text),
         Err(exit) => exit,
     }
@@ -124,7 +126,7 @@ impl Explained<'_> {
         let next = &self.next;
         let mut text = format!(
             "agent {}, turn {}: {} messages in the view, {} in the conversation\n\n",
-            self.id,
+            printable::line(self.id.as_str()),
             next.turn,
             next.view.slots().len(),
             next.view.next_message()
@@ -194,7 +196,7 @@ fn changes(edits: &[RecordedEdit]) -> String {
     let both = |a: String, b: String| if a == b { a } else { format!("{a} to {b}") };
     format!(
         "{}: {what} ({}), {size}, record {}, {}\n",
-        first.layer,
+        printable::line(&first.layer),
         both(from.to_string(), to.saturating_sub(1).to_string()),
         both(first.seq.to_string(), last.seq.to_string()),
         both(stamp::text(first.ts_ms), stamp::text(last.ts_ms)),

@@ -1,13 +1,12 @@
 //! `context replay`: writes the views that a preset would have sent for a recorded conversation.
 
-use std::io::{self, IsTerminal};
-
 use super::shown::{self, Out};
 use super::source::{Source, replaying};
 use crate::cli::args;
 use crate::cli::complain;
 use crate::cli::locate::Project;
 use crate::cli::paint::{self, Progress};
+use crate::cli::stream::Stream;
 use crate::context::laboratory::replay::{Replay, Turn};
 use crate::context::layers::preset::Preset;
 use crate::context::layers::{Surroundings, Window};
@@ -24,7 +23,7 @@ pub(super) fn run(project: &Project, verb: &args::Replay) -> Result<(), Exit> {
         complain("error: one conversation at a time; --compare takes several");
         return Err(Exit::Usage);
     };
-    if io::stdout().is_terminal() {
+    if Stream::Out.is_terminal() {
         // The views that scroll by show the progress.
         return replay(project, verb, name, &preset, &Progress::default());
     }

@@ -1,27 +1,28 @@
 //! Writes views and edits as JSON.
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io;
 
 use serde::Serialize;
 
 use crate::cli::complain;
+use crate::cli::stream::JsonWriter;
 use crate::context::ContextEdited;
 use crate::context::view::View;
 use crate::exit::Exit;
 use crate::message::{Block, Json};
 
 /// Buffered stdout, for data that is written piece by piece.
-pub(super) struct Out(BufWriter<StdoutLock<'static>>);
+pub(super) struct Out(JsonWriter);
 
 impl Out {
     pub(super) fn new() -> Self {
-        Self(BufWriter::with_capacity(1 << 16, io::stdout().lock()))
+        Self(JsonWriter::new())
     }
 
     /// Writes the parts in order. Returns `Err(Exit::Done)` if the reader has gone away: the
     /// program then ends as a success.
     pub(super) fn write(&mut self, parts: &[&str]) -> Result<(), Exit> {
-        parts.iter().try_for_each(|part| self.0.write_all(part.as_bytes())).map_err(|e| ended(&e))
+        parts.iter().try_for_each(|part| self.0.write(part)).map_err(|e| ended(&e))
     }
 
     /// Writes a view's messages, `[` and `]` included.

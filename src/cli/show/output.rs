@@ -2,7 +2,7 @@
 
 use super::{copy_stored, tasks};
 use crate::cli::locate::{Project, Selector, agents};
-use crate::cli::{complain, say};
+use crate::cli::{complain, stream};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::output::Output;
@@ -39,7 +39,7 @@ pub(super) fn show(project: &Project, dir: &RunDir, state: &RunState, part: &Sel
         };
         let exit = match &output.stored {
             Some(stored) => copy_stored(project, dir, &stored.hash),
-            None => say(&output.text),
+            None => stream::said(stream::copy(&mut output.text.as_bytes())),
         };
         if exit != Exit::Done {
             return exit;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Block, Message, message_text};
-use crate::cli::{locate, say};
+use crate::cli::{locate, say, say_json};
 use crate::context::laboratory::explain::RecordedEdit;
 use crate::context::view::{Slot, Standing};
 use crate::exit::Exit;
@@ -12,11 +12,12 @@ use crate::id::AgentId;
 use crate::journal::file::RunDir;
 use crate::journal::stamp;
 use crate::message::Json;
+use crate::printable;
 use crate::report::next_request::{NextRequest, edit_json};
 
 pub(super) fn show(project: &locate::Project, dir: &RunDir, id: &AgentId, as_json: bool) -> Exit {
     match project.view(dir, id) {
-        Ok(next) if as_json => say(&json(id, &next)),
+        Ok(next) if as_json => say_json(&json(id, &next)),
         Ok(next) => say(&text(id, &next)),
         Err(exit) => exit,
     }
@@ -64,7 +65,8 @@ fn json(id: &AgentId, next: &NextRequest) -> String {
 
 fn text(id: &AgentId, next: &NextRequest) -> String {
     let mut text = format!(
-        "agent {id}, turn {}: {} messages in the view, {} in the conversation\n",
+        "agent {}, turn {}: {} messages in the view, {} in the conversation\n",
+        printable::line(id.as_str()),
         next.turn,
         next.view.slots().len(),
         next.view.next_message(),
@@ -109,5 +111,5 @@ fn note_of(next: &NextRequest, slot: &Slot, block: &Block) -> String {
 }
 
 fn note(edit: &RecordedEdit) -> String {
-    format!("  [{} #{} {}]", edit.layer, edit.seq, stamp::text(edit.ts_ms))
+    format!("  [{} #{} {}]", printable::line(&edit.layer), edit.seq, stamp::text(edit.ts_ms))
 }

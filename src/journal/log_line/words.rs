@@ -1,8 +1,9 @@
 //! Formats numbers and foreign texts for a log line.
 //!
-//! Pure. Owns rounding, shortening and escaping; knows no events.
+//! Pure. Owns rounding and shortening; knows no events.
 
 use crate::policy::BreakerState;
+use crate::printable;
 
 /// Returns the first line that is not empty, at most `max` characters of it, escaped, with `…` if
 /// more text follows.
@@ -25,27 +26,13 @@ pub(super) fn last_line(text: &str, max: usize) -> String {
     }
 }
 
-/// Returns at most `max` characters of a text, escaped, with `…` if it is longer.
+/// Returns at most `max` characters of a text as one line that is safe to show, with `…` if it is
+/// longer.
 pub fn cut(text: &str, max: usize) -> String {
-    let mut out = String::with_capacity(text.len().min(max + 4));
-    for (place, c) in text.chars().enumerate() {
-        if place == max {
-            out.push('…');
-            break;
-        }
-        match c {
-            '\t' => out.push(' '),
-            c if c.is_control() || steers(c) => out.extend(c.escape_unicode()),
-            c => out.push(c),
-        }
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{}…", printable::line(&text[..end])),
+        None => printable::line(text).into_owned(),
     }
-    out
-}
-
-/// Returns true if a character changes the display of its neighbours: line and paragraph
-/// separators, marks of the reading direction, and the byte order mark.
-fn steers(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Formats a count with its noun: `1 task`, `2 tasks`.
