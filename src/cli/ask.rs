@@ -16,7 +16,7 @@ use super::stream::Stream;
 use crate::actor::services::{Asker, Question};
 use crate::model::BoxFuture;
 
-/// The lines that a page leaves free: the question, its answers and the note below a page.
+/// The fewest lines that a page leaves free: the question, its answers and the note below a page.
 const BELOW_PAGE: usize = 4;
 
 /// The width of a row where the terminal does not tell its own.
@@ -46,14 +46,13 @@ pub(super) fn confirm(lines: &[String], asked: &str) -> bool {
     let Ok((never, _open)) = io::pipe() else { return false };
     let mut shown = 0;
     loop {
-        shown = page(&rows, shown);
+        shown = page(&rows, shown, BELOW_PAGE);
         let is_whole = shown == rows.len();
         print(&match is_whole {
             true => format!("{asked} [y yes, n no] "),
             false => format!("line {shown} of {}: enter for more, n no ", rows.len()),
         });
-        forget_typed();
-        match line_or_end(&never).map(|line| Answer::read(&line)) {
+        match forget_typed().and_then(|()| line_or_end(&never)).map(|line| Answer::read(&line)) {
             None | Some(Answer::No) => return false,
             Some(Answer::Yes) if is_whole => return true,
             Some(_) => {}
@@ -86,10 +85,11 @@ impl Terminal {
         let lines = question::rows(&question::lines(question), width);
         let mut shown = 0;
         loop {
-            shown = page(&lines, shown);
+            let choices = format!("allow? [{}] ", question::choices(question));
+            shown = page(&lines, shown, below(&choices, width));
             let is_whole = shown == lines.len();
             let asked = match is_whole {
-                true => format!("allow? [{}] ", question::choices(question)),
+                true => choices,
                 false => format!("line {shown} of {}: enter for more, n no ", lines.len()),
             };
             print(&asked);
@@ -124,6 +124,12 @@ fn size() -> (usize, usize) {
     Stream::Err.size().unwrap_or((WIDTH, HEIGHT))
 }
 
+/// Returns the rows that a page leaves free for the choices, which name a rule of any length: the
+/// beginning of the page must not scroll out of sight.
+fn below(choices: &str, width: usize) -> usize {
+    question::rows(&[choices.to_owned()], width).len().max(BELOW_PAGE - 1) + 1
+}
+
 /// Marks an agent as waiting for the person until it is dropped.
 struct Waiting {
     screen: Arc<Screen>,
@@ -155,10 +161,11 @@ impl<'a> OpenQuestion<'a> {
     }
 }
 
-/// Prints the rows from `from` on, as many as fit. Returns the number of rows shown so far.
-fn page(rows: &[String], from: usize) -> usize {
+/// Prints the rows from `from` on, as many as fit above `below` rows. Returns the number of rows
+/// shown so far.
+fn page(rows: &[String], from: usize, below: usize) -> usize {
     let (_, height) = size();
-    let to = rows.len().min(from + height.saturating_sub(BELOW_PAGE).max(1));
+    let to = rows.len().min(from + height.saturating_sub(below).max(1));
     rows[from..to].iter().for_each(|row| print(&format!("{row}\n")));
     to
 }
@@ -168,9 +175,10 @@ fn print(text: &str) {
     let _ = Stream::Err.print(text);
 }
 
-/// Drops what was typed before a question appeared: it is no answer to it.
-fn forget_typed() {
-    let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+/// Drops what was typed before a question appeared: it is no answer to it. Returns `None` where it
+/// cannot be dropped: then nobody answers.
+fn forget_typed() -> Option<()> {
+    tcflush(io::stdin(), QueueSelector::IFlush).ok()
 }
 
 impl Drop for OpenQuestion<'_> {
@@ -182,7 +190,7 @@ impl Drop for OpenQuestion<'_> {
 /// Reads a line that is typed from now on; `None` at the end of the input. Dropping the future
 /// leaves nothing behind that could read a later answer.
 async fn read_line() -> Option<String> {
-    forget_typed();
+    forget_typed()?;
     // The writer is dropped with the future, which wakes the reading thread.
     let (dropped, _waiting) = io::pipe().ok()?;
     tokio::task::spawn_blocking(move || line_or_end(&dropped)).await.ok().flatten()

@@ -4,6 +4,7 @@
 //! padding, by escapes, or by marks that turn the reading direction.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
@@ -156,6 +157,10 @@ fn arguments(input: &Json) -> Vec<String> {
 /// The least width of a row in columns: a narrower terminal wraps.
 const LEAST_WIDTH: usize = 8;
 
+/// Begins each row that continues a line. Nothing of a call stands at the left, where it could pass
+/// for the question itself.
+const CONTINUED: &str = "    ";
+
 /// Returns the lines cut to rows of a terminal of this width, so that pages can be counted. A
 /// character that is not ASCII counts as two columns, which is the most that one takes: a page must
 /// not be longer than it was counted, because its beginning would scroll out of sight.
@@ -167,8 +172,8 @@ pub(super) fn rows(lines: &[String], width: usize) -> Vec<String> {
         for c in line.chars() {
             let wide = if c.is_ascii() { 1 } else { 2 };
             if columns + wide > width {
-                rows.push(std::mem::take(&mut row));
-                columns = 0;
+                rows.push(std::mem::replace(&mut row, CONTINUED.to_owned()));
+                columns = CONTINUED.len();
             }
             row.push(c);
             columns += wide;
@@ -238,6 +243,10 @@ fn is_blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{2800}' | '\u{3164}' | '\u{ffa0}' | '\u{115f}' | '\u{1160}')
 }
 
+/// The time for a search for the smallest difference, which grows with the square of the changes. A
+/// larger difference that shows all of them is found at once.
+const DIFF: Duration = Duration::from_millis(500);
+
 /// Returns the changed lines of a file with three lines around them.
 fn diff(before: Option<&str>, after: &str) -> Vec<String> {
     let Some(before) = before else {
@@ -246,7 +255,7 @@ fn diff(before: Option<&str>, after: &str) -> Vec<String> {
         lines.extend(after.map(|line| format!("  +{}", safe(line))));
         return lines;
     };
-    let changes = TextDiff::from_lines(before, after);
+    let changes = TextDiff::configure().timeout(DIFF).diff_lines(before, after);
     let mut lines = Vec::new();
     for group in changes.grouped_ops(3) {
         if let (Some(first), Some(last)) = (group.first(), group.last()) {
@@ -376,6 +385,17 @@ mod tests {
     }
 
     #[test]
+    fn large_changes_are_shown_in_bounded_time() {
+        let text = |offset: usize| -> String {
+            (0..60_000).map(|n| format!("{}\n", (n * 7919 + offset) % 65_537)).collect()
+        };
+        let began = std::time::Instant::now();
+        let shown = diff(Some(&text(1)), &(text(30_000) + "evil\n"));
+        assert!(shown.iter().any(|line| line == "  +evil"));
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    }
+
+    #[test]
     fn other_tools_show_their_arguments() {
         let question = Question {
             tool: "delegate".to_owned(),
@@ -429,8 +449,8 @@ mod tests {
     #[test]
     fn only_clear_answers_count() {
         let cut = |line: &str| rows(&[line.to_owned(), String::new()], 8);
-        assert_eq!(cut("abcdefghij"), ["abcdefgh", "ij", ""]);
-        assert_eq!(cut("漢字漢字漢"), ["漢字漢字", "漢", ""]);
+        assert_eq!(cut("abcdefghijklm"), ["abcdefgh", "    ijkl", "    m", ""]);
+        assert_eq!(cut("漢字漢字漢字漢"), ["漢字漢字", "    漢字", "    漢", ""]);
         for (line, answer) in [
             ("y\n", Answer::Yes),
             (" yes ", Answer::Yes),
