@@ -77,9 +77,11 @@ impl Exit {
             | FailureKind::ServerError
             | FailureKind::Auth
             | FailureKind::InvalidRequest => Self::Provider,
-            FailureKind::MaxTurns | FailureKind::LimitReached => Self::Limit,
+            FailureKind::MaxTurns | FailureKind::LimitReached | FailureKind::MaxIterations => {
+                Self::Limit
+            }
             FailureKind::Timeout => Self::TimedOut,
-            FailureKind::Denied => Self::Denied,
+            FailureKind::Denied | FailureKind::Rejected => Self::Denied,
             FailureKind::Internal => Self::Bug,
             FailureKind::ContextOverflow
             | FailureKind::RequestTooLarge
@@ -87,6 +89,10 @@ impl Exit {
             | FailureKind::EmptyAnswer
             | FailureKind::OutputTruncated
             | FailureKind::OutputFormat
+            | FailureKind::OutputSchema
+            | FailureKind::CheckFailed
+            | FailureKind::BadItems
+            | FailureKind::InstancesFailed
             | FailureKind::CommandFailed
             | FailureKind::Interrupted
             | FailureKind::GaveUp

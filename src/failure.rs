@@ -38,6 +38,18 @@ pub enum FailureKind {
     OutputTruncated,
     /// The answer does not have the form that the task's `output` asks for.
     OutputFormat,
+    /// The answer does not fit the task's output schema.
+    OutputSchema,
+    /// A check of the answer failed, and the agent could not mend it within its rounds.
+    CheckFailed,
+    /// The loop of a task reached its last round and its condition still does not hold.
+    MaxIterations,
+    /// A person rejected what the task asked for.
+    Rejected,
+    /// The list of a fan-out, or a key of its items, cannot be used.
+    BadItems,
+    /// Fewer instances of a fan-out completed than the task needs.
+    InstancesFailed,
     /// A command ended with an exit code other than zero.
     CommandFailed,
     /// A command was interrupted, so its effect is unknown. It is retried only if `retry_on` names
@@ -66,7 +78,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind, in the order of the declaration.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 31] = [
         Self::RateLimit,
         Self::Overloaded,
         Self::Timeout,
@@ -81,6 +93,12 @@ impl FailureKind {
         Self::EmptyAnswer,
         Self::OutputTruncated,
         Self::OutputFormat,
+        Self::OutputSchema,
+        Self::CheckFailed,
+        Self::MaxIterations,
+        Self::Rejected,
+        Self::BadItems,
+        Self::InstancesFailed,
         Self::CommandFailed,
         Self::Interrupted,
         Self::ToolError,
@@ -142,6 +160,12 @@ impl FailureKind {
             Self::EmptyAnswer => "empty_answer",
             Self::OutputTruncated => "output_truncated",
             Self::OutputFormat => "output_format",
+            Self::OutputSchema => "output_schema",
+            Self::CheckFailed => "check_failed",
+            Self::MaxIterations => "max_iterations",
+            Self::Rejected => "rejected",
+            Self::BadItems => "bad_items",
+            Self::InstancesFailed => "instances_failed",
             Self::CommandFailed => "command_failed",
             Self::Interrupted => "interrupted",
             Self::ToolError => "tool_error",

@@ -62,6 +62,36 @@ impl Name {
         Ok(Self(text.into()))
     }
 
+    /// Checks that `text` is a name as records hold it: a valid name, or several with `/` between
+    /// them for a task of a sub-graph, with `[N]` after the last for an instance of a fan-out.
+    ///
+    /// # Errors
+    /// Returns an error if `text` has another form.
+    pub fn of_record(text: &str) -> Result<Self, BadName> {
+        let plain = match text.strip_suffix(']').and_then(|rest| rest.rsplit_once('[')) {
+            Some((plain, number)) if number.parse::<u32>().is_ok() => plain,
+            Some(_) => return Err(BadName(text.to_owned())),
+            None => text,
+        };
+        match plain.split('/').all(|part| Self::new(part).is_ok()) {
+            true => Ok(Self(text.into())),
+            false => Err(BadName(text.to_owned())),
+        }
+    }
+
+    /// Returns the name of an instance of the task with this name: `review[3]`. The number is the
+    /// place of its item in the list, from 0.
+    #[must_use]
+    pub fn instance(&self, number: usize) -> Self {
+        Self(format!("{self}[{number}]").into())
+    }
+
+    /// Returns the name of the task `inner` of the sub-graph that has this name.
+    #[must_use]
+    pub fn inner(&self, inner: &Self) -> Self {
+        Self(format!("{self}/{inner}").into())
+    }
+
     /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -72,7 +102,7 @@ impl Name {
 impl TryFrom<String> for Name {
     type Error = BadName;
     fn try_from(text: String) -> Result<Self, BadName> {
-        Self::new(&text)
+        Self::of_record(&text)
     }
 }
 
@@ -221,6 +251,18 @@ mod tests {
         }
         for bad in ["", "A", "a b", "a/b", "ä", "a."] {
             assert!(Name::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_of_records_may_be_those_of_instances_and_of_sub_graphs() {
+        let name = |text: &str| Name::new(text).expect("a name");
+        for good in [name("a").instance(3), name("a").inner(&name("b")).instance(0), name("x")] {
+            assert_eq!(Name::of_record(good.as_str()), Ok(good));
+        }
+        for bad in ["a[", "a[]", "a[x]", "a[1]b", "[1]", "a[1][2]", "a//b", "/a", "a/", "a[-1]", ""]
+        {
+            assert!(Name::of_record(bad).is_err(), "{bad}");
         }
     }
 

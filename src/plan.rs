@@ -407,28 +407,16 @@ pub struct TaskCancelled {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use super::*;
-    use crate::policy::RetryPolicy;
-    use crate::spec::{OnFailure, OutputFormat, Work};
+
+    use crate::spec::Work;
 
     fn task(name: &str, depends_on: &[&str], join: Join) -> TaskSpec {
         let name_of = |text: &str| Name::new(text).expect("a name");
-        TaskSpec {
-            name: name_of(name),
-            work: Work::Command { run: "true".to_owned() },
-            depends_on: depends_on.iter().map(|name| name_of(name)).collect(),
-            join,
-            when: None,
-            timeout: None,
-            retry: RetryPolicy::never(),
-            on_failure: OnFailure::Fail,
-            output: OutputFormat::Text,
-            output_file: None,
-            env: BTreeMap::new(),
-            confinement: Default::default(),
-        }
+        let depends_on = depends_on.iter().map(|name| name_of(name)).collect();
+        let work = Work::Command { run: "true".to_owned() };
+        TaskSpec { depends_on, join, ..TaskSpec::new(name_of(name), work) }
     }
 
     fn plan(tasks: &[(&str, &[&str])]) -> Result<Plan, Vec<PlanError>> {

@@ -6,7 +6,8 @@
 //!
 //! - [`forecast`]: the same decisions, with simulated actions;
 //! - [`scope`]: values and templates of tasks;
-//! - `tasks`: decides which task becomes ready, starts, is skipped, retried or settled;
+//! - `tasks`: decides which task becomes ready, starts, is skipped or cancelled;
+//! - `attempts`: how an attempt ends, and whether another one follows;
 //! - `agents`: delegation, crashes, ends;
 //! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run;
@@ -21,6 +22,7 @@
 mod action;
 mod agenda;
 mod agents;
+mod attempts;
 pub(crate) mod forecast;
 mod limits;
 mod open;

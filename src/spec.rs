@@ -144,6 +144,26 @@ pub struct AgentSpec {
     pub confinement: Confinement,
 }
 
+impl AgentSpec {
+    /// Creates an agent definition without instructions and tools, which may call its model once.
+    #[must_use]
+    pub fn new(name: Name, model: Name) -> Self {
+        Self {
+            name,
+            description: String::new(),
+            model,
+            instructions: String::new(),
+            tools: Vec::new(),
+            sub_agents: Vec::new(),
+            max_turns: 1,
+            permissions: Permissions::default(),
+            restart: RestartPolicy::default(),
+            skills: Vec::new(),
+            confinement: Confinement::default(),
+        }
+    }
+}
+
 /// The work of a task: a prompt for an agent, or a shell command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -253,6 +273,27 @@ pub struct TaskSpec {
     /// What the task's command and agents are kept from, beside what the run is kept from.
     #[serde(default)]
     pub confinement: Confinement,
+}
+
+impl TaskSpec {
+    /// Creates a task without dependencies, conditions or limits, which is attempted once.
+    #[must_use]
+    pub fn new(name: Name, work: Work) -> Self {
+        Self {
+            name,
+            work,
+            depends_on: Vec::new(),
+            join: Join::default(),
+            when: None,
+            timeout: None,
+            retry: RetryPolicy::never(),
+            on_failure: OnFailure::default(),
+            output: OutputFormat::default(),
+            output_file: None,
+            env: BTreeMap::new(),
+            confinement: Confinement::default(),
+        }
+    }
 }
 
 /// Limits of the whole run.

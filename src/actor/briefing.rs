@@ -194,8 +194,6 @@ fn system_prompt(spec: &AgentSpec, skills: &[(String, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permission::Permissions;
-    use crate::policy::RestartPolicy;
 
     fn offered(preset: &str, tools: &[&str]) -> Vec<String> {
         offered_at(0, &Preset { name: preset.to_owned(), ..Preset::three_layer() }, tools)
@@ -203,19 +201,8 @@ mod tests {
 
     fn offered_at(depth: u32, preset: &Preset, tools: &[&str]) -> Vec<String> {
         let name = |text: &str| Name::new(text).expect("a name");
-        let spec = AgentSpec {
-            name: name("worker"),
-            description: String::new(),
-            model: name("m"),
-            instructions: String::new(),
-            tools: tools.iter().map(|tool| name(tool)).collect(),
-            sub_agents: Vec::new(),
-            max_turns: 1,
-            permissions: Permissions::default(),
-            restart: RestartPolicy::default(),
-            skills: Vec::new(),
-            confinement: Confinement::default(),
-        };
+        let tools = tools.iter().map(|tool| name(tool)).collect();
+        let spec = AgentSpec { tools, ..AgentSpec::new(name("worker"), name("m")) };
         let root = tempfile::tempdir().expect("a directory");
         let stock = Stock {
             agents: &BTreeMap::new(),

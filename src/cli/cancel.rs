@@ -145,7 +145,7 @@ fn is_over(state: &RunState, part: &Selector) -> Option<bool> {
     match part {
         Selector::Run => Some(over),
         Selector::Task(name) => {
-            let task = Name::new(name).ok().and_then(|name| state.task(&name).cloned());
+            let task = Name::of_record(name).ok().and_then(|name| state.task(&name).cloned());
             task.map(|task| over || task.state.is_end())
         }
         Selector::Agent(name) => {

@@ -70,7 +70,6 @@ fn agent(
     warn_of_denied_tools(setting, entry, raw, &permissions);
     Some(AgentSpec {
         description: raw.description.clone().unwrap_or_default(),
-        model: model(setting, entry, raw, models)?,
         instructions,
         tools,
         sub_agents,
@@ -83,7 +82,7 @@ fn agent(
         },
         skills: skills(setting, raw),
         confinement: sandbox::confinement(setting, &raw.sandbox),
-        name,
+        ..AgentSpec::new(name, model(setting, entry, raw, models)?)
     })
 }
 

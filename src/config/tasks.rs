@@ -23,8 +23,6 @@ fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSp
     let retry = retry::of_task(task.retry.as_ref(), setting.problems);
     let env = task.env.values().map(|(variable, text)| (variable.name.clone(), text.clone()));
     Some(TaskSpec {
-        name: Name::new(&entry.name).ok()?,
-        work: work?,
         depends_on,
         join: *task.join,
         when: task.when.clone(),
@@ -35,6 +33,7 @@ fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSp
         output_file: task.output_file.clone(),
         env: env.collect(),
         confinement: sandbox::confinement(setting, &task.sandbox),
+        ..TaskSpec::new(Name::new(&entry.name).ok()?, work?)
     })
 }
 

@@ -339,7 +339,7 @@ impl Line<'_> {
     pub fn record(&self) -> Result<Option<Record>, Fault> {
         let bad = |error: String| Fault::Shape(format!("{}: {error}", self.kind));
         let event = Event::decode(&self.kind, self.data).map_err(|error| bad(error.to_string()))?;
-        let task = self.task.as_deref().map(Name::new).transpose();
+        let task = self.task.as_deref().map(Name::of_record).transpose();
         let task = task.map_err(|error| bad(error.to_string()))?;
         let agent = self.agent.as_deref().map(AgentId::from_text);
         let (seq, epoch, ts_ms) = (self.seq, self.epoch, self.ts_ms);

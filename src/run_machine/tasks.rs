@@ -2,23 +2,20 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use super::open::{Checking, Stop};
+use super::open::Stop;
 use super::scope::{self, Scope};
 use super::slots::Rank;
 use super::timers::Timer;
-use super::{Action, CancelTarget, RunMachine};
+use super::{CancelTarget, RunMachine};
 use crate::event::{Draft, Event};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::plan::{
-    Readiness, Standing, TaskCancelled, TaskCompleted, TaskFailed, TaskReady, TaskRetrying,
-    TaskReused, TaskSkipped, TaskStarted, TaskState,
+    Readiness, Standing, TaskCancelled, TaskFailed, TaskReady, TaskSkipped, TaskStarted, TaskState,
 };
 use crate::run_state::TaskStatus;
-use crate::spec::{Join, OnFailure, TaskSpec};
+use crate::spec::{Join, TaskSpec};
 use crate::template::{self, TemplateError};
 use crate::turn::content::Content;
 use crate::turn::{AgentSpawned, Outcome, Program};
@@ -272,85 +269,6 @@ impl RunMachine {
     pub fn scope(&self) -> Scope<'_> {
         let super::Settings { run, workflow, inputs, .. } = &self.settings;
         Scope { run: *run, workflow, inputs, ended: &self.open.values }
-    }
-
-    /// Settles an attempt once its agent and every agent that worked for it have ended.
-    fn settle_when_quiet(&mut self, place: usize) {
-        let Some(status) = self.status(place).filter(|status| status.open_agents == 0) else {
-            return;
-        };
-        let Some(main) = status.agent.clone() else { return };
-        let outcome = self.state.agents().get(&main).and_then(|agent| agent.outcome.clone());
-        let Some(outcome) = outcome.filter(|_| !self.open.spawning.contains_key(&main)) else {
-            return;
-        };
-        match outcome {
-            Outcome::Completed { output } => self.check_output(place, output, None),
-            Outcome::Failed { failure, .. } => self.attempt_failed(place, failure),
-            Outcome::Cancelled { reason } => {
-                self.record_task(place, TaskCancelled { reason }.into());
-            }
-        }
-    }
-
-    fn check_output(&mut self, place: usize, output: Output, reused: Option<String>) {
-        self.open.proposed.insert(place);
-        self.open.checking.insert(place, Checking { output: output.clone(), reused });
-        let values = self.scope().values(self.spec(place));
-        let task = self.name(place).clone();
-        self.actions.push_back(Action::CheckOutput { task, output, values });
-    }
-
-    /// Handles the result of an output check.
-    pub(super) fn checked(&mut self, task: &Name, checked: Result<Value, Failure>) {
-        let place = self.settings.plan.place(task);
-        let Some((place, checking)) =
-            place.and_then(|place| Some((place, self.open.checking.remove(&place)?)))
-        else {
-            return;
-        };
-        self.open.proposed.remove(&place);
-        let value = match checked {
-            Ok(value) => value,
-            Err(failure) => return self.attempt_failed(place, failure),
-        };
-        self.open.values.insert(task.to_string(), json!({ "output": value }));
-        let attempt = self.status(place).map_or(1, |status| status.attempt);
-        let Checking { output, reused } = checking;
-        let event = match reused {
-            Some(key) => TaskReused { key, output }.into(),
-            None => TaskCompleted { attempt, output }.into(),
-        };
-        self.record_task(place, event);
-    }
-
-    /// Handles the failure of an attempt: the task's retry policy decides if another one follows.
-    fn attempt_failed(&mut self, place: usize, failure: Failure) {
-        let (attempt, earlier) =
-            self.status(place).map_or((1, 0), |status| (status.attempt, status.earlier));
-        let is_ending = self.open.stopped.is_some()
-            || self.open.interrupted.is_some()
-            || self.open.cancelled.contains_key(&place);
-        let chance = self.chance.f64();
-        let retry = &self.spec(place).retry;
-        let pause = retry.pause(attempt.saturating_sub(earlier), failure.kind, chance);
-        let event: Event = match pause.filter(|_| !is_ending) {
-            Some(pause) => {
-                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-                TaskRetrying { attempt, failure, pause_ms, on_resume: false }.into()
-            }
-            None if !is_ending && self.pauses_after(place, &failure) => {
-                TaskRetrying { attempt, failure, pause_ms: 0, on_resume: true }.into()
-            }
-            None => TaskFailed { attempt, failure }.into(),
-        };
-        self.record_task(place, event);
-    }
-
-    /// Returns true if a failure makes the task wait until a person has mended the cause and resumes
-    /// the run.
-    fn pauses_after(&self, place: usize, failure: &Failure) -> bool {
-        self.spec(place).on_failure == OnFailure::Pause && failure.kind.may_heal()
     }
 
     /// Handles a recorded change of a task.

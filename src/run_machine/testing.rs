@@ -20,10 +20,9 @@ use crate::id::{AgentId, CallKey, Name, RunId};
 use crate::message::{Json, Usage};
 use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
-use crate::policy::RetryPolicy;
 use crate::run_machine::reopening::Reopening;
 use crate::run_state::{Retry, RunState};
-use crate::spec::{Join, Limits, OnFailure, OutputFormat, TaskSpec, Work};
+use crate::spec::{Join, Limits, TaskSpec, Work};
 use crate::turn::{AgentEnded, Outcome};
 
 pub(super) fn name(text: &str) -> Name {
@@ -32,20 +31,9 @@ pub(super) fn name(text: &str) -> Name {
 
 /// Makes a task of an agent after these dependencies.
 pub(super) fn task(task: &str, depends_on: &[&str]) -> TaskSpec {
-    TaskSpec {
-        name: name(task),
-        work: Work::Agent { agent: name("worker"), prompt: task.to_owned() },
-        depends_on: depends_on.iter().map(|name| self::name(name)).collect(),
-        join: Join::AllSuccess,
-        when: None,
-        timeout: None,
-        retry: RetryPolicy::never(),
-        on_failure: OnFailure::Fail,
-        output: OutputFormat::Text,
-        output_file: None,
-        env: BTreeMap::new(),
-        confinement: Default::default(),
-    }
+    let work = Work::Agent { agent: name("worker"), prompt: task.to_owned() };
+    let depends_on = depends_on.iter().map(|name| self::name(name)).collect();
+    TaskSpec { depends_on, ..TaskSpec::new(name(task), work) }
 }
 
 /// A step of an agent's script; the last step ends the agent.

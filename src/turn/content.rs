@@ -146,26 +146,15 @@ mod tests {
 
     use super::*;
     use crate::policy::RestartPolicy;
-    use crate::spec::sandbox::Confinement;
 
     fn name(text: &str) -> Name {
         Name::new(text).expect("a name")
     }
 
     fn agent(text: &str, sub_agents: &[&str]) -> AgentSpec {
-        AgentSpec {
-            name: name(text),
-            description: String::new(),
-            model: name("m"),
-            instructions: "x".to_owned(),
-            tools: Vec::new(),
-            sub_agents: sub_agents.iter().map(|agent| name(agent)).collect(),
-            max_turns: 1,
-            permissions: Permissions::default(),
-            restart: RestartPolicy::default(),
-            skills: Vec::new(),
-            confinement: Confinement::default(),
-        }
+        let sub_agents = sub_agents.iter().map(|agent| name(agent)).collect();
+        let instructions = "x".to_owned();
+        AgentSpec { instructions, sub_agents, ..AgentSpec::new(name(text), name("m")) }
     }
 
     #[test]
