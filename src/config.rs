@@ -16,6 +16,7 @@ mod diagnostic;
 mod duration;
 mod env;
 mod excerpt;
+mod fan_out;
 mod files;
 mod foreign;
 mod inputs;
@@ -447,6 +448,7 @@ fn limits(raw: &raw::Limits) -> Limits {
         max_depth: *raw.max_depth,
         max_children: *raw.max_children,
         max_descendants: *raw.max_descendants,
+        max_instances: *raw.max_instances,
         timeout: *raw.timeout,
         fail_fast: *raw.fail_fast,
         cancel_running: *raw.cancel_running,

@@ -86,6 +86,12 @@ impl Name {
         Self(format!("{self}[{number}]").into())
     }
 
+    /// Returns the name of the task that fanned out to this instance; `None` if it is no instance.
+    #[must_use]
+    pub fn of_instance(&self) -> Option<&str> {
+        self.0.strip_suffix(']')?.rsplit_once('[').map(|(task, _)| task)
+    }
+
     /// Returns the name of the task `inner` of the sub-graph that has this name.
     #[must_use]
     pub fn inner(&self, inner: &Self) -> Self {
@@ -115,6 +121,12 @@ impl From<Name> for String {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        &self.0
     }
 }
 

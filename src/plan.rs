@@ -3,14 +3,18 @@
 //! Pure. Owns the payloads of the `task.*` events. A task is named by its place in the plan, so
 //! that a decision reads the neighbours of one task and never the whole plan.
 
+mod records;
+
 use std::collections::{BTreeSet, HashMap};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
-use crate::id::{AgentId, Name};
-use crate::output::Output;
+pub use self::records::{
+    Consequence, Instances, TaskCancelled, TaskCompleted, TaskFailed, TaskReady, TaskRetrying,
+    TaskReused, TaskSkipped, TaskStarted,
+};
+use crate::id::Name;
 use crate::spec::{Join, TaskSpec};
 
 /// The tasks of a run and their dependencies. All names in it exist, and it has no cycles.
@@ -22,6 +26,21 @@ pub struct Plan {
     dependencies: Vec<Vec<usize>>,
     /// The places of the tasks that depend on each task, in the order of the plan.
     dependents: Vec<Vec<usize>>,
+    /// Number of tasks of the configuration. The instances of fan-outs stand after them.
+    written: usize,
+    /// The fan-out of each instance with its number, from the place `written` on.
+    members: Vec<Member>,
+    /// The places of the instances of each task that has fanned out, by its place.
+    instances: HashMap<usize, std::ops::Range<usize>>,
+}
+
+/// The fan-out to which an instance belongs, and its number in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The place of the task that fans out.
+    pub of: usize,
+    /// The number of the instance, from 0.
+    pub number: usize,
 }
 
 /// A reason why tasks do not make a plan.
@@ -86,10 +105,55 @@ impl Plan {
                 dependents[*dependency].push(place);
             }
         }
-        Self { tasks, places, dependencies, dependents }
+        let (written, members, instances) = (tasks.len(), Vec::new(), HashMap::new());
+        Self { tasks, places, dependencies, dependents, written, members, instances }
     }
 
-    /// Returns the tasks, in the order of the configuration.
+    /// Adds the instances of the task at `place`, unless it has some. They have the dependencies of
+    /// the task only for their templates: the plan does not link them.
+    pub fn expand(&mut self, place: usize, count: usize) -> std::ops::Range<usize> {
+        if let Some(known) = self.instances.get(&place) {
+            return known.clone();
+        }
+        let first = self.tasks.len();
+        for number in 0..count {
+            let task = &self.tasks[place];
+            let (name, always) = (task.name.instance(number), false);
+            let instance = TaskSpec { name, fan_out: None, when: None, always, ..task.clone() };
+            self.places.insert(instance.name.clone(), self.tasks.len());
+            self.tasks.push(instance);
+            self.dependencies.push(Vec::new());
+            self.dependents.push(Vec::new());
+            self.members.push(Member { of: place, number });
+        }
+        self.instances.insert(place, first..first + count);
+        first..first + count
+    }
+
+    /// Removes all limits on how many tasks may be at work at the same time.
+    pub(crate) fn unlock(&mut self) {
+        for task in &mut self.tasks {
+            task.locks.clear();
+            if let Some(fan_out) = &mut task.fan_out {
+                fan_out.max_concurrency = None;
+            }
+        }
+    }
+
+    /// Returns the fan-out to which the task at `place` belongs, if it is an instance.
+    #[must_use]
+    pub fn member(&self, place: usize) -> Option<Member> {
+        self.members.get(place.checked_sub(self.written)?).copied()
+    }
+
+    /// Returns the places of the instances of the task at `place`; none if it has not fanned out.
+    #[must_use]
+    pub fn instances(&self, place: usize) -> std::ops::Range<usize> {
+        self.instances.get(&place).cloned().unwrap_or(0..0)
+    }
+
+    /// Returns the tasks, in the order of the configuration, and after them the instances of
+    /// fan-outs.
     #[must_use]
     pub fn tasks(&self) -> &[TaskSpec] {
         &self.tasks
@@ -97,14 +161,14 @@ impl Plan {
 
     /// Returns the task with the given name.
     #[must_use]
-    pub fn task(&self, name: &Name) -> Option<&TaskSpec> {
+    pub fn task(&self, name: &(impl AsRef<str> + ?Sized)) -> Option<&TaskSpec> {
         self.place(name).map(|place| &self.tasks[place])
     }
 
     /// Returns the place of a task in [`tasks`](Self::tasks), from 0.
     #[must_use]
-    pub fn place(&self, name: &Name) -> Option<usize> {
-        self.places.get(name).copied()
+    pub fn place(&self, name: &(impl AsRef<str> + ?Sized)) -> Option<usize> {
+        self.places.get(name.as_ref()).copied()
     }
 
     /// Returns the places of the tasks that the task at `place` depends on, in the order of
@@ -190,8 +254,11 @@ impl Plan {
 pub enum Standing {
     /// The dependency has not ended.
     Open,
-    /// The dependency completed, or was skipped by its own `when`.
+    /// The dependency completed.
     Done,
+    /// The dependency counts as done and has no output: it was skipped by its own `when`, or its
+    /// failure does not concern the tasks that depend on it.
+    Passed,
     /// The dependency failed or was cancelled.
     Failed,
     /// The dependency was skipped because a task before it failed.
@@ -206,6 +273,7 @@ pub enum Standing {
 pub struct Tally {
     open: usize,
     done: usize,
+    passed: usize,
     failed: usize,
     skipped: usize,
 }
@@ -226,32 +294,45 @@ impl Tally {
         match standing {
             Standing::Open => &mut self.open,
             Standing::Done => &mut self.done,
+            Standing::Passed => &mut self.passed,
             Standing::Failed => &mut self.failed,
             Standing::SkippedByFailure => &mut self.skipped,
         }
     }
 
+    /// Returns the number of dependencies that have not ended.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Returns the number of dependencies that completed.
+    #[must_use]
+    pub fn done(&self) -> usize {
+        self.done
+    }
+
     /// Decides whether a task with these dependencies may start under the rule `join`.
     #[must_use]
     pub fn readiness(&self, join: Join) -> Readiness {
-        let (is_bad, needs_success) = match join {
-            Join::AllSuccess => (self.failed + self.skipped > 0, false),
-            Join::NoneFailed => (self.failed > 0, false),
-            Join::AllDone => (false, false),
-            Join::AnySuccess => (false, true),
-        };
         // A failed dependency decides at once: the others need not end first.
+        let is_bad = match join {
+            Join::AllSuccess => self.failed + self.skipped > 0,
+            Join::NoneFailed => self.failed > 0,
+            Join::AllDone | Join::AnySuccess | Join::AtLeast(_) => false,
+        };
         if is_bad {
             return Readiness::Skip;
         }
-        if self.open > 0 {
-            return Readiness::Wait;
+        let all = self.open + self.done + self.passed + self.failed + self.skipped;
+        match join.wanted().filter(|_| all > 0) {
+            Some(wanted) if self.done >= wanted => Readiness::Ready,
+            Some(wanted) if self.done + self.open < wanted => Readiness::Skip,
+            Some(_) => Readiness::Wait,
+            // A task without dependencies has none that could complete, so it starts.
+            None if self.open > 0 => Readiness::Wait,
+            None => Readiness::Ready,
         }
-        // A task without dependencies has none that could have succeeded, so it starts.
-        if needs_success && self.done == 0 && self.failed + self.skipped > 0 {
-            return Readiness::Skip;
-        }
-        Readiness::Ready
     }
 }
 
@@ -260,7 +341,7 @@ impl Join {
     #[must_use]
     pub fn is_reason_to_skip(self, standing: Standing) -> bool {
         match standing {
-            Standing::Open | Standing::Done => false,
+            Standing::Open | Standing::Done | Standing::Passed => false,
             Standing::Failed => true,
             Standing::SkippedByFailure => self != Self::NoneFailed,
         }
@@ -330,81 +411,6 @@ impl TaskState {
     }
 }
 
-/// `task.ready`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TaskReady {}
-
-/// `task.started`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TaskStarted {
-    /// Number of the attempt, from 1.
-    pub attempt: u32,
-    /// The agent that does the work.
-    pub agent: AgentId,
-    /// Hash of everything that the result is made from; a fork reuses the result if its key is
-    /// equal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-}
-
-/// `task.retrying`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TaskRetrying {
-    /// Number of the attempt that failed.
-    pub attempt: u32,
-    /// The reason why it failed.
-    pub failure: Failure,
-    /// The pause before the next attempt, in milliseconds.
-    pub pause_ms: u64,
-    /// True if the next attempt begins only when the run is resumed.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub on_resume: bool,
-}
-
-/// `task.completed`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TaskCompleted {
-    /// Number of the attempt that completed.
-    pub attempt: u32,
-    /// The task's output.
-    pub output: Output,
-}
-
-/// `task.reused`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TaskReused {
-    /// Hash of everything that the result was made from; equal then and now.
-    pub key: String,
-    /// The task's output.
-    pub output: Output,
-}
-
-/// `task.failed`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TaskFailed {
-    /// Number of attempts made.
-    pub attempt: u32,
-    /// The reason why the last attempt failed.
-    pub failure: Failure,
-}
-
-/// `task.skipped`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TaskSkipped {
-    /// The reason, for a person.
-    pub reason: String,
-    /// The task whose failure skips this one; absent when the task's own `when` skipped it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<Name>,
-}
-
-/// `task.cancelled`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TaskCancelled {
-    /// The reason, for a person.
-    pub reason: String,
-}
-
 #[cfg(test)]
 mod tests {
 
@@ -463,7 +469,7 @@ mod tests {
     #[test]
     fn joins_decide_by_the_table() {
         use Readiness::{Ready, Skip, Wait};
-        use Standing::{Done, Failed, Open, SkippedByFailure as Skipped};
+        use Standing::{Done, Failed, Open, Passed, SkippedByFailure as Skipped};
         let table = [
             (Join::AllSuccess, [Done, Done], Ready),
             (Join::AllSuccess, [Done, Open], Wait),
@@ -474,8 +480,16 @@ mod tests {
             (Join::NoneFailed, [Done, Skipped], Ready),
             (Join::NoneFailed, [Failed, Open], Skip),
             (Join::AnySuccess, [Done, Failed], Ready),
-            (Join::AnySuccess, [Done, Open], Wait),
+            (Join::AllSuccess, [Done, Passed], Ready),
+            // The first success is enough, and one that was skipped is none.
+            (Join::AnySuccess, [Done, Open], Ready),
+            (Join::AnySuccess, [Passed, Open], Wait),
             (Join::AnySuccess, [Failed, Skipped], Skip),
+            (Join::AtLeast(0), [Open, Open], Ready),
+            (Join::AtLeast(2), [Done, Open], Wait),
+            (Join::AtLeast(2), [Done, Done], Ready),
+            (Join::AtLeast(2), [Failed, Open], Skip),
+            (Join::AtLeast(3), [Failed, Open], Skip),
         ];
         for (join, standings, readiness) in table {
             let mut tally = Tally::default();

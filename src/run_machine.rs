@@ -8,12 +8,14 @@
 //! - [`scope`]: values and templates of tasks;
 //! - `tasks`: decides which task becomes ready, starts, is skipped or cancelled;
 //! - `attempts`: how an attempt ends, and whether another one follows;
+//! - `fan_out`: the instances of a task, one for each item of a list;
+//! - `stopping`: what still starts after a failure, a timeout or a cancellation;
 //! - `agents`: delegation, crashes, ends;
 //! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run;
 //! - [`reopening`]: the first records of a run that is opened again;
 //! - `restart`: resumes a run from the end of its records;
-//! - `agenda`, `slots`, `timers`, `open`: the data for these decisions.
+//! - `agenda`, `slots`, `locks`, `timers`, `open`: the data for these decisions.
 //!
 //! The work per input depends only on what the input touches: the end of a task leads to its
 //! dependants, the end of an agent to its parent and children. Only an event that stops the whole
@@ -23,14 +25,17 @@ mod action;
 mod agenda;
 mod agents;
 mod attempts;
+mod fan_out;
 pub(crate) mod forecast;
 mod limits;
+mod locks;
 mod open;
 mod pauses;
 pub(crate) mod reopening;
 mod restart;
 pub(crate) mod scope;
 mod slots;
+mod stopping;
 mod tasks;
 #[cfg(test)]
 mod testing;
@@ -51,7 +56,9 @@ pub(crate) use self::open::Left;
 use self::open::Open;
 use self::slots::Next;
 use crate::event::{Draft, Event, PauseCause, SharedRecord};
+use crate::failure::Failure;
 use crate::id::{AgentId, Name, RunId};
+use crate::output::Output;
 use crate::plan::{Plan, TaskState};
 use crate::run_state::{Reading, RunPhase, RunState};
 use crate::spec::{AgentSpec, Limits, ModelSpec};
@@ -196,13 +203,13 @@ impl RunMachine {
         self.decide();
     }
 
-    /// Takes in the result of a check of a task's output: its value for templates, or the failure
-    /// if it is not what the task requires.
+    /// Takes in the result of a check of a task's output: its value for templates with the output
+    /// as it is recorded, or the failure if it is not what the task requires.
     pub fn output_checked(
         &mut self,
         now: Now,
         task: &Name,
-        checked: Result<Value, crate::failure::Failure>,
+        checked: Result<(Value, Output), Failure>,
     ) {
         self.now = now;
         self.checked(task, checked);

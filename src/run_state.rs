@@ -8,6 +8,7 @@
 mod agent;
 mod begin_again;
 mod clock;
+mod fan_out;
 mod result;
 mod retry;
 mod task;
@@ -26,7 +27,7 @@ pub use self::task::TaskStatus;
 use crate::event::{Event, Record, RunCompleted, RunCreated, RunStatus};
 use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
-use crate::plan::{Standing, TaskState};
+use crate::plan::{Consequence, Standing, TaskStarted, TaskState};
 use crate::spec::sandbox::SandboxProof;
 use crate::spending::Spending;
 use crate::turn::Program;
@@ -71,6 +72,9 @@ pub struct RunState {
     open_tasks: usize,
     /// The task that failed first under the configuration in force.
     first_failed: Option<Name>,
+    /// The task whose failure was the first that stops others by its own `on_failure`.
+    #[serde(default)]
+    stopped_by: Option<Name>,
     agents: BTreeMap<AgentId, AgentStatus>,
     /// Number of agents that have not ended.
     open_agents: usize,
@@ -149,8 +153,17 @@ impl RunState {
         self.paused_reason.as_deref()
     }
 
-    /// Returns the tasks in the order of the plan.
+    /// Returns the tasks in the order of the plan. The instances of a fan-out follow their task.
     pub fn tasks(&self) -> impl Iterator<Item = (&Name, &TaskStatus)> {
+        self.written_tasks().flat_map(|(name, task)| {
+            let instances = task.instances.iter();
+            let instances = instances.filter_map(|(name, _)| self.tasks.get_key_value(name));
+            std::iter::once((name, task)).chain(instances)
+        })
+    }
+
+    /// Returns the tasks of the configuration in the order of the plan, without instances.
+    pub fn written_tasks(&self) -> impl Iterator<Item = (&Name, &TaskStatus)> {
         self.order.iter().filter_map(|name| self.tasks.get_key_value(name))
     }
 
@@ -231,10 +244,18 @@ impl RunState {
         self.descendants
     }
 
-    /// Returns the task that failed first under the configuration in force, if one failed.
+    /// Returns the task that failed first under the configuration in force, among those whose
+    /// failure concerns the whole run under `limits.fail_fast`. Instances are not among them.
     #[must_use]
     pub fn first_failed(&self) -> Option<&Name> {
         self.first_failed.as_ref()
+    }
+
+    /// Returns the task whose failure keeps all others from starting, whatever `limits.fail_fast`
+    /// says.
+    #[must_use]
+    pub fn stopped_by(&self) -> Option<&Name> {
+        self.stopped_by.as_ref()
     }
 
     /// Returns the spending of all agents.
@@ -341,13 +362,34 @@ impl RunState {
         let task = self.tasks.get_mut(name).ok_or_else(|| format!("there is no task `{name}`"))?;
         let was_open = !task.state.is_end();
         task.apply(event, record.ts_ms, self.clock.reading())?;
-        if was_open && task.state.is_end() {
+        let has_ended = was_open && task.state.is_end();
+        if has_ended {
             self.open_tasks -= 1;
         }
-        if let Event::TaskFailed(_) = event {
-            self.first_failed.get_or_insert_with(|| name.clone());
+        match event {
+            Event::TaskFailed(failed) if name.of_instance().is_none() => {
+                self.note_failure(name, failed.consequence);
+            }
+            Event::TaskStarted(TaskStarted { instances: Some(instances), .. }) => {
+                self.fan_out(name, instances);
+            }
+            _ => {}
+        }
+        if has_ended {
+            self.end_instances(name);
         }
         Ok(())
+    }
+
+    fn note_failure(&mut self, name: &Name, consequence: Option<Consequence>) {
+        match consequence {
+            Some(Consequence::Continue | Consequence::SkipDependents) => return,
+            Some(Consequence::Stop) => {
+                self.stopped_by.get_or_insert_with(|| name.clone());
+            }
+            None => {}
+        }
+        self.first_failed.get_or_insert_with(|| name.clone());
     }
 
     fn apply_agent(&mut self, record: &Record, id: &AgentId, event: &Event) -> Result<(), String> {

@@ -226,22 +226,77 @@ pub enum Join {
     AllSuccess,
     /// Every dependency has ended, whatever its state.
     AllDone,
-    /// Every dependency has ended and at least one completed.
+    /// One dependency completed. The others may still be at work.
     AnySuccess,
     /// Every dependency has ended and none failed.
     NoneFailed,
+    /// This many dependencies completed. The others may still be at work.
+    AtLeast(u32),
 }
 
-/// The consequence of a failure of a task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+impl Join {
+    /// The words for the joins; the last one is followed by a number.
+    pub const WORDS: [&str; 5] =
+        ["all_success", "all_done", "any_success", "none_failed", "at_least:N"];
+
+    /// Reads a join as the configuration writes it. Returns `None` if the text is none.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        Some(match text {
+            "all_success" => Self::AllSuccess,
+            "all_done" => Self::AllDone,
+            "any_success" => Self::AnySuccess,
+            "none_failed" => Self::NoneFailed,
+            _ => Self::AtLeast(text.strip_prefix("at_least:")?.trim().parse().ok()?),
+        })
+    }
+
+    /// Returns the number of dependencies that must complete, if the join asks for a number.
+    #[must_use]
+    pub fn wanted(self) -> Option<usize> {
+        match self {
+            Self::AnySuccess => Some(1),
+            Self::AtLeast(count) => Some(usize::try_from(count).unwrap_or(usize::MAX)),
+            Self::AllSuccess | Self::AllDone | Self::NoneFailed => None,
+        }
+    }
+
+    /// Returns true if a failed dependency need not keep the task from starting.
+    #[must_use]
+    pub fn accepts_failure(self) -> bool {
+        self == Self::AllDone || self.wanted().is_some()
+    }
+}
+
+/// The consequence of a failure of a task, as the configuration states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// The task fails, and the tasks that depend on it are skipped unless their `join` allows it.
-    #[default]
+    /// No new task starts, as with `fail_fast`, also under `--keep-going`. The tasks that depend on
+    /// it are skipped unless their `join` allows it.
     Fail,
+    /// The tasks that depend on it are skipped unless their `join` allows it. All others go on.
+    SkipDependents,
+    /// It counts as done for the tasks that depend on it, with the output none.
+    Continue,
     /// If the provider caused the failure and it may heal, the task waits. When nothing else is
     /// left to do, the run pauses, and the task begins again when the run is resumed.
     Pause,
+}
+
+/// The fan-out of a task: one instance for each item of a list that is known only at run time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FanOut {
+    /// Expression that gives the list.
+    pub list: String,
+    /// Name of the item in the templates of an instance.
+    pub item: String,
+    /// Template of the key of an item; absent if the key is made from the item itself.
+    pub key: Option<String>,
+    /// The most instances at work at the same time, if the task has a limit of its own.
+    pub max_concurrency: Option<usize>,
+    /// Share of the instances that must complete, from 0 to 1.
+    pub min_success: f64,
 }
 
 /// One task of the plan.
@@ -262,8 +317,14 @@ pub struct TaskSpec {
     pub timeout: Option<Duration>,
     /// Number of attempts, and the pauses between them.
     pub retry: RetryPolicy,
-    /// The consequence of the failure of the last attempt.
-    pub on_failure: OnFailure,
+    /// The consequence of the failure of the last attempt; absent if `limits.fail_fast` decides.
+    pub on_failure: Option<OnFailure>,
+    /// The list over which the task fans out, if it does.
+    pub fan_out: Option<FanOut>,
+    /// True if the task runs after a failure, a timeout and a cancellation too.
+    pub always: bool,
+    /// Names of the resources that no other task may use at the same time.
+    pub locks: Vec<Name>,
     /// The form in which templates see the task's output.
     pub output: OutputFormat,
     /// Template of the path of a workspace file to which the output is also written.
@@ -276,6 +337,20 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
+    /// Returns the format of the task's output. That of a task that fans out is the JSON list of the
+    /// outputs of its instances.
+    #[must_use]
+    pub fn output_format(&self) -> OutputFormat {
+        if self.fan_out.is_some() { OutputFormat::Json } else { self.output }
+    }
+
+    /// Returns the rule by which the ends of the dependencies decide whether the task starts. A
+    /// task that always runs waits for all of them.
+    #[must_use]
+    pub fn effective_join(&self) -> Join {
+        if self.always { Join::AllDone } else { self.join }
+    }
+
     /// Creates a task without dependencies, conditions or limits, which is attempted once.
     #[must_use]
     pub fn new(name: Name, work: Work) -> Self {
@@ -287,7 +362,10 @@ impl TaskSpec {
             when: None,
             timeout: None,
             retry: RetryPolicy::never(),
-            on_failure: OnFailure::default(),
+            on_failure: None,
+            fan_out: None,
+            always: false,
+            locks: Vec::new(),
             output: OutputFormat::default(),
             output_file: None,
             env: BTreeMap::new(),
@@ -307,6 +385,8 @@ pub struct Limits {
     pub max_children: usize,
     /// The most child agents over the whole run, children of children included.
     pub max_descendants: usize,
+    /// The most instances of one fan-out.
+    pub max_instances: usize,
     /// The longest time that the run may be open.
     pub timeout: Option<Duration>,
     /// True if the first failure stops new tasks from starting.

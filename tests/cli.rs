@@ -8,6 +8,7 @@ mod explain;
 mod failures;
 mod first_hour;
 mod full;
+mod graphs;
 mod hostile_config;
 mod hostile_prompt;
 mod hostile_server;

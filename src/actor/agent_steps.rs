@@ -22,17 +22,12 @@ use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::{Json, ToolCall};
 use crate::model::Request;
-use crate::output::Output;
 use crate::tool::ToolSpec;
 use crate::tool::environment::Environment;
 use crate::turn::{
     AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
 };
 use crate::turn_machine::{PendingCall, reply};
-
-/// Most bytes of an output in a record: 64 KiB, the limit of the journal's format. A larger output
-/// is stored beside the journal and named by its hash.
-const INLINE_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Returns the effect class of a tool; `once` for a tool that does not exist.
 fn effect_of(tools: &[ToolSpec], name: &str) -> Effect {
@@ -245,11 +240,11 @@ pub async fn finish(
 ) -> StepResult {
     ended.outcome = match ended.outcome {
         Outcome::Completed { output } => {
-            Outcome::Completed { output: bounded(&context, output).await }
+            Outcome::Completed { output: context.services.bounded(output).await }
         }
         Outcome::Failed { failure, partial } => {
             let partial = match partial {
-                Some(output) => Some(bounded(&context, output).await),
+                Some(output) => Some(context.services.bounded(output).await),
                 None => None,
             };
             Outcome::Failed { failure, partial }
@@ -257,28 +252,4 @@ pub async fn finish(
         Outcome::Cancelled { reason } => Outcome::Cancelled { reason },
     };
     Ok(context.record(closings.into_iter().chain([Event::from(ended)])).await?)
-}
-
-/// Stores an output that is too large for a record, and keeps its beginning in the record.
-async fn bounded(context: &StepContext, output: Output) -> Output {
-    if output.stored.is_some() || output.text.len() <= INLINE_OUTPUT_BYTES {
-        return output;
-    }
-    let (spool, text) = (context.services.store.clone(), output.text.clone());
-    let stored = tokio::task::spawn_blocking(move || spool.store(text)).await;
-    match stored {
-        Ok(Ok(stored)) => {
-            let end = output.text.floor_char_boundary(INLINE_OUTPUT_BYTES);
-            Output { text: output.text[..end].to_owned(), stored: Some(stored) }
-        }
-        // Then the whole text is put into the record: it is large, but nothing is lost.
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "an output could not be stored");
-            output
-        }
-        Err(error) => {
-            tracing::warn!(%error, "an output could not be stored");
-            output
-        }
-    }
 }

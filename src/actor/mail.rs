@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
+use crate::output::Output;
 use crate::run_machine::{CancelTarget, ChildResult, Delegation, Refused};
 use crate::turn::Outcome;
 
@@ -29,8 +30,9 @@ pub enum SupervisorMsg {
     OutputChecked {
         /// The task.
         task: Name,
-        /// The value of the output for templates, or why the output is not what the task declares.
-        checked: Result<Value, Failure>,
+        /// The value of the output for templates with the output as it is recorded, or why the output
+        /// is not what the task declares.
+        checked: Result<(Value, Output), Failure>,
     },
     /// The fold of an agent's records is done or has failed: its result is in the supervisor's
     /// state.

@@ -164,36 +164,49 @@ async fn follow(
 /// Selects the records that the user asked for.
 #[derive(Debug)]
 struct Filter {
-    agents: Option<GlobSet>,
-    tasks: Option<GlobSet>,
-    literal_agents: Vec<String>,
+    agents: Option<Selection>,
+    tasks: Option<Selection>,
     since: u64,
+}
+
+/// Names and globs.
+#[derive(Debug)]
+struct Selection {
+    names: Vec<String>,
+    globs: GlobSet,
+}
+
+impl Selection {
+    /// Reads names and globs. Returns `None` if there is none.
+    fn new(patterns: &[String]) -> Result<Option<Self>, globset::Error> {
+        if patterns.is_empty() {
+            return Ok(None);
+        }
+        let mut set = GlobSetBuilder::new();
+        for pattern in patterns {
+            // An instance such as `review[3]` is a name before it is a pattern, and a pattern that
+            // does not parse may still be a name.
+            match Glob::new(pattern) {
+                Ok(glob) => drop(set.add(glob)),
+                Err(_) if pattern.contains('[') => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(Self { names: patterns.to_vec(), globs: set.build()? }))
+    }
+
+    /// Returns true if a name is selected. The name of a task that fans out selects its instances.
+    fn has(&self, name: &str) -> bool {
+        let fanned_out = name.split_once('[').map(|(task, _)| task);
+        let is_named = |known: &String| known == name || Some(known.as_str()) == fanned_out;
+        self.names.iter().any(is_named) || self.globs.is_match(name)
+    }
 }
 
 impl Filter {
     fn new(verb: &args::Tail) -> Result<Self, globset::Error> {
-        let set = |patterns: &[String]| -> Result<Option<GlobSet>, globset::Error> {
-            if patterns.is_empty() {
-                return Ok(None);
-            }
-            let mut set = GlobSetBuilder::new();
-            for pattern in patterns {
-                // An instance such as `review[3]` is a name before it is a pattern, and a pattern
-                // that does not parse may still be a name.
-                match Glob::new(pattern) {
-                    Ok(glob) => drop(set.add(glob)),
-                    Err(_) if pattern.contains('[') => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            set.build().map(Some)
-        };
-        Ok(Self {
-            agents: set(&verb.agents)?,
-            tasks: set(&verb.tasks)?,
-            literal_agents: verb.agents.clone(),
-            since: verb.since.unwrap_or(0),
-        })
+        let (agents, tasks) = (Selection::new(&verb.agents)?, Selection::new(&verb.tasks)?);
+        Ok(Self { agents, tasks, since: verb.since.unwrap_or(0) })
     }
 
     fn wants(&self, record: &SharedRecord) -> bool {
@@ -204,14 +217,10 @@ impl Filter {
 
     /// Returns true if the agent and the task are selected.
     fn fits(&self, agent: Option<&str>, task: Option<&str>) -> bool {
-        let agent_fits = self.agents.as_ref().is_none_or(|set| {
-            agent.is_some_and(|name| {
-                self.literal_agents.iter().any(|literal| literal == name) || set.is_match(name)
-            })
-        });
-        let task_fits =
-            self.tasks.as_ref().is_none_or(|set| task.is_some_and(|name| set.is_match(name)));
-        agent_fits && task_fits
+        let fits = |selection: &Option<Selection>, name: Option<&str>| {
+            selection.as_ref().is_none_or(|selection| name.is_some_and(|name| selection.has(name)))
+        };
+        fits(&self.agents, agent) && fits(&self.tasks, task)
     }
 }
 

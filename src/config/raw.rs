@@ -207,6 +207,9 @@ sections! {
         max_children: usize = 20, COUNT;
         /// The most children in the whole run, children of children included.
         max_descendants: usize = 100, COUNT_OR_NONE;
+        /// The most instances of one fan-out (`foreach`). A longer list fails the task before any of
+        /// it starts.
+        max_instances: usize = 1000, COUNT;
         /// The longest time that the run may be open.
         timeout: Duration, Kind::Time => "no limit";
         /// If `true`, no new task starts after the first failure.

@@ -6,9 +6,9 @@ use super::diagnostic::{NO_HELP, Place, Problems};
 use super::raw::Task;
 use super::shape::{Entry, Field, Item, Named};
 use super::templates::{Language, Scope};
-use super::{Setting, names, retry, sandbox};
+use super::{Setting, fan_out, names, retry, sandbox};
 use crate::id::Name;
-use crate::spec::{TaskSpec, Work};
+use crate::spec::{Join, TaskSpec, Work};
 
 /// Turns `[tasks]` into tasks, in the order in which they are written.
 pub(super) fn tasks(setting: Setting<'_>) -> Vec<TaskSpec> {
@@ -17,6 +17,7 @@ pub(super) fn tasks(setting: Setting<'_>) -> Vec<TaskSpec> {
 }
 
 fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSpec> {
+    let problems = setting.problems;
     let depends_on = depends_on(setting, entry, task);
     texts(setting, entry, task);
     let work = work(setting, entry, task);
@@ -24,7 +25,10 @@ fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSp
     let env = task.env.values().map(|(variable, text)| (variable.name.clone(), text.clone()));
     Some(TaskSpec {
         depends_on,
-        join: *task.join,
+        join: join(task, problems),
+        always: always(task, problems),
+        locks: locks(task, problems),
+        fan_out: fan_out::fan_out(task, problems),
         when: task.when.clone(),
         timeout: task.timeout.or(*setting.raw.defaults.timeout),
         retry,
@@ -35,6 +39,42 @@ fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSp
         confinement: sandbox::confinement(setting, &task.sandbox),
         ..TaskSpec::new(Name::new(&entry.name).ok()?, work?)
     })
+}
+
+fn join(task: &Task, problems: &Problems) -> Join {
+    Join::read(&task.join).unwrap_or_else(|| {
+        if let Some(at) = task.join.at() {
+            let message = format!("`{}` is not a join", *task.join);
+            let help = names::suggest(&task.join, Join::WORDS);
+            problems.error("bad_value", &at.value, message, help);
+        }
+        Join::default()
+    })
+}
+
+fn always(task: &Task, problems: &Problems) -> bool {
+    let waits_for_all = Join::read(&task.join).is_none_or(|join| join == Join::AllDone);
+    if let Some(join) = task.join.at().filter(|_| *task.always && !waits_for_all) {
+        let message = "`always` and this `join` exclude each other";
+        let help = "a task that always runs waits until all its dependencies have ended";
+        problems.error("conflict", &join.key, message, help);
+    }
+    *task.always
+}
+
+fn locks(task: &Task, problems: &Problems) -> Vec<Name> {
+    let read = |Item { value, at }: &Item<String>| match Name::new(value) {
+        Ok(name) => Some(name),
+        Err(error) => {
+            problems.error("bad_value", &at.value, error.to_string(), NO_HELP);
+            None
+        }
+    };
+    let mut all: Vec<Name> = task.locks.iter().filter_map(read).collect();
+    // In one order, so that no two tasks take them in different ones.
+    all.sort();
+    all.dedup();
+    all
 }
 
 fn depends_on(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Vec<Name> {
@@ -121,10 +161,17 @@ fn command(text: &str, place: &Place, problems: &Problems) {
 /// Checks the templates and expressions of a task.
 fn texts(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) {
     let scope = Scope::of_task(setting, &entry.name, task);
+    let own = scope.with_item();
     let templates = [&task.prompt, &task.output_file].into_iter().filter_map(Field::placed);
     let variables = task.env.values().map(|(variable, text)| (text, &variable.at.value));
     for (text, place) in templates.chain(variables) {
-        scope.check(text, place, Language::Template);
+        own.check(text, place, Language::Template);
+    }
+    if let Some((key, place)) = task.foreach_key.placed() {
+        own.check(key, place, Language::Template);
+    }
+    if let Some((list, place)) = task.foreach.placed() {
+        scope.check(list, place, Language::Expression);
     }
     if let Some((when, place)) = task.when.placed() {
         scope.check(when, place, Language::Expression);

@@ -45,6 +45,8 @@ pub(super) struct Scope<'a> {
     task: Option<(&'a str, &'a Task)>,
     /// Names of the tasks on which this task depends.
     depends_on: HashSet<&'a str>,
+    /// True if the text is rendered for one instance of a fan-out.
+    has_item: bool,
 }
 
 impl<'a> Scope<'a> {
@@ -57,7 +59,7 @@ impl<'a> Scope<'a> {
     /// Returns the scope of texts that are rendered before any task.
     pub(super) fn of_inputs(setting: Setting<'a>) -> Self {
         let Setting { raw, problems, .. } = setting;
-        Self { raw, problems, task: None, depends_on: HashSet::new() }
+        Self { raw, problems, task: None, depends_on: HashSet::new(), has_item: false }
     }
 
     /// Checks one text; `place` is the place at which it is written.
@@ -77,12 +79,17 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Returns true if a name stands for the item of a fan-out. Fan-outs are not available yet,
-    /// which is reported at their key and not again here.
+    /// Returns the scope of texts that are rendered for each instance, if the task fans out.
+    pub(super) fn with_item(&self) -> Self {
+        let Self { raw, problems, task, .. } = *self;
+        let has_item = task.is_some_and(|(_, task)| task.foreach.is_set());
+        Self { raw, problems, task, depends_on: self.depends_on.clone(), has_item }
+    }
+
+    /// Returns true if a name stands for the item of a fan-out, or for its place.
     fn is_item(&self, name: &str) -> bool {
-        self.task.is_some_and(|(_, task)| {
-            task.foreach.is_set() && name == task.foreach_as.as_deref().unwrap_or("item")
-        })
+        let task = self.task.filter(|_| self.has_item);
+        task.is_some_and(|(_, task)| name == *task.foreach_as || name == "instance")
     }
 }
 
@@ -191,11 +198,18 @@ impl Check<'_> {
             let help = format!("add it: `depends_on = [{}]`", all.join(", "));
             self.report("missing_dependency", name, message, &help);
         }
+        let fans_out = entry.value.as_ref().is_some_and(|task| task.foreach.is_set());
         match rest {
             [] => {}
+            ["outputs", ..] if fans_out => {}
+            ["output", ..] if fans_out => {
+                let message = format!("`{name}`: `{task}` fans out and has several outputs");
+                let help = format!("use `tasks.{task}.outputs`, a list");
+                self.report("undefined_name", name, message, &help);
+            }
             ["outputs", ..] => {
-                let message = format!("`{name}` is not available in this version");
-                self.report("not_built", name, message, NO_HELP);
+                let message = format!("`{name}`: `{task}` does not fan out and has one output");
+                self.report("undefined_name", name, message, &format!("use `tasks.{task}.output`"));
             }
             ["output", field, ..] if entry.value.as_ref().is_none_or(is_text) => {
                 let message =

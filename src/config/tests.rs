@@ -311,22 +311,6 @@ fn what_is_documented_but_not_built() {
             ],
         ),
         (
-            "[tasks.u]\nrun = 'x'\njoin = 'at_least:2'\non_failure = 'continue'\n",
-            &[
-                "16:8 not_built `tasks.u.join = \"at_least:2\"` is not available in this version | \
-             available: `all_success`, `all_done`, `any_success` and `none_failed`",
-                "17:14 not_built `tasks.u.on_failure = \"continue\"` is not available in this version | \
-             available: `fail` and `pause`",
-            ],
-        ),
-        (
-            "[tasks.u]\nagent = 'a'\nprompt = '{{ file.name }}'\nforeach = 'x'\nforeach_as = 'file'\n",
-            &[
-                &format!("17:1 {}", later("tasks.u.foreach")),
-                &format!("18:1 {}", later("tasks.u.foreach_as")),
-            ],
-        ),
-        (
             "[providers.r]\nkind = 'replay'\n",
             &["15:8 not_built `providers.r.kind = \"replay\"` is not available in this version | \
              available: `anthropic`, `openai` and `scripted`"],
@@ -334,6 +318,63 @@ fn what_is_documented_but_not_built() {
         (
             "[profiles.ci.budget]\nmax_cost_usd = 1.0\n",
             &[&format!("14:14 {}", later("profiles.ci.budget"))],
+        ),
+    ]);
+}
+
+#[test]
+fn graphs_are_checked() {
+    table(&[
+        ("[tasks.u]\nrun = 'x'\njoin = 'at_least:2'\non_failure = 'continue'\n", &[]),
+        ("[tasks.u]\nrun = 'x'\nalways = true\njoin = 'all_done'\nlocks = ['db']\n", &[]),
+        (
+            "[tasks.u]\nrun = 'x'\njoin = 'at_least:x'\nalways = true\n",
+            &["16:8 bad_value `at_least:x` is not a join | did you mean `at_least:N`?"],
+        ),
+        (
+            "[tasks.u]\nrun = 'x'\njoin = 'any_success'\nalways = true\nlocks = ['a b']\n",
+            &[
+                "16:1 conflict `always` and this `join` exclude each other | a task that always runs \
+                 waits until all its dependencies have ended",
+                "18:10 bad_value `a b` is not a name: use one or more of a-z, 0-9, `_` and `-`",
+            ],
+        ),
+        (
+            "[tasks.u]\nagent = 'a'\nprompt = '{{ file.name }} {{ instance.key }}'\n\
+             foreach = 'range(3)'\nforeach_as = 'file'\nforeach_key = '{{ file }}'\nmin_success = 0.9\n",
+            &[],
+        ),
+        (
+            "[tasks.u]\nagent = 'a'\nprompt = '{{ item }}'\nforeach = 'tasks.t.output'\n",
+            &[
+                "17:12 missing_dependency `tasks.t.output` is used, but `t` is not in `depends_on` | \
+               add it: `depends_on = [\"t\"]`",
+            ],
+        ),
+        (
+            "[tasks.u]\nagent = 'a'\nprompt = 'x'\nforeach = 'item'\nforeach_as = 'tasks'\n",
+            &[
+                "17:12 undefined_name `item` is not defined | there is `inputs.NAME`, \
+                 `tasks.NAME.output` and `run.id`",
+                "18:14 bad_value `tasks` has a meaning of its own in templates",
+            ],
+        ),
+        (
+            "[tasks.u]\nagent = 'a'\nprompt = 'x'\nmax_concurrency = 2\nforeach_key = 'y'\n",
+            &[
+                "17:1 conflict this key needs `foreach` | add `foreach`, an expression that gives a list",
+                "18:1 conflict this key needs `foreach` | add `foreach`, an expression that gives a list",
+            ],
+        ),
+        (
+            "[tasks.u]\nrun = 'x'\nforeach = '[1]'\n[tasks.v]\nagent = 'a'\n\
+             depends_on = ['u', 't']\nprompt = '{{ tasks.u.output }} {{ tasks.t.outputs }}'\n",
+            &[
+                "20:14 undefined_name `tasks.u.output`: `u` fans out and has several outputs | use \
+                 `tasks.u.outputs`, a list",
+                "20:35 undefined_name `tasks.t.outputs`: `t` does not fan out and has one output | use \
+                 `tasks.t.output`",
+            ],
         ),
     ]);
 }

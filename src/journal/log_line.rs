@@ -213,7 +213,12 @@ fn describe_task(event: &Event, out: &mut String) -> std::fmt::Result {
     match event {
         Event::TaskReady(_) => out.write_str("task ready"),
         Event::TaskStarted(e) => {
-            write!(out, "task started, attempt {}, by {}", e.attempt, cut(e.agent.as_str(), QUOTED))
+            write!(out, "task started, attempt {}", e.attempt)?;
+            match (&e.agent, &e.instances) {
+                (Some(agent), _) => write!(out, ", by {}", cut(agent.as_str(), QUOTED)),
+                (None, Some(instances)) => write!(out, ", with {} instances", instances.keys.len()),
+                (None, None) => Ok(()),
+            }
         }
         Event::TaskRetrying(e) => {
             let message = first_line(&e.failure.message, QUOTED);

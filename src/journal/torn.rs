@@ -483,7 +483,7 @@ mod tests {
         let ends = vec![
             task("completed", TaskCompleted { attempt, output: output.clone() }.into()),
             task("reused", TaskReused { key: reason.clone(), output }.into()),
-            task("failed", TaskFailed { attempt, failure }.into()),
+            task("failed", TaskFailed { attempt, failure, consequence: None }.into()),
             task("skipped", TaskSkipped { reason: reason.clone(), because: None }.into()),
             task("cancelled", TaskCancelled { reason }.into()),
             task("ready", TaskReady {}.into()),

@@ -196,8 +196,10 @@ env = { OF = "{{ tasks.done.output }}" }
             let (task, id) = (name(task), AgentId::main(&name(task), 1));
             let program = Program::Model { agent: name(agent), prompt: "x".to_owned() };
             drafts.push(Draft::task(&task, TaskReady {}));
-            drafts
-                .push(Draft::task(&task, TaskStarted { attempt: 1, agent: id.clone(), key: None }));
+            drafts.push(Draft::task(
+                &task,
+                TaskStarted { attempt: 1, agent: Some(id.clone()), instances: None, key: None },
+            ));
             let spawned =
                 AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
             drafts.push(Draft::agent(&task, &id, spawned));

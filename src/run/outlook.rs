@@ -273,7 +273,9 @@ pub fn accepting(
         let (verdict, why) = words.of_task(place, task, commands.get(&task.name), &then);
         Prospect { task: task.name.clone(), verdict, why }
     });
-    let is_gone = |(name, _): &(&Name, &TaskStatus)| plan.task(name).is_none();
+    let is_gone = |(name, _): &(&Name, &TaskStatus)| {
+        plan.task(*name).is_none() && name.of_instance().is_none()
+    };
     let gone = state.tasks().filter(is_gone).map(|(name, status)| removed(state, name, status));
     Ok(in_order.chain(gone).collect())
 }
@@ -351,8 +353,9 @@ impl Words<'_> {
             };
             let text = status.output.as_ref().map(|o| store::whole_text(&self.results, o));
             let Ok(text) = text.transpose() else { continue };
-            let value = text.and_then(|text| task.output.parse(&text).ok()).unwrap_or_default();
-            then.insert(task.name.to_string(), scope::ended(status, value));
+            let value = text.and_then(|text| task.output_format().parse(&text).ok());
+            let known = value.map(|value| scope::value_of(task, value));
+            then.insert(task.name.to_string(), scope::ended(status, known));
         }
         then
     }
@@ -446,7 +449,7 @@ impl Words<'_> {
     ) -> String {
         let before = self.before.tasks.iter().find(|before| before.name == task.name);
         let Config { name: workflow, inputs, .. } = self.before;
-        let scope = Scope { run: self.run, workflow, inputs, ended: then };
+        let scope = Scope { run: self.run, workflow, inputs, ended: then, item: None };
         let program = before.and_then(|task| scope.program(task).ok());
         let differences = match (before, &program) {
             (Some(task), Some(program)) => content(self.before, task, program).differences(now),

@@ -2,13 +2,16 @@
 //!
 //! They are read before anything is appended: a run whose outputs cannot be read does not resume.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::StartError;
+use crate::id::Name;
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::run_state::RunState;
-use crate::spec::TaskSpec;
+use crate::spec::{OutputFormat, TaskSpec};
 use crate::store;
 
 /// Returns the outputs, by task, that templates of later tasks may name. Blocks.
@@ -21,21 +24,31 @@ pub fn of_ended(
     state: &RunState,
     tasks: &[TaskSpec],
 ) -> Result<Map<String, Value>, StartError> {
-    let is_open =
-        |task: &&TaskSpec| state.task(&task.name).is_some_and(|task| !task.state.is_end());
-    let is_named = |ended: &TaskSpec| {
-        tasks.iter().filter(is_open).any(|task| task.depends_on.contains(&ended.name))
-    };
+    let open = tasks.iter().filter(|task| {
+        let status = state.task(&task.name);
+        status.is_some_and(|status| !status.state.is_end())
+    });
+    let named: HashSet<&Name> = open.clone().flat_map(|task| &task.depends_on).collect();
     let mut values = Map::new();
-    for task in tasks.iter().filter(|task| is_named(task)) {
-        let status = state.task(&task.name).filter(|status| status.state.is_end());
-        let Some(output) = status.and_then(|status| status.output.as_ref()) else { continue };
+    let mut read = |name: &Name, format: OutputFormat| {
+        let status = state.task(name).filter(|status| status.state.is_end());
+        let Some(output) = status.and_then(|status| status.output.as_ref()) else { return Ok(()) };
         let text = store::whole_text(&dir.results(), output).map_err(JournalError::from)?;
-        let value = task.output.parse(&text).map_err(|failure| StartError::Output {
-            task: task.name.clone(),
+        let value = format.parse(&text).map_err(|failure| StartError::Output {
+            task: name.clone(),
             reason: failure.message,
         })?;
-        values.insert(task.name.to_string(), value);
+        values.insert(name.to_string(), value);
+        Ok::<_, StartError>(())
+    };
+    for task in tasks.iter().filter(|task| named.contains(&task.name)) {
+        read(&task.name, task.output_format())?;
+    }
+    // The output of a fan-out is made from those of its instances.
+    for task in open.filter(|task| task.fan_out.is_some()) {
+        for (instance, _) in state.task(&task.name).iter().flat_map(|status| &status.instances) {
+            read(instance, task.output)?;
+        }
     }
     Ok(values)
 }

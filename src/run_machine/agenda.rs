@@ -4,7 +4,8 @@
 //! Pure. It is derived from the plan and the state and updated one change at a time, so no decision
 //! has to search for its tasks.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 use crate::plan::{Plan, Readiness, Standing, Tally};
 use crate::run_state::RunState;
@@ -14,7 +15,10 @@ use crate::spec::Join;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agenda {
     tallies: Vec<Tally>,
-    /// For each task, the number of its dependants that have not ended.
+    /// For each task that has fanned out, the number of its instances by their standing.
+    instances: HashMap<usize, Tally>,
+    /// For each task, the number of its dependants that have not ended. The task of an instance
+    /// counts as its dependant.
     waiting: Vec<usize>,
     touched: VecDeque<usize>,
     is_touched: Vec<bool>,
@@ -31,6 +35,7 @@ impl Agenda {
             plan.tasks().iter().map(|task| state.standing(&task.name)).collect();
         let mut agenda = Self {
             tallies: vec![Tally::default(); count],
+            instances: HashMap::new(),
             waiting: vec![0; count],
             touched: VecDeque::new(),
             is_touched: vec![false; count],
@@ -47,6 +52,32 @@ impl Agenda {
             }
         }
         agenda
+    }
+
+    /// Adds the instances of a fan-out, and touches those that have not ended, or their task if
+    /// there is none.
+    pub(super) fn expand(&mut self, place: usize, instances: Range<usize>, state: &[Standing]) {
+        let count = instances.end;
+        self.tallies.resize(count, Tally::default());
+        self.waiting.resize(count, 0);
+        self.is_touched.resize(count, false);
+        let mut tally = Tally::default();
+        for (instance, standing) in instances.zip(state) {
+            tally.add(*standing);
+            self.waiting[instance] = 1;
+            if *standing == Standing::Open {
+                self.touch(instance);
+            }
+        }
+        self.instances.insert(place, tally);
+        if tally.open() == 0 {
+            self.touch(place);
+        }
+    }
+
+    /// Returns the number of a fan-out's instances by their standing.
+    pub(super) fn instances(&self, place: usize) -> Tally {
+        self.instances.get(&place).copied().unwrap_or_default()
     }
 
     /// Marks a task for a decision.
@@ -82,6 +113,14 @@ impl Agenda {
         self.touch(place);
         if before == now {
             return;
+        }
+        if let Some(member) = plan.member(place)
+            && let Some(tally) = self.instances.get_mut(&member.of)
+        {
+            tally.change(before, now);
+            if tally.open() == 0 {
+                self.touch(member.of);
+            }
         }
         for dependent in plan.dependents(place) {
             self.tallies[*dependent].change(before, now);

@@ -210,7 +210,9 @@ impl RunMachine {
         }
         let place = self.settings.plan.place(&status.task);
         let of_task = || self.open.cancelled.get(&place?).map(|reason| cancelled(reason));
-        self.open.stopped.as_ref().map(super::open::Stop::outcome).or_else(of_task)
+        let cleans_up = place.is_some_and(|place| self.cleans_up(place));
+        let stopped = self.open.stopped.as_ref().filter(|_| !cleans_up);
+        stopped.map(super::open::Stop::outcome).or_else(of_task)
     }
 
     /// Handles the end of an agent's actor.

@@ -1,15 +1,15 @@
 //! Decides how an attempt of a task ends: its output is checked, or its failure leads to another
 //! attempt, to a pause or to the end of the task.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::open::Checking;
-use super::{Action, RunMachine};
+use super::{Action, RunMachine, scope};
 use crate::event::Event;
 use crate::failure::Failure;
 use crate::id::Name;
 use crate::output::Output;
-use crate::plan::{TaskCancelled, TaskCompleted, TaskFailed, TaskRetrying, TaskReused};
+use crate::plan::{TaskCancelled, TaskCompleted, TaskRetrying, TaskReused};
 use crate::spec::OnFailure;
 use crate::turn::Outcome;
 
@@ -35,14 +35,20 @@ impl RunMachine {
 
     pub(super) fn check_output(&mut self, place: usize, output: Output, reused: Option<String>) {
         self.open.proposed.insert(place);
-        self.open.checking.insert(place, Checking { output: output.clone(), reused });
-        let values = self.scope().values(self.spec(place));
+        self.open.checking.insert(place, Checking { reused });
+        // Only the path of a file is rendered with them.
+        let needs_values = self.spec(place).output_file.is_some();
+        let values = if needs_values { self.values_of(place) } else { Value::Null };
         let task = self.name(place).clone();
         self.actions.push_back(Action::CheckOutput { task, output, values });
     }
 
+    fn values_of(&self, place: usize) -> Value {
+        self.scope_of(place).values(self.spec(place))
+    }
+
     /// Handles the result of an output check.
-    pub(super) fn checked(&mut self, task: &Name, checked: Result<Value, Failure>) {
+    pub(super) fn checked(&mut self, task: &Name, checked: Result<(Value, Output), Failure>) {
         let place = self.settings.plan.place(task);
         let Some((place, checking)) =
             place.and_then(|place| Some((place, self.open.checking.remove(&place)?)))
@@ -50,14 +56,14 @@ impl RunMachine {
             return;
         };
         self.open.proposed.remove(&place);
-        let value = match checked {
-            Ok(value) => value,
+        let (value, output) = match checked {
+            Ok(checked) => checked,
             Err(failure) => return self.attempt_failed(place, failure),
         };
-        self.open.values.insert(task.to_string(), json!({ "output": value }));
+        let value = scope::value_of(self.spec(place), value);
+        self.open.values.insert(task.to_string(), value);
         let attempt = self.status(place).map_or(1, |status| status.attempt);
-        let Checking { output, reused } = checking;
-        let event = match reused {
+        let event = match checking.reused {
             Some(key) => TaskReused { key, output }.into(),
             None => TaskCompleted { attempt, output }.into(),
         };
@@ -68,7 +74,7 @@ impl RunMachine {
     fn attempt_failed(&mut self, place: usize, failure: Failure) {
         let (attempt, earlier) =
             self.status(place).map_or((1, 0), |status| (status.attempt, status.earlier));
-        let is_ending = self.open.stopped.is_some()
+        let is_ending = (self.open.stopped.is_some() && !self.cleans_up(place))
             || self.open.interrupted.is_some()
             || self.open.cancelled.contains_key(&place);
         let chance = self.chance.f64();
@@ -82,7 +88,7 @@ impl RunMachine {
             None if !is_ending && self.pauses_after(place, &failure) => {
                 TaskRetrying { attempt, failure, pause_ms: 0, on_resume: true }.into()
             }
-            None => TaskFailed { attempt, failure }.into(),
+            None => self.failed(place, attempt, failure),
         };
         self.record_task(place, event);
     }
@@ -90,6 +96,6 @@ impl RunMachine {
     /// Returns true if a failure makes the task wait until a person has mended the cause and resumes
     /// the run.
     fn pauses_after(&self, place: usize, failure: &Failure) -> bool {
-        self.spec(place).on_failure == OnFailure::Pause && failure.kind.may_heal()
+        self.spec(place).on_failure == Some(OnFailure::Pause) && failure.kind.may_heal()
     }
 }

@@ -62,6 +62,7 @@ pub(crate) fn forecast<L: Lookup>(
 ) -> Result<Forecast, L::Error> {
     settings.limits.max_concurrency = usize::MAX;
     settings.limits.max_children = usize::MAX;
+    settings.plan.unlock();
     let mut forecast = Forecast {
         machine: RunMachine::new(settings, start),
         begins: HashMap::new(),
@@ -109,6 +110,7 @@ impl Forecast {
             Action::CheckOutput { task, output, .. } => {
                 if let Some(spec) = self.machine.plan().task(&task).cloned() {
                     let checked = lookup.value(&spec, &output)?;
+                    let checked = checked.map(|value| (value, output));
                     self.machine.output_checked(now, &task, checked);
                 }
             }

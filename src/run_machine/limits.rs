@@ -38,7 +38,7 @@ impl RunMachine {
 
     /// Sets a timer for the rest of the time limit of a task's running attempt.
     pub(super) fn start_task_limit(&mut self, place: usize) {
-        let Some(limit) = self.spec(place).timeout else { return };
+        let Some(limit) = self.time_limit(place) else { return };
         let status = self.status(place).filter(|status| status.state == TaskState::Running);
         let Some(status) = status.filter(|_| self.state.phase() == RunPhase::Open) else { return };
         match limit.saturating_sub(status.latest.taken(self.state.reading())) {
@@ -76,7 +76,7 @@ impl RunMachine {
         else {
             return;
         };
-        let limit = self.spec(place).timeout.unwrap_or_default();
+        let limit = self.time_limit(place).unwrap_or_default();
         let message = format!("attempt {attempt} took longer than {} s", limit.as_secs_f64());
         let failure = Failure::new(FailureKind::Timeout, message);
         self.end_agent(&agent, Outcome::Failed { failure, partial: None });

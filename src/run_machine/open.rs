@@ -3,16 +3,18 @@
 //! Plain data. It is lost with the process, and a resume derives it from the records again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::Settings;
 use super::action::Delegation;
+use super::fan_out::Items;
+use super::locks::Locks;
 use super::slots::Slots;
 use super::timers::Timers;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
-use crate::output::Output;
 use crate::turn::Outcome;
 
 /// An agent that had not ended when the last process stopped.
@@ -65,7 +67,6 @@ pub(super) struct Child {
 /// An output that is being checked.
 #[derive(Clone, Debug)]
 pub(super) struct Checking {
-    pub(super) output: Output,
     /// The key of the earlier result, if the output is one.
     pub(super) reused: Option<String>,
 }
@@ -129,6 +130,15 @@ pub(super) struct Open {
     /// The values of ended tasks for templates. A value is kept as long as a later task may name
     /// it.
     pub(super) values: Map<String, Value>,
+    /// The items of the tasks that have fanned out and have not ended, by place in the plan.
+    pub(super) items: HashMap<usize, Arc<Items>>,
+    /// The locks of tasks, and the limits of fan-outs on their instances.
+    pub(super) locks: Locks,
+    /// The tasks that may start although a failure keeps the others from it; absent before a
+    /// failure does.
+    pub(super) spared: Option<HashSet<usize>>,
+    /// True if the tasks that always run are cancelled too.
+    pub(super) is_cleanup_stopped: bool,
     pub(super) stopped: Option<Stop>,
     /// The failure that some task must still record: the run used up its time when no task was at
     /// work.
@@ -164,6 +174,10 @@ impl Open {
             cancelled: HashMap::new(),
             waiting_for_resume: BTreeSet::new(),
             values: outputs,
+            items: HashMap::new(),
+            locks: Locks::default(),
+            spared: None,
+            is_cleanup_stopped: false,
             stopped: None,
             untold: None,
             interrupted: None,

@@ -76,7 +76,7 @@ impl RunMachine {
         let mixed = match (&self.open.stopped, self.settings.limits.fail_fast) {
             // The failure of a task stopped the others, not a person.
             (Some(_), true)
-                if self.settings.limits.cancel_running && self.state.first_failed().is_some() =>
+                if self.settings.limits.cancel_running && self.stopping_failure().is_some() =>
             {
                 RunStatus::Failed
             }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::RunMachine;
 use super::agents::PARENT_ENDED;
 use super::open::Stage;
 use super::tasks::SUPERSEDED;
 use super::timers::Timer;
+use super::{Finish, RunMachine, scope};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::run_state::AgentUse;
@@ -28,20 +28,22 @@ impl RunMachine {
                 self.open.left_of_task.entry(agent.task.clone()).or_default().push(id);
             }
         }
-        for output in self.open.values.values_mut() {
-            *output = json!({ "output": output.take() });
+        for (task, output) in &mut self.open.values {
+            let task = self.settings.plan.task(task);
+            *output = match task {
+                Some(task) => scope::value_of(task, output.take()),
+                // An instance: the plan learns of it below.
+                None => json!({ "output": output.take() }),
+            };
         }
-        for place in 0..self.settings.plan.tasks().len() {
-            let Some(status) = self.status(place) else { continue };
-            match (status.state, status.retry_ms) {
-                (TaskState::Waiting, Some(until)) => {
-                    let pause = u64::try_from(until - self.now.wall_ms).unwrap_or(0);
-                    let at = self.now.since + Duration::from_millis(pause);
-                    self.open.timers.set(at, Timer::Retry(place));
-                }
-                (state, _) if state.is_end() => self.note_value(place),
-                _ => {}
-            }
+        let written = self.settings.plan.tasks().len();
+        (0..written).for_each(|place| self.take_up(place));
+        if let Err(error) = self.expand_as_before() {
+            return self.finish(Finish::Broken(error));
+        }
+        (written..self.settings.plan.tasks().len()).for_each(|place| self.take_up(place));
+        if self.stopping_failure().is_some() {
+            self.spare();
         }
         // Stops come before resumed attempts: an agent that must end must not get an actor first.
         self.fail_as_before();
@@ -54,11 +56,25 @@ impl RunMachine {
         self.dismiss_unused();
     }
 
+    /// Derives the open data of one task.
+    fn take_up(&mut self, place: usize) {
+        let Some(status) = self.status(place) else { return };
+        match (status.state, status.retry_ms) {
+            (TaskState::Waiting, Some(until)) => {
+                let pause = u64::try_from(until - self.now.wall_ms).unwrap_or(0);
+                let at = self.now.since + Duration::from_millis(pause);
+                self.open.timers.set(at, Timer::Retry(place));
+            }
+            (TaskState::Running, _) if status.agent.is_some() => self.take_locks(place),
+            (state, _) if state.is_end() => self.note_value(place),
+            _ => {}
+        }
+    }
+
     /// Cancels the work at hand again, if a recorded failure had cancelled it.
     fn fail_as_before(&mut self) {
-        let limits = &self.settings.limits;
-        let failed =
-            self.state.first_failed().filter(|_| limits.fail_fast && limits.cancel_running);
+        let cancels = self.settings.limits.cancel_running;
+        let failed = self.stopping_failure().filter(|_| cancels);
         if let Some(task) = failed {
             let reason = format!("task `{task}` failed");
             self.stop_everything(super::open::Stop::Cancelled(reason));

@@ -2,11 +2,14 @@
 //!
 //! Pure: a live run and a forecast render the same programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use crate::failure::{Failure, FailureKind};
 use crate::id::{Name, RunId};
+use crate::plan::TaskState;
 use crate::run_state::TaskStatus;
 use crate::spec::{TaskSpec, Work};
 use crate::template::{self, TemplateError};
@@ -23,7 +26,31 @@ pub struct Scope<'a> {
     pub inputs: &'a Map<String, Value>,
     /// The values of the tasks that have ended, by name, made by [`ended`].
     pub ended: &'a Map<String, Value>,
+    /// The item of an instance of a fan-out.
+    pub item: Option<Item<'a>>,
 }
+
+/// The item on which an instance of a fan-out works.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    /// The name of the item in templates.
+    pub name: &'a str,
+    /// The item.
+    pub value: &'a Value,
+    /// The key of the item.
+    pub key: &'a str,
+    /// The number of the instance, from 0.
+    pub number: usize,
+    /// The tasks whose values the templates read.
+    pub reads: &'a BTreeSet<String>,
+}
+
+/// The value of a dependency that has not ended: a task that needs only some of its dependencies
+/// may start before the others end.
+static NOT_ENDED: LazyLock<Value> = LazyLock::new(|| {
+    let state = TaskState::Pending.as_str();
+    serde_json::json!({ "output": null, "state": state, "error": null })
+});
 
 impl Scope<'_> {
     /// Returns the values for the templates of one task.
@@ -32,13 +59,19 @@ impl Scope<'_> {
         // A template may name only the task's dependencies. To copy all outputs for each task would
         // take time quadratic in the number of tasks.
         let named = task.depends_on.iter().map(Name::as_str);
+        let named = named.filter(|name| self.item.is_none_or(|item| item.reads.contains(*name)));
         let tasks: BTreeMap<_, _> =
-            named.filter_map(|name| Some((name, self.ended.get(name)?))).collect();
-        serde_json::json!({
+            named.map(|name| (name, self.ended.get(name).unwrap_or(&NOT_ENDED))).collect();
+        let mut values = serde_json::json!({
             "inputs": self.inputs,
             "tasks": tasks,
             "run": { "id": self.run, "name": self.workflow },
-        })
+        });
+        if let Some(item) = self.item {
+            values[item.name] = item.value.clone();
+            values["instance"] = serde_json::json!({ "index": item.number, "key": item.key });
+        }
+        values
     }
 
     /// Renders the program of a task's agent.
@@ -79,9 +112,25 @@ impl Scope<'_> {
     }
 }
 
-/// Returns the value of an ended task for templates, with this output.
+/// Returns the value of a task's output for templates, from the output in its format.
 #[must_use]
-pub(crate) fn ended(status: &TaskStatus, output: Value) -> Value {
+pub(crate) fn value_of(task: &TaskSpec, output: Value) -> Value {
+    let field = if task.fan_out.is_some() { "outputs" } else { "output" };
+    serde_json::json!({ field: output })
+}
+
+/// Returns the value of an ended task for templates, with the output in `known`, if there is one.
+#[must_use]
+pub(crate) fn ended(status: &TaskStatus, known: Option<Value>) -> Value {
     let error = status.failure.as_ref().map(ToString::to_string);
-    serde_json::json!({ "output": output, "state": status.state.as_str(), "error": error })
+    let mut value = known.unwrap_or_else(|| serde_json::json!({ "output": null }));
+    value["state"] = status.state.as_str().into();
+    value["error"] = error.into();
+    value
+}
+
+/// Returns the failure of a task whose key `key` cannot be rendered.
+pub(super) fn template_failure(key: &str, error: &TemplateError) -> Failure {
+    let message = format!("`{key}`, line {}: {}", error.line, error.message);
+    Failure::new(FailureKind::Template, message)
 }

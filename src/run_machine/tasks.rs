@@ -2,23 +2,22 @@
 
 use std::time::Duration;
 
-use super::open::Stop;
+use super::RunMachine;
 use super::scope::{self, Scope};
 use super::slots::Rank;
 use super::timers::Timer;
-use super::{CancelTarget, RunMachine};
 use crate::event::{Draft, Event};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::plan::{
-    Readiness, Standing, TaskCancelled, TaskFailed, TaskReady, TaskSkipped, TaskStarted, TaskState,
+    Readiness, Standing, TaskCancelled, TaskReady, TaskSkipped, TaskStarted, TaskState,
 };
 use crate::run_state::TaskStatus;
-use crate::spec::{Join, TaskSpec};
-use crate::template::{self, TemplateError};
+use crate::spec::TaskSpec;
+use crate::template;
 use crate::turn::content::Content;
-use crate::turn::{AgentSpawned, Outcome, Program};
+use crate::turn::{AgentSpawned, Program};
 
 /// Reason for ending an agent whose task is now made from other content.
 const CHANGED: &str = "what its task is made from has changed";
@@ -43,7 +42,7 @@ pub enum Beginning {
     },
     /// The attempt that was under way when a new configuration was accepted resumes: it would be
     /// made from the same content now.
-    GoesOn(TaskStarted),
+    GoesOn(AgentId, TaskStarted),
     /// A new attempt starts.
     Starts {
         /// The key of the content.
@@ -68,6 +67,9 @@ impl RunMachine {
     pub(super) fn decide_task(&mut self, place: usize) {
         match self.task_state(place) {
             TaskState::Pending | TaskState::Ready | TaskState::Waiting => {}
+            TaskState::Running if self.spec(place).fan_out.is_some() => {
+                return self.settle_fan_out(place);
+            }
             TaskState::Running => return self.settle_when_quiet(place),
             TaskState::Completed
             | TaskState::Failed
@@ -76,7 +78,9 @@ impl RunMachine {
             | TaskState::Reused => return,
         }
         match self.unstarted(place) {
-            Unstarted::Starts => self.open.slots.want_task(place),
+            Unstarted::Starts if self.spec(place).fan_out.is_some() => self.start_fan_out(place),
+            Unstarted::Starts if self.locks_are_free(place) => self.open.slots.want_task(place),
+            Unstarted::Starts => self.open.slots.forget_task(place),
             Unstarted::Waits => self.open.slots.forget_task(place),
             Unstarted::Becomes(event) => {
                 self.open.slots.forget_task(place);
@@ -101,7 +105,7 @@ impl RunMachine {
         // cancelled.
         if let Some(failure) = self.open.untold.take() {
             let attempt = self.status(place).map_or(0, |status| status.attempt);
-            return Unstarted::Becomes(Box::new(TaskFailed { attempt, failure }.into()));
+            return Unstarted::Becomes(Box::new(self.failed(place, attempt, failure)));
         }
         if let Some(event) = self.not_to_start(place) {
             return Unstarted::Becomes(Box::new(event));
@@ -117,7 +121,7 @@ impl RunMachine {
     /// dependency failed is skipped unless its `join` allows it.
     fn pending(&self, place: usize) -> Option<Event> {
         let task = self.spec(place);
-        match self.agenda.readiness(place, task.join) {
+        match self.agenda.readiness(place, task.effective_join()) {
             Readiness::Wait => self.not_to_start(place),
             Readiness::Skip => Some(self.skipped(place)),
             Readiness::Ready => match &task.when {
@@ -129,8 +133,7 @@ impl RunMachine {
                         Some(TaskSkipped { reason, because: None }.into())
                     }
                     Err(error) => {
-                        let failure = template_failure("when", &error);
-                        Some(TaskFailed { attempt: 0, failure }.into())
+                        Some(self.failed(place, 0, scope::template_failure("when", &error)))
                     }
                 },
             },
@@ -140,7 +143,7 @@ impl RunMachine {
     /// Returns the end of a task whose dependencies keep it from starting. It names the first of
     /// them that did not succeed.
     fn skipped(&self, place: usize) -> Event {
-        let join = self.spec(place).join;
+        let join = self.spec(place).effective_join();
         let dependencies = self.settings.plan.dependencies(place).iter();
         let standings = dependencies.map(|dependency| (*dependency, self.standing(*dependency)));
         let because = standings.into_iter().find(|(_, standing)| join.is_reason_to_skip(*standing));
@@ -149,38 +152,24 @@ impl RunMachine {
                 format!("task `{}` was skipped", self.name(task))
             }
             Some((task, _)) => format!("task `{}` did not succeed", self.name(task)),
-            None => "nothing that it depends on succeeded".to_owned(),
+            None => "too few of the tasks that it depends on completed".to_owned(),
         };
         let because = because.map(|(task, _)| self.name(task).clone());
         TaskSkipped { reason, because }.into()
     }
 
-    /// Returns the end of a task that must not start because the whole run is stopped or has a
-    /// failure. A task with `join = all_done` still starts after a failure, because it is meant for
-    /// that case.
-    fn not_to_start(&self, place: usize) -> Option<Event> {
-        if let Some(stop) = &self.open.stopped {
-            let reason = stop.reason().to_owned();
-            return Some(TaskCancelled { reason }.into());
-        }
-        if self.spec(place).join == Join::AllDone {
-            return None;
-        }
-        let failed = self.state.first_failed().filter(|_| self.settings.limits.fail_fast)?;
-        let reason = format!("not started: task `{failed}` failed");
-        Some(TaskSkipped { reason, because: Some(failed.clone()) }.into())
-    }
-
     /// Records the end of a task that has no attempt under way. Agents of a held attempt are ended
     /// first.
-    fn end_unstarted(&mut self, place: usize, event: Event) {
+    pub(super) fn end_unstarted(&mut self, place: usize, event: Event) {
         let reason = match &event {
             Event::TaskCancelled(cancelled) => cancelled.reason.clone(),
             Event::TaskSkipped(skipped) => skipped.reason.clone(),
             Event::TaskFailed(failed) => failed.failure.message.clone(),
             _ => SUPERSEDED.to_owned(),
         };
-        if !self.wait_for_agents(place, &reason) {
+        // Both are asked: agents of an attempt and of instances may wait to be resumed.
+        let has_agents = self.wait_for_agents(place, &reason);
+        if !self.wait_for_instances(place, &reason) && !has_agents {
             self.record_task(place, event);
         }
     }
@@ -198,18 +187,23 @@ impl RunMachine {
 
     /// Begins an attempt of a task that has got a slot.
     pub(super) fn start_task(&mut self, place: usize) {
+        if !self.locks_are_free(place) {
+            return;
+        }
         match self.beginning(place) {
             Beginning::Fails(failure) => {
                 let attempt = self.status(place).map_or(0, |status| status.attempt);
-                self.end_unstarted(place, TaskFailed { attempt, failure }.into());
+                let failed = self.failed(place, attempt, failure);
+                self.end_unstarted(place, failed);
             }
             Beginning::Reuses { key, output } => {
                 if !self.wait_for_agents(place, REUSED) {
                     self.check_output(place, output, Some(key));
                 }
             }
-            Beginning::GoesOn(started) => {
-                self.open.slots.take(started.agent.clone(), Rank::Main);
+            Beginning::GoesOn(agent, started) => {
+                self.open.slots.take(agent, Rank::Main);
+                self.take_locks(place);
                 self.record_task(place, started.into());
             }
             Beginning::Starts { key, program } => {
@@ -226,8 +220,9 @@ impl RunMachine {
         let task = self.name(place).clone();
         let agent = AgentId::main(&task, attempt);
         self.open.slots.take(agent.clone(), Rank::Main);
+        self.take_locks(place);
         self.open.proposed.insert(place);
-        let started = TaskStarted { attempt, agent: agent.clone(), key: Some(key) };
+        let started = started(attempt, &agent, key);
         let spawned =
             AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
         self.record(vec![Draft::task(&task, started), Draft::agent(&task, &agent, spawned)]);
@@ -237,9 +232,9 @@ impl RunMachine {
     #[must_use]
     pub fn beginning(&self, place: usize) -> Beginning {
         let task = self.spec(place);
-        let program = match self.scope().program(task) {
+        let program = match self.scope_of(place).program(task) {
             Ok(program) => program,
-            Err((key, error)) => return Beginning::Fails(template_failure(key, &error)),
+            Err((key, error)) => return Beginning::Fails(scope::template_failure(key, &error)),
         };
         let key = self.content(task, &program).key();
         if let Some(output) = self.state.earlier_result(&key) {
@@ -251,7 +246,8 @@ impl RunMachine {
             // An agent that was asked to end is of no more use; one that has ended settles its
             // attempt.
             Some((agent, attempt)) if self.open.told(&agent).is_none() => {
-                Beginning::GoesOn(TaskStarted { attempt, agent, key: Some(key) })
+                let started = started(attempt, &agent, key);
+                Beginning::GoesOn(agent, started)
             }
             Some(_) | None => Beginning::Starts { key, program },
         }
@@ -268,12 +264,19 @@ impl RunMachine {
     #[must_use]
     pub fn scope(&self) -> Scope<'_> {
         let super::Settings { run, workflow, inputs, .. } = &self.settings;
-        Scope { run: *run, workflow, inputs, ended: &self.open.values }
+        Scope { run: *run, workflow, inputs, ended: &self.open.values, item: None }
+    }
+
+    /// Returns the values that the templates of one task may name at this moment.
+    #[must_use]
+    pub fn scope_of(&self, place: usize) -> Scope<'_> {
+        Scope { item: self.item(place), ..self.scope() }
     }
 
     /// Handles a recorded change of a task.
     pub(super) fn task_changed(&mut self, place: usize, event: &Event) {
         match event {
+            Event::TaskStarted(TaskStarted { instances: Some(_), .. }) => self.expand(place),
             Event::TaskStarted(_) => {
                 self.start_task_limit(place);
                 self.resume_agents_of(place);
@@ -295,29 +298,18 @@ impl RunMachine {
             // Released only now: the work that gets the slot must already see that this task
             // failed.
             agent.iter().for_each(|agent| self.open.slots.release(agent));
+            self.release_locks(place);
         }
         if state.is_end() {
             self.open.waiting_for_resume.remove(&place);
             self.open.timers.cancel(&Timer::Retry(place));
             self.note_value(place);
+            if self.spec(place).fan_out.is_some() {
+                self.fan_out_ended(place);
+            }
             for dependency in self.settings.plan.dependencies(place).to_vec() {
                 self.drop_unused_value(dependency);
             }
-        }
-    }
-
-    fn task_failed(&mut self, place: usize) {
-        let limits = &self.settings.limits;
-        let (is_first, cancels) =
-            (self.state.first_failed() == Some(self.name(place)), limits.cancel_running);
-        if !limits.fail_fast {
-            return;
-        }
-        if cancels {
-            let reason = format!("task `{}` failed", self.name(place));
-            self.stop_everything(Stop::Cancelled(reason));
-        } else if is_first {
-            self.agenda.touch_all();
         }
     }
 
@@ -325,10 +317,9 @@ impl RunMachine {
     pub(super) fn note_value(&mut self, place: usize) {
         let name = self.name(place).clone();
         // The output of a completed task was stored when it was checked.
-        let output = self.open.values.get_mut(name.as_str()).map(|known| known["output"].take());
+        let known = self.open.values.remove(name.as_str());
         if let Some(status) = self.state.task(&name) {
-            let value = scope::ended(status, output.unwrap_or_default());
-            self.open.values.insert(name.to_string(), value);
+            self.open.values.insert(name.to_string(), scope::ended(status, known));
         }
         self.drop_unused_value(place);
     }
@@ -341,51 +332,6 @@ impl RunMachine {
         }
     }
 
-    /// Cancels a part of the run. Returns false if there is no such part.
-    pub(super) fn cancelled(&mut self, target: &CancelTarget, reason: &str) -> bool {
-        let outcome = Outcome::Cancelled { reason: reason.to_owned() };
-        match target {
-            CancelTarget::Run => {
-                self.stop_everything(Stop::Cancelled(reason.to_owned()));
-                true
-            }
-            CancelTarget::Task(task) => {
-                let Some(place) = self.settings.plan.place(task) else { return false };
-                // A task that has not begun is cancelled by its next decision. An agent whose first
-                // record is on its way to the journal is ended when that record is durable.
-                self.open.cancelled.entry(place).or_insert_with(|| reason.to_owned());
-                self.agenda.touch(place);
-                let agent = self.status(place).and_then(|status| status.agent.clone());
-                if let Some(agent) = agent {
-                    self.end_agent(&agent, outcome);
-                }
-                true
-            }
-            CancelTarget::Agent(agent) => {
-                if !self.state.agents().contains_key(agent) {
-                    return false;
-                }
-                self.end_agent(agent, outcome);
-                true
-            }
-        }
-    }
-
-    /// Ends all agents that are at work, and lets nothing new begin.
-    pub(super) fn stop_everything(&mut self, stop: Stop) {
-        let mains =
-            self.open.agents.keys().filter(|id| {
-                self.state.agents().get(*id).is_some_and(|agent| agent.parent.is_none())
-            });
-        let mut mains: Vec<_> = mains.cloned().collect();
-        mains.sort();
-        for agent in mains {
-            self.end_agent(&agent, stop.outcome());
-        }
-        self.open.stopped.get_or_insert(stop);
-        self.agenda.touch_all();
-    }
-
     pub(super) fn spec(&self, place: usize) -> &TaskSpec {
         &self.settings.plan.tasks()[place]
     }
@@ -395,7 +341,7 @@ impl RunMachine {
     }
 }
 
-fn template_failure(key: &str, error: &TemplateError) -> Failure {
-    let message = format!("`{key}`, line {}: {}", error.line, error.message);
-    Failure::new(FailureKind::Template, message)
+/// Returns the record of the start of an attempt.
+fn started(attempt: u32, agent: &AgentId, key: String) -> TaskStarted {
+    TaskStarted { attempt, agent: Some(agent.clone()), instances: None, key: Some(key) }
 }

@@ -183,7 +183,12 @@ impl World {
         let left = left.collect();
         let outputs = self.state.tasks().filter(|(_, task)| task.state.is_end());
         let outputs = outputs.filter_map(|(name, task)| {
-            Some((name.to_string(), Value::from(task.output.as_ref()?.text.clone())))
+            let text = &task.output.as_ref()?.text;
+            let value = match task.instances.is_empty() {
+                true => Value::from(text.clone()),
+                false => serde_json::from_str(text).expect("a list"),
+            };
+            Some((name.to_string(), value))
         });
         let (state, outputs) = (self.state.clone(), outputs.collect());
         Start { state, left, outputs, seed: self.records.len() as u64 }
@@ -356,21 +361,9 @@ impl World {
         let at_work = || self.actors.iter().filter(|(_, actor)| actor.task == *name).count();
         match event {
             Event::TaskStarted(started) => {
-                let spec = self.settings.plan.task(name).expect("a task of the plan");
-                let standings = spec.depends_on.iter().map(|name| self.state.standing(name));
-                let standings: Vec<_> = standings.collect();
-                let has = |standing: Standing| standings.contains(&standing);
-                let may = match spec.join {
-                    Join::AllSuccess => standings.iter().all(|s| *s == Standing::Done),
-                    Join::AllDone => !has(Standing::Open),
-                    Join::NoneFailed => !has(Standing::Open) && !has(Standing::Failed),
-                    Join::AnySuccess => {
-                        !has(Standing::Open) && (standings.is_empty() || has(Standing::Done))
-                    }
-                };
-                assert!(may, "{name} started: {standings:?}\n{}", self.story());
+                self.check_start(name);
                 // An agent that continues is open already.
-                let own = u32::from(status.agent.as_ref() == Some(&started.agent));
+                let own = u32::from(started.agent.is_some() && status.agent == started.agent);
                 assert_eq!(
                     status.open_agents,
                     own,
@@ -389,6 +382,47 @@ impl World {
                 assert_eq!(at_work(), 0, "{name} ends beside actors\n{}", self.story());
             }
             _ => {}
+        }
+    }
+
+    /// Checks that a task may start now: by its join, its locks and the limit of its fan-out.
+    fn check_start(&self, name: &Name) {
+        let of = name.of_instance().unwrap_or(name.as_str());
+        let spec = self.settings.plan.task(of).expect("a task of the plan");
+        let standings = spec.depends_on.iter().map(|name| self.state.standing(name));
+        let standings: Vec<_> = standings.collect();
+        let count = |wanted: &[Standing]| standings.iter().filter(|s| wanted.contains(s)).count();
+        let (open, done) = (count(&[Standing::Open]), count(&[Standing::Done]));
+        let good = done + count(&[Standing::Passed]);
+        let may = match (spec.always, spec.join) {
+            (true, _) | (_, Join::AllDone) => open == 0,
+            (_, Join::AllSuccess) => good == standings.len(),
+            (_, Join::NoneFailed) => open == 0 && count(&[Standing::Failed]) == 0,
+            (_, Join::AnySuccess) => standings.is_empty() || done > 0,
+            (_, Join::AtLeast(wanted)) => standings.is_empty() || done >= wanted as usize,
+        };
+        assert!(may, "{name} started: {standings:?}\n{}", self.story());
+        if spec.fan_out.is_some() && name.of_instance().is_none() {
+            return;
+        }
+        let running = self.state.tasks().filter(|(other, status)| {
+            *other != name && status.state == TaskState::Running && status.agent.is_some()
+        });
+        let mut beside = 0;
+        for (other, _) in running {
+            let of_other = other.of_instance().unwrap_or(other.as_str());
+            beside += usize::from(of_other == of && other.of_instance().is_some());
+            let locks = &self.settings.plan.task(of_other).expect("a task of the plan").locks;
+            let shared = locks.iter().any(|lock| spec.locks.contains(lock));
+            assert!(!shared, "{name} starts beside {other}\n{}", self.story());
+        }
+        if name.of_instance().is_some() {
+            assert_eq!(
+                self.state.task(&self::name(of)).map(|task| task.state),
+                Some(TaskState::Running)
+            );
+            let most = spec.fan_out.as_ref().and_then(|fan_out| fan_out.max_concurrency);
+            assert!(most.is_none_or(|most| beside < most), "{name}\n{}", self.story());
         }
     }
 
@@ -503,7 +537,12 @@ impl World {
             Pending::Step(agent) => self.act(&agent),
             Pending::Folded(agent) => self.machine.agent_folded(now, &agent),
             Pending::Checked(task, output) => {
-                self.machine.output_checked(now, &task, Ok(Value::from(output.text)));
+                let fans_out = self.settings.plan.task(&task).is_some_and(|t| t.fan_out.is_some());
+                let value = match fans_out {
+                    true => serde_json::from_str(&output.text).expect("a list"),
+                    false => Value::from(output.text.clone()),
+                };
+                self.machine.output_checked(now, &task, Ok((value, output)));
             }
             Pending::Gone(agent, error) => {
                 // Appends that the agent made before are recorded all the same.

@@ -15,7 +15,7 @@ use crate::id::AgentId;
 use crate::output::Output;
 use crate::plan::TaskState;
 use crate::policy::RetryPolicy;
-use crate::spec::{Join, Limits, TaskSpec};
+use crate::spec::{FanOut, Join, Limits, OnFailure, TaskSpec};
 use crate::turn::Outcome;
 
 /// Limits under which a failed task leaves independent tasks alone.
@@ -79,6 +79,106 @@ fn a_task_whose_dependency_failed_is_skipped_unless_its_join_allows_it() {
         assert_eq!(last.state, state, "{join:?} of {depends_on:?}");
         let named = last.because.as_ref().is_some_and(|b| depends_on.contains(&b.as_str()));
         assert_eq!(named, state == Skipped, "a task that is skipped names the reason");
+    }
+}
+
+/// The page of the documentation with the table of what a failure does.
+const PAGE: &str = include_str!("../../docs/graphs.md");
+
+/// Returns the rows of the table of what a failure does, as cells.
+fn table_of_failures() -> Vec<Vec<String>> {
+    let rows = PAGE.lines().skip_while(|line| !line.starts_with("| `on_failure` |")).skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    let cells = |row: &str| -> Vec<String> {
+        row.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect()
+    };
+    rows.map(cells).collect()
+}
+
+#[test]
+fn a_failure_does_what_the_table_in_the_documentation_says() {
+    let table = table_of_failures();
+    assert_eq!(table.len(), 7, "{table:?}");
+    for row in table {
+        let on_failure = match row[0].as_str() {
+            "absent" => None,
+            "fail" => Some(OnFailure::Fail),
+            "skip_dependents" => Some(OnFailure::SkipDependents),
+            "continue" => Some(OnFailure::Continue),
+            other => panic!("{other}"),
+        };
+        // `--keep-going` sets the limit.
+        let fail_fast = row[1] == "no" && row[2] == "true";
+        let joins = [Join::AllSuccess, Join::AllDone, Join::AnySuccess, Join::NoneFailed];
+        for (join, expected) in joins.into_iter().zip(&row[4..]) {
+            let tasks = vec![
+                TaskSpec { on_failure, ..task("fail", &[]) },
+                task("other", &[]),
+                with_join("after", &["fail"], join),
+            ];
+            let limits = Limits { fail_fast, max_concurrency: 1, ..keep_going() };
+            let mut world = World::new(tasks, limits, by_name, 1);
+            world.play();
+            let state = |task: &str| match world.state.task(&name(task)).map(|task| task.state) {
+                Some(TaskState::Completed) => "starts",
+                Some(TaskState::Skipped) => "skipped",
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(state("after"), expected, "{row:?} {join:?}");
+            let others = if row[3] == "start" { "starts" } else { "skipped" };
+            assert_eq!(state("other"), others, "{row:?} {join:?}");
+        }
+    }
+}
+
+#[test]
+fn joins_that_can_still_hold_are_not_defeated_by_the_first_failure() {
+    use TaskState::{Completed, Failed, Skipped};
+    // `first` needs one of `fail` and `late`; `publish` follows from it, and nothing needs `other`.
+    let tasks = || {
+        vec![
+            task("fail", &[]),
+            task("late", &["good"]),
+            task("good", &[]),
+            with_join("first", &["fail", "late"], Join::AnySuccess),
+            task("publish", &["first"]),
+            task("other", &[]),
+            TaskSpec { always: true, ..task("clean", &["publish", "other"]) },
+        ]
+    };
+    let limits = Limits { fail_fast: true, max_concurrency: 1, ..keep_going() };
+    let mut world = World::new(tasks(), limits, by_name, 1);
+    world.play();
+    let states: Vec<_> = world.states().into_iter().map(|(_, state)| state).collect();
+    let expected = [Failed, Completed, Completed, Completed, Completed, Skipped, Completed];
+    assert_eq!(states, expected, "{}", world.story());
+}
+
+#[test]
+fn what_always_runs_does_so_after_a_cancellation_and_a_second_one_ends_it() {
+    use TaskState::{Cancelled, Completed};
+    for (clean, second, expected) in
+        [("clean", false, Completed), ("hang", false, TaskState::Failed), ("hang", true, Cancelled)]
+    {
+        for seed in 0..30 {
+            let tasks = vec![
+                task("stuck", &[]),
+                task("later", &["stuck"]),
+                TaskSpec { always: true, ..task(clean, &["later"]) },
+            ];
+            let mut world = World::new(tasks, keep_going(), by_name, seed);
+            world.steps(usize::try_from(seed).expect("small"));
+            world.cancel(&CancelTarget::Run);
+            if second {
+                while world.state.task(&name(clean)).is_none_or(|t| t.state != TaskState::Running) {
+                    assert!(world.step(), "{}", world.story());
+                }
+                world.cancel(&CancelTarget::Run);
+            }
+            assert_eq!(completed(&world.play()), RunStatus::Cancelled);
+            let states: Vec<_> = world.states().into_iter().map(|(_, state)| state).collect();
+            assert_eq!(states, [Cancelled, Cancelled, expected], "{clean} {second} {seed}");
+        }
     }
 }
 
@@ -253,12 +353,35 @@ fn random_tasks(rng: &mut fastrand::Rng) -> Vec<TaskSpec> {
         }
         let names: Vec<_> = depends_on.iter().map(|at| tasks[*at].name.to_string()).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
-        let join = [Join::AllSuccess, Join::AllDone, Join::NoneFailed, Join::AnySuccess];
+        let join = [
+            Join::AllSuccess,
+            Join::AllDone,
+            Join::NoneFailed,
+            Join::AnySuccess,
+            Join::AtLeast(rng.u32(..4)),
+        ];
+        let on_failure =
+            [OnFailure::Fail, OnFailure::Continue, OnFailure::SkipDependents, OnFailure::Pause];
+        let on_failure = rng.choice(on_failure).filter(|_| rng.u32(..3) == 0);
+        let on_failure = on_failure.filter(|on| *on != OnFailure::Pause);
+        let fan_out = (rng.u32(..4) == 0).then(|| FanOut {
+            list: format!("range({})", rng.u32(..5)),
+            item: "item".to_owned(),
+            key: None,
+            max_concurrency: rng.bool().then(|| rng.usize(1..3)),
+            min_success: rng.choice([0.0, 0.5, 1.0]).expect("a share"),
+        });
+        let locks = [name("one"), name("two")].into_iter().filter(|_| rng.u32(..4) == 0);
+        let locks = locks.collect();
         let timeout = (rng.u32(..4) == 0).then(|| Duration::from_secs(rng.u64(1..20)));
         tasks.push(TaskSpec {
             join: join[rng.usize(..join.len())],
             timeout,
             retry: retrying(rng.u32(1..4)),
+            on_failure,
+            fan_out,
+            locks,
+            always: rng.u32(..8) == 0,
             ..task(&format!("t{at}"), &names)
         });
     }
@@ -271,6 +394,7 @@ fn random_limits(rng: &mut fastrand::Rng) -> Limits {
         max_children: rng.usize(1..4),
         max_depth: 2,
         max_descendants: rng.usize(1..40),
+        max_instances: 100,
         timeout: (rng.u32(..8) == 0).then(|| Duration::from_secs(rng.u64(1..60))),
         fail_fast: rng.bool(),
         cancel_running: rng.u32(..4) == 0,
@@ -288,8 +412,10 @@ fn by_hash(world: &World, id: &AgentId) -> Vec<Step> {
     let mut rng = fastrand::Rng::with_seed(hash ^ world.settings.limits.max_descendants as u64);
     let main = id.as_str().split('/').next().unwrap_or_default();
     let task = main.split('~').next().unwrap_or_default();
-    let timeout = world.settings.plan.task(&name(task)).and_then(|task| task.timeout);
-    let ends = timeout.or(world.settings.limits.timeout).is_some();
+    let task = task.split('[').next().unwrap_or_default();
+    let spec = world.settings.plan.task(task).expect("a task of the plan");
+    // What always runs goes on after the run has used up its time.
+    let ends = spec.timeout.or(world.settings.limits.timeout.filter(|_| !spec.always)).is_some();
     let mut steps = Vec::new();
     for _ in 0..rng.usize(..3) {
         steps.push(match rng.u32(..6) {
@@ -362,7 +488,7 @@ fn a_run_that_is_killed_anywhere_ends_as_one_that_is_not() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let tasks: Vec<_> = random_tasks(&mut rng)
             .into_iter()
-            .map(|task| TaskSpec { timeout: None, ..task })
+            .map(|task| TaskSpec { timeout: None, on_failure: unstopping(&task), ..task })
             .collect();
         // Time, a first failure and the number of children would make the order count.
         let limits = Limits { timeout: None, max_descendants: 10_000, ..keep_going() };
@@ -384,6 +510,11 @@ fn a_run_that_is_killed_anywhere_ends_as_one_that_is_not() {
     }
 }
 
+/// Returns the consequence of a task's failure, unless it keeps other tasks from starting.
+fn unstopping(task: &TaskSpec) -> Option<OnFailure> {
+    task.on_failure.filter(|on| *on != OnFailure::Fail)
+}
+
 /// A lookup for forecasts in which outputs are texts and no agent's end is certain.
 struct Texts;
 
@@ -392,10 +523,10 @@ impl Lookup for Texts {
 
     fn value(
         &mut self,
-        _: &TaskSpec,
+        task: &TaskSpec,
         output: &Output,
     ) -> Result<Result<Value, Failure>, Infallible> {
-        Ok(Ok(Value::from(output.text.clone())))
+        Ok(task.output_format().parse(&output.text))
     }
 
     fn outcome(&mut self, _: &AgentId) -> Option<Outcome> {
@@ -409,7 +540,7 @@ fn what_is_foretold_happens() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let tasks: Vec<_> = random_tasks(&mut rng)
             .into_iter()
-            .map(|task| TaskSpec { timeout: None, ..task })
+            .map(|task| TaskSpec { timeout: None, on_failure: unstopping(&task), ..task })
             .collect();
         let limits = Limits { timeout: None, ..random_limits(&mut rng) };
         let mut world = World::new(tasks, limits, by_hash, seed);
@@ -428,7 +559,7 @@ fn what_is_foretold_happens() {
             assert_eq!(then.state, now.state, "seed {seed}: {name}\n{}", world.story());
         }
         let began = |at: &usize| {
-            let name = &world.settings.plan.tasks()[*at].name;
+            let name = &foretold.machine.plan().tasks()[*at].name;
             world.state.task(name).is_some_and(|task| task.agent.is_some())
         };
         // Under `fail_fast`, a first failure may keep a foretold attempt from starting.
@@ -554,6 +685,7 @@ fn whatever_failed_completes_once_it_is_mended() {
         }
         for record in &world.records[mark..] {
             let task = record.task.as_ref().filter(|_| record.agent.is_none());
+            let task = task.filter(|task| before.task(task).is_some());
             let is_kept = task.is_some_and(|task| !retry.tasks.contains(task));
             assert!(!is_kept, "seed {seed}: a kept task has a new record\n{}", story());
         }
@@ -568,7 +700,7 @@ fn whatever_failed_completes_once_it_is_mended() {
 #[test]
 fn a_task_that_pauses_waits_for_the_resume_and_nothing_else_does() {
     let pausing = |name: &str, after: &[&str]| TaskSpec {
-        on_failure: crate::spec::OnFailure::Pause,
+        on_failure: Some(crate::spec::OnFailure::Pause),
         ..task(name, after)
     };
     let tasks =

@@ -33,7 +33,7 @@ impl RunState {
             self.tasks.insert(name.clone(), held.unwrap_or_else(fresh));
         }
         self.open_tasks = self.tasks.len();
-        self.first_failed = None;
+        (self.first_failed, self.stopped_by) = (None, None);
         self.order = accepted.tasks.iter().map(|task| task.name.clone()).collect();
         self.completed = None;
         if let Some(created) = &mut self.created {
@@ -56,7 +56,7 @@ impl RunState {
             self.open_tasks += usize::from(task.state.is_end());
             *task = task.begin_again();
         }
-        self.first_failed = None;
+        (self.first_failed, self.stopped_by) = (None, None);
         self.completed = None;
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::{AgentStatus, RunState, TaskStatus};
 use crate::event::{RunCompleted, RunStatus, TaskEnd};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
-use crate::plan::{Standing, TaskState};
+use crate::plan::TaskState;
 use crate::turn::{Outcome, Shortfalls};
 
 impl RunState {
@@ -16,14 +16,11 @@ impl RunState {
     #[must_use]
     pub fn result(&self, mixed: RunStatus, strict: bool) -> RunCompleted {
         let shortfalls = self.shortfalls();
-        let count = |wanted: &[Standing]| {
-            self.order.iter().filter(|name| wanted.contains(&self.standing(name))).count()
-        };
         let has_output =
             |task: &&TaskStatus| matches!(task.state, TaskState::Completed | TaskState::Reused);
         let done = self.tasks.values().filter(has_output).count();
         // A cancelled run stays cancelled, even if no task completed.
-        let status = if count(&[Standing::Done]) == self.order.len() {
+        let status = if self.written_tasks().all(|(_, task)| task.is_done()) {
             match strict && !shortfalls.is_empty() {
                 true => RunStatus::Partial,
                 false => RunStatus::Completed,
@@ -36,7 +33,12 @@ impl RunState {
         let ends = self.tasks().map(|(name, task)| {
             let end = TaskEnd {
                 state: task.state,
-                output: task.output.as_ref().map(|output| output.text.clone()),
+                // The outputs of instances stand in the output of their task.
+                output: task
+                    .output
+                    .as_ref()
+                    .filter(|_| name.of_instance().is_none())
+                    .map(|output| output.text.clone()),
                 error: task.failure.clone().filter(|_| task.state == TaskState::Failed),
             };
             (name.clone(), end)
@@ -102,8 +104,14 @@ impl RunState {
     }
 }
 
-/// Returns the kinds of failure of a run's tasks, from which the exit code is computed.
+/// Returns the kinds of failure of a run's tasks, from which the exit code is computed. The failures
+/// of instances count only if their task failed too.
 #[must_use]
 pub fn failure_kinds(completed: &RunCompleted) -> Vec<FailureKind> {
-    completed.tasks.values().filter_map(|end| end.error.as_ref()).map(|error| error.kind).collect()
+    let counts = |name: &Name| {
+        let task = name.of_instance().and_then(|task| completed.tasks.get(task));
+        task.is_none_or(|task| task.state == TaskState::Failed)
+    };
+    let failed = completed.tasks.iter().filter(|(name, _)| counts(name));
+    failed.filter_map(|(_, end)| end.error.as_ref()).map(|error| error.kind).collect()
 }

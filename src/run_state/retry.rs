@@ -38,7 +38,12 @@ impl RunState {
     /// Returns an error if a named task does not exist or did not fail.
     pub fn retry(&self, named: &[String]) -> Result<Retry, RetryError> {
         let mut wanted = match named {
-            [] => self.tasks().filter(|(_, task)| is_failed(task)).map(|(name, _)| name).collect(),
+            [] => {
+                let failed = self
+                    .tasks()
+                    .filter(|(name, task)| is_failed(task) && !self.is_of_done_fan_out(name));
+                failed.map(|(name, _)| name).collect()
+            }
             named => self.with_failed_dependencies(named)?,
         };
         self.add_skipped(&mut wanted);
@@ -103,6 +108,11 @@ impl RunState {
             if !wanted.insert(name) {
                 continue;
             }
+            let instances = self.tasks.get(name).map(|task| task.instances.as_slice());
+            let instances = instances.unwrap_or_default().iter();
+            let instances = instances.filter_map(|(name, _)| self.tasks.get_key_value(name));
+            open.extend(instances.filter(|(_, task)| is_failed(task)).map(|(name, _)| name));
+            open.extend(self.fan_out_of(name).map(|(task, _)| task));
             let dependencies =
                 planned.get(name.as_str()).into_iter().flat_map(|names| names.iter());
             let found = dependencies.filter_map(|before| self.tasks.get_key_value(before));
@@ -122,7 +132,8 @@ impl RunState {
                 after.entry(before).or_default().push(&task.name);
             }
         }
-        let is_done = |name: &&Name| self.standing(name) == Standing::Done;
+        let is_done =
+            |name: &&Name| matches!(self.standing(name), Standing::Done | Standing::Passed);
         let mut open: Vec<&Name> = wanted.iter().copied().filter(is_done).collect();
         while let Some(name) = open.pop() {
             let dependants = after.remove(name).unwrap_or_default();
@@ -132,10 +143,17 @@ impl RunState {
         }
     }
 
+    /// Returns true if a task is an instance of one that completed without it. It stays as it is,
+    /// unless it is named.
+    fn is_of_done_fan_out(&self, name: &Name) -> bool {
+        self.fan_out_of(name).is_some_and(|(_, task)| task.is_done())
+    }
+
     /// Adds every task that was skipped because of one of the tasks.
     fn add_skipped<'a>(&'a self, wanted: &mut HashSet<&'a Name>) {
         let mut skipped: HashMap<&Name, Vec<&Name>> = HashMap::new();
-        for (name, task) in self.tasks().filter(|(_, task)| is_skipped_by_failure(task)) {
+        let all = self.tasks().filter(|(_, task)| is_skipped_by_failure(task));
+        for (name, task) in all.filter(|(name, _)| !self.is_of_done_fan_out(name)) {
             if let Some(because) = &task.because {
                 skipped.entry(because).or_default().push(name);
             }

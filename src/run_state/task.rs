@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::failure::Failure;
 use crate::id::{AgentId, Name};
 use crate::output::Output;
-use crate::plan::{Standing, TaskState};
+use crate::plan::{Consequence, Standing, TaskState};
 
 /// The state of a task according to the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +32,15 @@ pub struct TaskStatus {
     pub reason: Option<String>,
     /// The task because of which it was skipped, if it was skipped for a failure.
     pub because: Option<Name>,
+    /// The consequence of its failure for other tasks, if it is not left to `limits.fail_fast`.
+    #[serde(default)]
+    pub consequence: Option<Consequence>,
+    /// Hash of the items of its latest fan-out.
+    #[serde(default)]
+    pub items: Option<String>,
+    /// The instances of its latest fan-out, in the order of the items: the name and the key of each.
+    #[serde(default)]
+    pub instances: Vec<(Name, String)>,
     /// Time at which its first attempt began, in milliseconds since the Unix epoch.
     pub started_ms: Option<i64>,
     /// Time at which it ended, in milliseconds since the Unix epoch.
@@ -63,7 +72,7 @@ impl TaskStatus {
 
     /// Returns the task with its attempt held, or `None` if no attempt is under way.
     pub(super) fn held(mut self, now: Reading) -> Option<Self> {
-        if self.state != TaskState::Running && !self.is_held() {
+        if self.agent.is_none() || (self.state != TaskState::Running && !self.is_held()) {
             return None;
         }
         self.state = TaskState::Pending;
@@ -85,6 +94,8 @@ impl TaskStatus {
             earlier: self.attempt,
             open_agents: self.open_agents,
             key: self.key.clone(),
+            items: self.items.clone(),
+            instances: self.instances.clone(),
             ..Self::default()
         }
     }
@@ -101,6 +112,13 @@ impl TaskStatus {
         Ok(())
     }
 
+    /// Returns true if the task is done: it completed, or was skipped by its own `when`.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state != TaskState::Failed
+            && matches!(self.standing(), Standing::Done | Standing::Passed)
+    }
+
     /// Returns the standing of the task as a dependency of others.
     #[must_use]
     pub fn standing(&self) -> Standing {
@@ -109,8 +127,11 @@ impl TaskStatus {
                 Standing::Open
             }
             TaskState::Completed | TaskState::Reused => Standing::Done,
+            TaskState::Failed if self.consequence == Some(Consequence::Continue) => {
+                Standing::Passed
+            }
             TaskState::Failed | TaskState::Cancelled => Standing::Failed,
-            TaskState::Skipped if self.because.is_none() => Standing::Done,
+            TaskState::Skipped if self.because.is_none() => Standing::Passed,
             TaskState::Skipped => Standing::SkippedByFailure,
         }
     }
@@ -140,12 +161,12 @@ impl TaskStatus {
         }
         match event {
             Event::TaskStarted(started) => {
-                let goes_on = self.agent.as_ref() == Some(&started.agent);
+                let goes_on = self.agent.is_some() && self.agent == started.agent;
                 if was_held && !goes_on {
                     self.earlier = self.attempt;
                 }
                 self.attempt = started.attempt;
-                self.agent = Some(started.agent.clone());
+                self.agent.clone_from(&started.agent);
                 self.key.clone_from(&started.key);
                 self.started_ms.get_or_insert(ts_ms);
                 self.retry_ms = None;
@@ -170,7 +191,10 @@ impl TaskStatus {
                 self.key = Some(reused.key.clone());
                 self.failure = None;
             }
-            Event::TaskFailed(failed) => self.failure = Some(failed.failure.clone()),
+            Event::TaskFailed(failed) => {
+                self.failure = Some(failed.failure.clone());
+                self.consequence = failed.consequence;
+            }
             Event::TaskSkipped(skipped) => {
                 self.reason = Some(skipped.reason.clone());
                 self.because = skipped.because.clone();
@@ -209,7 +233,8 @@ mod tests {
     fn a_held_attempt_goes_on_or_belongs_to_an_earlier_configuration() {
         let agent = |attempt| AgentId::from_text(&format!("t~{attempt}"));
         let started = |attempt| -> Event {
-            TaskStarted { attempt, agent: agent(attempt), key: Some("k".to_owned()) }.into()
+            let (agent, key) = (Some(agent(attempt)), Some("k".to_owned()));
+            TaskStarted { attempt, agent, instances: None, key }.into()
         };
         // Each row: the attempt that starts after the hold, the number of attempts of an earlier
         // configuration, and the time of the latest one from the 5 ms before the hold and the 3 ms

@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use super::desk::{Desk, Done, Live, lines};
 
-/// Two agents at once, each with two children, between two commands: 50 tool calls.
+/// Two agents at once, each with two children, between a command and a fan-out of three: 52 tool
+/// calls.
 const WORK: &str = r#"
 [agents.lead]
 model = "default"
@@ -37,6 +38,8 @@ agent = "lead"
 prompt = "Go."
 depends_on = ["first"]
 [tasks.last]
+foreach = "['x', 'y', 'z']"
+max_concurrency = 2
 run = 'echo "$CALLSHEET_IDEMPOTENCY_KEY" >> "$LEDGER"; echo end'
 depends_on = ["left", "right"]
 "#;
@@ -89,8 +92,8 @@ say = "helped"
 "#;
 
 /// The tool calls of the run, and the commands among them.
-const CALLS: usize = 50;
-const COMMANDS: usize = 36;
+const CALLS: usize = 52;
+const COMMANDS: usize = 38;
 
 /// The points at which the process dies, in groups that belong together: what was under way at the
 /// first of a group is found out about at the second.

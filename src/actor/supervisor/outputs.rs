@@ -8,22 +8,28 @@ use crate::actor::services::Services;
 use crate::failure::{Failure, FailureKind};
 use crate::journal::JournalError;
 use crate::output::Output;
-use crate::spec::TaskSpec;
+use crate::spec::{OutputFormat, TaskSpec};
 use crate::template;
 
 /// Checks the form of a task's output and writes it to the task's `output_file`. Returns the value
-/// that templates see, or the failure of the task if the output does not have the form that the
-/// task declares or cannot be written.
+/// that templates see and the output as it is recorded, or the failure of the task if the output
+/// does not have the form that the task declares or cannot be written.
 ///
 /// # Errors
 /// Returns an error if the output is in the result store and cannot be read back.
 pub(super) async fn check(
     services: &Services,
     spec: &TaskSpec,
-    output: &Output,
+    output: Output,
     values: &Value,
-) -> Result<Result<Value, Failure>, JournalError> {
-    let text = services.whole_text(output).await?;
+) -> Result<Result<(Value, Output), Failure>, JournalError> {
+    if spec.fan_out.is_some() {
+        // The outputs of its instances were checked and written one by one.
+        let value = OutputFormat::Json.parse(&output.text);
+        let output = services.bounded(output).await;
+        return Ok(value.map(|value| (value, output)));
+    }
+    let text = services.whole_text(&output).await?;
     let value = match spec.output.parse(&text) {
         Ok(value) => value,
         Err(failure) => return Ok(Err(failure)),
@@ -33,7 +39,7 @@ pub(super) async fn check(
     {
         return Ok(Err(failure));
     }
-    Ok(Ok(value))
+    Ok(Ok((value, output)))
 }
 
 /// Writes an output into the workspace.

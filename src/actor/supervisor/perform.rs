@@ -77,7 +77,7 @@ impl Supervisor {
                 let Some(spec) = state.machine.plan().task(&task).cloned() else { return };
                 let (services, myself) = (self.services.clone(), myself.clone());
                 state.work.spawn(async move {
-                    let message = match outputs::check(&services, &spec, &output, &values).await {
+                    let message = match outputs::check(&services, &spec, output, &values).await {
                         Ok(checked) => SupervisorMsg::OutputChecked { task, checked },
                         // A stored output that was acknowledged is lost. No decision may be made
                         // without it, so the run stops.

@@ -66,7 +66,8 @@ impl Story {
         let task = name(&format!("part-{number}"));
         let agent = AgentId::main(&task, 1);
         self.happens(Draft::task(&task, TaskReady {}));
-        let started = TaskStarted { attempt: 1, agent: agent.clone(), key: None };
+        let started =
+            TaskStarted { attempt: 1, agent: Some(agent.clone()), instances: None, key: None };
         self.happens(Draft::task(&task, started));
         self.spawned(&task, &agent, None);
         (task, agent)

@@ -5,16 +5,16 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use crate::config::shape::kinds::{
-    AGENT, COUNT, EXPRESSION, FILE, FILES, MODEL, PERMISSIONS, TASKS, TEMPLATE, TEXT, TEXTS,
+    AGENT, COUNT, EXPRESSION, FILE, FILES, MODEL, PERMISSIONS, SHARE, TASKS, TEMPLATE, TEXT, TEXTS,
     VARIABLES, words_of,
 };
 use crate::config::shape::{Kind, List, Named, sections, words};
 use crate::permission::{NonInteractive, Verdict};
 use crate::policy::{RestartPolicy, RestartStrategy, RetryPolicy};
 use crate::spec::sandbox::SandboxMode;
-use crate::spec::{Join, OnFailure, OutputFormat};
+use crate::spec::{OnFailure, OutputFormat};
 
-words! { RestartStrategy Verdict NonInteractive Join OnFailure OutputFormat }
+words! { RestartStrategy Verdict NonInteractive OnFailure OutputFormat }
 
 const TOOLS: Kind =
     Kind::List(&Kind::Text("name of a tool", &["unknown_tool", "no_sub_agents", "needs_person"]));
@@ -152,21 +152,42 @@ sections! {
         depends_on: List<String> = Vec::new(), TASKS, gives "cycle";
         /// The condition on the ends of the dependencies: `all_success`, all completed or were
         /// skipped by their own `when`; `all_done`, all have ended, in any state; `any_success`,
-        /// all have ended and at least one completed; `none_failed`, all have ended and none
-        /// failed.
-        join: Join = Join::AllSuccess, words_of::<Join>(&["at_least:"]);
+        /// one completed (the others need not have ended); `at_least:N`, N completed;
+        /// `none_failed`, all have ended and none failed.
+        join: String = "all_success".to_owned(), Kind::Text("join", &["bad_value", "conflict"]);
+        /// If `true`, the task runs when all its dependencies have ended, in any state, also after a
+        /// failure, a timeout or a cancellation of the run. After these it has five minutes, or its
+        /// own `timeout`.
+        always: bool = false, Kind::Truth, gives "conflict";
+        /// The resources that no other task may use at the same time, by names of your own.
+        locks: List<String> = Vec::new(), Kind::List(&Kind::Text("name", &["bad_value"]));
+        /// The list whose items are each worked on by one instance of the task: an expression that
+        /// is evaluated when the task is ready.
+        foreach: String, EXPRESSION;
+        /// The name of the item in the templates of an instance.
+        foreach_as: String = "item".to_owned(), Kind::Text("name", &["bad_value"]),
+            gives "conflict";
+        /// The identity of an item: a template that may name the item. No two items may have the
+        /// same. It is the item itself if that is a text or a number, else a hash of it.
+        foreach_key: String, TEMPLATE, gives "conflict";
+        /// The most instances that are at work at the same time.
+        max_concurrency: usize, COUNT => "that of `[limits]`", gives "conflict";
+        /// The share of the instances that must complete, from 0 to 1. If fewer do, the task fails.
+        min_success: f64 = 1.0, SHARE, gives "conflict";
         /// The condition for the task: if it is false, the task is skipped and counts as done.
         when: String, EXPRESSION;
         /// The longest time that one attempt may take.
         timeout: Duration, Kind::Time => "that of `[defaults]`";
         /// The number of attempts, and the pauses between them.
         retry: Retry, Retry::KIND;
-        /// The consequence of a failure: `fail`, the tasks that depend on this one are skipped,
-        /// unless their `join` allows it; `pause`, after a failure of the provider that may heal
-        /// (an overload, a quota, the network, a key) the task waits, and the run pauses when
-        /// nothing else is left to do. `callsheet resume` continues it.
-        on_failure: OnFailure = OnFailure::Fail,
-            words_of::<OnFailure>(&["continue", "skip_dependents"]);
+        /// The consequence of a failure. It overrides `--keep-going` and `limits.fail_fast`. `fail`:
+        /// nothing new starts. `skip_dependents`: the tasks that depend on this one are skipped,
+        /// unless their `join` allows it, and all others go on. `continue`: for the tasks that
+        /// depend on it, it counts as done, with the output none. `pause`: after a failure of the
+        /// provider that may heal (an overload, a quota, the network, a key) the task waits, and the
+        /// run pauses when nothing else is left to do; `callsheet resume` continues it.
+        on_failure: OnFailure, words_of::<OnFailure>(&[])
+            => "that of `limits.fail_fast` and `--keep-going`";
         /// The format of the task's output: `text`, any text; `json`, one JSON document; `jsonl`,
         /// one JSON document a line.
         output: OutputFormat = OutputFormat::Text, words_of::<OutputFormat>(&[]);
@@ -193,16 +214,6 @@ sections! {
         output_schema: Json;
         /// The condition under which the output is taken from an earlier run.
         cache;
-        /// The list whose items are each worked on by one copy of the task.
-        foreach: Json;
-        /// The name of the item in templates.
-        foreach_as: String, TEXT;
-        /// The identity of an item, which is the same in every run.
-        foreach_key;
-        /// The most items that are worked on at the same time.
-        max_concurrency;
-        /// The share of items that must complete.
-        min_success;
         /// The tasks whose outputs the agent receives unchanged.
         context;
         /// The most tokens of these outputs.

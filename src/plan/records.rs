@@ -1,0 +1,111 @@
+//! The payloads of the `task.*` events.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::id::{AgentId, Name};
+use crate::output::Output;
+
+/// `task.ready`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskReady {}
+
+/// `task.started`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskStarted {
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// The agent that does the work; absent if the task fans out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    /// The instances of a task that fans out. They are tasks of their own from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instances: Option<Instances>,
+    /// Hash of everything that the result is made from; a fork reuses the result if its key is
+    /// equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// The instances of a task that fans out: one for each item, in the order of the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Instances {
+    /// The keys of the items: all different, none empty.
+    pub keys: Vec<String>,
+    /// Hash of the items, 32 hexadecimal digits of blake3 over their JSON text.
+    pub hash: String,
+}
+
+/// `task.retrying`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskRetrying {
+    /// Number of the attempt that failed.
+    pub attempt: u32,
+    /// The reason why it failed.
+    pub failure: Failure,
+    /// The pause before the next attempt, in milliseconds.
+    pub pause_ms: u64,
+    /// True if the next attempt begins only when the run is resumed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_resume: bool,
+}
+
+/// `task.completed`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskCompleted {
+    /// Number of the attempt that completed.
+    pub attempt: u32,
+    /// The task's output.
+    pub output: Output,
+}
+
+/// `task.reused`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskReused {
+    /// Hash of everything that the result was made from; equal then and now.
+    pub key: String,
+    /// The task's output.
+    pub output: Output,
+}
+
+/// `task.failed`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskFailed {
+    /// Number of attempts made.
+    pub attempt: u32,
+    /// The reason why the last attempt failed.
+    pub failure: Failure,
+    /// The consequence for other tasks; absent if `limits.fail_fast` and `--keep-going` decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consequence: Option<Consequence>,
+}
+
+/// The consequence of the failure of a task for other tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Consequence {
+    /// Nothing new starts.
+    Stop,
+    /// The tasks that depend on it are skipped unless their `join` allows it.
+    SkipDependents,
+    /// It counts as done for the tasks that depend on it.
+    Continue,
+}
+
+/// `task.skipped`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskSkipped {
+    /// The reason, for a person.
+    pub reason: String,
+    /// The task whose failure skips this one; absent when the task's own `when` skipped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<Name>,
+}
+
+/// `task.cancelled`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskCancelled {
+    /// The reason, for a person.
+    pub reason: String,
+}

@@ -1,0 +1,346 @@
+//! Decides about fan-outs: the items and their keys, the start of the instances, and the end of their
+//! task once all of them have ended.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::RunMachine;
+use super::scope::{self, Item};
+use crate::failure::{Failure, FailureKind};
+use crate::output::Output;
+use crate::plan::{Instances, Standing, TaskCancelled, TaskStarted, TaskState};
+use crate::spec::{FanOut, TaskSpec, Work};
+use crate::template;
+
+/// The most bytes of a key: it is shown in one line and stands in each record of the fan-out.
+const LONGEST_KEY: usize = 512;
+
+/// The most failed instances that a message names.
+const NAMED: usize = 3;
+
+/// The items of a fan-out.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Items {
+    /// The items with their keys, in order.
+    pub(super) all: Vec<(String, Value)>,
+    /// Hash of the items.
+    pub(super) hash: String,
+    /// The tasks whose values the templates of an instance read.
+    pub(super) reads: BTreeSet<String>,
+}
+
+impl Items {
+    /// Reads the items of a task's fan-out with these values.
+    ///
+    /// # Errors
+    /// Returns a failure of the kind `bad_items` that names the items at fault, or `template`.
+    pub(super) fn read(task: &TaskSpec, values: &Value, most: usize) -> Result<Self, Failure> {
+        let Some(fan_out) = &task.fan_out else { return Err(bad("the task does not fan out")) };
+        let list = template::evaluate(&fan_out.list, values)
+            .map_err(|error| scope::template_failure("foreach", &error))?;
+        let Value::Array(items) = list else {
+            let kind = kind_of(&list);
+            return Err(bad(format!("`foreach` gives {kind}, not a list: {}", fan_out.list)));
+        };
+        if items.len() > most {
+            let count = items.len();
+            return Err(bad(format!(
+                "`foreach` gives {count} items, and `limits.max_instances` is {most}"
+            )));
+        }
+        let hash = blake3::hash(Value::from(items.clone()).to_string().as_bytes());
+        let hash = hash.to_hex()[..32].to_owned();
+        let keys = keys(fan_out, &items, values)?;
+        let all = keys.into_iter().zip(items).collect();
+        Ok(Self { all, hash, reads: reads(task) })
+    }
+
+    fn record(&self) -> Instances {
+        let keys = self.all.iter().map(|(key, _)| key.clone()).collect();
+        Instances { keys, hash: self.hash.clone() }
+    }
+}
+
+fn bad(message: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::BadItems, message)
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "none",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Returns the keys of the items: all different, none empty.
+fn keys(fan_out: &FanOut, items: &[Value], values: &Value) -> Result<Vec<String>, Failure> {
+    let mut values = values.as_object().cloned().unwrap_or_default();
+    let (mut keys, mut seen) = (Vec::with_capacity(items.len()), HashMap::new());
+    for (number, item) in items.iter().enumerate() {
+        let key = match &fan_out.key {
+            Some(key) => {
+                values.insert(fan_out.item.clone(), item.clone());
+                let all = Value::Object(std::mem::take(&mut values));
+                let rendered = template::render(key, &all);
+                values = if let Value::Object(all) = all { all } else { Map::new() };
+                rendered.map_err(|error| {
+                    let failure = scope::template_failure("foreach_key", &error);
+                    bad(format!("item {number}: {}", failure.message))
+                })?
+            }
+            None => own_key(item),
+        };
+        if key.trim().is_empty() {
+            return Err(bad(format!("the key of item {number} is empty: {}", brief(item))));
+        }
+        if key.len() > LONGEST_KEY {
+            let bytes = key.len();
+            let message =
+                format!("the key of item {number} has {bytes} bytes, more than {LONGEST_KEY}");
+            return Err(bad(message));
+        }
+        if let Some(first) = seen.insert(key.clone(), number) {
+            let (one, other) = (brief(&items[first]), brief(item));
+            return Err(bad(format!(
+                "items {first} and {number} have the same key `{}`: {one} and {other}",
+                key.trim()
+            )));
+        }
+        keys.push(key);
+    }
+    Ok(keys)
+}
+
+/// Returns the key of an item without a `foreach_key`: a text or a number itself, for other items a
+/// hash of their JSON text.
+fn own_key(item: &Value) -> String {
+    match item {
+        Value::String(text) if text.len() <= LONGEST_KEY => text.clone(),
+        Value::Number(_) | Value::Bool(_) => item.to_string(),
+        Value::Null => String::new(),
+        Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            blake3::hash(item.to_string().as_bytes()).to_hex()[..16].to_owned()
+        }
+    }
+}
+
+/// Returns the beginning of an item as JSON.
+fn brief(item: &Value) -> String {
+    let text = item.to_string();
+    match text.char_indices().nth(80) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// Returns the tasks that the templates of an instance read. The values of the others are not passed
+/// to them: with them, a fan-out over a long list would copy the list for each of its items.
+fn reads(task: &TaskSpec) -> BTreeSet<String> {
+    let mut texts: Vec<&str> = task.env.values().map(String::as_str).collect();
+    texts.extend(task.output_file.as_deref());
+    if let Work::Agent { prompt, .. } = &task.work {
+        texts.push(prompt);
+    }
+    let all = || task.depends_on.iter().map(ToString::to_string).collect();
+    let mut found = BTreeSet::new();
+    for text in texts {
+        let Ok(names) = template::names_in_template(text) else { return all() };
+        for name in names {
+            match name.strip_prefix("tasks.").and_then(|rest| rest.split('.').next()) {
+                Some(read) => drop(found.insert(read.to_owned())),
+                // `tasks["name"]`, or all of them.
+                None if name == "tasks" => return all(),
+                None => {}
+            }
+        }
+    }
+    found
+}
+
+impl RunMachine {
+    /// Starts the instances of a task that fans out. The task needs no slot of its own.
+    pub(super) fn start_fan_out(&mut self, place: usize) {
+        let attempt = self.status(place).map_or(0, |status| status.attempt);
+        match self.items_of(place) {
+            Err(failure) => {
+                let failed = self.failed(place, attempt, failure);
+                self.end_unstarted(place, failed);
+            }
+            Ok(items) => {
+                let instances = Some(items.record());
+                self.open.items.insert(place, Arc::new(items));
+                let attempt = attempt + 1;
+                let started = TaskStarted { attempt, agent: None, instances, key: None };
+                self.record_task(place, started.into());
+            }
+        }
+    }
+
+    fn items_of(&self, place: usize) -> Result<Items, Failure> {
+        let task = self.spec(place);
+        Items::read(task, &self.scope().values(task), self.settings.limits.max_instances)
+    }
+
+    /// Adds the instances of a task that has fanned out to the plan.
+    pub(super) fn expand(&mut self, place: usize) {
+        let Some(status) = self.status(place) else { return };
+        let count = status.instances.len();
+        let is_known = self.settings.plan.instances(place).len() == count && count > 0;
+        let instances = self.settings.plan.expand(place, count);
+        if !is_known || self.agenda.instances(place).open() == 0 {
+            let standings: Vec<_> = instances.clone().map(|at| self.standing(at)).collect();
+            self.agenda.expand(place, instances, &standings);
+        }
+    }
+
+    /// Reads the items of the tasks that had fanned out when the last process stopped.
+    ///
+    /// # Errors
+    /// Returns a message if the items are not those that were recorded.
+    pub(super) fn expand_as_before(&mut self) -> Result<(), String> {
+        for place in 0..self.settings.plan.tasks().len() {
+            if self.spec(place).fan_out.is_none() || self.task_state(place) != TaskState::Running {
+                continue;
+            }
+            let name = self.name(place);
+            let items = self.items_of(place).map_err(|failure| {
+                format!("the items of task `{name}` cannot be read again: {}", failure.message)
+            })?;
+            if self.status(place).and_then(|status| status.items.as_ref()) != Some(&items.hash) {
+                return Err(format!("the items of task `{name}` are not those that were recorded"));
+            }
+            self.open.items.insert(place, Arc::new(items));
+            self.expand(place);
+        }
+        Ok(())
+    }
+
+    /// Returns the item of an instance for its templates.
+    pub(super) fn item(&self, place: usize) -> Option<Item<'_>> {
+        let member = self.settings.plan.member(place)?;
+        let items = self.open.items.get(&member.of)?;
+        let (key, value) = items.all.get(member.number)?;
+        let name = &self.spec(member.of).fan_out.as_ref()?.item;
+        Some(Item { name, value, key, number: member.number, reads: &items.reads })
+    }
+
+    /// Settles a task once all its instances have ended.
+    pub(super) fn settle_fan_out(&mut self, place: usize) {
+        let tally = self.agenda.instances(place);
+        if tally.open() > 0 || self.open.checking.contains_key(&place) {
+            return;
+        }
+        let instances = self.settings.plan.instances(place);
+        let (done, all) = (tally.done(), instances.len());
+        if is_enough(done, all, self.spec(place).fan_out.as_ref()) {
+            let outputs = instances.map(|instance| self.end_of(instance)).collect();
+            let output = Output::whole(Value::Array(outputs).to_string());
+            return self.check_output(place, output, None);
+        }
+        if let Some(reason) = self.cut_short(place) {
+            return self.record_task(place, TaskCancelled { reason }.into());
+        }
+        let attempt = self.status(place).map_or(1, |status| status.attempt);
+        let failed = self.failed(place, attempt, self.too_few(place, done));
+        self.record_task(place, failed);
+    }
+
+    /// Returns the reason why instances were not finished, if some were cancelled or never started.
+    fn cut_short(&self, place: usize) -> Option<String> {
+        if let Some(reason) = self.open.cancelled.get(&place) {
+            return Some(reason.clone());
+        }
+        let mut instances = self.settings.plan.instances(place);
+        let is_cut = |at: &usize| {
+            let standing = self.standing(*at);
+            self.task_state(*at) == TaskState::Cancelled || standing == Standing::SkippedByFailure
+        };
+        let cut = instances.find(is_cut)?;
+        self.status(cut).and_then(|status| status.reason.clone())
+    }
+
+    fn too_few(&self, place: usize, done: usize) -> Failure {
+        let instances = self.settings.plan.instances(place);
+        let all = instances.len();
+        let failed = instances.filter(|at| self.standing(*at) != Standing::Done);
+        let named = failed.take(NAMED).filter_map(|at| {
+            let (status, member) = (self.status(at)?, self.settings.plan.member(at)?);
+            let items = self.open.items.get(&member.of)?;
+            let (key, _) = items.all.get(member.number)?;
+            let why = status.failure.as_ref().map(ToString::to_string).unwrap_or_default();
+            Some(format!("{} ({key}): {why}", self.name(at)))
+        });
+        let named: Vec<_> = named.collect();
+        let more = (all - done).saturating_sub(named.len());
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        let message =
+            format!("{} of {all} instances failed: {}{more}", all - done, named.join("; "));
+        Failure::new(FailureKind::InstancesFailed, message)
+    }
+
+    /// Returns the end of an instance as the output of its task lists it.
+    fn end_of(&mut self, instance: usize) -> Value {
+        let name = self.name(instance).clone();
+        let mut value = self.open.values.get(name.as_str()).cloned().unwrap_or_default();
+        let member = self.settings.plan.member(instance);
+        let key = member.and_then(|member| {
+            Some(self.open.items.get(&member.of)?.all.get(member.number)?.0.clone())
+        });
+        json!({
+            "index": member.map(|member| member.number),
+            "key": key,
+            "state": self.task_state(instance).as_str(),
+            "output": value.get_mut("output").map(Value::take),
+            "error": value.get_mut("error").map(Value::take),
+        })
+    }
+
+    /// Drops what only an open fan-out needs.
+    pub(super) fn fan_out_ended(&mut self, place: usize) {
+        self.open.items.remove(&place);
+        for instance in self.settings.plan.instances(place) {
+            let name = self.name(instance).to_string();
+            self.open.values.remove(&name);
+        }
+    }
+
+    /// Handles the cancellation of a task that has fanned out: its instances are cancelled.
+    pub(super) fn cancel_instances(&mut self, place: usize, reason: &str) {
+        for instance in self.settings.plan.instances(place) {
+            if !self.task_state(instance).is_end() {
+                self.cancel_task(instance, reason);
+            }
+        }
+    }
+
+    /// Returns true if an agent of a task's instances has not ended; those that wait to be resumed
+    /// are ended with this reason.
+    pub(super) fn wait_for_instances(&mut self, place: usize, reason: &str) -> bool {
+        let instances = self.status(place).map(|status| status.instances.clone());
+        let mut has_agents = false;
+        for (name, _) in instances.unwrap_or_default() {
+            if self.state.task(&name).is_some_and(|status| status.open_agents > 0) {
+                self.dismiss_left_of(&name, reason);
+                has_agents = true;
+            }
+        }
+        has_agents
+    }
+}
+
+/// Returns true if enough instances completed.
+#[expect(clippy::cast_precision_loss, reason = "a fan-out has far fewer than 2^52 instances")]
+fn is_enough(done: usize, all: usize, fan_out: Option<&FanOut>) -> bool {
+    let share = fan_out.map_or(1.0, |fan_out| fan_out.min_success);
+    // A share like 0.9 of 10 must not ask for 9.000000000000002.
+    done as f64 >= share * all as f64 - 1e-9
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Tests of fan-outs: items and keys as tables, the life of instances in a simulated world.
+
+use serde_json::{Value, json};
+
+use super::super::testing::{Script, Step, World, name, task};
+use super::super::{CancelTarget, Finish};
+use super::Items;
+use crate::event::RunStatus;
+use crate::id::Name;
+use crate::plan::TaskState;
+use crate::run_state::TaskStatus;
+use crate::spec::{FanOut, Limits, TaskSpec};
+
+fn over(list: &str) -> FanOut {
+    FanOut {
+        list: list.to_owned(),
+        item: "item".to_owned(),
+        key: None,
+        max_concurrency: None,
+        min_success: 1.0,
+    }
+}
+
+fn fanning(task_name: &str, fan_out: FanOut) -> TaskSpec {
+    TaskSpec { fan_out: Some(fan_out), ..task(task_name, &[]) }
+}
+
+#[test]
+fn items_get_keys_that_tell_them_apart() {
+    let by_name = |list: &str| FanOut { key: Some("{{ item.name }}".to_owned()), ..over(list) };
+    let keys = |fan_out: FanOut| {
+        let items = Items::read(&fanning("t", fan_out), &json!({ "inputs": { "n": 2 } }), 4);
+        items.map(|items| items.all.into_iter().map(|(key, _)| key).collect::<Vec<_>>())
+    };
+    assert_eq!(keys(over("[]")), Ok(vec![]));
+    assert_eq!(keys(over("['b', 'a']")), Ok(vec!["b".to_owned(), "a".to_owned()]));
+    assert_eq!(keys(over("range(inputs.n)")), Ok(vec!["0".to_owned(), "1".to_owned()]));
+    let named = by_name("[{'name': 'x', 'of': 1}, {'name': 'y'}]");
+    assert_eq!(keys(named), Ok(vec!["x".to_owned(), "y".to_owned()]));
+    let hashes = keys(over("[{'a': 1}, [2]]")).expect("keys");
+    assert!(hashes.iter().all(|key| key.len() == 16) && hashes[0] != hashes[1], "{hashes:?}");
+    for (fan_out, says) in [
+        (over("'text'"), "`foreach` gives a text, not a list: 'text'"),
+        (over("none"), "`foreach` gives none, not a list: none"),
+        (over("range(5)"), "`foreach` gives 5 items, and `limits.max_instances` is 4"),
+        (over("['a', 'b', 'a']"), "items 0 and 2 have the same key `a`: \"a\" and \"a\""),
+        (over("['a', ' ']"), "the key of item 1 is empty: \" \""),
+        (over("[none]"), "the key of item 0 is empty: null"),
+        (by_name("[{'name': 'x'}, {}]"), "item 1: `foreach_key`, line 1: undefined value"),
+        (by_name("[{'name': 'x' * 600}]"), "the key of item 0 has 600 bytes, more than 512"),
+        (
+            by_name("[{'name': 'x', 'of': 1}, {'name': 'x'}]"),
+            "items 0 and 1 have the same key `x`: {\"name\":\"x\",\"of\":1} and {\"name\":\"x\"}",
+        ),
+    ] {
+        let failure = keys(fan_out).expect_err(says);
+        assert!(failure.message.starts_with(says), "{failure}");
+    }
+}
+
+/// Instance 1 of each fan-out fails, and every other agent answers.
+fn second_fails(world: &World, id: &crate::id::AgentId) -> Vec<Step> {
+    vec![if id.as_str().contains("[1]") && !world.is_healed { Step::Fail } else { Step::Answer }]
+}
+
+fn keep_going() -> Limits {
+    Limits { fail_fast: false, max_concurrency: 3, ..Limits::default() }
+}
+
+fn play(tasks: Vec<TaskSpec>, limits: Limits, script: Script) -> World {
+    let mut world = World::new(tasks, limits, script, 1);
+    world.play();
+    world
+}
+
+fn status<'a>(world: &'a World, task: &str) -> &'a TaskStatus {
+    world.state.task(&Name::of_record(task).expect("a name")).expect("a task")
+}
+
+fn outputs(world: &World, task: &str) -> Value {
+    let output = status(world, task).output.clone().expect("an output");
+    serde_json::from_str(&output.text).expect("a list")
+}
+
+#[test]
+fn outputs_are_in_the_order_of_the_items_with_failures_as_values() {
+    let some = FanOut { min_success: 0.6, ..over("['a', 'b', 'c']") };
+    let tasks = vec![fanning("t", some), task("after", &["t"])];
+    // The failure of an instance stops nothing.
+    let limits = Limits { fail_fast: true, ..keep_going() };
+    let world = play(tasks, limits, second_fails);
+    let entry = |index: usize, key: &str| json!({ "index": index, "key": key, "state": "completed", "output": "done", "error": null });
+    let failed = json!({
+        "index": 1, "key": "b", "state": "failed", "output": null, "error": "overloaded: busy",
+    });
+    assert_eq!(outputs(&world, "t"), json!([entry(0, "a"), failed, entry(2, "c")]));
+    assert_eq!(status(&world, "after").state, TaskState::Completed);
+    let Some(Finish::Completed(completed)) = &world.finish else { panic!("{:?}", world.finish) };
+    assert_eq!(completed.status, RunStatus::Completed);
+    assert_eq!(crate::run_state::failure_kinds(completed), []);
+    // An empty list completes with an empty list.
+    let world = play(vec![fanning("t", over("[]"))], limits, second_fails);
+    assert_eq!(outputs(&world, "t"), json!([]));
+}
+
+#[test]
+fn too_few_instances_fail_the_task_and_only_the_failed_begin_again() {
+    let tasks = vec![fanning("t", over("['a', 'b', 'c']")), task("after", &["t"])];
+    let mut world = play(tasks, keep_going(), second_fails);
+    let failure = status(&world, "t").failure.clone().expect("a failure");
+    assert_eq!(
+        failure.to_string(),
+        "instances_failed: 1 of 3 instances failed: t[1] (b): overloaded: busy"
+    );
+    let before = world.spawned.len();
+    world.is_healed = true;
+    world.retry(&[]);
+    assert_eq!(world.states().len(), 5);
+    world.play();
+    let spawned: Vec<_> = world.spawned[before..].iter().map(ToString::to_string).collect();
+    assert_eq!(spawned, ["t[1]", "after"], "its conversation continues");
+    assert!(world.states().iter().all(|(_, state)| *state == TaskState::Completed));
+    // One that is named may be an instance of a task that completed; what follows begins again.
+    let refused = world.state.retry(&["t[0]".to_owned()]);
+    assert!(refused.is_err(), "it completed");
+}
+
+#[test]
+fn an_instance_or_all_of_them_can_be_cancelled() {
+    let hang: Script = |_, id| match id.as_str() {
+        id if id.starts_with("t[") => vec![Step::Hang],
+        _ => vec![Step::Answer],
+    };
+    for seed in 0..50 {
+        let two = FanOut { max_concurrency: Some(2), ..over("range(4)") };
+        let tasks = vec![fanning("t", two), task("other", &[])];
+        let mut world = World::new(tasks, keep_going(), hang, seed);
+        while !world.spawned.iter().any(|id| id.as_str() == "t[0]") {
+            world.step();
+        }
+        let one = Name::of_record("t[0]").expect("a name");
+        assert!(world.cancel(&CancelTarget::Task(one)));
+        world.steps(20);
+        assert!(world.cancel(&CancelTarget::Task(name("t"))));
+        world.play();
+        for (name, state) in world.states() {
+            let expected =
+                if name == "other" { TaskState::Completed } else { TaskState::Cancelled };
+            assert_eq!(state, expected, "{name} {seed}\n{}", world.story());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Decides what still starts after a failure, a timeout or a cancellation, and cancels parts of a run.
+//!
+//! After a failure that stops the run (`on_failure = "fail"`, else `limits.fail_fast`) nothing new
+//! starts, except: tasks that always run; tasks whose `join` accepts a failure, with the tasks that
+//! follow from them; and the tasks that such a join still needs.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::open::Stop;
+use super::{CancelTarget, RunMachine};
+use crate::event::Event;
+use crate::failure::Failure;
+use crate::id::Name;
+use crate::plan::{Consequence, Standing, TaskCancelled, TaskFailed, TaskSkipped};
+use crate::spec::OnFailure;
+use crate::turn::Outcome;
+
+/// The longest time that a task which always runs may take after the run was stopped, if it has no
+/// `timeout`: enough to remove a deployment, short enough for a person who waits for the end.
+const CLEANUP: Duration = Duration::from_secs(300);
+
+impl RunMachine {
+    /// Returns the record of a task's failure, with its consequence for other tasks.
+    pub(super) fn failed(&self, place: usize, attempt: u32, failure: Failure) -> Event {
+        let consequence = match self.spec(place).on_failure {
+            // An instance concerns only its task.
+            _ if self.settings.plan.member(place).is_some() => None,
+            Some(OnFailure::Fail) => Some(Consequence::Stop),
+            Some(OnFailure::SkipDependents) => Some(Consequence::SkipDependents),
+            Some(OnFailure::Continue) => Some(Consequence::Continue),
+            Some(OnFailure::Pause) | None => None,
+        };
+        TaskFailed { attempt, failure, consequence }.into()
+    }
+
+    /// Returns the task whose failure keeps others from starting, if there is one.
+    pub(super) fn stopping_failure(&self) -> Option<&Name> {
+        let by_limits = || self.state.first_failed().filter(|_| self.settings.limits.fail_fast);
+        self.state.stopped_by().or_else(by_limits)
+    }
+
+    /// Returns the end of a task that must not start because the whole run is stopped or has a
+    /// failure.
+    pub(super) fn not_to_start(&self, place: usize) -> Option<Event> {
+        if let Some(stop) = self.open.stopped.as_ref().filter(|_| !self.cleans_up(place)) {
+            let reason = stop.reason().to_owned();
+            return Some(TaskCancelled { reason }.into());
+        }
+        let failed = self.stopping_failure()?;
+        if self.is_spared(place) {
+            return None;
+        }
+        let reason = format!("not started: task `{failed}` failed");
+        Some(TaskSkipped { reason, because: Some(failed.clone()) }.into())
+    }
+
+    /// Returns true if a task runs although the run was stopped.
+    pub(super) fn cleans_up(&self, place: usize) -> bool {
+        self.spec(place).always && !self.open.is_cleanup_stopped
+    }
+
+    /// Returns the longest time that an attempt of a task may take.
+    pub(super) fn time_limit(&self, place: usize) -> Option<Duration> {
+        let spec = self.spec(place);
+        spec.timeout.or_else(|| (spec.always && self.open.stopped.is_some()).then_some(CLEANUP))
+    }
+
+    /// Returns true if a failure elsewhere does not keep a task from starting. An instance starts
+    /// if its task was spared.
+    fn is_spared(&self, place: usize) -> bool {
+        let of = self.settings.plan.member(place).map_or(place, |member| member.of);
+        let is_listed = |spared: &HashSet<usize>| spared.contains(&of);
+        self.spec(of).always || self.open.spared.as_ref().is_some_and(is_listed)
+    }
+
+    /// Handles the failure of a task of the configuration.
+    pub(super) fn task_failed(&mut self, place: usize) {
+        let is_member = self.settings.plan.member(place).is_some();
+        if is_member || self.stopping_failure().is_none() {
+            return;
+        }
+        if self.settings.limits.cancel_running {
+            let reason = format!("task `{}` failed", self.name(place));
+            self.stop_everything(Stop::Cancelled(reason));
+        } else if self.open.spared.is_none() {
+            self.spare();
+            self.agenda.touch_all();
+        }
+    }
+
+    /// Finds the tasks that may start although a failure keeps the others from it.
+    pub(super) fn spare(&mut self) {
+        let plan = &self.settings.plan;
+        let is_open = |place: &usize| self.standing(*place) == Standing::Open;
+        let accepting = (0..plan.tasks().len()).filter(|place| {
+            plan.member(*place).is_none()
+                && plan.tasks()[*place].effective_join().accepts_failure()
+                && !plan.dependencies(*place).is_empty()
+                && is_open(place)
+        });
+        let accepting: Vec<usize> = accepting.collect();
+        let (mut spared, mut open) = (HashSet::new(), accepting.clone());
+        while let Some(place) = open.pop() {
+            if spared.insert(place) {
+                open.extend(plan.dependents(place));
+            }
+        }
+        // `all_done` holds without them, so it needs none of the tasks before it.
+        let needy = |place: &usize| plan.tasks()[*place].effective_join().wanted().is_some();
+        let before = |place: usize| plan.dependencies(place).iter().copied().filter(is_open);
+        let mut open: Vec<usize> = accepting.into_iter().filter(needy).flat_map(before).collect();
+        let mut needed = HashSet::new();
+        while let Some(place) = open.pop() {
+            if needed.insert(place) {
+                open.extend(before(place));
+            }
+        }
+        spared.extend(needed);
+        self.open.spared = Some(spared);
+    }
+
+    /// Cancels a part of the run. Returns false if there is no such part.
+    pub(super) fn cancelled(&mut self, target: &CancelTarget, reason: &str) -> bool {
+        match target {
+            CancelTarget::Run => {
+                // Whoever cancels a second time does not want to wait for what always runs.
+                self.open.is_cleanup_stopped |= self.open.stopped.is_some();
+                self.stop_everything(Stop::Cancelled(reason.to_owned()));
+                true
+            }
+            CancelTarget::Task(task) => {
+                let Some(place) = self.settings.plan.place(task) else { return false };
+                self.cancel_task(place, reason);
+                self.cancel_instances(place, reason);
+                true
+            }
+            CancelTarget::Agent(agent) => {
+                if !self.state.agents().contains_key(agent) {
+                    return false;
+                }
+                self.end_agent(agent, Outcome::Cancelled { reason: reason.to_owned() });
+                true
+            }
+        }
+    }
+
+    pub(super) fn cancel_task(&mut self, place: usize, reason: &str) {
+        // A task that has not begun is cancelled by its next decision. An agent whose first record
+        // is on its way to the journal is ended when that record is durable.
+        self.open.cancelled.entry(place).or_insert_with(|| reason.to_owned());
+        self.agenda.touch(place);
+        let agent = self.status(place).and_then(|status| status.agent.clone());
+        if let Some(agent) = agent {
+            self.end_agent(&agent, Outcome::Cancelled { reason: reason.to_owned() });
+        }
+    }
+
+    /// Ends all agents that are at work, and lets nothing new begin, except what always runs.
+    pub(super) fn stop_everything(&mut self, stop: Stop) {
+        self.open.stopped.get_or_insert_with(|| stop.clone());
+        let mains = self.open.agents.keys().filter(|id| {
+            let agent = self.state.agents().get(*id).filter(|agent| agent.parent.is_none());
+            let place = agent.and_then(|agent| self.settings.plan.place(&agent.task));
+            agent.is_some() && !place.is_some_and(|place| self.cleans_up(place))
+        });
+        let mut mains: Vec<_> = mains.cloned().collect();
+        mains.sort();
+        for agent in mains {
+            self.end_agent(&agent, stop.outcome());
+        }
+        for place in 0..self.settings.plan.tasks().len() {
+            if self.cleans_up(place) {
+                self.start_task_limit(place);
+            }
+        }
+        self.agenda.touch_all();
+    }
+}

@@ -1,0 +1,109 @@
+//! Graphs through the program: fan-outs, their instances in every verb, cleanup.
+
+use serde_json::{Value, json};
+
+use super::desk::{Desk, wait};
+
+/// A list from a command, an agent for each item, and a task that reads all outputs.
+const REVIEW: &str = r#"
+[agents.reviewer]
+[tasks.files]
+run = 'cat list.json'
+output = "json"
+[tasks.review]
+agent = "reviewer"
+depends_on = ["files"]
+foreach = "tasks.files.output"
+foreach_as = "file"
+max_concurrency = 2
+prompt = "Review {{ file }} as {{ instance.index }}, {{ instance.key }}."
+[tasks.report]
+depends_on = ["review"]
+run = 'printf "%s" "$ALL"'
+env = { ALL = "{% for r in tasks.review.outputs %}{{ r.index }} {{ r.key }} {{ r.state }} {{ r.output }}|{% endfor %}" }
+"#;
+
+const ECHO: &str = "[[rules]]\nsay = \"{{ prompt }}\"";
+
+#[test]
+fn each_item_of_a_list_gets_a_task_of_its_own() {
+    let desk = Desk::offline(REVIEW, ECHO);
+    desk.write("list.json", r#"["src/b.rs", "src/a.rs", "c d"]"#);
+    let done = desk.call(&["run"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let report = desk.good(&["show", "desk/report", "--output"]);
+    let line =
+        |n: usize, file: &str| format!("{n} {file} completed Review {file} as {n}, {file}.|");
+    assert_eq!(report, [line(0, "src/b.rs"), line(1, "src/a.rs"), line(2, "c d")].concat());
+    let outputs: Value =
+        serde_json::from_str(&desk.good(&["show", "desk/review", "--output"])).expect("JSON");
+    let keys: Vec<_> = outputs.as_array().expect("a list").iter().map(|o| &o["key"]).collect();
+    assert_eq!(keys, ["src/b.rs", "src/a.rs", "c d"]);
+    // Every verb that takes a task or an agent takes an instance.
+    let one = desk.good(&["show", "desk/review[1]", "--output"]);
+    assert_eq!(one.trim_end(), "Review src/a.rs as 1, src/a.rs.");
+    assert!(desk.good(&["show", "desk/@review[1]", "--transcript"]).contains("src/a.rs"));
+    let tail = desk.good(&["tail", "--task", "review[2]"]);
+    assert!(tail.contains("c d") && !tail.contains("src/b.rs"), "{tail}");
+    let rows = desk.json(&["ps", "-a", "--json"]);
+    let names: Vec<_> = rows.iter().filter(|r| r["kind"] == "task").map(|r| &r["name"]).collect();
+    assert_eq!(names, ["files", "review", "review[0]", "review[1]", "review[2]", "report"]);
+    let log = desk.runs()[0].join("agents/review[0].log");
+    assert!(log.exists(), "{}", log.display());
+    desk.good(&["cancel", "desk/review[0]"]);
+}
+
+#[test]
+fn only_failed_instances_begin_again_and_reordered_items_keep_their_results() {
+    let desk = Desk::commands(
+        "[tasks.list]\nrun = 'cat list.json'\noutput = 'json'\n\
+         [tasks.work]\ndepends_on = ['list']\nforeach = 'tasks.list.output'\n\
+         run = 'echo $ITEM >> starts; test $ITEM != b || test -e mended || exit 1; echo done $ITEM'\n\
+         env = { ITEM = '{{ item }}' }\nretry = { max_attempts = 2, initial_interval = '1ms' }\n\
+         [tasks.after]\ndepends_on = ['work']\nrun = 'echo after >> starts'\n",
+    );
+    desk.write("list.json", r#"["a", "b", "c"]"#);
+    let starts = || {
+        let mut all: Vec<_> = desk.read("starts").lines().map(str::to_owned).collect();
+        std::fs::remove_file(desk.path().join("starts")).expect("removed");
+        all.sort();
+        all.join(" ")
+    };
+    let failed = desk.call(&["run"]);
+    assert_eq!(failed.code, 1, "{}", failed.err);
+    let says = "instances_failed: 1 of 3 instances failed: work[1] (b): command_failed";
+    assert!(failed.out.contains(says) || failed.err.contains(says), "{}{}", failed.out, failed.err);
+    assert_eq!(starts(), "a b b c");
+    desk.write("mended", "");
+    let explained = desk.good(&["resume", "--explain", "--retry-failed"]);
+    assert!(explained.contains("work[1]"), "{explained}");
+    desk.good(&["resume", "--retry-failed"]);
+    assert_eq!(starts(), "after b");
+    // The command that makes the list is changed, so it runs again and gives another order.
+    desk.write("list.json", r#"["c", "d", "a", "b"]"#);
+    let file = desk.read("agents.toml").replace("cat list.json", "cat ./list.json");
+    desk.write("agents.toml", &file);
+    desk.good(&["resume", "--accept-changes"]);
+    assert_eq!(starts(), "d");
+    let outputs: Value =
+        serde_json::from_str(&desk.good(&["show", "desk/work", "--output"])).expect("JSON");
+    let outputs = outputs.as_array().expect("a list");
+    let all: Vec<_> = outputs.iter().map(|o| (o["key"].clone(), o["output"].clone())).collect();
+    let done = |key: &str| (json!(key), json!(format!("done {key}\n")));
+    assert_eq!(all, ["c", "d", "a", "b"].map(done));
+}
+
+#[test]
+fn a_cleanup_runs_after_a_cancellation_from_another_terminal() {
+    let desk = Desk::commands(
+        "[tasks.work]\nrun = 'touch begun; sleep 60'\n[tasks.after]\nrun = 'touch after'\n\
+         depends_on = ['work']\n[tasks.clean]\nrun = 'touch cleaned'\nalways = true\n\
+         depends_on = ['work', 'after']\n",
+    );
+    let run = desk.start(&["run"]);
+    wait("the work to begin", || desk.path().join("begun").exists().then_some(()));
+    desk.good(&["cancel", "desk"]);
+    assert_eq!(run.end().code, 1);
+    let at = |name: &str| desk.path().join(name).exists();
+    assert_eq!((at("cleaned"), at("after")), (true, false));
+}
