@@ -33,6 +33,7 @@ mod reference;
 mod retry;
 mod sandbox;
 mod shape;
+mod size;
 mod sources;
 mod tasks;
 mod templates;

@@ -13,6 +13,7 @@ use super::diagnostic::{Code, Diagnostic, NO_HELP, Problems, Severity};
 use super::raw::{File, Header};
 use super::shape::kinds::Form;
 use super::shape::{Built, Key, Keys, Kind, Section};
+use super::size::Size;
 use super::tree::{self, Places, Written};
 use super::{duration, foreign, literal_keys, names};
 
@@ -120,6 +121,7 @@ impl<'a> Check<'a> {
             },
             (Kind::Pause | Kind::Time, _) => self.time(value, kind),
             (Kind::Rate, _) => self.rate(value),
+            (Kind::Size(low), _) => self.size(value, low),
             (Kind::List(inner), Value::Array(_, items)) => {
                 for (n, item) in items.iter().enumerate() {
                     self.below(&format!("[{n}]"), |check| check.value(item, *inner));
@@ -222,6 +224,22 @@ impl<'a> Check<'a> {
             Some(time) if time.is_zero() && matches!(kind, Kind::Time) => {
                 let message = format!("`{}` must be longer than nothing", self.path);
                 self.refuse("bad_duration", value, message, NO_HELP);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn size(&self, value: &Value, low: u64) {
+        let help = "write a number and a unit, like `512MiB` or `8GiB`";
+        let Some(text) = self.places.text(value) else {
+            let message = format!("`{}` must be a size, not {}", self.path, self.at(value).kind);
+            return self.refuse("wrong_type", value, message, help);
+        };
+        match Size::parse(&text) {
+            None => self.refuse("bad_value", value, format!("`{text}` is not a size"), help),
+            Some(size) if size < Size(low << 20) => {
+                let message = format!("`{}` must be {low}MiB or more", self.path);
+                self.refuse("bad_value", value, message, NO_HELP);
             }
             Some(_) => {}
         }

@@ -12,7 +12,7 @@ use super::diagnostic::{Giver, Origin, Place};
 use super::raw::{HeaderValue, KeySource, Provider, Wire};
 use super::shape::Item;
 use crate::model::http::is_loopback;
-use crate::spec::sandbox::{SandboxMode, TRUSTED};
+use crate::spec::sandbox::{CommandLimits, SandboxMode, TRUSTED};
 use crate::tool::bash;
 
 /// The services whose keys are known by a word in the name of their variable, with their hosts.
@@ -212,6 +212,17 @@ fn sandbox(setting: Setting<'_>) {
     }
     if let (SandboxMode::DangerFullAccess, Some(at)) = (*raw.mode, raw.mode.at()) {
         problems.concern(&at.value, "commands run without a sandbox");
+    }
+    let (limits, usual) = (&raw.limits, CommandLimits::default());
+    for (at, is_raised, what) in [
+        (limits.file_size.at(), limits.file_size.0 > usual.file_size, "larger files"),
+        (limits.cpu_time.at(), *limits.cpu_time > usual.cpu_time, "more processor time"),
+        (limits.processes.at(), *limits.processes > usual.processes, "more processes"),
+        (limits.open_files.at(), *limits.open_files > usual.open_files, "more open files"),
+    ] {
+        if let Some(at) = at.filter(|_| is_raised) {
+            problems.concern(&at.value, format!("commands can have {what} than usual"));
+        }
     }
     for Item { value: path, at } in raw.readable_roots.iter() {
         if let Some(path) = leads_outside(root, path) {

@@ -8,6 +8,9 @@ use super::shape::{Built, Key, Keys, Kind, Section};
 /// The form of a duration: one or more numbers, each with a unit.
 const DURATION: &str = "^([0-9]+(ms|s|m|h|d))+$";
 
+/// The form of a size: a number with its unit.
+const SIZE: &str = "^[0-9]+ ?(K|M|G|T)iB$";
+
 /// Returns the JSON Schema (draft 7) of the file. Keys that are not available yet are not part of
 /// it.
 #[must_use]
@@ -60,6 +63,7 @@ fn value(kind: &Kind) -> Value {
         Kind::Number(low, high, _) => json!({"type": "number", "minimum": low, "maximum": high}),
         Kind::Pause | Kind::Time => json!({"type": "string", "pattern": DURATION}),
         Kind::Rate => json!({"type": "string"}),
+        Kind::Size(_) => json!({"type": "string", "pattern": SIZE}),
         Kind::List(inner) => json!({"type": "array", "items": value(inner)}),
         Kind::Map(form, inner) => json!({
             "type": "object",

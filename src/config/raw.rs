@@ -19,7 +19,7 @@ mod compaction;
 mod models;
 mod work;
 
-use crate::spec::sandbox::SandboxMode;
+use crate::spec::sandbox::{CommandLimits, SandboxMode};
 use std::time::Duration;
 
 use figment::value::Value;
@@ -34,6 +34,12 @@ use super::shape::kinds::{
     VARIABLES, WORDS, words_of,
 };
 use super::shape::{Kind, List, Named, sections, words};
+use super::size::Size;
+
+/// The most processes that Linux can number on machines of 64 bits (`PID_MAX_LIMIT`).
+const MOST_PROCESSES: i64 = 1 << 22;
+/// The most open files of a process unless the administrator allows more (`fs.nr_open`).
+const MOST_FILES: i64 = 1 << 20;
 
 /// The version of the file format that the program reads.
 pub(super) const VERSION: i64 = 1;
@@ -191,6 +197,26 @@ sections! {
         /// If `true`, nothing runs where the sandbox cannot be had. If `false`, commands that stand
         /// in this file run there without it, and `bash` is denied.
         require: bool = false, Kind::Truth;
+        /// The most that each process of a command can use.
+        limits: CommandLimitKeys = CommandLimitKeys::default(), CommandLimitKeys::KIND;
+    }
+
+    /// The most that each process of a command can use. The kernel enforces it, and a smaller limit
+    /// that callsheet itself runs under stays.
+    CommandLimitKeys {
+        /// The memory of a process that is its own to write, with heap, stacks of threads and copied
+        /// pages. What is only reserved, as by Java, Go and Node, does not count. Without it, the kernel
+        /// still ends commands before other programs when memory runs out.
+        memory: Size, Kind::Size(64) => "no limit";
+        /// The largest file that a process can write. One that writes more is ended (SIGXFSZ).
+        file_size: Size = Size(CommandLimits::default().file_size), Kind::Size(1);
+        /// The processor time of a process, over all its threads. One that uses more is ended (SIGXCPU).
+        cpu_time: Duration = CommandLimits::default().cpu_time, Kind::Time;
+        /// The processes and threads of a command; where user namespaces do not work, those of the user.
+        /// They are not limited for root.
+        processes: u64 = CommandLimits::default().processes, Kind::Whole(16, MOST_PROCESSES, "");
+        /// The files that a process can have open.
+        open_files: u64 = CommandLimits::default().open_files, Kind::Whole(32, MOST_FILES, "");
     }
 
     /// Limits of the whole run.

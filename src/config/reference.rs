@@ -87,6 +87,7 @@ fn type_of(kind: &Kind) -> String {
         Kind::Number(..) => "number".to_owned(),
         Kind::Pause | Kind::Time => "duration".to_owned(),
         Kind::Rate => "count per duration".to_owned(),
+        Kind::Size(_) => "size".to_owned(),
         Kind::List(inner) => format!("array: {}", type_of(inner)),
         Kind::Map(form, inner) => format!("table: {} to {}", form.what, type_of(inner)),
         Kind::Table(_) | Kind::Key(_) | Kind::Profile => "table".to_owned(),
@@ -99,6 +100,7 @@ fn bounds(kind: &Kind) -> (String, &'static str) {
     match kind {
         Kind::Only(n) => (n.to_string(), ""),
         Kind::Time => ("above 0".to_owned(), ""),
+        Kind::Size(low) => (format!("{low}MiB or more"), ""),
         Kind::Whole(low, high, unit) | Kind::Number(low, high, unit) => {
             (format!("{low} to {high}"), unit)
         }
@@ -152,7 +154,7 @@ fn add_codes(kind: &Kind, all: &mut BTreeSet<&'static str>) {
         Kind::Truth | Kind::List(_) => &[],
         Kind::Text(_, codes) => codes,
         Kind::Words(_, []) | Kind::Whole(..) | Kind::Number(..) => &["bad_value"],
-        Kind::Rate => &["bad_value"],
+        Kind::Rate | Kind::Size(_) => &["bad_value"],
         Kind::Header(_) => &["bad_value", "literal_key", "missing_field", "missing_key"],
         Kind::Words(..) => &["bad_value", "not_built"],
         Kind::Pause | Kind::Time => &["bad_duration"],

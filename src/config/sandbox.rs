@@ -7,7 +7,7 @@ use super::diagnostic::Giver;
 use super::raw::OwnSandbox;
 use super::shape::List;
 use super::tree::Written;
-use crate::spec::sandbox::{Confinement, SandboxMode, SandboxSpec};
+use crate::spec::sandbox::{CommandLimits, Confinement, SandboxMode, SandboxSpec};
 
 /// Returns what commands may reach.
 pub(super) fn sandbox(setting: Setting<'_>) -> SandboxSpec {
@@ -30,6 +30,13 @@ pub(super) fn sandbox(setting: Setting<'_>) -> SandboxSpec {
         readable_roots: paths(&raw.readable_roots),
         env: raw.env.iter().map(|name| name.value.clone()).collect(),
         require: *raw.require,
+        limits: CommandLimits {
+            memory: raw.limits.memory.map(|size| size.0),
+            file_size: raw.limits.file_size.0,
+            cpu_time: *raw.limits.cpu_time,
+            processes: *raw.limits.processes,
+            open_files: *raw.limits.open_files,
+        },
     }
 }
 

@@ -559,6 +559,7 @@ fn sample(kind: Kind) -> figment::value::Value {
         Kind::Only(n) | Kind::Whole(n, ..) | Kind::Number(n, ..) => n.into(),
         Kind::Pause | Kind::Time => "1s".into(),
         Kind::Rate => "5/10s".into(),
+        Kind::Size(_) => "8GiB".into(),
         Kind::List(inner) => vec![sample(*inner)].into(),
         Kind::Map(_, inner) => Dict::from([("x".to_owned(), sample(*inner))]).into(),
         Kind::Table(keys) | Kind::Key(keys) => table(keys),

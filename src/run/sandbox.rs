@@ -166,7 +166,8 @@ fn policy(config: &Config) -> Policy {
     // Nothing lifts the protection of the store of trust: a command could trust its own file with it.
     let store = store().filter(|store| write.iter().any(|path| store.starts_with(path)));
     protected.extend(store.filter(|store| !protected.contains(store)));
-    Policy { read, write, protected, network: spec.network, ..Policy::default() }
+    let (network, limits) = (spec.network, spec.limits.clone());
+    Policy { read, write, protected, network, limits, ..Policy::default() }
 }
 
 /// Returns the folder of the store of trust, if there is one.

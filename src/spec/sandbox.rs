@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,52 @@ pub struct SandboxSpec {
     pub env: Vec<String>,
     /// True if nothing runs where the sandbox cannot be had, not even commands of the file.
     pub require: bool,
+    /// What each process of a command may use.
+    pub limits: CommandLimits,
+}
+
+/// What each process of a command may use. The defaults end what has run away, and no build or test that
+/// is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandLimits {
+    /// Private memory that can be written, in bytes (`RLIMIT_DATA`). There is none by default: what
+    /// AddressSanitizer reserves counts, 16 TiB. Address space (`RLIMIT_AS`) is no measure: Java, Go
+    /// and Node reserve far more than they use.
+    pub memory: Option<u64>,
+    /// Size of a file in bytes. The default is above the largest layer that Amazon's registry of container
+    /// images takes, 52,000 MiB.
+    pub file_size: u64,
+    /// Processor time. The default is what the longest job of GitHub's runners can use: 6 hours on 4
+    /// processors.
+    pub cpu_time: Duration,
+    /// Processes and threads: a fork bomb ends, the tests of a large project do not reach the default.
+    pub processes: u64,
+    /// Open files. The default is the hard limit that systemd gives.
+    pub open_files: u64,
+}
+
+impl Default for CommandLimits {
+    fn default() -> Self {
+        Self {
+            memory: None,
+            file_size: 64 << 30,
+            cpu_time: Duration::from_hours(24),
+            processes: 16_384,
+            open_files: 524_288,
+        }
+    }
+}
+
+/// Returns the limit that ended a process with this exit code, in words for a person or a model; `None`
+/// if it was none of those that send a signal.
+#[must_use]
+pub fn limit_passed(exit_code: i32) -> Option<&'static str> {
+    // The numbers of the signals SIGXCPU and SIGXFSZ on Linux, as shells tell them.
+    match exit_code {
+        152 => Some("it used more processor time than `cpu_time` in `[sandbox.limits]` allows"),
+        153 => Some("it wrote a larger file than `file_size` in `[sandbox.limits]` allows"),
+        _ => None,
+    }
 }
 
 /// The sandbox of a run's commands, as a process in it found it when the run was opened.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::process::{self, ProcessGroup};
 use super::sandbox::Policy;
 use super::{Ending, ToolContext, ToolError, ToolOutput};
+use crate::spec::sandbox::limit_passed;
 
 /// A command line to run, with its time limit and its reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +107,11 @@ fn for_model(ended: ToolOutput, timeout: Duration, policy: Option<&Policy>) -> T
     if ended.left_behind {
         text = with_line(text, LEFT_BEHIND);
     }
+    if let Ending::Exited(code) = ended.ending
+        && let Some(limit) = policy.and_then(|_| limit_passed(code))
+    {
+        text = with_line(text, &format!("({limit}; only a person can change that)"));
+    }
     if ended.ending != Ending::Exited(0)
         && let Some(line) = policy.and_then(|policy| of_sandbox(&text, policy))
     {
@@ -154,6 +160,20 @@ mod tests {
             let text = for_model(ended, Duration::MAX, Some(policy)).text;
             let is_told = |told: &str| text.contains("in a sandbox") && text.contains(told);
             assert_eq!(told.map_or(text.contains("sandbox"), is_told), told.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_model_is_told_which_limit_ended_a_command() {
+        for (code, told) in [(152, "`cpu_time`"), (153, "`file_size`")] {
+            let ended = ToolOutput { ending: Ending::Exited(code), ..ToolOutput::ok("x") };
+            let text = for_model(ended.clone(), Duration::MAX, Some(&Policy::default())).text;
+            assert!(
+                text.contains(told) && text.ends_with(&format!("\nexit code {code}")),
+                "{text}"
+            );
+            let text = for_model(ended, Duration::MAX, None).text;
+            assert_eq!(text, format!("x\nexit code {code}"), "it is no limit of the sandbox");
         }
     }
 

@@ -35,7 +35,7 @@ use tokio::net::unix::pipe::{self, Receiver};
 use tokio::process::{Child, Command};
 
 pub use self::probe::{Probed, probe};
-use crate::spec::sandbox::Confinement;
+use crate::spec::sandbox::{CommandLimits, Confinement};
 
 /// First argument of a process that is to enter a sandbox. Then follow the policy as JSON, `input` or
 /// `no-input`, and the program with its arguments.
@@ -120,6 +120,8 @@ pub struct Policy {
     /// The folder for the caches of tools, which later commands use too. It takes effect if it is in
     /// `write`.
     pub cache: Option<PathBuf>,
+    /// What each process of the command may use.
+    pub limits: CommandLimits,
 }
 
 /// Namespaces that a command gets, as far as this machine lets a user make them.

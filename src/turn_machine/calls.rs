@@ -9,6 +9,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::CallKey;
 use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
 use crate::output::Output;
+use crate::spec::sandbox::limit_passed;
 use crate::turn::{
     Effect, Outcome, ResultSource, ToolFinished, ToolIntended, ToolStarted, ToolStatus,
 };
@@ -191,7 +192,9 @@ pub fn command_outcome(finished: &ToolFinished) -> Outcome {
                 .with_output(&output.text)
         }
         (ToolStatus::Error, Some(code)) => {
-            failed(format!("the command ended with exit code {code}")).with_output(&output.text)
+            let limit = limit_passed(code).map(|limit| format!(": {limit}"));
+            let message = format!("the command ended with exit code {code}");
+            failed(message + limit.as_deref().unwrap_or_default()).with_output(&output.text)
         }
         // Without an exit code, the text is the reason of the failure and not an output.
         (ToolStatus::Error, None) => {

@@ -421,6 +421,39 @@ fn what_a_command_leaves_behind_ends_with_its_call() {
 }
 
 #[test]
+fn a_limit_ends_what_passes_it_and_is_named() {
+    let desk = place(
+        "[sandbox.limits]\nmemory = '256MiB'\nfile_size = '1MiB'\ncpu_time = '1s'\nopen_files = 40\n\
+         [tasks.file]\nrun = 'head -c 2000000 /dev/zero > big'\n\
+         [tasks.time]\nrun = 'while :; do :; done'\n\
+         [tasks.memory]\nrun = 'head -c 400M /dev/zero | tail -c 400M 2> /dev/null | wc -c; echo end'\n\
+         [tasks.limits]\nrun = 'ulimit -c; ulimit -d; ulimit -f; ulimit -n; ulimit -t; cat /proc/self/oom_score_adj'\n\
+         [tasks.higher]\nrun = 'ulimit -Hn 41 2> /dev/null || echo kept'\n",
+    );
+    if !has_sandbox(&desk) {
+        return;
+    }
+    let done = desk.call(&["run", "-f", "ws/agents.toml", "--json"]);
+    let events = super::desk::lines(&done.out);
+    let tasks = &events.last().expect("events")["data"]["tasks"];
+    for (task, told) in [
+        ("file", "exit code 153: it wrote a larger file than `file_size`"),
+        ("time", "exit code 152: it used more processor time than `cpu_time`"),
+    ] {
+        let message = tasks[task]["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(told), "{}", tasks[task]);
+    }
+    assert_eq!(std::fs::metadata(desk.path().join("ws/big")).expect("a file").len(), 1 << 20);
+    assert_eq!(tasks["memory"]["output"], "0\nend\n", "{}", tasks["memory"]);
+    // The units of the shell are KiB and blocks of 512 bytes.
+    let said = tasks["limits"]["output"].as_str().unwrap_or_default();
+    let said: Vec<&str> = said.lines().collect();
+    assert_eq!(&said[..5], ["0", "262144", "2048", "40", "1"]);
+    assert!(said[5].parse::<i32>().is_ok_and(|sooner| sooner >= 500), "{said:?}");
+    assert_eq!(tasks["higher"]["output"], "kept\n");
+}
+
+#[test]
 fn a_file_cannot_turn_the_sandbox_off_and_a_person_can() {
     let desk = place("[sandbox]\nmode = 'danger-full-access'\n[tasks.t]\nrun = 'true'\n");
     let refused = desk.call(&["run", "-f", "ws/agents.toml"]);

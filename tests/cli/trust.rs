@@ -144,6 +144,7 @@ fn each_thing_outside_is_named() {
             "records of runs are written to `/none/runs`",
         ),
         (format!("[sandbox]\nnetwork = true\n{task}"), "commands can use the network"),
+        (format!("[sandbox.limits]\ncpu_time = '25h'\n{task}"), "more processor time than usual"),
         (format!("[sandbox]\nwritable_roots = ['..']\n{task}"), "commands can write `"),
         (format!("[sandbox]\nwritable_roots = ['folder']\n{task}"), "commands can write `/"),
         (

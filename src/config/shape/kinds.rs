@@ -33,6 +33,8 @@ pub(in crate::config) enum Kind {
     Time,
     /// A count per duration, as `5/10s`.
     Rate,
+    /// A size in bytes as `8GiB`, of at least so many MiB.
+    Size(u64),
     List(&'static Self),
     /// A table from names that the user chooses to values of one kind.
     Map(&'static Form, &'static Self),
@@ -60,6 +62,7 @@ impl Kind {
             Self::Number(low, _, _) => format!("{low}.5"),
             Self::Pause | Self::Time => "\"30s\"".to_owned(),
             Self::Rate => "\"5/10s\"".to_owned(),
+            Self::Size(_) => "\"8GiB\"".to_owned(),
             Self::List(inner) => format!("[{}]", inner.example()?),
             Self::Map(_, inner) => format!("{{ name = {} }}", inner.example()?),
             Self::Table(keys) | Self::Key(keys) => {

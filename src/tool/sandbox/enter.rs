@@ -16,6 +16,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::mounts::{self, TEMPORARY};
 use super::{Failure, Input, LEFT, Namespaces, Policy, filter, init};
+use crate::spec::sandbox::CommandLimits;
 use crate::tool::environment;
 
 /// Files of the system that every program needs.
@@ -47,9 +48,13 @@ const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 /// stops a command from cutting files that it may not write.
 const LEAST: ABI = ABI::V3;
 
-/// The most processes and threads of the user while the command runs: a fork bomb ends, the tests
-/// of a large project do not reach it.
-const MOST_PROCESSES: u64 = 16_384;
+/// Time in seconds between the signal that a command has used its processor time, which it can handle,
+/// and its end.
+const TO_END: u64 = 5;
+
+/// How much sooner than others the kernel ends a command when memory runs out: as if it used so many
+/// thousandths of all memory more. Otherwise it may end callsheet, or an editor with unsaved work.
+const END_SOONER: &str = "500";
 
 /// Restricts this process and executes the command. Returns only if that fails.
 pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
@@ -120,7 +125,7 @@ fn enter(policy: &Policy) -> Result<Entered, Failure> {
     });
     let left = left.transpose()?;
     rustix::thread::set_no_new_privs(true)?;
-    limit()?;
+    limit(&policy.limits)?;
     let own = match policy.namespaces {
         Namespaces::None => Vec::new(),
         Namespaces::Mounts | Namespaces::Processes => mounts::separate(policy)?,
@@ -148,15 +153,26 @@ fn close_inherited() -> Result<(), Failure> {
     Ok(())
 }
 
-fn limit() -> Result<(), Failure> {
-    let lower = |resource: Resource, most: u64| {
+/// Lowers the limits of this process, which hold for all that it starts.
+fn limit(limits: &CommandLimits) -> Result<(), Failure> {
+    let lower = |resource: Resource, most: u64, grace: u64| {
         let now = rustix::process::getrlimit(resource);
-        let at_most = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
-        setrlimit(resource, Rlimit { current: at_most(now.current), maximum: at_most(now.maximum) })
+        let at_most = |limit: Option<u64>, most: u64| Some(limit.map_or(most, |now| now.min(most)));
+        let maximum = at_most(now.maximum, most.saturating_add(grace));
+        setrlimit(resource, Rlimit { current: at_most(now.current, most), maximum })
     };
     // A core file would hold what the command had read.
-    lower(Resource::Core, 0)?;
-    lower(Resource::Nproc, MOST_PROCESSES)?;
+    lower(Resource::Core, 0, 0)?;
+    lower(Resource::Nproc, limits.processes, 0)?;
+    lower(Resource::Fsize, limits.file_size, 0)?;
+    lower(Resource::Nofile, limits.open_files, 0)?;
+    // The kernel counts whole seconds, and ends a process at the maximum without a word.
+    lower(Resource::Cpu, limits.cpu_time.as_secs().max(1), TO_END)?;
+    if let Some(memory) = limits.memory {
+        lower(Resource::Data, memory, 0)?;
+    }
+    // Where it is higher already, the kernel refuses.
+    let _stays = fs::write("/proc/self/oom_score_adj", END_SOONER);
     Ok(())
 }
 
