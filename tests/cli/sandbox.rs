@@ -6,21 +6,84 @@ use std::process::Command;
 use super::desk::{Desk, Done};
 use crate::support::number_outside;
 
-/// Says what a test leaves out here. Tests print it where they are run with `--nocapture`.
+/// Says what a test leaves out here. It is not captured, so that everybody reads it.
 fn skipped(what: &str) {
+    tell(&format!("SKIPPED: {what}"));
+}
+
+fn tell(line: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Returns true if commands run in a sandbox here; otherwise says what is skipped.
 fn has_sandbox(desk: &Desk) -> bool {
-    let said = desk.call(&["check", "-f", "ws/agents.toml"]).out;
+    says_sandbox(&mut desk.command(CHECK))
+}
+
+const CHECK: &[&str] = &["check", "-f", "ws/agents.toml"];
+
+fn says_sandbox(check: &mut Command) -> bool {
+    let said = Done::of(check).out;
     let line = said.lines().find(|line| line.starts_with("sandbox of commands: "));
     let has = line.is_some_and(|line| line.contains("workspace-write, no network"));
     if !has {
         skipped(&format!("there is no sandbox here: {line:?}"));
     }
     has
+}
+
+/// The user without files and rights of the system (`nobody`).
+const NOBODY: u32 = 65_534;
+
+/// A user who runs the program.
+enum User {
+    /// The one of the tests.
+    Own,
+    /// [`NOBODY`], with a copy of the program: the folder of the build may not be readable.
+    Nobody(PathBuf),
+}
+
+impl User {
+    /// Gives the files of the desk to the other user.
+    fn nobody(desk: &Desk) -> Self {
+        let program = desk.path().join("program");
+        std::fs::copy(env!("CARGO_BIN_EXE_callsheet"), &program).expect("a copy");
+        let mut open = vec![desk.path().to_owned(), desk.state().to_owned()];
+        while let Some(path) = open.pop() {
+            std::os::unix::fs::lchown(&path, Some(NOBODY), Some(NOBODY)).expect("given");
+            if path.is_dir() && !path.is_symlink() {
+                let entries = std::fs::read_dir(&path).expect("a folder");
+                open.extend(entries.map(|entry| entry.expect("one").path()));
+            }
+        }
+        Self::Nobody(program)
+    }
+
+    /// The program with these arguments.
+    fn command(&self, desk: &Desk, arguments: &[&str]) -> Command {
+        let Self::Nobody(program) = self else { return desk.command(arguments) };
+        let mut command = self.own(program);
+        desk.bare(command.args(arguments));
+        command
+    }
+
+    /// Another program.
+    fn own(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(program);
+        if let Self::Nobody(_) = self {
+            // The library also takes the other groups away.
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    /// The number of the user.
+    fn number(&self) -> String {
+        let output = self.own("id").arg("-u").output().expect("it runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
 }
 
 /// Commands that must not say `GOT`, each in a shell of its own. `OUT` is a folder outside the
@@ -227,8 +290,22 @@ impl Drop for Victim {
 
 #[test]
 fn hostile_commands_get_nothing() {
+    escape(|_| User::Own);
+}
+
+#[test]
+fn hostile_commands_of_another_user_get_nothing() {
+    if User::Own.number().trim() != "0" {
+        return skipped("only root can start the program as another user");
+    }
+    escape(User::nobody);
+}
+
+/// Tries the hostile commands as this user.
+fn escape(user: fn(&Desk) -> User) {
     let mut tasks = String::from(
-        "[agents.a]\ninstructions_file = 'prompt.md'\nmodel = 'm'\n[models.m]\nprovider = 'p'\n\
+        "[tasks.own]\nrun = 'id -u > own; cat own'\n\
+         [agents.a]\ninstructions_file = 'prompt.md'\nmodel = 'm'\n[models.m]\nprovider = 'p'\n\
          model = 'm'\n[providers.p]\nkind = 'scripted'\nscript = 's.toml'\n",
     );
     // The numbers of system calls are those of x86-64.
@@ -243,8 +320,9 @@ fn hostile_commands_get_nothing() {
     let desk = place(&tasks);
     let socket = desk.path().join("out/socket");
     let _socket = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
-    let mut victim = Victim(Command::new("sleep").arg("600").spawn().expect("it starts"));
     desk.write("ws/s.toml", "[[rules]]\nsay = 'x'\n");
+    let user = user(&desk);
+    let mut victim = Victim(user.own("sleep").arg("600").spawn().expect("it starts"));
     let env = format!(
         "[env]\nOUT = '{0}/out'\nPORT = '{port}'\nVICTIM = '{1}'\nSOCK = '{2}'\n",
         desk.path().display(),
@@ -253,13 +331,13 @@ fn hostile_commands_get_nothing() {
     );
     let text = desk.read("ws/agents.toml");
     desk.write("ws/agents.toml", &format!("{text}{env}"));
-    if !has_sandbox(&desk) {
+    if !says_sandbox(&mut user.command(&desk, CHECK)) {
         return;
     }
     let watched = ["out", "home", "ws/agents.toml", "ws/.git", "ws/.github", "ws/.claude"];
     let state = || watched.map(|path| files(&desk.path().join(path)));
     let before = state();
-    let mut command = desk.command(&["run", "-f", "ws/agents.toml", "--json"]);
+    let mut command = user.command(&desk, &["run", "-f", "ws/agents.toml", "--json"]);
     command.env("HOME", desk.path().join("home")).env("TOKEN_OF_A_TEST", "TOKEN_OF_A_TEST");
     let done = Done::of(&mut command);
     let events = super::desk::lines(&done.out);
@@ -276,9 +354,15 @@ fn hostile_commands_get_nothing() {
         .map(|(_, command)| command)
         .collect();
     assert!(got.is_empty(), "{got:#?}");
+    assert_eq!(last["own"]["output"], user.number(), "who they were");
     assert_eq!(state(), before);
     assert!(victim.0.try_wait().expect("it can be looked at").is_none(), "it was ended");
     assert!(listener.set_nonblocking(true).is_ok() && listener.accept().is_err(), "it was reached");
+    tell(&format!(
+        "{} hostile commands got nothing as user {}",
+        hostile.len(),
+        user.number().trim()
+    ));
 }
 
 /// Ordinary work, with the program that it needs and what it prints at the end.
