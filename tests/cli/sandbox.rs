@@ -236,6 +236,45 @@ const HOSTILE: &[&str] = &[
     "python3 -c 'import ctypes; l = ctypes.CDLL(None); p = l.syscall(56, 0x10000000 | 17, 0, 0, 0, 0); exit(p < 0)' && echo GOT",
 ];
 
+/// Prints for each of the calls `io_uring_setup`, `io_uring_enter` and `io_uring_register` the number of
+/// the error, 0 if there is none. The numbers of the calls are the same on all machines.
+const IO_URING: [(&str, &str); 2] = [
+    (
+        "perl",
+        "perl -e 'my $b = chr(0) x 120; for (425, 426, 427) { $! = 0; syscall($_, 8, $b, 0, 0, 0, 0); print $! + 0, \" \" }'",
+    ),
+    (
+        "python3",
+        "python3 -c 'import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nb = ctypes.create_string_buffer(120)\nfor n in 425, 426, 427:\n  ctypes.set_errno(0)\n  l.syscall(n, 8, b, 0, 0, 0, 0)\n  print(ctypes.get_errno(), end=\" \")'",
+    ),
+];
+
+#[test]
+fn the_sandbox_refuses_io_uring() {
+    let Some((_, calls)) = IO_URING.iter().find(|(program, _)| has(program)) else {
+        return skipped("io_uring is not tried: there is neither perl nor python3");
+    };
+    let outside = Command::new("sh").args(["-c", calls]).output().expect("it runs");
+    let outside = String::from_utf8_lossy(&outside.stdout).into_owned();
+    if !outside.starts_with("0 ") {
+        skipped(&format!("io_uring does not work outside the sandbox either: {outside}"));
+    }
+    let desk = place(&format!("[tasks.t]\nrun = {}\n", serde_json::Value::from(*calls)));
+    if !has_sandbox(&desk) {
+        return;
+    }
+    let done = desk.call(&["run", "-f", "ws/agents.toml", "--json"]);
+    let events = super::desk::lines(&done.out);
+    let task = &events.last().expect("events")["data"]["tasks"]["t"];
+    assert_eq!(task["output"], "1 1 1 ", "EPERM for each, {outside} outside: {task}");
+}
+
+/// Returns true if there is such a program here.
+fn has(program: &str) -> bool {
+    let tried = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
 /// A workspace `ws` with a folder `out` and a home beside it.
 fn place(tasks: &str) -> Desk {
     let desk = Desk::empty();
@@ -428,10 +467,6 @@ const ORDINARY: &[(&str, &str, &str)] = &[
 
 #[test]
 fn ordinary_commands_work() {
-    let has = |program: &str| {
-        let tried = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
-        tried.is_ok_and(|output| output.status.success())
-    };
     type Case = (&'static str, &'static str, &'static str);
     let (there, absent): (Vec<&Case>, Vec<&Case>) =
         ORDINARY.iter().partition(|(program, ..)| has(program));
