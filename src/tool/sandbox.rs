@@ -8,7 +8,8 @@
 //!
 //! Owns the policy of a command and the protocol of that mode. `namespaces` prepares the process
 //! that starts it; `enter` restricts, with `mounts` and `filter`; `init` waits for the command;
-//! `probe` tries to get out; `toolchains` finds what commands need to read.
+//! `probe` tries to get out; `toolchains` finds what commands need to read; `seatbelt` writes the
+//! policy for macOS.
 
 mod enter;
 mod filter;
@@ -16,6 +17,7 @@ mod init;
 mod mounts;
 mod namespaces;
 mod probe;
+mod seatbelt;
 pub mod toolchains;
 
 use std::error::Error;
