@@ -81,6 +81,13 @@ fn kind_of(value: &Value) -> &'static str {
 /// Returns the keys of the items: all different, none empty.
 fn keys(fan_out: &FanOut, items: &[Value], values: &Value) -> Result<Vec<String>, Failure> {
     let mut values = values.as_object().cloned().unwrap_or_default();
+    if let (Some(key), Some(tasks)) = (&fan_out.key, values.get_mut("tasks")) {
+        // A template is rendered in time proportional to the values that it is given.
+        let read = tasks_read_by([key.as_str()]);
+        if let (Some(read), Some(tasks)) = (read, tasks.as_object_mut()) {
+            tasks.retain(|task, _| read.contains(task));
+        }
+    }
     let (mut keys, mut seen) = (Vec::with_capacity(items.len()), HashMap::new());
     for (number, item) in items.iter().enumerate() {
         let key = match &fan_out.key {
@@ -148,19 +155,23 @@ fn reads(task: &TaskSpec) -> BTreeSet<String> {
         texts.push(prompt);
     }
     let all = || task.depends_on.iter().map(ToString::to_string).collect();
+    tasks_read_by(texts).unwrap_or_else(all)
+}
+
+/// Returns the tasks whose values these templates read, or `None` if that cannot be told.
+fn tasks_read_by<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for text in texts {
-        let Ok(names) = template::names_in_template(text) else { return all() };
-        for name in names {
+        for name in template::names_in_template(text).ok()? {
             match name.strip_prefix("tasks.").and_then(|rest| rest.split('.').next()) {
                 Some(read) => drop(found.insert(read.to_owned())),
                 // `tasks["name"]`, or all of them.
-                None if name == "tasks" => return all(),
+                None if name == "tasks" => return None,
                 None => {}
             }
         }
     }
-    found
+    Some(found)
 }
 
 impl RunMachine {
