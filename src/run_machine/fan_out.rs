@@ -354,4 +354,6 @@ fn is_enough(done: usize, all: usize, fan_out: Option<&FanOut>) -> bool {
 }
 
 #[cfg(test)]
+mod makespan;
+#[cfg(test)]
 mod tests;
