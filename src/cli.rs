@@ -13,6 +13,7 @@ mod cost;
 mod deltas;
 mod detach;
 mod drive;
+mod evidence;
 mod explain;
 mod fork;
 mod graph;

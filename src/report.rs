@@ -2,6 +2,8 @@
 //! state alone; and a record as JSON.
 
 mod costs;
+pub mod evidence;
+pub mod fold;
 pub mod next_request;
 mod order;
 mod rows;

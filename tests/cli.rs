@@ -3,6 +3,7 @@
 mod context;
 mod crash;
 mod desk;
+mod evidence;
 mod exits;
 mod explain;
 mod failures;

@@ -15,7 +15,7 @@ use super::screen::Screen;
 use super::status::Status;
 use super::stream::Stream;
 use super::tail::{Detail, Printer};
-use super::{after_failure, complain, refusal, runtime, say};
+use super::{after_failure, complain, evidence, refusal, runtime, say};
 use crate::actor::run_end::RunEnd;
 use crate::actor::services::Watcher;
 use crate::config::{Config, ProviderKind};
@@ -179,7 +179,7 @@ pub(super) fn refused(project: &Project, dir: Option<&RunDir>, error: &StartErro
 /// Formats the result for people, with the commands that show more.
 fn summary(project: &Project, dir: &RunDir, state: &RunState) -> String {
     let id = refusal::name(dir);
-    let mut text = report::summary(state);
+    let mut text = report::summary(state, &evidence::for_summary(dir));
     let flags = project.flags();
     text.push_str(&after_failure::commands(project, dir, state));
     text.push_str(&format!("its parts:    callsheet ps{flags} --tree\n"));

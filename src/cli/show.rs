@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::args;
 use super::locate::{Project, Selector, agents};
-use super::{complain, refusal, say, say_json, stream};
+use super::{complain, evidence, refusal, say, say_json, stream};
 use crate::config::suggest;
 use crate::exit::Exit;
 use crate::glob::{self, Wildcards};
@@ -21,6 +21,7 @@ use crate::journal::stamp;
 use crate::message::{Block, Message};
 use crate::printable;
 use crate::report;
+use crate::report::evidence::TaskEvidence;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
 use crate::store::{self, StoreError};
 use crate::turn::Outcome;
@@ -128,7 +129,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             .unwrap_or_default(),
     );
     if state.completed().is_some() {
-        text.push_str(&report::summary(state));
+        text.push_str(&report::summary(state, &evidence::for_summary(dir)));
     } else {
         if let Some(reason) = state.paused_reason() {
             text.push_str(&format!("paused: {}\n", printable::line(reason)));
@@ -170,10 +171,12 @@ fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit 
         Err(exit) => return exit,
     };
     let mut text = String::new();
+    let evidence = evidence::read(dir);
     for (name, task) in found {
         if as_json {
             let mut document = task_json(task);
             document["task"] = json!(name);
+            document["evidence"] = json!(evidence.of(name));
             text.push_str(&format!("{document}\n"));
             continue;
         }
@@ -184,6 +187,7 @@ fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit 
         if let Some(undone) = undone_of(state, name) {
             text.push_str(&format!("left undone: {undone}\n"));
         }
+        text.push_str(&evidence.of(name).map(TaskEvidence::lines).unwrap_or_default());
         if let Some(output) =
             task.output.is_none().then(|| output::partial(dir, state, task)).flatten()
         {

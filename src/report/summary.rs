@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::evidence::{Evidence, TaskEvidence};
+use super::fold::{self, Group};
 use super::{short, status_word};
 use crate::id::Name;
 use crate::journal::log_line::{self, output_lines};
@@ -25,31 +27,13 @@ const TOOL_NAME: usize = 64;
 /// The most tasks that are listed as having left something undone.
 const LISTED: usize = 8;
 
-/// Returns the summary of a run that has ended, for people: every task with its state and its
-/// result.
+/// Returns the summary of a run that has ended, for people: every task with its state, its result
+/// and the evidence for it. In a run of many tasks, those that are alike share a line, and failures
+/// come first.
 #[must_use]
-pub fn summary(state: &RunState) -> String {
-    let mut text = String::new();
-    let Some(completed) = state.completed() else { return text };
-    let widest = state.tasks().map(|(name, _)| name.as_str().len()).max().unwrap_or(0);
-    let mut shown = 0;
-    for (name, task) in state.tasks() {
-        let took = task.started_ms.map(|_| seconds(task.whole.taken(state.reading())));
-        let (name, word) = (name.as_str(), task.state.as_str());
-        let line = format!(
-            "{name:widest$}  {word:9}  {:>8}  {}",
-            took.unwrap_or_default(),
-            note(task).unwrap_or_default()
-        );
-        text.push_str(line.trim_end());
-        text.push('\n');
-        let failure = task.failure.as_ref().filter(|_| task.state == TaskState::Failed);
-        if let Some(lines) = failure.and_then(output_lines).filter(|_| shown < OUTPUTS) {
-            text.push_str(&lines);
-            text.push('\n');
-            shown += 1;
-        }
-    }
+pub fn summary(state: &RunState, evidence: &Evidence) -> String {
+    let Some(completed) = state.completed() else { return String::new() };
+    let mut text = tasks(state, evidence);
     let began = state.tasks().any(|(_, task)| task.started_ms.is_some());
     let took = began.then(|| format!(" after {}", seconds(state.spent())));
     let children = match state.agents().values().filter(|agent| agent.parent.is_some()).count() {
@@ -76,6 +60,89 @@ pub fn summary(state: &RunState) -> String {
     text
 }
 
+/// Returns the lines of the tasks.
+fn tasks(state: &RunState, evidence: &Evidence) -> String {
+    let mut tasks: Vec<_> = state.tasks().collect();
+    if tasks.len() > fold::UNFOLDED {
+        tasks.sort_by_key(|(_, task)| Rank::of(task.state));
+    }
+    let keys: Vec<_> = tasks
+        .iter()
+        .map(|(name, task)| {
+            (name.as_str(), (task.state.as_str(), task.failure.as_ref().map(|f| f.kind)))
+        })
+        .collect();
+    let groups = fold::fold(&keys);
+    let widest = groups.iter().map(|group| group.label.chars().count()).max().unwrap_or(0);
+    let (mut text, mut shown) = (String::new(), 0);
+    for Group { label, members } in &groups {
+        let (name, task) = tasks[members[0]];
+        let word = task.state.as_str();
+        if members.len() > 1 {
+            let same = fold::same(members.iter().map(|at| tasks[*at].1.state));
+            let word = if same.is_some() { word } else { "mixed" };
+            let failure = task.failure.as_ref().filter(|_| task.state == TaskState::Failed);
+            let note = failure.and_then(|_| note(task)).unwrap_or_default();
+            let many = format!("{} tasks", fold::count(members.len()));
+            push_line(&mut text, &format!("{label:widest$}  {word:9}  {many:>8}  {note}"));
+            continue;
+        }
+        let took = task.started_ms.map(|_| seconds(task.whole.taken(state.reading())));
+        let (took, note) = (took.unwrap_or_default(), note(task).unwrap_or_default());
+        push_line(&mut text, &format!("{label:widest$}  {word:9}  {took:>8}  {note}"));
+        let failure = task.failure.as_ref().filter(|_| task.state == TaskState::Failed);
+        if let Some(lines) = failure.and_then(output_lines).filter(|_| shown < OUTPUTS) {
+            push_line(&mut text, &lines);
+            shown += 1;
+        }
+        if let Some(brief) = evidence.of(name).and_then(TaskEvidence::brief) {
+            push_line(&mut text, &format!("    {brief}"));
+        }
+    }
+    // The lines of groups tell nothing of their warnings.
+    let folded = groups.iter().filter(|group| group.members.len() > 1);
+    let warned = folded.flat_map(|group| &group.members).filter(|at| {
+        let found = evidence.of(tasks[**at].0);
+        found.is_some_and(|evidence| !evidence.warnings.is_empty())
+    });
+    let warned: Vec<_> = warned.map(|at| tasks[*at].0.as_str()).collect();
+    if !warned.is_empty() {
+        let more = if warned.len() > LISTED { ", …" } else { "" };
+        let names = warned[..warned.len().min(LISTED)].join(", ");
+        push_line(&mut text, &format!("warnings:     {} tasks: {names}{more}", warned.len()));
+    }
+    text
+}
+
+fn push_line(text: &mut String, line: &str) {
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+/// The order of tasks where many are listed: what failed, what is open, what is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    Failed,
+    Cancelled,
+    Open,
+    Skipped,
+    Done,
+}
+
+impl Rank {
+    pub(super) fn of(state: TaskState) -> Self {
+        match state {
+            TaskState::Failed => Self::Failed,
+            TaskState::Cancelled => Self::Cancelled,
+            TaskState::Waiting | TaskState::Running | TaskState::Ready | TaskState::Pending => {
+                Self::Open
+            }
+            TaskState::Skipped => Self::Skipped,
+            TaskState::Completed | TaskState::Reused => Self::Done,
+        }
+    }
+}
+
 /// Returns what was left undone, in words; `None` if nothing was.
 #[must_use]
 pub fn undone(shortfalls: &Shortfalls) -> Option<String> {
@@ -98,13 +165,13 @@ pub fn undone(shortfalls: &Shortfalls) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-fn seconds(time: Duration) -> String {
+pub(super) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
 /// Returns a task's result in one line: the last line of its output, or the reason why there is
 /// none.
-fn note(task: &TaskStatus) -> Option<String> {
+pub(super) fn note(task: &TaskStatus) -> Option<String> {
     let note = match task.state {
         TaskState::Completed | TaskState::Reused => {
             let text = &task.output.as_ref()?.text;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use self::grammar::Reading;
+pub(crate) use self::grammar::verdict;
 use super::command::{self, Order, Reader};
 use super::process::ProcessGroup;
 use super::workspace::Workspace;

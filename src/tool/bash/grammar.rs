@@ -9,6 +9,7 @@
 mod options;
 mod programs;
 mod scripts;
+pub(crate) mod verdict;
 mod words;
 
 use std::iter::Peekable;
