@@ -26,6 +26,7 @@ mod paint;
 mod ps;
 mod rebuild;
 mod refusal;
+mod report;
 mod resume;
 mod run;
 mod schema;
@@ -77,6 +78,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Tail(verb) => tail::run(&project, &verb),
         Verb::Ps(verb) => ps::run(&project, &verb),
         Verb::Show(verb) => show::run(&project, &verb),
+        Verb::Report(verb) => report::run(&project, &verb),
         Verb::Graph(verb) => graph::run(&project, &verb),
         Verb::Cost(verb) => cost::run(&project, &verb),
         Verb::Cancel(verb) => cancel::run(&project, &verb),

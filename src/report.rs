@@ -2,6 +2,7 @@
 //! state alone; and a record as JSON.
 
 mod costs;
+pub mod document;
 pub mod evidence;
 pub mod fold;
 pub mod next_request;

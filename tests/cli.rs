@@ -17,6 +17,7 @@ mod hostile_terminal;
 mod judge;
 mod mistakes;
 mod pty;
+mod report;
 mod resume;
 mod retry;
 mod sandbox;

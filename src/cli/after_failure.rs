@@ -14,11 +14,21 @@ const READ_AT_ONCE: u64 = 16 << 20;
 
 /// Returns the commands as lines for the end of a summary; empty if nothing failed.
 pub(super) fn commands(project: &Project, dir: &RunDir, state: &RunState) -> String {
+    let steps = steps(project, dir, state).into_iter();
+    steps.map(|(what, command)| format!("{:13} {command}\n", format!("{what}:"))).collect()
+}
+
+/// Returns the commands, each after its purpose; empty if nothing failed.
+pub(super) fn steps(
+    project: &Project,
+    dir: &RunDir,
+    state: &RunState,
+) -> Vec<(&'static str, String)> {
     let failed = |task: &TaskStatus| matches!(task.state, TaskState::Failed | TaskState::Cancelled);
     let mut all = state.tasks().filter(|(_, task)| failed(task));
     // A failure says more than a cancellation, which may be its consequence.
     let first = state.tasks().find(|(_, task)| task.state == TaskState::Failed).or(all.next());
-    let Some((name, task)) = first else { return String::new() };
+    let Some((name, task)) = first else { return Vec::new() };
     let (run, flags) = (refusal::name(dir), project.flags());
     let agent = task.agent.as_ref();
     let conversed = agent.filter(|id| {
@@ -33,10 +43,10 @@ pub(super) fn commands(project: &Project, dir: &RunDir, state: &RunState) -> Str
         .filter(|file| file.len() <= READ_AT_ONCE)
         .and_then(|_| fork_points::before_failure(dir, name).ok().flatten());
     let place = seq.map(|seq| format!("@{seq}")).unwrap_or_default();
-    format!(
-        "what failed:  {why}\n\
-         try again:    callsheet resume{flags} {run} --retry-failed\n\
-         with changes: callsheet resume{flags} {run} --accept-changes\n\
-         from before:  callsheet fork{flags} {run}{place}\n"
-    )
+    vec![
+        ("what failed", why),
+        ("try again", format!("callsheet resume{flags} {run} --retry-failed")),
+        ("with changes", format!("callsheet resume{flags} {run} --accept-changes")),
+        ("from before", format!("callsheet fork{flags} {run}{place}")),
+    ]
 }

@@ -1,6 +1,7 @@
 //! The arguments of the command line as the user typed them. Their doc comments are the help texts.
 
 mod context;
+mod report;
 
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use super::complete;
 
 pub(super) use context::{Apply, Context, ContextVerb, Explain, LayerChoice, Replay};
+pub(super) use report::{Report, ReportFormat};
 
 /// Heading of the help for the options that every verb takes.
 const EVERYWHERE: &str = "Everywhere";
@@ -52,6 +54,8 @@ pub(super) enum Verb {
     Ps(Ps),
     /// Show one run, task or agent in full
     Show(Show),
+    /// Report what a run did, with what stands behind each task: the morning after
+    Report(Report),
     /// Draw the task graph
     Graph(Graph),
     /// Print tokens and money by agent, task or model
@@ -150,6 +154,7 @@ impl Verb {
             Self::Tail(verb) => verb.file.clone(),
             Self::Ps(verb) => verb.file.file.clone(),
             Self::Show(verb) => verb.file.file.clone(),
+            Self::Report(verb) => verb.file.file.clone(),
             Self::Graph(verb) => verb.file.file.clone(),
             Self::Cost(verb) => verb.file.file.clone(),
             Self::Cancel(verb) => verb.file.file.clone(),

@@ -1,0 +1,94 @@
+//! `report`: prints what a run was asked, what it did, and what stands behind it, as one document.
+
+use super::args::{self, ReportFormat};
+use super::locate::Project;
+use super::{after_failure, complain, refusal, say, say_json};
+use crate::event::PauseCause;
+use crate::exit::Exit;
+use crate::journal::file::RunDir;
+use crate::journal::{JournalError, stamp, walk};
+use crate::report::document::{Document, NextStep, Story};
+use crate::report::evidence::EvidenceFold;
+use crate::report::is_resumable;
+use crate::run_state::RunState;
+
+pub(super) fn run(project: &Project, verb: &args::Report) -> Exit {
+    let dir = match project.run(verb.run.as_deref()) {
+        Ok(dir) => dir,
+        Err(exit) => return exit,
+    };
+    let live = dir.is_live();
+    let (mut evidence, mut story) = (EvidenceFold::default(), Story::default());
+    let (state, read) = walk::fold(&dir, None, |record| {
+        evidence.apply(record);
+        story.apply(record);
+    });
+    let damage = match read {
+        Ok(()) => None,
+        Err(JournalError::NeverBegan) if live => {
+            complain("error: the run has no records yet");
+            return Exit::Failed;
+        }
+        // Of a journal without a record there is nothing to report.
+        Err(error) if state.created().is_none() => {
+            return refusal::refused(&project.flags(), Some(&dir), &error);
+        }
+        Err(error) => Some(error),
+    };
+    let code = exit_code(&state, story.pause(), live);
+    let mut document = Document::new(&state, &evidence.finish(), story, live, stamp::now_ms());
+    document.exit_code = code.filter(|_| damage.is_none()).map(|code| code as u8);
+    document.damage = damage.as_ref().map(ToString::to_string);
+    document.next = next(project, &dir, &state, live, damage.is_some());
+    let printed = match verb.format {
+        ReportFormat::Md => say(&document.markdown()),
+        ReportFormat::Html => say(&document.html()),
+        ReportFormat::Json => say_json(&format!("{}\n", document.json())),
+    };
+    match damage {
+        Some(error) if printed == Exit::Done => {
+            refusal::refused(&project.flags(), Some(&dir), &error)
+        }
+        _ => printed,
+    }
+}
+
+/// Returns the exit code with which the process that drove the run ended, as far as the records
+/// tell.
+fn exit_code(state: &RunState, pause: Option<PauseCause>, live: bool) -> Option<Exit> {
+    match (state.completed(), pause) {
+        (Some(completed), _) => Some(Exit::of(completed)),
+        (None, _) if live => None,
+        (None, Some(PauseCause::Failure)) => Some(Exit::Provider),
+        // Which signal it was is not recorded.
+        (None, Some(PauseCause::Interrupted | PauseCause::DiskFull) | None) => None,
+    }
+}
+
+/// Returns the commands that can follow.
+fn next(
+    project: &Project,
+    dir: &RunDir,
+    state: &RunState,
+    live: bool,
+    is_damaged: bool,
+) -> Vec<NextStep> {
+    let (run, flags) = (refusal::name(dir), project.flags());
+    let steps = if live {
+        vec![("follow it", format!("callsheet attach{flags} {run}"))]
+    } else if is_damaged {
+        // The advice that follows on stderr names the place.
+        vec![("what can be done", format!("{} --explain", project.resume_command(&run)))]
+    } else if is_resumable(state, live) {
+        vec![("go on", project.resume_command(&run))]
+    } else {
+        match after_failure::steps(project, dir, state) {
+            steps if steps.is_empty() => {
+                vec![("its answers in full", format!("callsheet show{flags} {run}"))]
+            }
+            steps => steps,
+        }
+    };
+    let step = |(what, command): (&str, String)| NextStep { what: what.to_owned(), command };
+    steps.into_iter().map(step).collect()
+}

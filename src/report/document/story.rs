@@ -1,0 +1,180 @@
+//! The story of a run: what its state does not keep, folded from its records. The prompts, the
+//! attempts that failed, and what waited for how long.
+//!
+//! Pure. Bounded: long prompts are cut, and waits beyond a number are counted.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::event::{Event, PauseCause, Record};
+use crate::failure::Failure;
+use crate::id::Name;
+use crate::journal::stamp;
+use crate::turn::Program;
+
+/// The most characters of a prompt or a command that are kept.
+const ASKED: usize = 2_000;
+
+/// The most waits that are kept: a day of retries every ten seconds.
+const WAITS: usize = 10_000;
+
+/// An attempt that failed and was followed by another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Retry {
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// Time of its failure.
+    pub at: String,
+    /// The failure.
+    pub error: Failure,
+}
+
+/// A time in which something waited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Wait {
+    /// `pause` of the run, `provider`, `person`, `retry` of a task or `call` of a model.
+    pub kind: &'static str,
+    /// The task, the agent or the provider that waited; empty for the run.
+    pub who: String,
+    /// The reason.
+    pub why: String,
+    /// Time of its beginning.
+    pub from: String,
+    /// Its length in milliseconds, up to now if it has not ended.
+    pub ms: i64,
+    /// True if it had not ended with the last record.
+    pub open: bool,
+}
+
+/// The story of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Story {
+    began_ms: Option<i64>,
+    cause: Option<PauseCause>,
+    tasks: HashMap<Name, Told>,
+    waits: Vec<(i64, Wait)>,
+    left_out: u64,
+    /// The places of waits that have not ended, by what will end them.
+    open: HashMap<(&'static str, String), usize>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Told {
+    asked: Option<String>,
+    retries: Vec<Retry>,
+}
+
+impl Story {
+    /// Folds a record.
+    pub fn apply(&mut self, record: &Record) {
+        let now = record.ts_ms;
+        self.began_ms.get_or_insert(now);
+        let task = record.task.as_ref();
+        let who = record.agent.as_ref().map(ToString::to_string);
+        match &record.event {
+            Event::RunPaused(paused) => {
+                self.cause = Some(paused.cause);
+                self.begin("pause", String::new(), String::new(), &paused.reason, now);
+            }
+            Event::RunOpened(_) => {
+                self.cause = None;
+                self.end("pause", "", now);
+            }
+            Event::AgentSpawned(spawned) if spawned.parent.is_none() => {
+                let text = match &spawned.program {
+                    Program::Model { prompt, .. } => prompt,
+                    Program::Command { run, .. } => run,
+                };
+                let told = task.map(|task| self.tasks.entry(task.clone()).or_default());
+                if let Some(told) = told {
+                    told.asked.get_or_insert_with(|| text.chars().take(ASKED).collect());
+                }
+            }
+            Event::TaskRetrying(retrying) => {
+                let Some(task) = task else { return };
+                let (attempt, error) = (retrying.attempt, retrying.failure.clone());
+                self.begin("retry", task.to_string(), task.to_string(), &error.to_string(), now);
+                let told = self.tasks.entry(task.clone()).or_default();
+                told.retries.push(Retry { attempt, at: stamp::text(now), error });
+            }
+            Event::TaskStarted(_)
+            | Event::TaskCompleted(_)
+            | Event::TaskFailed(_)
+            | Event::TaskSkipped(_)
+            | Event::TaskCancelled(_)
+            | Event::TaskReused(_) => {
+                task.iter().for_each(|task| self.end("retry", task.as_str(), now));
+            }
+            Event::ApprovalAsked(asked) => {
+                let who = who.unwrap_or_default();
+                self.begin("person", asked.id.clone(), who, &asked.message, now);
+            }
+            Event::ApprovalAnswered(answered) => self.end("person", &answered.id, now),
+            Event::GatewayParked(parked) => {
+                let provider = parked.provider.to_string();
+                self.begin("provider", provider.clone(), provider, &parked.reason, now);
+            }
+            Event::GatewayResumed(resumed) => self.end("provider", resumed.provider.as_str(), now),
+            Event::ModelFailed(failed) => {
+                let Some(pause) = failed.retry_in_ms else { return };
+                let who = who.unwrap_or_default();
+                let why = failed.failure.to_string();
+                let place = self.begin("call", who.clone(), who.clone(), &why, now);
+                // It is over when the time has passed, whatever comes then.
+                let pause = i64::try_from(pause).unwrap_or(i64::MAX);
+                self.end("call", &who, now.saturating_add(pause));
+                debug_assert!(place.is_none_or(|place| !self.waits[place].1.open));
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the cause of the pause in which the run is, if it is paused.
+    #[must_use]
+    pub fn pause(&self) -> Option<PauseCause> {
+        self.cause
+    }
+
+    /// Returns the attempts of a task that failed, and what was asked of it.
+    pub(super) fn of(&self, task: &Name) -> (Vec<Retry>, Option<String>) {
+        let told = self.tasks.get(task).cloned().unwrap_or_default();
+        (told.retries, told.asked)
+    }
+
+    /// Returns the waits, the number of those left out, and the time of the first record.
+    pub(super) fn into_waits(mut self, now_ms: i64) -> (Vec<Wait>, u64, Option<i64>) {
+        for place in self.open.into_values() {
+            let (from, wait) = &mut self.waits[place];
+            wait.ms = (now_ms - *from).max(0);
+        }
+        let waits = self.waits.into_iter().map(|(_, wait)| wait).collect();
+        (waits, self.left_out, self.began_ms)
+    }
+
+    fn begin(
+        &mut self,
+        kind: &'static str,
+        key: String,
+        who: String,
+        why: &str,
+        from_ms: i64,
+    ) -> Option<usize> {
+        if self.waits.len() >= WAITS {
+            self.left_out += 1;
+            return None;
+        }
+        let (from, why) = (stamp::text(from_ms), why.chars().take(ASKED).collect());
+        let place = self.waits.len();
+        self.waits.push((from_ms, Wait { kind, who, why, from, ms: 0, open: true }));
+        self.open.insert((kind, key), place);
+        Some(place)
+    }
+
+    fn end(&mut self, kind: &'static str, key: &str, now_ms: i64) {
+        let Some(place) = self.open.remove(&(kind, key.to_owned())) else { return };
+        let (from, wait) = &mut self.waits[place];
+        wait.ms = now_ms.saturating_sub(*from).max(0);
+        wait.open = false;
+    }
+}
