@@ -13,8 +13,7 @@ use serde::Deserialize;
 
 use self::grammar::Reading;
 pub(crate) use self::grammar::verdict;
-use super::command::{self, Order, Reader};
-use super::process::ProcessGroup;
+use super::command::{Order, Reader};
 use super::workspace::Workspace;
 use super::wrapper;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
@@ -49,19 +48,8 @@ pub fn tools() -> Vec<Arc<dyn Tool>> {
 /// Returns an error if the command could not be started, if its output could not be stored, or if a
 /// wrapper ended and left no result.
 pub async fn run_command(command: &str, context: &ToolContext) -> Result<ToolOutput, ToolError> {
-    let (command, timeout) = (command.to_owned(), context.timeout);
-    perform(Order { command, timeout, reader: Reader::Tasks }, context).await
-}
-
-/// Announces the call and runs the command, in a wrapper process if the context has one.
-async fn perform(order: Order, context: &ToolContext) -> Result<ToolOutput, ToolError> {
-    match &context.wrapper {
-        Some(program) => wrapper::call(program, order, context).await,
-        None => {
-            context.announce.announce(None).await?;
-            command::run(&order, ProcessGroup::OwnGroup, context).await
-        }
-    }
+    let order = Order::shell(command.to_owned(), context.timeout, Reader::Tasks);
+    wrapper::perform(order, context).await
 }
 
 fn spec() -> ToolSpec {
@@ -177,8 +165,8 @@ impl Tool for Bash {
                 return Ok(ToolOutput::denied(denial));
             }
             let timeout = asked.timeout(context.timeout)?;
-            perform(Order { command: asked.command, timeout, reader: Reader::Model }, &context)
-                .await
+            let order = Order::shell(asked.command, timeout, Reader::Model);
+            wrapper::perform(order, &context).await
         })
     }
 }

@@ -1,26 +1,36 @@
-//! Runs a command line in this process.
+//! Runs a command: a command line, or a program with its arguments.
 //!
 //! Owns the words that a model reads with the output of a command. Other tasks receive the output
 //! and nothing else.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::process::{self, ProcessGroup};
+use super::process::{self, ProcessGroup, Program};
 use super::sandbox::Policy;
 use super::{Ending, ToolContext, ToolError, ToolOutput};
 use crate::spec::sandbox::limit_passed;
+use crate::store::INLINE_CHARS;
 
-/// A command line to run, with its time limit and its reader.
+/// A command to run, with its reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
-    /// The command line for `sh -c`.
-    pub(super) command: String,
-    /// Time limit of the command.
-    pub(super) timeout: Duration,
+    /// The command.
+    pub(super) program: Program,
     /// Reader of the output.
     pub(super) reader: Reader,
+}
+
+impl Order {
+    /// Returns the order for a command line, which a shell runs in the workspace root.
+    pub(super) fn shell(line: String, timeout: Duration, reader: Reader) -> Self {
+        let argv = vec!["/bin/sh".to_owned(), "-c".to_owned(), line];
+        let folder = PathBuf::new();
+        let program = Program { argv, folder, input: None, timeout, inline_chars: INLINE_CHARS };
+        Self { program, reader }
+    }
 }
 
 /// Reader of a command's output.
@@ -35,13 +45,15 @@ pub(super) enum Reader {
 
 /// Runs the command in this process.
 pub(super) async fn run(
-    order: &Order,
+    order: Order,
     place: ProcessGroup,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
-    let ended = process::run(&order.command, order.timeout, place, context).await?;
-    Ok(match order.reader {
-        Reader::Model => for_model(ended, order.timeout, context.sandbox.policy()),
+    let Order { program, reader } = order;
+    let timeout = program.timeout;
+    let ended = process::run(program, place, context).await?;
+    Ok(match reader {
+        Reader::Model => for_model(ended, timeout, context.sandbox.policy()),
         Reader::Tasks => ended,
     })
 }

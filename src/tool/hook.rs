@@ -3,11 +3,14 @@
 //! Owns the run of a hook and the format of its answer. The agent decides when a hook runs and what
 //! it receives; no model can name one.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 use super::process::{self, ProcessGroup, Program};
 use super::{Ending, ToolContext, ToolError, wrapper};
 use crate::message::Json;
+use crate::store::INLINE_CHARS;
 
 /// Exit code by which a hook blocks.
 const BLOCKS: i32 = 2;
@@ -32,11 +35,12 @@ pub async fn run(
     input: &Json,
     context: &ToolContext,
 ) -> Result<Answer, ToolError> {
-    let (argv, input) = (argv.to_vec(), input.as_str().to_owned());
-    let program = Program { argv, input, timeout: context.timeout };
+    let (argv, input) = (argv.to_vec(), Some(input.as_str().to_owned()));
+    let (folder, timeout, inline_chars) = (PathBuf::new(), context.timeout, INLINE_CHARS);
+    let program = Program { argv, folder, input, timeout, inline_chars };
     let ended = match &context.wrapper {
         Some(wrapper) => wrapper::run_program(wrapper, program, context).await?,
-        None => process::run_program(program, ProcessGroup::OwnGroup, context).await?,
+        None => process::run(program, ProcessGroup::OwnGroup, context).await?,
     };
     match ended.ending {
         Ending::Exited(code) => answer(code, &ended.text, &ended.errors),

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use self::group::{Group, KEY_VARIABLE};
 pub use self::group::{Remains, end_remains, kill_all_groups, killed_groups_are_gone};
 use crate::output::Output;
-use crate::store::{INLINE_CHARS, INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
+use crate::store::{INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
 use crate::tool::environment::{self, Environment};
 use crate::tool::sandbox::{self, Input, Left};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
@@ -47,63 +48,60 @@ pub(in crate::tool) enum ProcessGroup {
     ThisGroup,
 }
 
-/// Runs `sh -c command` in the workspace root, without input; stdout and stderr are one output.
-/// When this returns or is dropped, no process of the group lives, except this process where it is
-/// a member.
-pub(super) async fn run(
-    command: &str,
-    timeout: Duration,
-    place: ProcessGroup,
-    context: &ToolContext,
-) -> Result<ToolOutput, ToolError> {
-    let shell = ["/bin/sh".into(), "-c".into(), command.into()];
-    let mut shell = enclosed(Input::None, &shell, context);
-    let start = async {
-        let (output, writer) = io::pipe()?;
-        shell.stdout(writer.try_clone()?).stderr(writer);
-        started(shell, output, None, place, context).await
-    };
-    let started = start.await.map_err(|source| io_error("start the command", source))?;
-    finished(started, Vec::new(), timeout, context).await
-}
-
-/// A program to run, with its input and its time limit.
-#[derive(Debug, Serialize, Deserialize)]
+/// A program to run, with its input and its limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::tool) struct Program {
     /// Name and arguments. A path is relative to the workspace root; a bare name is searched for in
     /// `PATH`.
     pub(in crate::tool) argv: Vec<String>,
-    /// Text for the stdin of the program.
-    pub(in crate::tool) input: String,
+    /// Folder in which the program runs, relative to the workspace root; empty for the root.
+    pub(in crate::tool) folder: PathBuf,
+    /// Text for the stdin of the program. Without one, it has no stdin, and its stdout and stderr
+    /// are one output; otherwise they are kept apart.
+    pub(in crate::tool) input: Option<String>,
     /// Time limit of the program.
     pub(in crate::tool) timeout: Duration,
+    /// Longest output that is given whole, in characters.
+    pub(in crate::tool) inline_chars: usize,
 }
 
-/// Runs a program as [`run`] does a command, but with an input and with stderr kept apart.
-pub(in crate::tool) async fn run_program(
+/// Runs a program. When this returns or is dropped, no process of its group lives, except this
+/// process where it is a member.
+pub(super) async fn run(
     program: Program,
     place: ProcessGroup,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
-    let Program { argv, input, timeout } = program;
-    let (program, arguments) = match argv.split_first() {
-        Some((program, rest)) => (program.as_str(), rest),
+    let Program { argv, folder, input, timeout, inline_chars } = program;
+    let (name, arguments) = match argv.split_first() {
+        Some((name, rest)) => (name.as_str(), rest),
         None => ("", argv.as_slice()),
     };
     let start = async {
         let root = context.workspace.root_path();
-        let is_path = program.contains('/');
-        let program = if is_path { root.join(program).into() } else { program.into() };
-        let argv: Vec<_> =
-            std::iter::once(program).chain(arguments.iter().map(Into::into)).collect();
-        let mut command = enclosed(Input::Pipe, &argv, context);
+        let is_path = name.contains('/');
+        let found = if is_path { root.join(name).into() } else { name.into() };
+        let argv: Vec<_> = std::iter::once(found).chain(arguments.iter().map(Into::into)).collect();
         let (output, writer) = io::pipe()?;
-        let (errors, error_writer) = io::pipe()?;
-        command.stdout(writer).stderr(error_writer);
-        started(command, output, Some(errors), place, context).await
+        let (mut command, errors) = match input {
+            None => {
+                let mut command = enclosed(Input::None, &argv, context);
+                command.stdout(writer.try_clone()?).stderr(writer);
+                (command, None)
+            }
+            Some(_) => {
+                let mut command = enclosed(Input::Pipe, &argv, context);
+                let (errors, error_writer) = io::pipe()?;
+                command.stdout(writer).stderr(error_writer);
+                (command, Some(errors))
+            }
+        };
+        command.current_dir(root.join(folder));
+        started(command, output, errors, place, context).await
     };
-    let started = start.await.map_err(|source| io_error(&format!("start `{program}`"), source))?;
-    finished(started, input.into_bytes(), timeout, context).await
+    let started = start.await.map_err(|source| io_error(&format!("start `{name}`"), source))?;
+    let input = input.unwrap_or_default().into_bytes();
+    finished(started, input, timeout, inline_chars, context).await
 }
 
 fn io_error(what: &str, source: io::Error) -> ToolError {
@@ -140,7 +138,7 @@ async fn started(
     context: &ToolContext,
 ) -> io::Result<Started> {
     set_environment(&mut command, context);
-    command.current_dir(context.workspace.root_path()).kill_on_drop(true);
+    command.kill_on_drop(true);
     let (child, group, left) = match (place, context.sandbox.policy()) {
         (ProcessGroup::OwnGroup, _) => {
             let (child, group) = spawn_leader(&mut command)?;
@@ -190,6 +188,7 @@ async fn finished(
     started: Started,
     input: Vec<u8>,
     timeout: Duration,
+    inline_chars: usize,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
     let Started { mut child, left, group, output, errors } = started;
@@ -210,7 +209,10 @@ async fn finished(
         feed(stdin, &input, &ended),
     );
     let ending = ending.map_err(|source| io_error("wait for the command", source))?;
-    let inline = if ending == Ending::Exited(0) { INLINE_CHARS } else { INLINE_CHARS_FAILED };
+    let inline = match ending {
+        Ending::Exited(0) => inline_chars,
+        _ => inline_chars.min(INLINE_CHARS_FAILED),
+    };
     let finish = move || Ok((output?.finish(inline)?, errors?.finish(inline)?));
     let printed = tokio::task::spawn_blocking(finish).await.map_err(io::Error::other);
     let printed = printed.and_then(|printed| printed);

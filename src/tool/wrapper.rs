@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::parent::{call, run_program};
+pub(super) use self::parent::run_program;
 use self::version_1::KeptAnyhow;
-use super::command::Order;
-use super::process::Program;
+use super::command::{self, Order};
+use super::process::{ProcessGroup, Program};
 use super::sandbox::{self, Namespaces, Policy};
 use super::{ToolContext, ToolError, ToolOutput};
 use crate::id::CallKey;
@@ -78,6 +78,17 @@ impl Wrapper {
     pub fn this_program() -> Option<PathBuf> {
         // This path finds the running program even after its file was replaced.
         CAN_SERVE.load(Ordering::Relaxed).then(|| PathBuf::from("/proc/self/exe"))
+    }
+}
+
+/// Announces the call and runs its command, in a wrapper if the context has one.
+pub(super) async fn perform(order: Order, context: &ToolContext) -> Result<ToolOutput, ToolError> {
+    match &context.wrapper {
+        Some(program) => parent::call(program, order, context).await,
+        None => {
+            context.announce.announce(None).await?;
+            command::run(order, ProcessGroup::OwnGroup, context).await
+        }
     }
 }
 

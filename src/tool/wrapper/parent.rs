@@ -28,7 +28,7 @@ pub(in crate::tool) async fn call(
     order: Order,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
-    let limit = order.timeout;
+    let limit = order.program.timeout;
     let started = Started::new(wrapper, Work::Command(order), context).await?;
     crash::pass(Point::AfterSpawn);
     context.announce.announce(Some(started.process)).await?;

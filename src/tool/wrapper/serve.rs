@@ -180,10 +180,8 @@ impl Announce for Gone {
 
 async fn work(work: Work, context: &ToolContext) -> Result<ToolOutput, ToolError> {
     match work {
-        Work::Command(order) => command::run(&order, ProcessGroup::ThisGroup, context).await,
-        Work::Program(program) => {
-            process::run_program(program, ProcessGroup::ThisGroup, context).await
-        }
+        Work::Command(order) => command::run(order, ProcessGroup::ThisGroup, context).await,
+        Work::Program(program) => process::run(program, ProcessGroup::ThisGroup, context).await,
     }
 }
 
