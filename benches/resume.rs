@@ -188,6 +188,7 @@ fn created(run: RunId, dir: &RunDir) -> RunCreated {
         files: BTreeMap::new(),
         config_hash: String::new(),
         profile: None,
+        plan: None,
         inputs: Json::encode(&json!({})),
         settings: BTreeMap::new(),
         keep_going: false,

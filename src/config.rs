@@ -26,6 +26,7 @@ mod layers;
 mod literal_keys;
 mod names;
 mod plan;
+mod proposal;
 mod providers;
 mod raw;
 mod recorded;
@@ -93,6 +94,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// The profile in use.
     pub profile: Option<String>,
+    /// The file with the plan that was added, if one was.
+    pub plan: Option<PathBuf>,
     /// The environment variables that set configuration keys, except those that may hold a secret.
     pub settings: BTreeMap<String, String>,
     /// The inputs, checked and completed with their defaults.
@@ -287,6 +290,9 @@ fn read(
     let shelf = Shelf::new(&root, sources.recorded.as_ref(), sources.outside);
     let header = Header::read_keys(&tree, &places);
     files::include(&mut tree, &header.include, &shelf, texts, &mut places, problems);
+    if let Some(plan) = &sources.plan {
+        proposal::add(&mut tree, plan, &shelf, texts, &mut places, problems);
+    }
     Check::new(&places, problems, idle(sources)).file(&tree);
     check_header(&header, &start, problems);
     let merged = layered(tree, &header, sources, &mut places, &start, problems);
@@ -296,6 +302,7 @@ fn read(
     let setting = Setting { raw: &raw, root: &root, sources, shelf: &shelf, problems };
     let config = build(setting, &texts[0]);
     concern::concerns(setting);
+    proposal::check(setting);
     let is_partial = shelf.left_out();
     Some(Config { files: shelf.into_taken(), is_partial, ..config })
 }
@@ -421,6 +428,7 @@ fn build(setting: Setting<'_>, text: &Text) -> Config {
         root: root.to_path_buf(),
         state_dir: state_dir_of(raw, root, sources),
         profile: sources.profile.clone(),
+        plan: sources.plan.clone(),
         settings: recorded::settings(&sources.environment),
         env: env::variables(setting, &inputs.values),
         sandbox: sandbox::sandbox(setting),

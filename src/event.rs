@@ -202,6 +202,9 @@ pub struct RunCreated {
     /// The profile in force, if one was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// The file with the plan whose tasks were added (`run --plan`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<std::path::PathBuf>,
     /// The inputs, checked, with defaults filled in.
     pub inputs: Json,
     /// The `CALLSHEET_*` variables that set configuration keys. Those of providers, secrets and

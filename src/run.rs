@@ -463,6 +463,7 @@ fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCr
         files: config.files.clone(),
         config_hash: blake3::hash(config.text.as_bytes()).to_hex().to_string(),
         profile: config.profile.clone(),
+        plan: config.plan.clone(),
         inputs: Json::encode(&config.inputs),
         settings: config.settings.clone(),
         keep_going: options.keep_going,

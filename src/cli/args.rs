@@ -109,6 +109,9 @@ pub(super) struct Run {
     /// The profile of the configuration to use
     #[arg(long, value_name = "NAME", add = complete::profiles())]
     pub profile: Option<String>,
+    /// A file of tasks that are added to the run, behind the approval of a person
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
     /// Print events as JSON, one a line
     #[arg(long)]
     pub json: bool,

@@ -31,6 +31,7 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
     }
     let mut sources = Sources {
         profile: verb.profile.clone(),
+        plan: verb.plan.as_ref().map(|plan| plan.canonicalize().unwrap_or_else(|_| plan.clone())),
         inputs: verb.inputs.clone(),
         targets: verb.tasks.clone(),
         ..project.sources()

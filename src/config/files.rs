@@ -95,7 +95,7 @@ fn text_in(handle: &fs::File, most: u64) -> Result<String, String> {
 /// The texts of the files that the main file names, read from the disk or from the record of a run.
 #[derive(Debug)]
 pub(super) struct Shelf<'a> {
-    root: &'a Path,
+    pub(super) root: &'a Path,
     recorded: Option<&'a BTreeMap<String, String>>,
     outside: Outside,
     left_out: Cell<bool>,
@@ -383,7 +383,7 @@ pub(super) fn include(
     }
 }
 
-fn join(main: &mut Dict, included: Dict, places: &Places, problems: &Problems) {
+pub(super) fn join(main: &mut Dict, included: Dict, places: &Places, problems: &Problems) {
     let header = Header::read_keys(&included, places);
     let nested = header.include.at();
     if let Some(at) = nested {

@@ -47,6 +47,7 @@ impl Sources {
         self.recorded = Some(created.files.clone());
         self.recorded_inputs = true;
         self.profile.clone_from(&created.profile);
+        self.plan.clone_from(&created.plan);
         self.environment.retain(|variable, _| !layers::is_recorded(variable));
         // Others in a record would pass for what the person says now.
         self.environment.extend(settings(&created.settings));

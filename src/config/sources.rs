@@ -34,6 +34,8 @@ pub struct Sources {
     pub file: PathBuf,
     /// The profile to merge over the file.
     pub profile: Option<String>,
+    /// The file with a plan whose tasks are added behind the approval of a person; an absolute path.
+    pub plan: Option<PathBuf>,
     /// Inputs as they were given; the last one of a name counts.
     pub inputs: Vec<(String, String)>,
     /// Values of flags, by dotted keys.

@@ -315,6 +315,7 @@ mod tests {
             files: BTreeMap::new(),
             config_hash: String::new(),
             profile: None,
+            plan: None,
             inputs: Json::encode(&()),
             settings: BTreeMap::new(),
             keep_going: false,

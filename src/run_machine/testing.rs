@@ -155,6 +155,7 @@ impl World {
             files: BTreeMap::new(),
             config_hash: String::new(),
             profile: None,
+            plan: None,
             inputs: Json::encode(&serde_json::json!({})),
             settings: BTreeMap::new(),
             overrides: BTreeMap::new(),

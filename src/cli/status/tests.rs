@@ -39,6 +39,7 @@ impl Story {
             files: BTreeMap::new(),
             config_hash: String::new(),
             profile: None,
+            plan: None,
             inputs: Json::encode(&serde_json::json!({})),
             settings: BTreeMap::new(),
             overrides: BTreeMap::new(),

@@ -115,6 +115,9 @@ sections! {
         /// The answer to a call of `bash` that no rule matches, in place of `default = "ask"`, while
         /// the sandbox keeps the command: `allow` lets it run without a question.
         sandboxed: Verdict = Verdict::Ask, words_of::<Verdict>(&[]);
+        /// The answer to a plan of tasks that is added to a run (`run --plan`): `ask`, the tasks wait for
+        /// the approval of a person, `allow`, or `deny`, the run does not begin.
+        plan: Verdict = Verdict::Ask, words_of::<Verdict>(&[]), gives "conflict";
         /// The answer to a question when there is no terminal: `deny`, and the agent receives the
         /// reason, or `allow`.
         non_interactive: NonInteractive = NonInteractive::Deny,
