@@ -5,7 +5,10 @@ use std::error::Error;
 
 use seccompiler::SeccompCmpArgLen::Dword;
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
-use seccompiler::{SeccompAction, SeccompCondition, SeccompFilter, SeccompRule, TargetArch};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+    sock_filter,
+};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -84,24 +87,56 @@ const NAMESPACES: [i32; 7] = [
 /// Requests of `ioctl` that type into a terminal.
 const TYPING: [u64; 2] = [libc::TIOCSTI, 0x541c];
 
-/// The bit by which x86-64 marks a call of its x32 form.
-const X32: i64 = 0x4000_0000;
+/// The bit by which x86-64 marks a call of its x32 form. No machine has so many calls.
+const X32: u32 = 0x4000_0000;
 
 /// Installs the filters. Without namespaces the sockets of other programs could not be hidden, so
 /// a command gets none at all then.
 pub(super) fn install(network: bool, namespaces: bool) -> Result<(), Box<dyn Error>> {
-    let refuse = SeccompAction::Errno(u32::try_from(libc::EPERM)?);
-    apply(denied(network, namespaces)?, refuse)?;
-    // Its flags lie in memory, which a filter cannot read. The C library uses `clone` instead.
-    let missing = SeccompAction::Errno(u32::try_from(libc::ENOSYS)?);
-    apply(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), missing)
+    let refused = SeccompAction::Errno(u32::try_from(libc::EPERM)?);
+    let machine = TargetArch::try_from(std::env::consts::ARCH)?;
+    let rules = conditional(network, namespaces)?;
+    let others = SeccompFilter::new(rules, SeccompAction::Allow, refused.clone(), machine)?;
+    let mut program = always(&refused)?;
+    program.extend(BpfProgram::try_from(others)?);
+    Ok(seccompiler::apply_filter(&program)?)
 }
 
-fn denied(network: bool, namespaces: bool) -> Result<Rules, Box<dyn Error>> {
+/// Returns the part of the filter that looks at nothing but the number of a call. It comes first, and is
+/// written by hand: an instruction for each call, where the library writes a chain of them. The kernel
+/// runs a filter once for each number of a call when it is installed, so that its length is what it
+/// costs. Both parts refuse only, so that their order is free, and the library's ends a process of
+/// another machine language.
+fn always(refused: &SeccompAction) -> Result<BpfProgram, Box<dyn Error>> {
+    let step = |code: u32, k: u32, jt: u8| {
+        Ok::<_, Box<dyn Error>>(sock_filter { code: u16::try_from(code)?, jt, jf: 0, k })
+    };
+    let is = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let end = |action: SeccompAction| step(libc::BPF_RET | libc::BPF_K, action.into(), 0);
+    let missing = SeccompAction::Errno(u32::try_from(libc::ENOSYS)?);
+    // Behind the calls stand a jump over the two ends, and these.
+    let distance = |number: usize| u8::try_from(DENIED.len() - number);
+    // The number of the call is the first word of what a filter reads.
+    let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)?];
+    let x32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+    program.push(step(x32, X32, distance(0)? + 3)?);
+    // Its flags lie in memory, which a filter cannot read. The C library uses `clone` instead.
+    program.push(step(is, u32::try_from(libc::SYS_clone3)?, distance(0)? + 2)?);
+    for (number, call) in DENIED.iter().enumerate() {
+        program.push(step(is, u32::try_from(*call)?, distance(number)?)?);
+    }
+    program.push(step(libc::BPF_JMP | libc::BPF_JA, 2, 0)?);
+    program.push(end(refused.clone())?);
+    program.push(end(missing)?);
+    Ok(program)
+}
+
+/// Returns the calls that are refused with some arguments, or to some policies.
+fn conditional(network: bool, namespaces: bool) -> Result<Rules, Box<dyn Error>> {
     let rule = |argument, operator, value| {
         SeccompRule::new(vec![SeccompCondition::new(argument, Dword, operator, value)?])
     };
-    let mut rules: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules = Rules::new();
     let flags = NAMESPACES.map(|flag| u64::from(flag.cast_unsigned()));
     let flags: Result<_, _> = flags.map(|flag| rule(0, MaskedEq(flag), flag)).into_iter().collect();
     rules.insert(libc::SYS_clone, flags?);
@@ -127,13 +162,43 @@ fn denied(network: bool, namespaces: bool) -> Result<Rules, Box<dyn Error>> {
     Ok(rules)
 }
 
-fn apply(mut rules: Rules, action: SeccompAction) -> Result<(), Box<dyn Error>> {
-    if cfg!(target_arch = "x86_64") {
-        let x32: Vec<_> = rules.iter().map(|(call, rules)| (call | X32, rules.clone())).collect();
-        rules.extend(x32);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the part of the filter that looks only at the number. Returns its action; `None` if it
+    /// leaves the call to the other part.
+    fn run(program: &[sock_filter], call: u32) -> Option<u32> {
+        let mut at = 0;
+        while let Some(step) = program.get(at) {
+            let code = u32::from(step.code);
+            let jump = |is: bool| usize::from(if is { step.jt } else { step.jf });
+            at += 1 + match code {
+                0x20 => 0,
+                0x15 => jump(call == step.k),
+                0x35 => jump(call >= step.k),
+                0x05 => usize::try_from(step.k).unwrap(),
+                0x06 => return Some(step.k),
+                _ => panic!("{code:#x}"),
+            };
+        }
+        None
     }
-    let machine = TargetArch::try_from(std::env::consts::ARCH)?;
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, machine)?;
-    let program: seccompiler::BpfProgram = filter.try_into()?;
-    Ok(seccompiler::apply_filter(&program)?)
+
+    #[test]
+    fn every_call_that_is_always_denied_is_refused_and_no_other() {
+        let refused = SeccompAction::Errno(1);
+        let program = always(&refused).unwrap();
+        let refused = Some(u32::from(refused));
+        let missing = Some(u32::from(SeccompAction::Errno(38)));
+        for call in 0..1_000 {
+            let expected = match i64::from(call) {
+                libc::SYS_clone3 => missing,
+                call if DENIED.contains(&call) => refused,
+                _ => None,
+            };
+            assert_eq!(run(&program, call), expected, "{call}");
+            assert_eq!(run(&program, call | X32), missing, "{call}");
+        }
+    }
 }
