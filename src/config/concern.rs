@@ -7,10 +7,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use serde_json::Value as Json;
+
 use super::Setting;
 use super::diagnostic::{Giver, Origin, Place};
 use super::raw::{HeaderValue, KeySource, Provider, Wire};
-use super::shape::Item;
+use super::shape::{Item, ListOr};
 use crate::model::http::is_loopback;
 use crate::spec::sandbox::{CommandLimits, SandboxMode, TRUSTED};
 use crate::tool::bash;
@@ -207,8 +209,17 @@ fn is_credential(name: &str, value: Option<&str>) -> bool {
 
 fn sandbox(setting: Setting<'_>) {
     let (raw, root, problems) = (&setting.raw.sandbox, setting.root, setting.problems);
-    if let Some(at) = raw.network.at().filter(|_| *raw.network) {
-        problems.concern(&at.value, "commands can use the network");
+    match raw.network.placed() {
+        Some((ListOr::Other(Json::Bool(true)), place)) => {
+            problems.concern(place, "commands can use the network");
+        }
+        Some((ListOr::List(hosts), _)) => {
+            for Item { value: host, at } in hosts {
+                let host = host.as_str().unwrap_or_default();
+                problems.concern(&at.value, format!("commands can reach `{host}`"));
+            }
+        }
+        Some((ListOr::Other(_), _)) | None => {}
     }
     if let (SandboxMode::DangerFullAccess, Some(at)) = (*raw.mode, raw.mode.at()) {
         problems.concern(&at.value, "commands run without a sandbox");

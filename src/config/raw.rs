@@ -33,8 +33,11 @@ use super::shape::kinds::{
     COUNT, COUNT_OR_NONE, FILES, INPUT_TEMPLATE, KEY_FILE, MODEL, NAMES, TASKS, TEXT, VARIABLE,
     VARIABLES, WORDS, words_of,
 };
-use super::shape::{Kind, List, Named, sections, words};
+use super::shape::{Kind, List, ListOr, Named, sections, words};
 use super::size::Size;
+
+/// Hosts with their ports.
+const HOSTS: Kind = Kind::List(&Kind::Text("host:port", &["bad_value"]));
 
 /// The most processes that Linux can number on machines of 64 bits (`PID_MAX_LIMIT`).
 const MOST_PROCESSES: i64 = 1 << 22;
@@ -182,8 +185,10 @@ sections! {
         /// takes effect only from `run --sandbox` or the variable `CALLSHEET_SANDBOX__MODE`.
         mode: SandboxMode = SandboxMode::default(), words_of::<SandboxMode>(&[]),
             gives "loose_sandbox";
-        /// If `true`, commands can use the network.
-        network: bool = false, Kind::Truth;
+        /// The hosts that commands can reach: none (`false`), all (`true`), or some with their ports, like
+        /// `["crates.io:443", "static.crates.io:443"]`. Commands reach single hosts by HTTP and by tunnels
+        /// of HTTPS, through a proxy that the variables `HTTPS_PROXY` and the like name.
+        network: ListOr, Kind::Either(&[Kind::Truth, HOSTS]) => "false", gives "bad_value", "wrong_type";
         /// Folders that commands can write beside the workspace, and protected paths in it that
         /// they can write.
         writable_roots: List<String> = Vec::new(), FILES;

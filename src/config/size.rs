@@ -30,7 +30,7 @@ impl Size {
 /// Writes the size in the largest unit that holds it exactly; [`Size::parse`] reads it back.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = UNITS.iter().rev().find(|(_, size)| self.0 % size == 0);
+        let whole = UNITS.iter().rev().find(|(_, size)| self.0.is_multiple_of(*size));
         let (unit, size) = whole.unwrap_or(&UNITS[0]);
         write!(f, "{}{unit}", self.0 / size)
     }

@@ -228,6 +228,24 @@ fn unknown_keys_and_wrong_types() {
             ],
         ),
         (
+            "[sandbox]\nnetwork = ['a.b:1', '*.b:1', 5]\n",
+            &[
+                "15:21 bad_value `*.b:1` is not a host with its port | write a name or an address with its \
+             port, like `crates.io:443` or `[::1]:8080`; there are no patterns",
+                "15:30 wrong_type a host must be a string, not an integer",
+            ],
+        ),
+        (
+            "[sandbox]\nnetwork = 'all'\nlimits = { memory = '1MiB', file_size = '1GB', cpu_time = '0s' }\n",
+            &[
+                "15:11 wrong_type `sandbox.network` must be true, false or an array of hosts | write it like \
+             `network = [\"crates.io:443\"]`",
+                "16:21 bad_value `sandbox.limits.memory` must be 64MiB or more",
+                "16:41 bad_value `1GB` is not a size | write a number and a unit, like `512MiB` or `8GiB`",
+                "16:59 bad_duration `sandbox.limits.cpu_time` must be longer than nothing",
+            ],
+        ),
+        (
             "[limits]\ntimeout = '10 minutes'\ngrace_period = 5\n",
             &[
                 "15:11 bad_duration `10 minutes` is not a duration | write a number and a unit, like \

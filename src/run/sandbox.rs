@@ -50,8 +50,8 @@ fn proved(
     policy: &Policy,
     program: Option<&Path>,
 ) -> Result<SandboxProof, Box<SandboxProof>> {
-    let SandboxSpec { mode, network, .. } = config.sandbox;
-    let wanted = SandboxProof { mode, network, ..Default::default() };
+    let SandboxSpec { mode, network, ref hosts, .. } = config.sandbox;
+    let wanted = SandboxProof { mode, network, hosts: hosts.clone(), ..Default::default() };
     let none = "this program does not call `serve_if_asked`";
     match program.ok_or_else(|| none.to_owned()).and_then(|program| probe(program, policy)) {
         Ok(Probed { namespaces, kept, open }) => {
@@ -93,7 +93,8 @@ pub(super) async fn prepare(
         }
         Err(none) => {
             let reason = none.missing.clone().unwrap_or_default();
-            if config.sandbox.require {
+            // Without a sandbox a command would reach all hosts.
+            if config.sandbox.require || !config.sandbox.hosts.is_empty() {
                 return Err(StartError::Sandbox(reason));
             }
             tracing::warn!("no sandbox: {reason}; the commands of the file run without it");
@@ -166,8 +167,8 @@ fn policy(config: &Config) -> Policy {
     // Nothing lifts the protection of the store of trust: a command could trust its own file with it.
     let store = store().filter(|store| write.iter().any(|path| store.starts_with(path)));
     protected.extend(store.filter(|store| !protected.contains(store)));
-    let (network, limits) = (spec.network, spec.limits.clone());
-    Policy { read, write, protected, network, limits, ..Policy::default() }
+    let (network, hosts, limits) = (spec.network, spec.hosts.clone(), spec.limits.clone());
+    Policy { read, write, protected, network, hosts, limits, ..Policy::default() }
 }
 
 /// Returns the folder of the store of trust, if there is one.

@@ -78,8 +78,10 @@ impl Confinement {
 pub struct SandboxSpec {
     /// The files that commands may write.
     pub mode: SandboxMode,
-    /// True if commands may use the network.
+    /// True if commands may use the whole network.
     pub network: bool,
+    /// The hosts that commands may reach otherwise, as [`host_of`] writes them.
+    pub hosts: Vec<String>,
     /// Folders that commands may write beside the workspace, and protected paths in it that they
     /// may write.
     pub writable_roots: Vec<PathBuf>,
@@ -137,13 +139,35 @@ pub fn limit_passed(exit_code: i32) -> Option<&'static str> {
     }
 }
 
+/// Reads a host with its port: `name:port`, `1.2.3.4:port` or `[::1]:port`. Returns it in the form in which
+/// hosts are compared: lower case, without a dot at the end; `None` if it is none.
+#[must_use]
+pub fn host_of(text: &str) -> Option<String> {
+    let (host, port) = text.rsplit_once(':')?;
+    // A number may have a sign in Rust.
+    let is_number = port.chars().all(|c| c.is_ascii_digit());
+    let port: u16 = port.parse().ok().filter(|port| *port > 0 && is_number)?;
+    if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        let address: std::net::Ipv6Addr = inner.parse().ok()?;
+        return Some(format!("[{address}]:{port}"));
+    }
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    // The longest name that the domain name system has.
+    let fits = !host.is_empty() && host.len() <= 253 && host.chars().all(is_name);
+    fits.then(|| format!("{host}:{port}"))
+}
+
 /// The sandbox of a run's commands, as a process in it found it when the run was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxProof {
     /// The mode that is wanted.
     pub mode: SandboxMode,
-    /// True if commands may use the network.
+    /// True if commands may use the whole network.
     pub network: bool,
+    /// The hosts that commands may reach otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// The reason why there is no sandbox although one is wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
@@ -164,11 +188,19 @@ pub struct SandboxProof {
 
 impl fmt::Display for SandboxProof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mode, network, missing, namespaces, processes, open, .. } = self;
+        let Self { mode, network, hosts, missing, namespaces, processes, open, .. } = self;
         if let Some(reason) = missing {
-            return write!(f, "none, and commands of agents are denied: {reason}");
+            let effect = match hosts.as_slice() {
+                [] => "commands of agents are denied",
+                _ => "a run does not start",
+            };
+            return write!(f, "none, and {effect}: {reason}");
         }
-        let network = if *network { "with network" } else { "no network" };
+        let network = match (network, hosts.as_slice()) {
+            (true, _) => "with network".to_owned(),
+            (false, []) => "no network".to_owned(),
+            (false, hosts) => format!("network only to {}", hosts.join(", ")),
+        };
         write!(f, "{mode}, {network}")?;
         if !namespaces {
             write!(f, "; nothing new can be made beside a protected file")?;
@@ -180,5 +212,36 @@ impl fmt::Display for SandboxProof {
             write!(f, "; not kept by this kernel: {}", open.join(", "))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_have_one_form() {
+        for (text, host) in [
+            ("crates.io:443", Some("crates.io:443")),
+            ("Crates.IO.:0443", Some("crates.io:443")),
+            ("my_host-1:1", Some("my_host-1:1")),
+            ("127.0.0.1:65535", Some("127.0.0.1:65535")),
+            ("[::0001]:1", Some("[::1]:1")),
+            ("crates.io", None),
+            ("crates.io:", None),
+            ("crates.io:+80", None),
+            ("crates.io:65536", None),
+            (":443", None),
+            (".:443", None),
+            ("*.crates.io:443", None),
+            ("https://crates.io:443", None),
+            ("crates.io:443/x", None),
+            ("u@crates.io:443", None),
+            ("::1:443", None),
+            ("[crates.io]:443", None),
+            ("", None),
+        ] {
+            assert_eq!(host_of(text).as_deref(), host, "{text}");
+        }
     }
 }

@@ -71,7 +71,8 @@ const REFUSED_FILE: [&str; 3] =
     ["permission denied", "operation not permitted", "read-only file system"];
 
 /// What programs print, in lower case, when they find no network.
-const NO_NETWORK: [&str; 8] = [
+const NO_NETWORK: [&str; 9] = [
+    "not in `network` of the sandbox",
     "network is unreachable",
     "could not resolve",
     "name resolution",
@@ -97,7 +98,14 @@ fn of_sandbox(text: &str, policy: &Policy) -> Option<String> {
         true => "it can write only temporary files",
         false => "it can write only the workspace without its protected files, and temporary files",
     };
-    let network = if policy.network { "" } else { ", and it has no network" };
+    let network = match (policy.network, policy.hosts.as_slice()) {
+        (true, _) => String::new(),
+        (false, []) => ", and it has no network".to_owned(),
+        (false, hosts) => format!(
+            ", and it reaches only {}, through the proxy of `HTTPS_PROXY`",
+            hosts.join(", ")
+        ),
+    };
     Some(format!(
         "(the command ran in a sandbox: {files}, it reads no private files of the user{network}. Only \
          a person can allow more, in `[sandbox]` of agents.toml: work without it, or say what you \
@@ -160,11 +168,14 @@ mod tests {
     fn a_model_is_told_that_the_sandbox_refused() {
         let closed = Policy { write: vec!["/w".into()], ..Policy::default() };
         let open = Policy { network: true, ..Policy::default() };
+        let some = Policy { hosts: vec!["a:1".into(), "b:2".into()], ..closed.clone() };
         for (printed, code, policy, told) in [
             ("touch: /etc/x: Read-only file system", 1, &closed, Some("the workspace")),
             ("cat: /root/.ssh/id: Permission denied", 1, &open, Some("only temporary files, it")),
             ("curl: (6) Could not resolve host: x", 6, &closed, Some("has no network")),
             ("curl: (6) Could not resolve host: x", 6, &open, None),
+            ("curl: (6) Could not resolve host: x", 6, &some, Some("reaches only a:1, b:2")),
+            ("fatal: 403 Not in `network` of the sandbox", 1, &some, Some("a:1, b:2")),
             ("test failed", 1, &closed, None),
             ("Permission denied, but it went on", 0, &closed, None),
         ] {

@@ -8,6 +8,7 @@
 //!
 //! Owns the policy of a command and the protocol of that mode. `namespaces` prepares the process
 //! that starts it; `enter` restricts, with `mounts` and `filter`; `init` waits for the command;
+//! `way_out` and `proxy` let it reach single hosts;
 //! `probe` tries to get out; `toolchains` finds what commands need to read; `seatbelt` writes the
 //! policy for macOS.
 
@@ -17,8 +18,10 @@ mod init;
 mod mounts;
 mod namespaces;
 mod probe;
+mod proxy;
 mod seatbelt;
 pub mod toolchains;
+mod way_out;
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -83,6 +86,9 @@ impl Sandbox {
                 let Confinement { read_only, offline } = confinement;
                 let mut policy = Policy::clone(policy);
                 policy.network &= !offline;
+                if offline {
+                    policy.hosts.clear();
+                }
                 if read_only {
                     policy.write.clear();
                 }
@@ -112,8 +118,11 @@ pub struct Policy {
     pub write: Vec<PathBuf>,
     /// Paths in `write` that stay read-only.
     pub protected: Vec<PathBuf>,
-    /// True if the network may be used.
+    /// True if the whole network may be used.
     pub network: bool,
+    /// The hosts that may be reached otherwise, as [`host_of`](crate::spec::sandbox::host_of) writes
+    /// them. They need namespaces.
+    pub hosts: Vec<String>,
     /// Namespaces that the command gets. Without any, only the entries of a folder in `write` that
     /// hold no protected path can be written.
     pub namespaces: Namespaces,
@@ -291,15 +300,25 @@ pub(super) fn prepare(namespaces: Namespaces) -> Result<(), String> {
 /// It waits in its sandbox until [`begin`] is called.
 pub(super) fn start(policy: &Policy, command: &mut Command) -> io::Result<(Child, Option<Left>)> {
     command.stdin(Stdio::piped());
-    if policy.namespaces != Namespaces::Processes {
+    if policy.namespaces == Namespaces::None {
         return Ok((command.spawn()?, None));
     }
-    let left = policy.temporary.as_deref().map(Left::new).transpose()?;
+    let in_processes =
+        policy.temporary.as_deref().filter(|_| policy.namespaces == Namespaces::Processes);
+    let left = in_processes.map(Left::new).transpose()?;
     let runtime = tokio::runtime::Handle::current();
-    let child = namespaces::first(|| {
+    let (child, listener) = namespaces::apart(policy, |listener| {
         let _runtime = runtime.enter();
+        if let Some(listener) = listener {
+            command.envs(way_out::variables(listener, &policy.hosts)?);
+        }
         command.spawn()
     })?;
+    if let Some(listener) = listener {
+        // It ends with this process, which is there for one command.
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::spawn(proxy::serve(listener, policy.hosts.clone().into()));
+    }
     Ok((child, left))
 }
 

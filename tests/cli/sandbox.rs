@@ -224,6 +224,7 @@ const HOSTILE: &[&str] = &[
     "python3 -c 'import socket,os; s = socket.socket(socket.AF_UNIX); s.connect(os.environ[\"SOCK\"])' && echo GOT",
     "bash -c 'echo > /dev/tcp/127.0.0.1/'$PORT && echo GOT",
     "bash -c 'echo > /dev/udp/127.0.0.1/'$PORT && echo GOT",
+    "python3 -c 'import socket,os; a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.sendto(b\"x\", os.environ[\"SOCK\"] + \"-datagrams\")' && echo GOT",
     "curl -s http://127.0.0.1:$PORT && echo GOT",
     "ping -c1 -W1 127.0.0.1 && echo GOT",
     // System calls that could undo the rest: ptrace, io_uring_setup, bpf, keyctl, userfaultfd, perf.
@@ -359,6 +360,8 @@ fn escape(user: fn(&Desk) -> User) {
     let desk = place(&tasks);
     let socket = desk.path().join("out/socket");
     let _socket = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let datagrams = desk.path().join("out/socket-datagrams");
+    let _datagrams = std::os::unix::net::UnixDatagram::bind(&datagrams).expect("a socket");
     desk.write("ws/s.toml", "[[rules]]\nsay = 'x'\n");
     let user = user(&desk);
     let mut victim = Victim(user.own("sleep").arg("600").spawn().expect("it starts"));
@@ -537,6 +540,136 @@ fn what_a_command_leaves_behind_ends_with_its_call() {
         assert_eq!(number_outside(&ws, number.trim()), None, "{command}: it lives");
         assert_eq!(std::fs::read_to_string(ws.join("end")).unwrap_or_default(), end, "{command}");
     }
+}
+
+/// A server that answers each connection with `hello`, and its port.
+fn serving() -> u16 {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    // It ends with the tests.
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let _ = client.read(&mut [0; 1024]);
+            let _ = client.write_all(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n",
+            );
+        }
+    });
+    port
+}
+
+#[test]
+fn single_hosts_are_reached_through_the_proxy_and_nothing_else_is() {
+    if !has("bash") {
+        return skipped("there is no `bash` here");
+    }
+    let (named, other) = (serving(), serving());
+    let ask = |first: &str| {
+        format!(
+            "exec 3<>/dev/tcp/127.0.0.1/${{HTTPS_PROXY##*:}} && printf '{first}' >&3 && \
+             read -r -t 20 line <&3 && echo \"$line\" && cat <&3"
+        )
+    };
+    let tunnel =
+        |host: &str| ask(&format!("CONNECT {host} HTTP/1.1\\r\\n\\r\\nGET / HTTP/1.1\\r\\n\\r\\n"));
+    let plain = |host: &str| ask(&format!("GET http://{host}/ HTTP/1.1\\r\\n\\r\\n"));
+    let perl = |domain: &str, kind: &str| {
+        format!("perl -MSocket -e 'print socket(my $s, {domain}, {kind}, 0) ? \"made\" : \"$!\"'")
+    };
+    let refused = "Operation not permitted";
+    let denied = "HTTP/1.1 403 Not in `network` of the sandbox";
+    let mut cases = vec![
+        (
+            tunnel(&format!("localhost:{named}")),
+            vec!["HTTP/1.1 200 Connection established", "hello"],
+        ),
+        (plain(&format!("LOCALHOST:{named}")), vec!["HTTP/1.1 200 OK", "hello"]),
+        (
+            tunnel(&format!("localhost:{other}")),
+            vec![denied, "a person can add it to `network` in `[sandbox]`"],
+        ),
+        (plain(&format!("localhost:{other}")), vec![denied]),
+        // It is the same machine, by a name that is not in the list.
+        (tunnel(&format!("127.0.0.1:{named}")), vec![denied]),
+        (tunnel("169.254.169.254:80"), vec![denied]),
+        (ask("x\\r\\n\\r\\n"), vec!["HTTP/1.1 400"]),
+        (format!("(exec 3<>/dev/tcp/127.0.0.1/{named}) 2>&1"), vec!["Connection refused"]),
+        ("(exec 3<>/dev/tcp/192.0.2.1/80) 2>&1".to_owned(), vec!["Network is unreachable"]),
+        (format!("(exec 3<>/dev/udp/127.0.0.1/{named}) 2>&1"), vec![refused]),
+    ];
+    if has("perl") {
+        cases.push((perl("AF_UNIX", "SOCK_STREAM"), vec![refused]));
+        cases.push((perl("AF_INET", "SOCK_RAW"), vec![refused]));
+        cases.push((perl("AF_INET6", "SOCK_DGRAM"), vec![refused]));
+        cases.push((perl("16", "SOCK_RAW"), vec![refused]));
+        cases.push((perl("AF_INET6", "SOCK_STREAM"), vec!["made"]));
+    }
+    if has("curl") {
+        cases.push((format!("curl -s localhost:{named}"), vec!["hello"]));
+        cases.push((format!("curl -s localhost:{other}"), vec!["only localhost:"]));
+    }
+    let mut tasks = format!("[sandbox]\nnetwork = ['localhost:{named}']\n");
+    for (number, (command, _)) in cases.iter().enumerate() {
+        let command = serde_json::Value::from(format!("bash -c {}", quoted(command)));
+        tasks.push_str(&format!("[tasks.t{number}]\nrun = {command}\ntimeout = '30s'\n"));
+    }
+    tasks.push_str("[tasks.none]\nrun = 'env | grep -ci proxy; bash -c \"exec 3<>/dev/tcp/127.0.0.1/1\" 2>&1'\n");
+    tasks.push_str("sandbox = { network = false }\n");
+    let desk = place(&tasks);
+    let check = desk.call(CHECK).out;
+    if !check.contains("workspace-write, network only to localhost:") {
+        return skipped(&format!("single hosts cannot be given here: {check}"));
+    }
+    let refused_run = desk.call(&["run", "-f", "ws/agents.toml"]);
+    assert!(refused_run.err.contains("commands can reach `localhost:"), "{}", refused_run.err);
+    let done = desk.call(&["run", "-f", "ws/agents.toml", "--json", "--trust"]);
+    let events = super::desk::lines(&done.out);
+    let tasks = &events.last().expect("events")["data"]["tasks"];
+    let said = |task: &str| format!("{}{}", tasks[task]["output"], tasks[task]["error"]["output"]);
+    for (number, (command, told)) in cases.iter().enumerate() {
+        let said = said(&format!("t{number}"));
+        for told in told {
+            assert!(said.contains(told), "{command}: {told}: {said}");
+        }
+        assert!(told.contains(&"hello") || !said.contains("hello"), "{command}: {said}");
+    }
+    assert!(said("none").contains("0\\n") && said("none").contains(refused), "{}", said("none"));
+}
+
+#[test]
+fn single_hosts_are_refused_where_there_can_be_no_empty_network() {
+    let desk = place("[sandbox]\nnetwork = ['a.b:443']\n[tasks.t]\nrun = 'echo x > made'\n");
+    // In a namespace of its own, which allows no others in it.
+    let without = |arguments: &str| {
+        let program = env!("CARGO_BIN_EXE_callsheet");
+        let line =
+            format!("echo 0 > /proc/sys/user/max_user_namespaces && exec {program} {arguments}");
+        let mut command = Command::new("unshare");
+        desk.bare(command.args(["-Ur", "sh", "-c", &line]));
+        Done::of(&mut command)
+    };
+    let check = without("check -f ws/agents.toml");
+    if check.out.is_empty() {
+        return skipped(&format!("user namespaces cannot be forbidden here: {}", check.err));
+    }
+    assert!(
+        check.out.contains("a run does not start: single hosts in `network` need"),
+        "{}",
+        check.out
+    );
+    let run = without("run -f ws/agents.toml --trust");
+    assert_eq!(run.code, 2, "{}", run.err);
+    assert!(
+        run.err.contains("no namespaces") && !desk.path().join("ws/made").exists(),
+        "{}",
+        run.err
+    );
+}
+
+/// Returns a text as one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[test]

@@ -145,6 +145,7 @@ fn each_thing_outside_is_named() {
         ),
         (format!("[sandbox]\nnetwork = true\n{task}"), "commands can use the network"),
         (format!("[sandbox.limits]\ncpu_time = '25h'\n{task}"), "more processor time than usual"),
+        (format!("[sandbox]\nnetwork = ['a.b:443']\n{task}"), "commands can reach `a.b:443`"),
         (format!("[sandbox]\nwritable_roots = ['..']\n{task}"), "commands can write `"),
         (format!("[sandbox]\nwritable_roots = ['folder']\n{task}"), "commands can write `/"),
         (

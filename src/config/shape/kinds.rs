@@ -85,6 +85,7 @@ fn example_of(what: &str) -> &'static str {
         "expression" => "inputs.deep",
         "path" => "docs/style.md",
         "path or glob" => "docs/*.md",
+        "host:port" => "crates.io:443",
         "permission rule" => "bash(git status*)",
         "name of a tool" => "read_file",
         "name of a variable" => "ANTHROPIC_API_KEY",

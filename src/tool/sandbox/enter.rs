@@ -136,7 +136,7 @@ fn enter(policy: &Policy) -> Result<Entered, Failure> {
         None => policy.temporary.clone(),
     };
     confine(policy, own)?;
-    filter::install(policy.network, policy.namespaces != Namespaces::None)?;
+    filter::install(policy)?;
     Ok(Entered { temporary, left })
 }
 
@@ -198,7 +198,7 @@ fn confine(policy: &Policy, own: Vec<PathBuf>) -> Result<(), Failure> {
         .handle_access(write)?
         .scope(Scope::AbstractUnixSocket)?
         .scope(Scope::Signal)?;
-    if !policy.network {
+    if !policy.network && policy.hosts.is_empty() {
         // Seccomp forbids all sockets; this also holds for one that was inherited.
         rules = rules.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?;
     }

@@ -10,6 +10,8 @@ use seccompiler::{
     sock_filter,
 };
 
+use super::{Namespaces, Policy};
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Calls that look into or change other processes, the kernel, mounts and namespaces, or that do
@@ -90,12 +92,11 @@ const TYPING: [u64; 2] = [libc::TIOCSTI, 0x541c];
 /// The bit by which x86-64 marks a call of its x32 form. No machine has so many calls.
 const X32: u32 = 0x4000_0000;
 
-/// Installs the filters. Without namespaces the sockets of other programs could not be hidden, so
-/// a command gets none at all then.
-pub(super) fn install(network: bool, namespaces: bool) -> Result<(), Box<dyn Error>> {
+/// Installs the filter.
+pub(super) fn install(policy: &Policy) -> Result<(), Box<dyn Error>> {
     let refused = SeccompAction::Errno(u32::try_from(libc::EPERM)?);
     let machine = TargetArch::try_from(std::env::consts::ARCH)?;
-    let rules = conditional(network, namespaces)?;
+    let rules = conditional(policy)?;
     let others = SeccompFilter::new(rules, SeccompAction::Allow, refused.clone(), machine)?;
     let mut program = always(&refused)?;
     program.extend(BpfProgram::try_from(others)?);
@@ -132,7 +133,7 @@ fn always(refused: &SeccompAction) -> Result<BpfProgram, Box<dyn Error>> {
 }
 
 /// Returns the calls that are refused with some arguments, or to some policies.
-fn conditional(network: bool, namespaces: bool) -> Result<Rules, Box<dyn Error>> {
+fn conditional(policy: &Policy) -> Result<Rules, Box<dyn Error>> {
     let rule = |argument, operator, value| {
         SeccompRule::new(vec![SeccompCondition::new(argument, Dword, operator, value)?])
     };
@@ -146,20 +147,41 @@ fn conditional(network: bool, namespaces: bool) -> Result<Rules, Box<dyn Error>>
     for (call, argument) in OTHERS {
         rules.insert(call, vec![rule(argument, Ne, 0)?]);
     }
-    let local = u64::try_from(libc::AF_UNIX)?;
-    let datagrams = u64::try_from(libc::SOCK_DGRAM)?;
-    match (network, namespaces) {
-        (true, _) => {}
-        (false, true) => {
-            // Datagrams need no connection.
-            let datagrams = rule(1, MaskedEq(SOCKET_TYPES), datagrams)?;
-            rules.insert(libc::SYS_socket, vec![rule(0, Ne, local)?, datagrams]);
-            // A socket of another program is a file, and Landlock does not see that it is reached.
-            rules.insert(libc::SYS_connect, Vec::new());
-        }
-        (false, false) => drop(rules.insert(libc::SYS_socket, Vec::new())),
+    if !policy.network {
+        sockets(policy, &mut rules)?;
     }
     Ok(rules)
+}
+
+/// Adds the refusals of sockets for a command that may not use the whole network.
+fn sockets(policy: &Policy, rules: &mut Rules) -> Result<(), Box<dyn Error>> {
+    let is = |argument, operator, value: i32| {
+        let value = u64::try_from(value)?;
+        Ok::<_, Box<dyn Error>>(SeccompCondition::new(argument, Dword, operator, value)?)
+    };
+    let of_type = |kind| is(1, MaskedEq(SOCKET_TYPES), kind);
+    // Datagrams need no connection: a file of a socket of another program would be enough.
+    rules.insert(libc::SYS_socketpair, vec![SeccompRule::new(vec![of_type(libc::SOCK_DGRAM)?])?]);
+    let refused = match (policy.namespaces, policy.hosts.as_slice()) {
+        // The sockets of other programs could not be hidden, so a command gets none at all.
+        (Namespaces::None, _) => Vec::new(),
+        (Namespaces::Mounts | Namespaces::Processes, []) => {
+            // A socket of another program is a file, and Landlock does not see that it is reached.
+            rules.insert(libc::SYS_connect, Vec::new());
+            vec![vec![is(0, Ne, libc::AF_UNIX)?], vec![of_type(libc::SOCK_DGRAM)?]]
+        }
+        // Streams of the internet, which lead nowhere but to the proxy. Nothing else can connect then.
+        (Namespaces::Mounts | Namespaces::Processes, _) => {
+            let others = (0..=0xf).filter(|kind| *kind != libc::SOCK_STREAM);
+            let others = others.map(|kind| Ok(vec![of_type(kind)?]));
+            let mut refused = others.collect::<Result<Vec<_>, Box<dyn Error>>>()?;
+            refused.push(vec![is(0, Ne, libc::AF_INET)?, is(0, Ne, libc::AF_INET6)?]);
+            refused
+        }
+    };
+    let refused: Result<Vec<_>, _> = refused.into_iter().map(SeccompRule::new).collect();
+    rules.insert(libc::SYS_socket, refused?);
+    Ok(())
 }
 
 #[cfg(test)]

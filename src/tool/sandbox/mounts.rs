@@ -32,7 +32,8 @@ const PROCESSES: &str = "/proc";
 pub(super) fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
     let here = std::env::current_dir()?;
     let mut flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
-    if !policy.network {
+    // For single hosts, whoever started this process has made the network.
+    if !policy.network && policy.hosts.is_empty() {
         flags |= CloneFlags::CLONE_NEWNET;
     }
     unshare(flags).map_err(|error| format!("no namespaces: {error}"))?;

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io;
+use std::net::TcpListener;
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::Failure;
+use super::{Failure, Namespaces, Policy, way_out};
 
 /// Rights in the user namespace by which a process in it makes the mounts of a sandbox, and then
 /// gives up all rights.
@@ -30,14 +31,22 @@ pub(super) fn own_user() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts a process as the first one of a new process namespace: when it ends, the kernel ends all
-/// that were started below it.
-pub(super) fn first<T: Send>(start: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-    // A process that has done this cannot make threads any more, so a thread does it.
+/// Starts a process in the namespaces that only its parent can make for it. In a process namespace it
+/// is the first one: when it ends, the kernel ends all that were started below it. If the policy names
+/// hosts, `start` is given the listener on the loopback of its network, and it is returned.
+pub(super) fn apart<T: Send>(
+    policy: &Policy,
+    start: impl FnOnce(Option<&TcpListener>) -> io::Result<T> + Send,
+) -> io::Result<(T, Option<TcpListener>)> {
+    // A process that has done this cannot make threads any more, so a thread does it. The other threads
+    // stay in the network of the machine.
     let started = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            unshare(CloneFlags::CLONE_NEWPID)?;
-            start()
+            let listener = (!policy.hosts.is_empty()).then(way_out::open).transpose()?;
+            if policy.namespaces == Namespaces::Processes {
+                unshare(CloneFlags::CLONE_NEWPID)?;
+            }
+            Ok((start(listener.as_ref())?, listener))
         });
         thread.join()
     });

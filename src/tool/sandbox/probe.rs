@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -36,6 +36,8 @@ struct Targets {
     /// A folder in which a file may be made.
     inside: PathBuf,
     network: bool,
+    /// An address at which the process that started the run listens.
+    listening: SocketAddr,
     processes: bool,
 }
 
@@ -61,11 +63,15 @@ const MAY_BE_OPEN: [&str; 1] = ["signal"];
 pub fn probe(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
     super::remove_left();
     let mut reason = String::new();
-    for namespaces in Namespaces::ALL {
+    let hosts = !policy.hosts.is_empty();
+    for namespaces in Namespaces::ALL.into_iter().filter(|own| !hosts || *own != Namespaces::None) {
         match tried(this_program, &Policy { namespaces, ..policy.clone() }) {
             Ok(probed) => return Ok(Probed { namespaces, ..probed }),
             Err(error) => reason = error,
         }
+    }
+    if hosts {
+        return Err(format!("single hosts in `network` need an empty network, and: {reason}"));
     }
     Err(reason)
 }
@@ -79,6 +85,7 @@ fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
     let temporary = super::Temporary::new().map_err(failed)?;
     let inside = super::Temporary::new().map_err(failed)?;
     let program = this_program.canonicalize().map_err(failed)?;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
     let mut policy = Policy { temporary: Some(temporary.path().to_owned()), ..policy.clone() };
     policy.read.push(program.clone());
     policy.write.push(inside.path().to_owned());
@@ -89,6 +96,7 @@ fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
         parent: rustix::process::getpid().as_raw_nonzero().get(),
         inside: inside.path().to_owned(),
         network: policy.network,
+        listening: listener.local_addr().map_err(failed)?,
         processes: policy.namespaces == Namespaces::Processes,
     };
     let targets = serde_json::to_string(&targets).unwrap_or_default();
@@ -151,8 +159,10 @@ pub(super) fn start(arguments: &[OsString]) -> i32 {
         let mut command = policy.command(&program, Input::None, &probe).into_std();
         command.stdin(Stdio::piped());
         let mut child = match policy.namespaces {
-            Namespaces::Processes => namespaces::first(|| command.spawn())?,
-            Namespaces::None | Namespaces::Mounts => command.spawn()?,
+            Namespaces::None => command.spawn()?,
+            Namespaces::Mounts | Namespaces::Processes => {
+                namespaces::apart(&policy, |_| command.spawn())?.0
+            }
         };
         if let Some(mut stdin) = child.stdin.take() {
             // A process that could not enter has ended already, and its exit code says so.
@@ -203,10 +213,8 @@ fn attempt(targets: &Targets) -> Probed {
     }
     if !targets.network {
         let refused = |error: io::Error| error.kind() == ErrorKind::PermissionDenied;
-        // The discard port: where nothing listens, an open network refuses in another way.
-        let address = SocketAddr::from(([127, 0, 0, 1], 9));
-        let tcp = TcpStream::connect_timeout(&address, Duration::from_secs(1));
-        expect("tcp", tcp.err().is_some_and(refused));
+        let tcp = TcpStream::connect_timeout(&targets.listening, Duration::from_secs(1));
+        expect("tcp", tcp.is_err());
         expect("udp", UdpSocket::bind(("127.0.0.1", 0)).err().is_some_and(refused));
     }
     let namespaces = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER);

@@ -65,6 +65,7 @@ impl Policy {
                 rule("deny file-write-unlink", "literal", above)?;
             }
         }
+        // Single hosts need a proxy, which has none there.
         if self.network {
             profile.push_str("(allow network* system-socket)\n");
         }
