@@ -4,6 +4,13 @@
 //! real program. Prints the time for each command, the difference and the ratio; the run without the
 //! sandbox is the floor. Fails if a command in the sandbox takes more than three times as long. Says
 //! so and passes where there is no sandbox. Ends by itself within a minute.
+//!
+//! It was 2.4 to 2.7 ms a command on two busy cores, where 2 ms are wanted. Of these, measured one by
+//! one: 0.45 ms the second start of this program beside that of a small one (it is the first process of
+//! the process namespace, which a program without `unsafe` cannot fork), 0.25 to 0.4 ms the namespaces,
+//! mostly that of the network, 0.3 ms mounts and Landlock, 0.2 ms the filter of system calls, the rest
+//! two more processes to start and to wait for. Without position-independent code a start takes 0.16 ms
+//! less, but its addresses can be guessed; packed relocations and a stripped program change nothing.
 
 #![expect(clippy::print_stdout, reason = "a benchmark shows its figures")]
 

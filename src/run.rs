@@ -144,9 +144,7 @@ pub enum StartError {
         reason: String,
     },
     /// The configuration requires a sandbox, and there can be none here.
-    #[error(
-        "no sandbox: {0}; `[sandbox]` forbids to run commands without it, by `require` or by single hosts in `network`"
-    )]
+    #[error("no sandbox: {0}; `[sandbox]` wants nothing to run without it")]
     Sandbox(String),
     /// An actor could not be started.
     #[error("an actor could not be started: {0}")]
