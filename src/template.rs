@@ -1,11 +1,12 @@
 //! The template language: MiniJinja, in which the use of an undefined value is an error.
 //!
-//! No other module may name `minijinja`, except the filters in `paths` and the bounds in `bounds`. Owns
-//! the filters that callsheet adds. A template sees only the values it is given: no files, no clock, no
+//! No other module may name `minijinja`, except those below this one: the filters in `paths`, the
+//! bounds in `bounds`, and the texts of values in `text`. Owns the filters that callsheet adds. A template sees only the values it is given: no files, no clock, no
 //! environment.
 
 mod bounds;
 mod paths;
+mod text;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -34,6 +35,10 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.add_filter("find_all", find_all);
     environment.add_filter("from_json", from_json);
     environment.add_filter("cluster", paths::cluster);
+    environment.add_filter("default", text::default);
+    environment.add_filter("d", text::default);
+    environment.add_filter("join", text::join);
+    environment.add_filter("string", text::string);
     bounds::prepare(&mut environment);
     environment
 });
@@ -223,6 +228,40 @@ mod tests {
         assert!(render("{{ nobody }}", &values).is_err());
         let error = render("a\n{{ x", &values).expect_err("not closed");
         assert_eq!(error.line, 2);
+    }
+
+    #[test]
+    fn values_print_as_json_and_none_does_not_print() {
+        let values = json!({
+            "yes": true, "n": 1.5, "list": ["a", true, null], "map": {"b": 1, "a": "x\"y"}, "nil": null,
+            "text": "as it \"is\"", "rows": [{"ok": true}, {"ok": "no"}],
+        });
+        for (template, text) in [
+            ("{{ yes }} {{ false }} {{ n }} {{ 2 }} {{ 2.0 }}", "true false 1.5 2 2.0"),
+            ("{{ list }} {{ (1, 'b') }}", r#"["a",true,null] [1,"b"]"#),
+            ("{{ map }}{{ text }}", r#"{"b":1,"a":"x\"y"}as it "is""#),
+            ("{{ yes ~ '/' ~ map.b }} {{ yes | string }}", "true/1 true"),
+            ("{{ [yes, 2] | join(', ') }} {{ rows | join('-', 'ok') }}", "true, 2 true-no"),
+            ("{{ rows | join(attribute='ok', d='+') }}{{ 'ab' | join('.') }}", "true+noa.b"),
+            ("{{ nil | default('d') }}{{ gone | default('e') }}{{ none | d }}", "de"),
+            ("{{ false | default('d') }}{{ 0 | default('e', true) }}", "falsee"),
+            ("{% set x %}{{ yes }}{% endset %}{{ x }}{{ 'a' if not yes }}", "true"),
+            ("{{ list | map('upper') | list if false }}{{ list[:1] | map('upper') }}", r#"["A"]"#),
+        ] {
+            assert_eq!(render(template, &values), Ok(text.to_owned()), "{template}");
+        }
+        for none in [
+            "{{ nil }}",
+            "{{ none }}",
+            "{{ 'a' ~ nil }}",
+            "{{ list | join }}",
+            "{{ nil | string }}",
+        ] {
+            let error = render(none, &values).expect_err(none);
+            assert!(error.message.contains("default('...')"), "{none}: {error}");
+        }
+        assert_eq!(evaluate("nil", &values), Ok(json!(null)), "only a text needs a text");
+        assert!(render("{{ gone ~ 'a' }}", &values).is_err());
     }
 
     #[test]

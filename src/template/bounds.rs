@@ -16,6 +16,8 @@ use minijinja::machinery::{
 use minijinja::value::{Rest, Value as Cell, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, escape_formatter};
 
+use super::text;
+
 /// The most bytes that one rendering may make or look at. A prompt of a tenth fits no model.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -38,6 +40,9 @@ const SETTLE: &str = "bounds.settle";
 const FILTER: &str = "bounds.filter";
 const TEST: &str = "bounds.test";
 
+/// The filter that stands for the operator `~`.
+const CONCAT: &str = "bounds.concat";
+
 /// The name of a template in errors, which callers do not show.
 const NAME: &str = "<string>";
 
@@ -52,9 +57,17 @@ pub(super) fn prepare(environment: &mut Environment<'static>) {
     environment.add_filter(SETTLE, settled);
     environment.add_filter(FILTER, filter);
     environment.add_filter(TEST, test);
+    environment.add_filter(CONCAT, text::concat);
     environment.set_formatter(|out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Cell| {
         charge(weight(value)?)?;
-        escape_formatter(out, state, value)
+        // MiniJinja gives what an `if` without an `else` leaves undefined no text.
+        if value.is_undefined() || value.as_str().is_some() {
+            return escape_formatter(out, state, value);
+        }
+        let text = text::of(value)?;
+        // Escapes make a text longer.
+        charge(text.len())?;
+        escape_formatter(out, state, &Cell::from_safe_string(text.into_owned()))
     });
 }
 
@@ -144,8 +157,11 @@ fn bounded<'s>(from: &Instructions<'s>) -> Instructions<'s> {
                 add(grows);
                 add(charge(SETTLE));
             }
-            makes @ (I::StringConcat
-            | I::BuildList(_)
+            I::StringConcat => {
+                add(named(CONCAT, 2));
+                add(charge(CHARGE));
+            }
+            makes @ (I::BuildList(_)
             | I::BuildTuple(_)
             | I::BuildMap(_)
             | I::Slice

@@ -88,7 +88,7 @@ fn templates_see_the_conversation() {
         say = '''
         {{- agent }}|{{ agent_id }}|{{ turn }}|{{ system }}|{{ prompt }}|{{ messages | length -}}
         |{{ last[0].tool }} {{ last[0].input.pattern }} {{ last[0].text | lines | join("+") -}}
-        |{{ last[1].is_error | tojson }}|{{ results | length }}|{{ calls[1].input.path -}}
+        |{{ last[1].is_error }}|{{ results | length }}|{{ calls[1].input.path -}}
         |{{ messages[1].text }}|{{ messages[1].calls | length }}|{{ messages[2].role }}'''
     "#;
     let said = play(script, "a", 2, &conversation()).message.text();
