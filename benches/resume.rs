@@ -211,7 +211,7 @@ async fn begin(journal: &JournalHandle, task: &Name) {
 }
 
 fn spawned(parent: Option<AgentId>) -> AgentSpawned {
-    let program = Program::Model { agent: name("worker"), prompt: "Go.".to_owned() };
+    let program = Program::Model { agent: name("worker"), prompt: "Go.".into() };
     AgentSpawned {
         program,
         depth: u32::from(parent.is_some()),

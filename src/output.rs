@@ -1,5 +1,5 @@
-//! Outputs of tasks, agents and tools: the whole text, or a preview and the hash of the stored
-//! text.
+//! Outputs of tasks, agents and tools, and other long texts of records: the whole text, or a preview
+//! and the hash of the stored text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,5 +37,59 @@ impl Output {
     #[must_use]
     pub fn whole(text: impl Into<String>) -> Self {
         Self { text: text.into(), stored: None }
+    }
+}
+
+impl Output {
+    /// Returns the name of the file under `results/` that holds the whole text, or that would hold it.
+    #[must_use]
+    pub fn file_name(&self) -> String {
+        match &self.stored {
+            Some(stored) => stored.hash.clone(),
+            None => blake3::hash(self.text.as_bytes()).to_hex().to_string(),
+        }
+    }
+}
+
+/// A text in a record, such as a prompt. One of more than 64 KiB is stored, so that many records
+/// that hold the same text take its space once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Text {
+    /// The whole.
+    Whole(String),
+    /// The beginning, and the reference to the whole.
+    Stored(Output),
+}
+
+impl Text {
+    /// Returns the whole text, or the beginning of one that is stored.
+    #[must_use]
+    pub fn beginning(&self) -> &str {
+        match self {
+            Self::Whole(text) => text,
+            Self::Stored(output) => &output.text,
+        }
+    }
+
+    /// Returns the reference to the whole text, if it is stored.
+    #[must_use]
+    pub fn stored(&self) -> Option<&Stored> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Stored(output) => output.stored.as_ref(),
+        }
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self::Whole(text)
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self::Whole(text.to_owned())
     }
 }

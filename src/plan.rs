@@ -185,6 +185,12 @@ impl Plan {
         &self.dependents[place]
     }
 
+    /// Returns true if a later task names the file that holds the output of the task at `place`.
+    #[must_use]
+    pub fn is_read_as_file(&self, place: usize) -> bool {
+        self.dependents(place).iter().any(|later| self.tasks()[*later].names_output_paths)
+    }
+
     /// Returns the plan of the named tasks and of all tasks that they depend on, directly or not.
     ///
     /// # Errors

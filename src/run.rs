@@ -246,7 +246,7 @@ impl Run {
         let services = parts.into_services(&config, &options, id, &dir, journal, watcher)?;
 
         let services = Arc::new(services);
-        let settings = machine_settings(id, plan, &config, Flags::from(&options));
+        let settings = machine_settings((id, &dir), plan, &config, Flags::from(&options));
         let marks = left.iter().map(|(id, left)| (id.clone(), left.mark())).collect();
         let seed = fastrand::u64(..);
         let start = run_machine::Start { state, left: marks, outputs: values, seed };
@@ -382,7 +382,7 @@ impl Remote {
 
 /// Returns the settings of the run machine, which makes a run's decisions.
 fn machine_settings(
-    run: RunId,
+    (run, dir): (RunId, &RunDir),
     plan: Plan,
     config: &Config,
     flags: Flags,
@@ -397,6 +397,7 @@ fn machine_settings(
         agents: agents.collect(),
         models: config.models.clone(),
         env: config.env.clone(),
+        results: dir.results(),
         pid: std::process::id(),
     }
 }

@@ -44,6 +44,7 @@ mod tests;
 mod timers;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +83,8 @@ pub struct Settings {
     pub models: BTreeMap<Name, ModelSpec>,
     /// Environment variables of commands: a part of the content that results are made from.
     pub env: BTreeMap<String, String>,
+    /// The folder of stored results, for templates that name the file of an output.
+    pub results: PathBuf,
     /// Id of the process, for the records.
     pub pid: u32,
 }

@@ -431,7 +431,7 @@ impl RunState {
         }
         let definition = match &spawned.program {
             Program::Model { agent, .. } => Some(agent.clone()),
-            Program::Command { .. } => None,
+            Program::Command(_) => None,
         };
         if let Some(parent) = &spawned.parent {
             let status = self.agents.get_mut(parent).ok_or("its parent does not exist")?;

@@ -331,6 +331,21 @@ pub struct TaskSpec {
     pub output_file: Option<String>,
     /// Environment variables of a command; the values are templates.
     pub env: BTreeMap<String, String>,
+    /// Template of the text for a command's standard input.
+    #[serde(default)]
+    pub stdin: Option<String>,
+    /// Template of the folder in which a command runs, relative to the workspace.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// True if a command that was interrupted may simply run again.
+    #[serde(default)]
+    pub idempotent: bool,
+    /// Template of the text that a command gets as `$IDEMPOTENCY_KEY`.
+    #[serde(default)]
+    pub idempotency_key: Option<String>,
+    /// True if a template of the task names the file of an output (`tasks.NAME.output_path`).
+    #[serde(default)]
+    pub names_output_paths: bool,
     /// What the task's command and agents are kept from, beside what the run is kept from.
     #[serde(default)]
     pub confinement: Confinement,
@@ -369,6 +384,11 @@ impl TaskSpec {
             output: OutputFormat::default(),
             output_file: None,
             env: BTreeMap::new(),
+            stdin: None,
+            cwd: None,
+            idempotent: false,
+            idempotency_key: None,
+            names_output_paths: false,
             confinement: Confinement::default(),
         }
     }

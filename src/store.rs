@@ -16,11 +16,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use self::reading::{Checked, check, is_hash, open, read, whole_text};
+pub use self::reading::{Checked, check, is_hash, open, read, whole_program, whole_text};
 pub(crate) use self::scratch::{Scratch, make_dir};
 pub use self::writing::StoreWriter;
 use crate::disk;
-use crate::output::{Output, Stored};
+use crate::output::{Output, Stored, Text};
 use crate::redaction::Secrets;
 
 /// Error for a stored result that cannot be read or is not what was recorded.
@@ -43,6 +43,13 @@ pub const INLINE_CHARS_FAILED: usize = 10_000;
 /// Longest preview in characters, half of it the beginning and half the end: enough for the command
 /// that failed and the summary at the end. It is about a quarter of [`INLINE_CHARS`].
 pub const PREVIEW_CHARS: usize = 8_000;
+
+/// Most bytes of a text in a record: 64 KiB, the limit of the journal's format. A longer text is stored
+/// beside the journal and named by its hash.
+pub const INLINE_BYTES: usize = 64 * 1024;
+
+/// Bytes of a long text that stay in its record, for people: far more than a log shows.
+const BEGINNING_BYTES: usize = 1024;
 
 /// Bytes of an output that stay in memory before a file is made: the size of a Linux pipe. A writer
 /// takes at most three times this.
@@ -181,6 +188,21 @@ impl Store {
         self.write_whole(&mut scratch.file, bytes)?;
         scratch.keep_as(self, &self.results, &stored.hash)?;
         Ok(stored)
+    }
+
+    /// Stores a text that is too long for a record, and keeps its beginning.
+    ///
+    /// # Errors
+    /// Returns an error if the disk refuses.
+    pub fn keep_long(&self, text: &mut Text) -> io::Result<()> {
+        if let Text::Whole(whole) = text
+            && whole.len() > INLINE_BYTES
+        {
+            let stored = Some(self.store(whole.as_bytes())?);
+            let text_end = whole.floor_char_boundary(BEGINNING_BYTES);
+            *text = Text::Stored(Output { text: whole[..text_end].to_owned(), stored });
+        }
+        Ok(())
     }
 
     /// Repeats an attempt until it succeeds, fails for a reason other than a full disk, or the

@@ -15,7 +15,7 @@ use crate::context::provider::server::ContextReport;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
-use crate::output::{Output, Stored};
+use crate::output::{Output, Stored, Text};
 
 /// Effect that a repeated call would have on the world; decides whether a lost call runs again
 /// after a crash.
@@ -52,15 +52,48 @@ pub enum Program {
         /// The agent definition.
         agent: Name,
         /// First user message.
-        prompt: String,
+        prompt: Text,
     },
     /// One command.
-    Command {
-        /// The command line for `sh -c`.
-        run: String,
-        /// Environment variables, rendered.
-        env: BTreeMap<String, String>,
-    },
+    Command(Command),
+}
+
+/// The command of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Command {
+    /// The command line for `sh -c`.
+    pub run: String,
+    /// Environment variables, rendered.
+    pub env: BTreeMap<String, String>,
+    /// The text for its standard input; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<Text>,
+    /// The folder in which it runs, relative to the workspace; absent for the workspace root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// True if it may simply run again after it was interrupted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub idempotent: bool,
+}
+
+impl Program {
+    /// Returns the texts of the program that may be long.
+    pub fn texts(&self) -> impl Iterator<Item = &Text> {
+        let text = match self {
+            Self::Model { prompt, .. } => Some(prompt),
+            Self::Command(command) => command.stdin.as_ref(),
+        };
+        text.into_iter()
+    }
+
+    /// Does the same, for changes.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
+        let text = match self {
+            Self::Model { prompt, .. } => Some(prompt),
+            Self::Command(command) => command.stdin.as_mut(),
+        };
+        text.into_iter()
+    }
 }
 
 /// `agent.spawned`.

@@ -84,12 +84,13 @@ pub struct Machine {
 
 impl Machine {
     /// Makes the state of the agent that `spawned` announces; it may call its model `max_turns`
-    /// times.
+    /// times. The view of an agent whose prompt is stored begins with a part of it, unless the
+    /// prompt was read back.
     #[must_use]
     pub fn new(spawned: AgentSpawned, max_turns: u32) -> Self {
         let mut view = View::default();
         if let Program::Model { prompt, .. } = &spawned.program {
-            let pushed = view.push_task(Json::encode(&Message::user(prompt.as_str())));
+            let pushed = view.push_task(Json::encode(&Message::user(prompt.beginning())));
             debug_assert!(pushed.is_ok(), "our own message decodes");
         }
         Self {
@@ -212,7 +213,7 @@ impl Machine {
             Phase::Ending(outcome) => Step::Finish(outcome.clone()),
             Phase::Ready | Phase::Calling | Phase::Working => {
                 match (&self.spawned.program, &self.phase) {
-                    (Program::Command { .. }, _) => Step::RunCommand(self.open_calls().pop()),
+                    (Program::Command(_), _) => Step::RunCommand(self.open_calls().pop()),
                     (_, Phase::Working) => Step::RunTools(self.open_calls()),
                     _ => self.next_model_step(),
                 }
@@ -392,7 +393,7 @@ impl Machine {
     }
 
     fn intended(&mut self, intended: &ToolIntended, event: &Event) -> Result<(), IllegalEvent> {
-        if let Program::Command { .. } = self.spawned.program {
+        if let Program::Command(_) = self.spawned.program {
             self.turn = intended.turn;
             self.calls = vec![calls::announced(intended)];
             self.phase = Phase::Working;
@@ -436,7 +437,7 @@ impl Machine {
         if self.calls.iter().any(|call| call.result.is_none()) {
             return Ok(());
         }
-        if let Program::Command { .. } = self.spawned.program {
+        if let Program::Command(_) = self.spawned.program {
             self.phase = Phase::Ending(calls::command_outcome(finished));
             return Ok(());
         }
@@ -461,7 +462,7 @@ mod tests {
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");
-        let program = Program::Model { agent, prompt: "go".to_owned() };
+        let program = Program::Model { agent, prompt: "go".into() };
         Machine::new(
             AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() },
             10,
@@ -620,7 +621,7 @@ mod tests {
 
     #[test]
     fn a_command_that_was_announced_is_not_announced_again() {
-        let program = Program::Command { run: "x".to_owned(), env: Default::default() };
+        let program = Program::Command(Default::default());
         let spawned =
             AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
         let mut machine = Machine::new(spawned, 1);

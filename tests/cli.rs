@@ -28,5 +28,6 @@ mod survey;
 mod terminal;
 mod trust;
 mod truth;
+mod values;
 mod verbs;
 mod watch;

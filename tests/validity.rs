@@ -172,7 +172,7 @@ async fn a_provider_that_pauses_gets_its_own_message_back() {
 /// The records of an agent whose provider numbered the calls of each turn from 0, as an earlier
 /// version recorded them.
 fn records_with_repeated_ids() -> Vec<Event> {
-    let program = Program::Model { agent: name("worker"), prompt: "go".to_owned() };
+    let program = Program::Model { agent: name("worker"), prompt: "go".into() };
     let spawned = AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
     let mut events = vec![Event::from(spawned)];
     for turn in 1..=2 {

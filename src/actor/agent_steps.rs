@@ -22,10 +22,11 @@ use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
 use crate::message::{Json, ToolCall};
 use crate::model::Request;
-use crate::tool::ToolSpec;
 use crate::tool::environment::Environment;
+use crate::tool::{ToolSpec, bash};
 use crate::turn::{
-    AgentEnded, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
+    AgentEnded, Command, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended,
+    TurnStarted,
 };
 use crate::turn_machine::{PendingCall, reply};
 
@@ -178,21 +179,25 @@ pub async fn run_command(
     program: Program,
     announced: Option<PendingCall>,
 ) -> StepResult {
-    let Program::Command { run, env } = program else { return Ok(Vec::new()) };
+    let Program::Command(command) = program else { return Ok(Vec::new()) };
     let context = StepContext { turn: COMMAND_TURN, ..context };
     context.room().await?;
     let (mut records, call) = match announced {
         Some(call) => (Vec::new(), call),
-        None => announce(&context, &run).await?,
+        None => announce(&context, &command).await?,
     };
     let began = Instant::now();
     let mut tool_context = tool_run::tool_context(&context, call.key.clone());
     let mut all = (*context.services.env).clone();
-    all.extend(env);
+    all.extend(command.env.clone());
     tool_context.env = Environment::only(all);
     // The time limit of tools does not apply: a `run` task has the time limit of its task.
     tool_context.timeout = Duration::MAX;
-    let result = crate::tool::bash::run_command(&run, &tool_context).await;
+    let result = bash::run_task(&command, &tool_context).await;
+    if call.effect.is_repeatable() && tool_run::was_cancelled(&context, &result) {
+        // It has no result, so that a resumed run runs it again.
+        return Ok(records);
+    }
     let result = ended(&context, &call, result, began.elapsed(), ToString::to_string);
     records.extend(tool_run::settled(&context, [result]).await?);
     Ok(records)
@@ -204,9 +209,11 @@ const COMMAND_TURN: u32 = 1;
 /// Announces the command of a `run` task as a tool call that no model made.
 async fn announce(
     context: &StepContext,
-    run: &str,
+    command: &Command,
 ) -> Result<(Vec<SharedRecord>, PendingCall), StepError> {
-    let input = Json::encode(&serde_json::json!({ "command": run }));
+    let input = Json::encode(&serde_json::json!({ "command": command.run }));
+    // Every command gets the key of its call, which is the same when it runs again.
+    let effect = if command.idempotent { Effect::Keyed } else { Effect::Once };
     let (index, name) = (0, "run".to_owned());
     let key = CallKey::derive(
         context.services.run,
@@ -224,11 +231,11 @@ async fn announce(
         id: name.clone(),
         name,
         input,
-        effect: Effect::Once,
+        effect,
     };
     let records = context.record([intended]).await?;
     crash::pass(Point::AfterIntent);
-    let (effect, repeats, answer) = (Effect::Once, None, None);
+    let (repeats, answer) = (None, None);
     Ok((records, PendingCall { key, index, call, effect, repeats, answer }))
 }
 

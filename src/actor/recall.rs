@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,6 +14,7 @@ use serde_json::value::RawValue;
 use super::step::{Past, StepContext};
 use crate::context::recall::{NotThere, Page, Query, Recall, Wanted};
 use crate::event::SharedRecord;
+use crate::journal::results;
 use crate::journal::transcript::Transcript;
 use crate::redaction::Secrets;
 use crate::store::{self, StoreError};
@@ -66,8 +68,10 @@ async fn recall_of(context: &StepContext, query: Query) -> Result<Recall, ToolEr
     }
     let records = context.services.journal.agent_records(&context.agent).await;
     let records = records.map_err(|error| ToolError::Failed(error.to_string()))?;
+    let results_dir = context.services.store.results_dir().to_owned();
+    let lost = |error: StoreError| ToolError::Failed(error.to_string());
     let from_journal = off_the_runtime(move || {
-        let lines = transcript_of(&records);
+        let lines = transcript_of(&results_dir, &records).map_err(lost)?;
         let recall = read(lines.as_slice(), query, past).map_err(reading("the journal"))?;
         recall.ok_or_else(|| ToolError::Failed("the journal lacks a message".to_owned()))
     });
@@ -75,10 +79,13 @@ async fn recall_of(context: &StepContext, query: Query) -> Result<Recall, ToolEr
 }
 
 /// Makes the lines of the transcript again from the agent's records.
-fn transcript_of(records: &[SharedRecord]) -> Vec<u8> {
+fn transcript_of(folder: &Path, records: &[SharedRecord]) -> Result<Vec<u8>, StoreError> {
     let (mut transcript, mut lines) = (Transcript::default(), Vec::new());
-    records.iter().for_each(|record| transcript.fold(record, &mut lines));
-    lines
+    for record in records {
+        let record = results::whole(folder, record)?;
+        transcript.fold(&record, &mut lines);
+    }
+    Ok(lines)
 }
 
 /// Reads the messages of a transcript that belong to the past. Returns `None` if not all of them

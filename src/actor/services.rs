@@ -26,8 +26,7 @@ use crate::permission::Subject;
 use crate::redaction::Secrets;
 use crate::spec::sandbox::Confinement;
 use crate::spec::{AgentSpec, Limits};
-use crate::store;
-use crate::store::Store;
+use crate::store::{self, INLINE_BYTES, Store};
 use crate::tool::Change;
 use crate::tool::Toolbox;
 use crate::tool::sandbox::Sandbox;
@@ -119,10 +118,6 @@ pub struct Question {
     pub change: Option<Change>,
 }
 
-/// Most bytes of an output in a record: 64 KiB, the limit of the journal's format. A larger output
-/// is stored beside the journal and named by its hash.
-const INLINE_OUTPUT_BYTES: usize = 64 * 1024;
-
 /// Asks a person whether a tool call may run.
 pub trait Asker: Send + Sync + std::fmt::Debug {
     /// Asks, and waits for the answer: true if the call may run. The future may be dropped: then
@@ -182,14 +177,14 @@ impl Services {
 
     /// Stores an output that is too large for a record, and keeps its beginning in the record.
     pub(crate) async fn bounded(&self, output: Output) -> Output {
-        if output.stored.is_some() || output.text.len() <= INLINE_OUTPUT_BYTES {
+        if output.stored.is_some() || output.text.len() <= INLINE_BYTES {
             return output;
         }
         let (store, text) = (self.store.clone(), output.text.clone());
         let stored = tokio::task::spawn_blocking(move || store.store(text)).await;
         match stored {
             Ok(Ok(stored)) => {
-                let end = output.text.floor_char_boundary(INLINE_OUTPUT_BYTES);
+                let end = output.text.floor_char_boundary(INLINE_BYTES);
                 Output { text: output.text[..end].to_owned(), stored: Some(stored) }
             }
             // Then the whole text is put into the record: it is large, but nothing is lost.

@@ -192,7 +192,7 @@ async fn run_one(
 }
 
 /// Returns true if a call was ended because its agent must end.
-fn was_cancelled(context: &StepContext, result: &Result<ToolOutput, ToolError>) -> bool {
+pub(super) fn was_cancelled(context: &StepContext, result: &Result<ToolOutput, ToolError>) -> bool {
     match result {
         Ok(output) => output.was_cancelled(),
         Err(ToolError::Cancelled) => context.cancel.is_cancelled(),

@@ -11,7 +11,7 @@ use crate::glob::{self, Wildcards};
 use crate::id::{AgentId, RunId};
 use crate::journal::file::RunDir;
 use crate::journal::reader::agent_records;
-use crate::journal::{JournalError, snapshot, walk};
+use crate::journal::{JournalError, results, snapshot, walk};
 use crate::report::next_request::{NextRequest, next_request};
 use crate::run_state::{AgentStatus, RunState};
 
@@ -216,8 +216,12 @@ impl Project {
 
     /// Rebuilds what the next request of an agent would contain.
     pub(super) fn view(&self, run: &RunDir, id: &AgentId) -> Result<NextRequest, Exit> {
-        let records = agent_records(&run.journal(), id)
-            .map_err(|error| refusal::refused(&self.flags(), Some(run), &error))?;
+        let refused = |error: JournalError| refusal::refused(&self.flags(), Some(run), &error);
+        let mut records = agent_records(&run.journal(), id).map_err(refused)?;
+        if let Some(first) = records.first_mut() {
+            let whole = results::whole(&run.results(), first);
+            *first = whole.map_err(|error| refused(error.into()))?.into_owned();
+        }
         let next = next_request(&records).map_err(|error| {
             complain(&format!("error: {}: {error}", run.journal().display()));
             Exit::Disk

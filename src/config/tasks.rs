@@ -36,6 +36,11 @@ fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSp
         output: *task.output,
         output_file: task.output_file.clone(),
         env: env.collect(),
+        stdin: task.stdin.clone(),
+        cwd: task.cwd.clone(),
+        idempotent: *task.idempotent,
+        idempotency_key: task.idempotency_key.clone(),
+        names_output_paths: names_output_paths(task),
         confinement: sandbox::confinement(setting, &task.sandbox),
         ..TaskSpec::new(Name::new(&entry.name).ok()?, work?)
     })
@@ -75,6 +80,14 @@ fn locks(task: &Task, problems: &Problems) -> Vec<Name> {
     all.sort();
     all.dedup();
     all
+}
+
+/// Returns true if a template of the task names the file of an output.
+fn names_output_paths(task: &Task) -> bool {
+    let texts = [&task.prompt, &task.when, &task.output_file, &task.stdin, &task.cwd];
+    let texts = texts.into_iter().chain([&task.idempotency_key]).filter_map(|text| text.as_deref());
+    let variables = task.env.values().map(|(_, text)| text.as_str());
+    texts.chain(variables).any(|text| text.contains("output_path"))
 }
 
 fn depends_on(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Vec<Name> {
@@ -124,6 +137,18 @@ fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> 
                 let message = "`env` of an agent's task is not available in this version";
                 problems.error("not_built", &env.key, message, NO_HELP);
             }
+            for (key, at) in [
+                ("stdin", task.stdin.at()),
+                ("cwd", task.cwd.at()),
+                ("idempotent", task.idempotent.at()),
+                ("idempotency_key", task.idempotency_key.at()),
+            ] {
+                if let Some(at) = at {
+                    let message =
+                        format!("`{key}` is for commands, and task `{name}` has an agent");
+                    problems.error("conflict", &at.key, message, NO_HELP);
+                }
+            }
             if let Some((agent, place)) = task.agent.placed() {
                 setting.raw.agents.must_have("unknown_agent", agent, place, problems);
             }
@@ -162,7 +187,9 @@ fn command(text: &str, place: &Place, problems: &Problems) {
 fn texts(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) {
     let scope = Scope::of_task(setting, &entry.name, task);
     let own = scope.with_item();
-    let templates = [&task.prompt, &task.output_file].into_iter().filter_map(Field::placed);
+    let templates =
+        [&task.prompt, &task.output_file, &task.stdin, &task.cwd, &task.idempotency_key];
+    let templates = templates.into_iter().filter_map(Field::placed);
     let variables = task.env.values().map(|(variable, text)| (text, &variable.at.value));
     for (text, place) in templates.chain(variables) {
         own.check(text, place, Language::Template);
@@ -176,11 +203,11 @@ fn texts(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) {
     if let Some((when, place)) = task.when.placed() {
         scope.check(when, place, Language::Expression);
     }
-    if let Some((file, place)) = task.output_file.placed()
-        && (file.starts_with('/') || file.split('/').any(|part| part == ".."))
-    {
-        let message = format!("`{file}` leads out of the workspace");
-        setting.problems.error("outside_workspace", place, message, NO_HELP);
+    for (path, place) in [&task.output_file, &task.cwd].into_iter().filter_map(Field::placed) {
+        if path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            let message = format!("`{path}` leads out of the workspace");
+            setting.problems.error("outside_workspace", place, message, NO_HELP);
+        }
     }
 }
 

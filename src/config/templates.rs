@@ -13,7 +13,7 @@ use crate::spec::OutputFormat;
 use crate::template::{self, TemplateError};
 
 /// Fields that a template can use of a task that it depends on.
-pub const TASK_FIELDS: [&str; 3] = ["output", "state", "error"];
+pub const TASK_FIELDS: [&str; 4] = ["output", "output_path", "state", "error"];
 
 /// Fields that a template can use of the run.
 pub const RUN_FIELDS: [&str; 1] = ["id"];

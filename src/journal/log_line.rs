@@ -134,9 +134,9 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
         | Event::CompactionBreaker(_) => describe_context(event, out),
         Event::AgentSpawned(spawned) => match &spawned.program {
             Program::Model { agent, prompt } => {
-                write!(out, "spawned as {agent}: {}", first_line(prompt, QUOTED))
+                write!(out, "spawned as {agent}: {}", first_line(prompt.beginning(), QUOTED))
             }
-            Program::Command { run, .. } => write!(out, "$ {}", first_line(run, QUOTED)),
+            Program::Command(command) => write!(out, "$ {}", first_line(&command.run, QUOTED)),
         },
         Event::AgentRestarted(e) => {
             write!(out, "restarted ({}): {}", e.restart, first_line(&e.reason, QUOTED))

@@ -9,6 +9,7 @@
 
 mod resumed;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -23,6 +24,7 @@ use crate::id::AgentId;
 use crate::journal::Observer;
 use crate::journal::file::RunDir;
 use crate::journal::log_line::log_text;
+use crate::journal::results;
 use crate::journal::transcript::Transcript;
 
 /// Number of agents whose two files stay open. These 400 files leave more than half of the usual
@@ -144,6 +146,15 @@ impl Projection {
     }
 }
 
+/// Returns a record with its stored texts. Where they are lost, the transcript has what the record
+/// still holds.
+fn whole<'a>(dir: &RunDir, record: &'a SharedRecord) -> Cow<'a, SharedRecord> {
+    results::whole(&dir.results(), record).unwrap_or_else(|error| {
+        tracing::warn!(seq = record.seq, %error, "a transcript lacks a part of a prompt");
+        Cow::Borrowed(record)
+    })
+}
+
 impl Observer for Projection {
     fn committed(&mut self, record: &SharedRecord) {
         let Some(agent) = &record.agent else { return };
@@ -153,7 +164,7 @@ impl Observer for Projection {
         }
         self.touch(agent);
         let Some(view) = self.agents.get_mut(agent) else { return };
-        view.transcript.fold(record, &mut view.messages);
+        view.transcript.fold(&whole(&self.dir, record), &mut view.messages);
         view.log.extend_from_slice(log_text(record).as_bytes());
         view.ended = matches!(record.event, Event::AgentEnded(_));
     }
@@ -293,7 +304,7 @@ mod tests {
     #[test]
     fn a_command_has_an_empty_transcript() {
         let (_root, dir) = run();
-        let program = crate::turn::Program::Command { run: "ls".into(), env: Default::default() };
+        let program = crate::turn::Program::Command(crate::turn::Command::default());
         let spawned = crate::turn::AgentSpawned {
             program,
             depth: 0,

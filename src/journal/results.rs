@@ -1,21 +1,24 @@
-//! Finds the records that name stored results, and the call or task that made one.
+//! Finds the records that name stored results, and the call or task that made one, and reads stored
+//! prompts back.
 //!
 //! Owns the list of the event fields that name a result. The module `store` writes stored results,
 //! reads them and checks their content.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::context::{ClearedResult, CompactionFinished, ContextEdited, Edit};
-use crate::event::Event;
+use crate::event::{Event, Record, SharedRecord};
 use crate::id::Name;
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
 use crate::journal::walk;
-use crate::output::Stored;
-use crate::store;
-use crate::turn::Outcome;
+use crate::output::{Stored, Text};
+use crate::store::{self, StoreError};
+use crate::turn::{AgentSpawned, Outcome};
 
 /// Returns true if the run has a folder of stored results. Blocks.
 ///
@@ -82,6 +85,22 @@ fn first(
     Ok(None)
 }
 
+/// Returns a record with the stored texts of its program read back. Blocks.
+///
+/// # Errors
+/// Returns an error if a stored text is missing or damaged.
+pub fn whole<'a>(
+    folder: &Path,
+    record: &'a SharedRecord,
+) -> Result<Cow<'a, SharedRecord>, StoreError> {
+    let Event::AgentSpawned(spawned) = &record.event else { return Ok(Cow::Borrowed(record)) };
+    let Some(program) = store::whole_program(folder, &spawned.program)? else {
+        return Ok(Cow::Borrowed(record));
+    };
+    let event = AgentSpawned { program, ..spawned.clone() }.into();
+    Ok(Cow::Owned(Arc::new(Record { event, ..Record::clone(record) })))
+}
+
 /// Returns the stored results that an event names in place of holding them. A text that merely
 /// looks like such a name, such as a model's message, does not count.
 pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
@@ -91,6 +110,7 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
         Event::TaskCompleted(completed) => completed.output.stored.as_ref(),
         Event::TaskReused(reused) => reused.output.stored.as_ref(),
         Event::AgentEnded(ended) => given(&ended.outcome),
+        Event::AgentSpawned(spawned) => spawned.program.texts().find_map(Text::stored),
         Event::ContextEdited(ContextEdited { edit, .. })
         | Event::CompactionFinished(CompactionFinished { edit, .. }) => {
             cleared = cleared_by(edit);
@@ -107,7 +127,6 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
         | Event::TaskFailed(_)
         | Event::TaskSkipped(_)
         | Event::TaskCancelled(_)
-        | Event::AgentSpawned(_)
         | Event::AgentRestarted(_)
         | Event::TurnStarted(_)
         | Event::ModelRequested(_)
@@ -153,7 +172,7 @@ mod tests {
     use crate::message::Json;
     use crate::output::Output;
     use crate::plan::{TaskCompleted, TaskReused};
-    use crate::turn::{AgentEnded, ToolStatus, TurnStarted};
+    use crate::turn::{AgentEnded, Command, Program, ToolStatus, TurnStarted};
 
     fn named(event: &Event) -> Vec<&str> {
         named_by(event).map(|stored| stored.hash.as_str()).collect()
@@ -203,6 +222,10 @@ mod tests {
             }
             .into()
         };
+        let name = Name::new("helper").expect("a name");
+        let spawned = |program| -> Event {
+            AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() }.into()
+        };
         let mut done = testing::finished(1, 0, ToolStatus::Ok, "x").event;
         let Event::ToolFinished(tool) = &mut done else { panic!("a result") };
         tool.stored = stored("a");
@@ -222,6 +245,11 @@ mod tests {
             TaskCompleted { attempt: 1, output: output("a") }.into(),
             TaskReused { key: "x".to_owned(), output: output("a") }.into(),
             ended(Outcome::Completed { output: output("a") }),
+            spawned(Program::Model { agent: name.clone(), prompt: Text::Stored(output("a")) }),
+            spawned(Program::Command(Command {
+                stdin: Some(Text::Stored(output("a"))),
+                ..Command::default()
+            })),
             ended(Outcome::Failed { failure, partial: Some(output("a")) }),
         ];
         for event in &one {

@@ -29,10 +29,10 @@ impl Transcript {
         if let Event::AgentSpawned(AgentSpawned { program, .. }) = &record.event {
             match program {
                 Program::Model { prompt, .. } => {
-                    let message = Json::encode(&Message::user(prompt.as_str()));
+                    let message = Json::encode(&Message::user(prompt.beginning()));
                     write_line(record, &[message.as_str()], out);
                 }
-                Program::Command { .. } => self.is_command = true,
+                Program::Command(_) => self.is_command = true,
             }
         } else if let Event::TurnStarted(started) = &record.event {
             if let Some(message) = &started.message {
@@ -122,7 +122,7 @@ pub(crate) mod testing {
 
     pub(crate) fn spawned(prompt: &str) -> Draft {
         let agent = Name::new("helper").expect("a name");
-        let program = Program::Model { agent, prompt: prompt.to_owned() };
+        let program = Program::Model { agent, prompt: prompt.into() };
         draft(AgentSpawned { program, depth: 1, parent: None, call: None, lineage: Vec::new() })
     }
 

@@ -16,7 +16,7 @@ use crate::plan::TaskState;
 use crate::run_state::RunState;
 use crate::store::Store;
 use crate::tool::spool::Spool;
-use crate::turn::Outcome;
+use crate::turn::{Effect, Outcome};
 use crate::turn_machine::command_outcome;
 
 /// Progress of a command that was in progress when the run was stopped.
@@ -26,6 +26,8 @@ pub(super) enum Command {
     Announced,
     /// It began, and left no result.
     Interrupted,
+    /// The same, and it may simply run again.
+    RunsAgain,
     /// Its wrapper kept its result in the spool.
     Kept,
     /// Its result is recorded in the journal.
@@ -41,6 +43,7 @@ impl Command {
         match self {
             Self::Announced => Ok("its command has not begun"),
             Self::Kept => Ok("the result of its command was kept"),
+            Self::RunsAgain => Ok("its command was interrupted and runs again"),
             Self::Interrupted => {
                 let message = "the command was interrupted and may have taken effect";
                 Err(Failure::new(FailureKind::Interrupted, message.to_owned()))
@@ -83,16 +86,20 @@ pub(super) fn under_way(
     }
     let mut commands: BTreeMap<Name, Command> =
         tasks.values().map(|task| (task.clone(), Command::Announced)).collect();
-    let mut open: HashMap<CallKey, Name> = HashMap::new();
+    let mut open: HashMap<CallKey, (Name, Effect)> = HashMap::new();
     let read = walk::walk(dir, Position::START, None, |_, records| {
         for record in records.iter().filter(|record| record.seq <= state.last_seq()) {
             let Some(task) = record.agent.as_ref().and_then(|id| tasks.get(id)) else { continue };
             match &record.event {
                 Event::ToolIntended(intended) => {
-                    open.insert(intended.key.clone(), task.clone());
+                    open.insert(intended.key.clone(), (task.clone(), intended.effect));
                 }
-                Event::ToolStarted(_) => {
-                    commands.insert(task.clone(), Command::Interrupted);
+                Event::ToolStarted(started) => {
+                    let effect = open.get(&started.key).map(|(_, effect)| *effect);
+                    let runs_again = effect.is_some_and(Effect::is_repeatable);
+                    let command =
+                        if runs_again { Command::RunsAgain } else { Command::Interrupted };
+                    commands.insert(task.clone(), command);
                 }
                 Event::ToolFinished(finished) => {
                     let outcome = Box::new(command_outcome(finished));
@@ -109,7 +116,7 @@ pub(super) fn under_way(
         return Ok(BTreeMap::new());
     }
     let store = Store::new(dir.spool(), dir.results());
-    for (key, task) in open {
+    for (key, (task, _)) in open {
         let kept = Spool::of(&store).kept_result(&key);
         let kept = kept.map_err(|error| JournalError::io(dir.spool().display(), &error))?;
         if kept.is_some() {

@@ -74,7 +74,7 @@ pub fn before_failure(dir: &RunDir, task: &Name) -> Result<Option<u64>, JournalE
             let agent = record.agent.as_ref();
             match (&record.event, agent) {
                 (Event::AgentSpawned(spawned), Some(agent)) => {
-                    if let Program::Command { .. } = spawned.program {
+                    if let Program::Command(_) = spawned.program {
                         commands.insert(agent.clone());
                     }
                     good.insert(agent.clone(), last);

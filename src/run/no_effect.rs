@@ -194,7 +194,7 @@ env = { OF = "{{ tasks.done.output }}" }
         let mut drafts = vec![Draft::run(created)];
         for (task, agent) in [("done", "a"), ("begun", "b")] {
             let (task, id) = (name(task), AgentId::main(&name(task), 1));
-            let program = Program::Model { agent: name(agent), prompt: "x".to_owned() };
+            let program = Program::Model { agent: name(agent), prompt: "x".into() };
             drafts.push(Draft::task(&task, TaskReady {}));
             drafts.push(Draft::task(
                 &task,

@@ -170,12 +170,16 @@ impl StoppedRun {
         Projection::resume(self.dir().clone()).map(drop)
     }
 
-    /// Returns the outputs of ended tasks that later tasks read. With another configuration there
+    /// Returns the outputs of ended tasks that later tasks read, and stores those that they read as files. With another configuration there
     /// are none: each task is decided again. Blocks.
     pub(super) fn values(&self, tasks: &[TaskSpec]) -> Result<Map<String, Value>, StartError> {
         match &self.reopening {
             Reopening::Accepting(_) => Ok(Map::new()),
-            reopening => values::of_ended(self.dir(), &reopening.state_after(self.state())?, tasks),
+            reopening => {
+                let state = reopening.state_after(self.state())?;
+                values::store_named(self.dir(), &state, tasks)?;
+                values::of_ended(self.dir(), &state, tasks)
+            }
         }
     }
 

@@ -295,7 +295,7 @@ fn foresee(
     outputs: Map<String, Value>,
     commands: &BTreeMap<Name, Command>,
 ) -> Result<Forecast, StartError> {
-    let settings = machine_settings(created.run, plan, config, created.into());
+    let settings = machine_settings((created.run, dir), plan, config, created.into());
     // A forecast needs no more of an agent that has not ended than that it exists.
     let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
     let left = open.map(|(id, _)| (id.clone(), Left::default())).collect();
@@ -355,7 +355,7 @@ impl Words<'_> {
             let Ok(text) = text.transpose() else { continue };
             let value = text.and_then(|text| task.output_format().parse(&text).ok());
             let known = value.map(|value| scope::value_of(task, value));
-            then.insert(task.name.to_string(), scope::ended(status, known));
+            then.insert(task.name.to_string(), scope::ended(status, known, Some(&self.results)));
         }
         then
     }

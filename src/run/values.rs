@@ -1,8 +1,9 @@
-//! Reads the outputs of ended tasks that later tasks use, when a run is resumed or forked.
+//! Reads the outputs of ended tasks that later tasks use, when a run is resumed or forked, and stores
+//! those that later tasks read as files.
 //!
 //! They are read before anything is appended: a run whose outputs cannot be read does not resume.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -12,7 +13,7 @@ use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::run_state::RunState;
 use crate::spec::{OutputFormat, TaskSpec};
-use crate::store;
+use crate::store::{self, Store};
 
 /// Returns the outputs, by task, that templates of later tasks may name. Blocks.
 ///
@@ -51,4 +52,21 @@ pub fn of_ended(
         }
     }
     Ok(values)
+}
+
+/// Stores the outputs whose files a later task names. A live run does so when a task ends; this finds
+/// those of a fork, whose later tasks may be others. Blocks.
+///
+/// # Errors
+/// Returns an error if the disk refuses.
+pub fn store_named(dir: &RunDir, state: &RunState, tasks: &[TaskSpec]) -> Result<(), JournalError> {
+    let naming = tasks.iter().filter(|task| task.names_output_paths);
+    let named: BTreeSet<_> = naming.flat_map(|task| &task.depends_on).collect();
+    let outputs = named.into_iter().filter_map(|name| state.task(name)?.output.as_ref());
+    let store = Store::new(dir.spool(), dir.results());
+    for output in outputs.filter(|output| output.stored.is_none()) {
+        let stored = store.store(output.text.as_bytes());
+        stored.map_err(|error| JournalError::io(dir.results().display(), &error))?;
+    }
+    Ok(())
 }

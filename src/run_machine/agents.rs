@@ -130,7 +130,7 @@ impl RunMachine {
         let definition = |id: &AgentId| self.state.agents().get(id)?.definition.clone();
         let lineage = self.line_of(&parent).iter().filter_map(definition).collect();
         let spawned = AgentSpawned {
-            program: Program::Model { agent, prompt },
+            program: Program::Model { agent, prompt: prompt.into() },
             depth,
             parent: Some(parent),
             call: Some(call),

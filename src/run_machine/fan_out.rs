@@ -150,7 +150,8 @@ fn brief(item: &Value) -> String {
 /// to them: with them, a fan-out over a long list would copy the list for each of its items.
 fn reads(task: &TaskSpec) -> BTreeSet<String> {
     let mut texts: Vec<&str> = task.env.values().map(String::as_str).collect();
-    texts.extend(task.output_file.as_deref());
+    let own = [&task.output_file, &task.stdin, &task.cwd, &task.idempotency_key];
+    texts.extend(own.into_iter().filter_map(|text| text.as_deref()));
     if let Work::Agent { prompt, .. } = &task.work {
         texts.push(prompt);
     }

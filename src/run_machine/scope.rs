@@ -3,17 +3,26 @@
 //! Pure: a live run and a forecast render the same programs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, FailureKind};
 use crate::id::{Name, RunId};
+use crate::output::Text;
 use crate::plan::TaskState;
 use crate::run_state::TaskStatus;
 use crate::spec::{TaskSpec, Work};
 use crate::template::{self, TemplateError};
-use crate::turn::Program;
+use crate::turn::{Command, Program};
+
+/// Most bytes of an environment variable: half of what Linux takes, so that its name and what a
+/// command adds to it fit too.
+const VARIABLE_BYTES: usize = 64 * 1024;
+
+/// The variable by which a command gets the key of its task.
+const KEY_VARIABLE: &str = "IDEMPOTENCY_KEY";
 
 /// The values that the templates of a run's tasks may name.
 #[derive(Clone, Copy, Debug)]
@@ -85,20 +94,51 @@ impl Scope<'_> {
                 let prompt = template::render(prompt, &values).map_err(|e| ("prompt", e))?;
                 if prompt.trim().is_empty() {
                     // Providers refuse a message without text.
-                    let message = "the rendered text is blank".to_owned();
-                    return Err(("prompt", TemplateError { message, line: 1, range: None }));
+                    return Err(("prompt", wrong("the rendered text is blank")));
                 }
-                Ok(Program::Model { agent: agent.clone(), prompt })
+                Ok(Program::Model { agent: agent.clone(), prompt: prompt.into() })
             }
-            Work::Command { run } => {
-                let mut env = self.input_variables();
-                for (key, text) in &task.env {
-                    let value = template::render(text, &values).map_err(|e| ("env", e))?;
-                    env.insert(key.clone(), value);
-                }
-                Ok(Program::Command { run: run.clone(), env })
-            }
+            Work::Command { run } => Ok(Program::Command(self.command(task, run, &values)?)),
         }
+    }
+
+    /// Renders the command of a task.
+    fn command(
+        &self,
+        task: &TaskSpec,
+        run: &str,
+        values: &Value,
+    ) -> Result<Command, (&'static str, TemplateError)> {
+        let rendered = |key, template: Option<&String>| {
+            let text = template.map(|template| template::render(template, values)).transpose();
+            text.map_err(|error| (key, error))
+        };
+        let mut env = self.input_variables();
+        for (name, text) in &task.env {
+            env.extend(rendered("env", Some(text))?.map(|value| (name.clone(), value)));
+        }
+        if let Some(key) = rendered("idempotency_key", task.idempotency_key.as_ref())? {
+            if key.trim().is_empty() {
+                return Err(("idempotency_key", wrong("the rendered text is blank")));
+            }
+            env.insert(KEY_VARIABLE.to_owned(), key);
+        }
+        if let Some((name, value)) = env.iter().find(|(_, value)| value.len() > VARIABLE_BYTES) {
+            let message = format!(
+                "`${name}` would have {} bytes, and a variable takes at most {VARIABLE_BYTES}: give \
+                 the value by `stdin`, or the path of the file that holds an output, \
+                 `tasks.NAME.output_path`",
+                value.len()
+            );
+            return Err(("env", wrong(&message)));
+        }
+        Ok(Command {
+            run: run.to_owned(),
+            env,
+            stdin: rendered("stdin", task.stdin.as_ref())?.map(Text::from),
+            cwd: rendered("cwd", task.cwd.as_ref())?,
+            idempotent: task.idempotent,
+        })
     }
 
     /// Returns the inputs as `INPUT_NAME` variables: texts as they are, other values as JSON.
@@ -112,6 +152,10 @@ impl Scope<'_> {
     }
 }
 
+fn wrong(message: &str) -> TemplateError {
+    TemplateError { message: message.to_owned(), line: 1, range: None }
+}
+
 /// Returns the value of a task's output for templates, from the output in its format.
 #[must_use]
 pub(crate) fn value_of(task: &TaskSpec, output: Value) -> Value {
@@ -119,13 +163,18 @@ pub(crate) fn value_of(task: &TaskSpec, output: Value) -> Value {
     serde_json::json!({ field: output })
 }
 
-/// Returns the value of an ended task for templates, with the output in `known`, if there is one.
+/// Returns the value of an ended task for templates, with the output in `known`, if there is one. With
+/// the folder of stored results, it names the file that holds the output.
 #[must_use]
-pub(crate) fn ended(status: &TaskStatus, known: Option<Value>) -> Value {
+pub(crate) fn ended(status: &TaskStatus, known: Option<Value>, results: Option<&Path>) -> Value {
     let error = status.failure.as_ref().map(ToString::to_string);
     let mut value = known.unwrap_or_else(|| serde_json::json!({ "output": null }));
     value["state"] = status.state.as_str().into();
     value["error"] = error.into();
+    if let Some(results) = results {
+        let path = status.output.as_ref().map(|output| results.join(output.file_name()));
+        value["output_path"] = path.map(|path| path.to_string_lossy().into_owned()).into();
+    }
     value
 }
 

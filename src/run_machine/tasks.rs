@@ -319,7 +319,9 @@ impl RunMachine {
         // The output of a completed task was stored when it was checked.
         let known = self.open.values.remove(name.as_str());
         if let Some(status) = self.state.task(&name) {
-            self.open.values.insert(name.to_string(), scope::ended(status, known));
+            let results = self.settings.plan.is_read_as_file(place);
+            let results = results.then_some(self.settings.results.as_path());
+            self.open.values.insert(name.to_string(), scope::ended(status, known, results));
         }
         self.drop_unused_value(place);
     }

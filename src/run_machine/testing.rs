@@ -121,6 +121,7 @@ impl World {
             agents: BTreeMap::new(),
             models: BTreeMap::new(),
             env: BTreeMap::new(),
+            results: "/run/results".into(),
             pid: 1,
         };
         let mut world = Self {

@@ -7,7 +7,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::StoreError;
-use crate::output::{Output, Stored};
+use crate::output::{Output, Stored, Text};
+use crate::turn::Program;
 
 /// Returns true if a text has the form of a hash. No other text may become part of a path.
 #[must_use]
@@ -64,6 +65,23 @@ pub fn whole_text(folder: &Path, output: &Output) -> Result<String, StoreError> 
     let Some(stored) = &output.stored else { return Ok(output.text.clone()) };
     let bytes = read(folder, stored)?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into()))
+}
+
+/// Returns a program with its stored texts read back; `None` if it has none. Blocks.
+///
+/// # Errors
+/// Returns an error if a stored text is missing or damaged.
+pub fn whole_program(folder: &Path, program: &Program) -> Result<Option<Program>, StoreError> {
+    if program.texts().all(|text| text.stored().is_none()) {
+        return Ok(None);
+    }
+    let mut program = program.clone();
+    for text in program.texts_mut() {
+        if let Text::Stored(output) = text {
+            *text = Text::Whole(whole_text(folder, output)?);
+        }
+    }
+    Ok(Some(program))
 }
 
 /// A stored result that is being read. Its bytes are to be trusted only after [`Checked::finish`]

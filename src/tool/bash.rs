@@ -6,6 +6,7 @@
 mod grammar;
 mod parts;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::id::Name;
 use crate::message::Json;
 use crate::permission::{Deed, Subject};
 use crate::tool::BoxFuture;
-use crate::turn::Effect;
+use crate::turn::{Command, Effect};
 
 /// Name of the tool whose rules are about the files that a redirection writes.
 const WRITE_FILE: &str = "write_file";
@@ -48,8 +49,32 @@ pub fn tools() -> Vec<Arc<dyn Tool>> {
 /// Returns an error if the command could not be started, if its output could not be stored, or if a
 /// wrapper ended and left no result.
 pub async fn run_command(command: &str, context: &ToolContext) -> Result<ToolOutput, ToolError> {
-    let order = Order::shell(command.to_owned(), context.timeout, Reader::Tasks);
+    run_task(&Command { run: command.to_owned(), ..Command::default() }, context).await
+}
+
+/// Does the same with the command of a task: it has a standard input of its own, and a folder in which
+/// it runs. The environment is that of the context.
+///
+/// # Errors
+/// Returns an error in the same cases, and if the folder is not one of the workspace.
+pub async fn run_task(command: &Command, context: &ToolContext) -> Result<ToolOutput, ToolError> {
+    let mut order = Order::shell(command.run.clone(), context.timeout, Reader::Tasks);
+    order.program.input = command.stdin.as_ref().map(|stdin| stdin.beginning().to_owned());
+    if let Some(cwd) = &command.cwd {
+        order.program.folder = folder(cwd, context)?;
+    }
     wrapper::perform(order, context).await
+}
+
+/// Returns the real path of a folder of the workspace.
+fn folder(text: &str, context: &ToolContext) -> Result<PathBuf, ToolError> {
+    let place = context.workspace.place(text)?;
+    let wrong = |why: String| ToolError::Failed(format!("`cwd`: {why}"));
+    match place.metadata() {
+        Ok(found) if found.is_dir() => place.real_path(),
+        Ok(_) => Err(wrong(format!("`{text}` is not a folder"))),
+        Err(error) => Err(wrong(error.to_string())),
+    }
 }
 
 fn spec() -> ToolSpec {

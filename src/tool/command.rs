@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::process::{self, ProcessGroup, Program};
+use super::process::{self, Errors, ProcessGroup, Program};
 use super::sandbox::Policy;
 use super::{Ending, ToolContext, ToolError, ToolOutput};
 use crate::spec::sandbox::limit_passed;
@@ -28,7 +28,8 @@ impl Order {
     pub(super) fn shell(line: String, timeout: Duration, reader: Reader) -> Self {
         let argv = vec!["/bin/sh".to_owned(), "-c".to_owned(), line];
         let folder = PathBuf::new();
-        let program = Program { argv, folder, input: None, timeout, inline_chars: INLINE_CHARS };
+        let (errors, inline_chars) = (Errors::Joined, INLINE_CHARS);
+        let program = Program { argv, folder, input: None, errors, timeout, inline_chars };
         Self { program, reader }
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::process::{self, ProcessGroup, Program};
+use super::process::{self, Errors, ProcessGroup, Program};
 use super::{Ending, ToolContext, ToolError, wrapper};
 use crate::message::Json;
 use crate::store::INLINE_CHARS;
@@ -37,7 +37,7 @@ pub async fn run(
 ) -> Result<Answer, ToolError> {
     let (argv, input) = (argv.to_vec(), Some(input.as_str().to_owned()));
     let (folder, timeout, inline_chars) = (PathBuf::new(), context.timeout, INLINE_CHARS);
-    let program = Program { argv, folder, input, timeout, inline_chars };
+    let program = Program { argv, folder, input, errors: Errors::Apart, timeout, inline_chars };
     let ended = match &context.wrapper {
         Some(wrapper) => wrapper::run_program(wrapper, program, context).await?,
         None => process::run(program, ProcessGroup::OwnGroup, context).await?,

@@ -48,6 +48,16 @@ pub(in crate::tool) enum ProcessGroup {
     ThisGroup,
 }
 
+/// Treatment of a program's stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::tool) enum Errors {
+    /// It is a part of the output.
+    Joined,
+    /// It is kept apart from the output.
+    Apart,
+}
+
 /// A program to run, with its input and its limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::tool) struct Program {
@@ -56,9 +66,10 @@ pub(in crate::tool) struct Program {
     pub(in crate::tool) argv: Vec<String>,
     /// Folder in which the program runs, relative to the workspace root; empty for the root.
     pub(in crate::tool) folder: PathBuf,
-    /// Text for the stdin of the program. Without one, it has no stdin, and its stdout and stderr
-    /// are one output; otherwise they are kept apart.
+    /// Text for the stdin of the program; absent if it has none.
     pub(in crate::tool) input: Option<String>,
+    /// Treatment of its stderr.
+    pub(in crate::tool) errors: Errors,
     /// Time limit of the program.
     pub(in crate::tool) timeout: Duration,
     /// Longest output that is given whole, in characters.
@@ -72,7 +83,7 @@ pub(super) async fn run(
     place: ProcessGroup,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
-    let Program { argv, folder, input, timeout, inline_chars } = program;
+    let Program { argv, folder, input, errors, timeout, inline_chars } = program;
     let (name, arguments) = match argv.split_first() {
         Some((name, rest)) => (name.as_str(), rest),
         None => ("", argv.as_slice()),
@@ -83,17 +94,17 @@ pub(super) async fn run(
         let found = if is_path { root.join(name).into() } else { name.into() };
         let argv: Vec<_> = std::iter::once(found).chain(arguments.iter().map(Into::into)).collect();
         let (output, writer) = io::pipe()?;
-        let (mut command, errors) = match input {
-            None => {
-                let mut command = enclosed(Input::None, &argv, context);
+        let stdin = if input.is_some() { Input::Pipe } else { Input::None };
+        let mut command = enclosed(stdin, &argv, context);
+        let errors = match errors {
+            Errors::Joined => {
                 command.stdout(writer.try_clone()?).stderr(writer);
-                (command, None)
+                None
             }
-            Some(_) => {
-                let mut command = enclosed(Input::Pipe, &argv, context);
+            Errors::Apart => {
                 let (errors, error_writer) = io::pipe()?;
                 command.stdout(writer).stderr(error_writer);
-                (command, Some(errors))
+                Some(errors)
             }
         };
         command.current_dir(root.join(folder));

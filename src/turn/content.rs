@@ -61,7 +61,7 @@ impl<'a> Content<'a> {
         let (mut agents, mut models) = (BTreeMap::new(), BTreeMap::new());
         let mut open = match program {
             Program::Model { agent, .. } => vec![agent],
-            Program::Command { .. } => Vec::new(),
+            Program::Command(_) => Vec::new(),
         };
         while let Some(name) = open.pop() {
             let Some(spec) = agent(name).filter(|_| !agents.contains_key(name)) else { continue };
@@ -164,7 +164,7 @@ mod tests {
         let restarted =
             AgentSpec { restart: RestartPolicy { max_restarts: 99, ..b.restart }, ..b.clone() };
         let (program, env) =
-            (Program::Model { agent: name("a"), prompt: "go".to_owned() }, BTreeMap::new());
+            (Program::Model { agent: name("a"), prompt: "go".into() }, BTreeMap::new());
         let content = |b: &AgentSpec| {
             let find = |name: &Name| [&a, b].into_iter().find(|agent| agent.name == *name).cloned();
             let found: BTreeMap<_, _> =

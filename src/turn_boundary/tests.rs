@@ -352,7 +352,7 @@ fn preset(script: &Script) -> Preset {
 }
 
 fn machine(preset: &Preset) -> Machine {
-    let program = Program::Model { agent: name("reader"), prompt: "the goal".to_owned() };
+    let program = Program::Model { agent: name("reader"), prompt: "the goal".into() };
     let pace = pipeline::summary(preset).map(|layer| layer.pace.clone()).unwrap_or_default();
     let spawned = AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
     let mut machine = Machine::new(spawned, 1_000).paced(pace);

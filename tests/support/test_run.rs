@@ -535,7 +535,7 @@ impl Ended {
             _ => None,
         });
         match spawned {
-            Some(Program::Model { prompt, .. }) => prompt,
+            Some(Program::Model { prompt, .. }) => prompt.beginning().to_owned(),
             other => panic!("{id} has no prompt: {other:?}"),
         }
     }

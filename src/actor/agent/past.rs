@@ -15,6 +15,7 @@ use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::journal::agent_records::AgentRecords;
+use crate::journal::results;
 use crate::turn::Program;
 use crate::turn_machine::{IllegalEvent, Machine};
 
@@ -89,6 +90,8 @@ impl Folded {
 
 impl Fold {
     fn begin(services: &Services, id: &AgentId, first: &SharedRecord) -> Result<Self, FoldError> {
+        let first = results::whole(services.store.results_dir(), first);
+        let first = first.map_err(JournalError::from)?;
         let Event::AgentSpawned(spawned) = &first.event else {
             return Err(FoldError::Records(format!("agent `{id}` has no agent.spawned record")));
         };
@@ -98,7 +101,7 @@ impl Fold {
                 let briefing = briefing.map_err(FoldError::Records)?;
                 Some(Talk::new(briefing))
             }
-            Program::Command { .. } => None,
+            Program::Command(_) => None,
         };
         let max_turns = talk.as_ref().map_or(1, |talk| talk.briefing.spec.max_turns);
         let layer = pipeline::summary(&services.compaction.preset);

@@ -11,15 +11,16 @@ use crate::output::Output;
 use crate::spec::{OutputFormat, TaskSpec};
 use crate::template;
 
-/// Checks the form of a task's output and writes it to the task's `output_file`. Returns the value
-/// that templates see and the output as it is recorded, or the failure of the task if the output
-/// does not have the form that the task declares or cannot be written.
+/// Checks the form of a task's output, writes it to the task's `output_file`, and stores it if a later
+/// task reads it as a file. Returns the value that templates see and the output as it is recorded, or
+/// the failure of the task if the output does not have the form that the task declares or cannot be
+/// written.
 ///
 /// # Errors
 /// Returns an error if the output is in the result store and cannot be read back.
 pub(super) async fn check(
     services: &Services,
-    spec: &TaskSpec,
+    (spec, is_read_as_file): (&TaskSpec, bool),
     output: Output,
     values: &Value,
 ) -> Result<Result<(Value, Output), Failure>, JournalError> {
@@ -27,6 +28,9 @@ pub(super) async fn check(
         // The outputs of its instances were checked and written one by one.
         let value = OutputFormat::Json.parse(&output.text);
         let output = services.bounded(output).await;
+        if let Some(failure) = store_if_read(services, &output, is_read_as_file).await {
+            return Ok(Err(failure));
+        }
         return Ok(value.map(|value| (value, output)));
     }
     let text = services.whole_text(&output).await?;
@@ -34,12 +38,30 @@ pub(super) async fn check(
         Ok(value) => value,
         Err(failure) => return Ok(Err(failure)),
     };
+    if let Some(failure) = store_if_read(services, &output, is_read_as_file).await {
+        return Ok(Err(failure));
+    }
     if let Some(template) = &spec.output_file
         && let Err(failure) = write_output_file(services, template, &text, values).await
     {
         return Ok(Err(failure));
     }
     Ok(Ok((value, output)))
+}
+
+/// Stores an output whose file a later task names. Returns a failure if the disk refuses.
+async fn store_if_read(services: &Services, output: &Output, is_read: bool) -> Option<Failure> {
+    if !is_read || output.stored.is_some() {
+        return None;
+    }
+    let (store, text) = (services.store.clone(), output.text.clone());
+    let stored = tokio::task::spawn_blocking(move || store.store(text)).await;
+    let error = match stored {
+        Ok(Ok(_)) => return None,
+        Ok(Err(error)) => error.to_string(),
+        Err(error) => error.to_string(),
+    };
+    Some(Failure::new(FailureKind::ToolError, format!("`output_path`: {error}")))
 }
 
 /// Writes an output into the workspace.

@@ -74,10 +74,13 @@ impl Supervisor {
                 mail(state, &parent, AgentMsg::ChildEnded { call, answer });
             }
             Action::CheckOutput { task, output, values } => {
-                let Some(spec) = state.machine.plan().task(&task).cloned() else { return };
+                let plan = state.machine.plan();
+                let Some(spec) = plan.task(&task).cloned() else { return };
+                let is_read = plan.place(&task).is_some_and(|place| plan.is_read_as_file(place));
                 let (services, myself) = (self.services.clone(), myself.clone());
                 state.work.spawn(async move {
-                    let message = match outputs::check(&services, &spec, output, &values).await {
+                    let checked = outputs::check(&services, (&spec, is_read), output, &values);
+                    let message = match checked.await {
                         Ok(checked) => SupervisorMsg::OutputChecked { task, checked },
                         // A stored output that was acknowledged is lost. No decision may be made
                         // without it, so the run stops.

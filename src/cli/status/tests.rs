@@ -75,7 +75,7 @@ impl Story {
     }
 
     fn spawned(&mut self, task: &Name, agent: &AgentId, parent: Option<AgentId>) {
-        let program = Program::Model { agent: name("worker"), prompt: "x".to_owned() };
+        let program = Program::Model { agent: name("worker"), prompt: "x".into() };
         let depth = u32::from(parent.is_some());
         self.happens(Draft::agent(
             task,

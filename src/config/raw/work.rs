@@ -198,6 +198,19 @@ sections! {
         output_file: String, TEMPLATE, gives "outside_workspace";
         /// Environment variables for the task's command, by name.
         env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "not_built";
+        /// The text for the standard input of the task's command: the way for large values, such as
+        /// `"{{ tasks.list.output }}"`. `{{ tasks.list.output_path }}` is the path of a file that
+        /// holds the whole output, which a command can read.
+        stdin: String, TEMPLATE, gives "conflict";
+        /// The folder in which the task's command runs, relative to the workspace.
+        cwd: String, TEMPLATE => "the workspace", gives "conflict", "outside_workspace";
+        /// If `true`, the command may simply run again after it was interrupted, such as by a crash.
+        /// Otherwise the task fails then, because nobody knows what the command has done.
+        idempotent: bool = false, Kind::Truth, gives "conflict";
+        /// A text that names the effect of the task's command, which gets it as `$IDEMPOTENCY_KEY`
+        /// to hand on to a service that does nothing twice under one key. Only `idempotent` makes an
+        /// interrupted command run again.
+        idempotency_key: String, TEMPLATE, gives "conflict";
         /// What the task's command and its agents are kept from, beside what `[sandbox]` keeps all
         /// from.
         sandbox: OwnSandbox = OwnSandbox::default(), OwnSandbox::KIND;
@@ -227,8 +240,8 @@ sections! {
         checks;
         /// The question to a person before the task counts as done.
         approval: Json;
-        /// The name of an effect that must not happen twice.
-        idempotency_key;
+        /// What happens to the task when a crash leaves the outcome of its command unknown.
+        on_unknown;
         /// The file whose tasks take the place of this task.
         workflow: Json;
         /// The inputs of the tasks in `workflow`.

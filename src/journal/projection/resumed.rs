@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Files, Lengths, OpenFiles, Projection, View, append_to, lengths_of};
+use super::{Files, Lengths, OpenFiles, Projection, View, append_to, lengths_of, whole};
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
@@ -150,7 +150,7 @@ impl Projection {
         self.touch(id);
         let Some(view) = self.agents.get_mut(id) else { return };
         let before = view.messages.len();
-        view.transcript.fold(record, &mut view.messages);
+        view.transcript.fold(&whole(&self.dir, record), &mut view.messages);
         if view.messages.len() > before && record.seq <= there.last {
             view.messages.truncate(before);
             there.met |= record.seq == there.last;

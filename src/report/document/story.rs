@@ -83,8 +83,8 @@ impl Story {
             }
             Event::AgentSpawned(spawned) if spawned.parent.is_none() => {
                 let text = match &spawned.program {
-                    Program::Model { prompt, .. } => prompt,
-                    Program::Command { run, .. } => run,
+                    Program::Model { prompt, .. } => prompt.beginning(),
+                    Program::Command(command) => &command.run,
                 };
                 let told = task.map(|task| self.tasks.entry(task.clone()).or_default());
                 if let Some(told) = told {

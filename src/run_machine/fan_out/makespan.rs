@@ -23,7 +23,7 @@ use crate::turn::{AgentEnded, Outcome};
 fn makespan(tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) -> Duration {
     let limits = Limits { max_concurrency: 10_000, ..Limits::default() };
     let settings = Settings {
-        run: RunId::from(uuid::Uuid::now_v7()),
+        run: RunId::from(uuid::Uuid::nil()),
         workflow: "test".to_owned(),
         inputs: Map::new(),
         plan: Plan::new(tasks.clone()).expect("a plan"),
@@ -31,6 +31,7 @@ fn makespan(tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) -> Duration {
         agents: BTreeMap::new(),
         models: BTreeMap::new(),
         env: BTreeMap::new(),
+        results: Default::default(),
         pid: 1,
     };
     let planned = tasks.iter().map(|task| json!({ "name": task.name }));
