@@ -25,6 +25,7 @@ mod keys;
 mod layers;
 mod literal_keys;
 mod names;
+mod overrides;
 mod plan;
 mod proposal;
 mod providers;
@@ -406,11 +407,15 @@ fn build(setting: Setting<'_>, text: &Text) -> Config {
     let Setting { raw, root, sources, problems, .. } = setting;
     let inputs = inputs::inputs(setting);
     let mut models = providers::models(setting);
-    let agents = agents::agents(setting, &models.models);
-    let tasks = tasks::tasks(setting);
+    let mut agents = agents::agents(setting, &models.models);
+    let mut tasks = tasks::tasks(setting);
+    overrides::apply(setting, &models.models, &mut agents, &mut tasks);
     if raw.tasks.iter().next().is_none() {
         let (start, help) = (Place::start(text), "add a [tasks.NAME]");
         problems.error("no_tasks", &start, "the file has no tasks", help);
+    } else if raw.tasks.values().all(|(_, task)| !*task.enabled) {
+        let (start, help) = (Place::start(text), "remove `enabled = false` from one");
+        problems.error("no_tasks", &start, "no task of the file is enabled", help);
     }
     let entry = plan::entry(setting);
     let compaction = compaction::compaction(setting, &models.models);

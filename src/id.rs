@@ -98,6 +98,12 @@ impl Name {
         Self(format!("{self}/{inner}").into())
     }
 
+    /// Returns the last part of the name: `list` of `nightly/list`.
+    #[must_use]
+    pub fn local(&self) -> Self {
+        self.0.rsplit_once('/').map_or_else(|| self.clone(), |(_, last)| Self(last.into()))
+    }
+
     /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -244,7 +244,6 @@ impl Run {
         let deltas = DeltaFeed::new(options.watcher.clone());
         let watcher = deltas.clone();
         let services = parts.into_services(&config, &options, id, &dir, journal, watcher)?;
-
         let services = Arc::new(services);
         let settings = machine_settings((id, &dir), plan, &config, Flags::from(&options));
         let marks = left.iter().map(|(id, left)| (id.clone(), left.mark())).collect();

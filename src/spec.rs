@@ -343,7 +343,14 @@ pub struct TaskSpec {
     /// Template of the text that a command gets as `$IDEMPOTENCY_KEY`.
     #[serde(default)]
     pub idempotency_key: Option<String>,
-    /// True if a template of the task names the file of an output (`tasks.NAME.output_path`).
+    /// The tasks whose outputs are added to the prompt.
+    #[serde(default)]
+    pub context: Vec<Name>,
+    /// The most estimated tokens of these outputs.
+    #[serde(default)]
+    pub context_budget: u64,
+    /// True if the task may name the file of an output: in a template (`tasks.NAME.output_path`), or
+    /// in place of an output that its prompt has no room for.
     #[serde(default)]
     pub names_output_paths: bool,
     /// What the task's command and agents are kept from, beside what the run is kept from.
@@ -388,6 +395,8 @@ impl TaskSpec {
             cwd: None,
             idempotent: false,
             idempotency_key: None,
+            context: Vec::new(),
+            context_budget: 0,
             names_output_paths: false,
             confinement: Confinement::default(),
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Setting;
 use super::shape::Item;
+use super::tasks::report_disabled;
 use crate::context::compaction::CompactionSpec;
 use crate::id::Name;
 use crate::spec::{AgentSpec, ModelSpec, TaskSpec, Work};
@@ -13,6 +14,9 @@ pub(super) fn entry(setting: Setting<'_>) -> Vec<Name> {
     let mut all = Vec::new();
     for Item { value: name, at } in setting.raw.entry.iter() {
         setting.raw.tasks.must_have("unknown_task", name, &at.value, setting.problems);
+        if setting.raw.tasks.value(name).is_some_and(|task| !*task.enabled) {
+            report_disabled(name, &at.value, setting.problems);
+        }
         all.extend(Name::new(name));
     }
     all

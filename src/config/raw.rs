@@ -74,7 +74,7 @@ sections! {
         description: String, TEXT;
         /// The tasks that `run` runs when the command line names none. Tasks that they depend on
         /// run as well.
-        entry: List<String> = Vec::new(), TASKS => "all tasks";
+        entry: List<String> = Vec::new(), TASKS => "all tasks", gives "disabled_task";
         /// The inputs of a run: given with `run --input NAME=VALUE`, used as `{{ inputs.NAME }}` in
         /// templates and as `$INPUT_NAME` in commands.
         inputs: Named<Input> = Named::default(), Kind::Map(&WORDS, &Input::KIND),

@@ -13,7 +13,11 @@ use crate::spec::{Join, TaskSpec, Work};
 /// Turns `[tasks]` into tasks, in the order in which they are written.
 pub(super) fn tasks(setting: Setting<'_>) -> Vec<TaskSpec> {
     cycles(&setting.raw.tasks, setting.problems);
-    setting.raw.tasks.values().filter_map(|(entry, task)| spec(setting, entry, task)).collect()
+    let enabled = setting.raw.tasks.values().filter_map(|(entry, task)| {
+        // The mistakes of a task that is not enabled are found too.
+        spec(setting, entry, task).filter(|_| *task.enabled)
+    });
+    enabled.collect()
 }
 
 fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSpec> {
@@ -40,7 +44,9 @@ fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSp
         cwd: task.cwd.clone(),
         idempotent: *task.idempotent,
         idempotency_key: task.idempotency_key.clone(),
-        names_output_paths: names_output_paths(task),
+        names_output_paths: names_output_paths(task) || task.context.at().is_some(),
+        context: context(setting, task),
+        context_budget: *task.context_budget,
         confinement: sandbox::confinement(setting, &task.sandbox),
         ..TaskSpec::new(Name::new(&entry.name).ok()?, work?)
     })
@@ -98,9 +104,43 @@ fn depends_on(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Vec<Nam
             let others = tasks.names().filter(|name| *name != entry.name);
             names::report_unknown("unknown_task", name, &at.value, others, setting.problems);
         }
+        if let Some(other) = tasks.value(name)
+            && *task.enabled
+            && !*other.enabled
+        {
+            report_disabled(name, &at.value, setting.problems);
+        }
         if seen.insert(name) {
             all.extend(Name::new(name));
         }
+    }
+    all
+}
+
+/// Reports a name of a task that is not part of the plan.
+pub(super) fn report_disabled(name: &str, place: &Place, problems: &Problems) {
+    let message = format!("task `{name}` is not enabled, so it never runs");
+    let help = format!("remove `{name}` here, or set `enabled = true` in [tasks.{name}]");
+    problems.error("disabled_task", place, message, help);
+}
+
+/// Returns the tasks whose outputs are added to the prompt.
+fn context(setting: Setting<'_>, task: &Task) -> Vec<Name> {
+    for at in [task.context.at(), task.context_budget.at()].into_iter().flatten() {
+        if task.run.is_set() {
+            let message = "outputs are added to a prompt, and this task runs a command";
+            setting.problems.error("conflict", &at.key, message, "use `stdin` or `env`");
+        }
+    }
+    let mut all = Vec::new();
+    for Item { value: name, at } in task.context.iter() {
+        setting.raw.tasks.must_have("unknown_task", name, &at.value, setting.problems);
+        if setting.raw.tasks.has(name) && !task.depends_on.iter().any(|item| item.value == *name) {
+            let message = format!("`context` names `{name}`, which is not in `depends_on`");
+            let help = format!("add \"{name}\" to `depends_on`");
+            setting.problems.error("missing_dependency", &at.value, message, help);
+        }
+        all.extend(Name::new(name).ok().filter(|name| !all.contains(name)));
     }
     all
 }

@@ -502,6 +502,31 @@ fn agents_and_tasks_that_are_not_whole() {
             ],
         ),
         (
+            "[tasks.u]\nrun = 'x'\nmodel = 'm'\ncontext = ['t']\n[tasks.v]\nagent = 'a'\nprompt = 'x'\n\
+             cwd = 'x'\nmodel = 'nn'\ncontext = ['tt', 't']\nstdin = 'y'\n",
+            &[
+                "16:1 conflict `model` and `max_turns` are for agents, and this task has none",
+                "17:1 conflict outputs are added to a prompt, and this task runs a command | use \
+                 `stdin` or `env`",
+                "17:12 missing_dependency `context` names `t`, which is not in `depends_on` | add \
+                 \"t\" to `depends_on`",
+                "21:1 conflict `cwd` is for commands, and task `v` has an agent",
+                "22:9 unknown_model there is no model `nn` | there is `m`",
+                "23:12 unknown_task there is no task `tt` | did you mean `t`?",
+                "23:18 missing_dependency `context` names `t`, which is not in `depends_on` | add \
+                 \"t\" to `depends_on`",
+                "24:1 conflict `stdin` is for commands, and task `v` has an agent",
+            ],
+        ),
+        (
+            "[tasks.u]\nrun = 'x'\nenabled = false\n[tasks.v]\nrun = 'x'\ndepends_on = ['u']\n\
+             [tasks.w]\nrun = 'x'\ndepends_on = ['u']\nenabled = false\n",
+            &[
+                "19:15 disabled_task task `u` is not enabled, so it never runs | remove `u` here, or \
+               set `enabled = true` in [tasks.u]",
+            ],
+        ),
+        (
             "[tasks.u]\nrun = 'x'\nprompt = 'y'\n",
             &["16:1 conflict task `u` runs a command, which takes no `prompt`"],
         ),

@@ -2,12 +2,14 @@
 //!
 //! Pure: a live run and a forecast render the same programs.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use crate::context::measure;
 use crate::failure::{Failure, FailureKind};
 use crate::id::{Name, RunId};
 use crate::output::Text;
@@ -91,14 +93,43 @@ impl Scope<'_> {
         let values = self.values(task);
         match &task.work {
             Work::Agent { agent, prompt } => {
-                let prompt = template::render(prompt, &values).map_err(|e| ("prompt", e))?;
+                let mut prompt = template::render(prompt, &values).map_err(|e| ("prompt", e))?;
                 if prompt.trim().is_empty() {
                     // Providers refuse a message without text.
                     return Err(("prompt", wrong("the rendered text is blank")));
                 }
+                self.attach(task, &mut prompt);
                 Ok(Program::Model { agent: agent.clone(), prompt: prompt.into() })
             }
             Work::Command { run } => Ok(Program::Command(self.command(task, run, &values)?)),
+        }
+    }
+
+    /// Adds the outputs that a task names in `context` to its prompt, as far as they fit its budget,
+    /// in their order. The others are named by their files.
+    fn attach(&self, task: &TaskSpec, prompt: &mut String) {
+        let mut left = task.context_budget;
+        for name in &task.context {
+            let ended = self.ended.get(name.as_str()).unwrap_or(&NOT_ENDED);
+            let output = ended.get("outputs").or(ended.get("output")).unwrap_or(&Value::Null);
+            let text = match output {
+                Value::Null => {
+                    let state = ended["state"].as_str().unwrap_or_default();
+                    prompt.push_str(&format!("\n\n<output task=\"{name}\" state=\"{state}\"/>"));
+                    continue;
+                }
+                Value::String(text) => Cow::Borrowed(text.trim_end()),
+                value => Cow::Owned(value.to_string()),
+            };
+            if let Some(rest) = left.checked_sub(measure::estimate(&text)) {
+                left = rest;
+                prompt.push_str(&format!("\n\n<output task=\"{name}\">\n{text}\n</output>"));
+            } else {
+                let (path, bytes) = (ended["output_path"].as_str().unwrap_or_default(), text.len());
+                prompt.push_str(&format!(
+                    "\n\n<output task=\"{name}\" path=\"{path}\" bytes=\"{bytes}\"/>"
+                ));
+            }
         }
     }
 

@@ -161,6 +161,72 @@ fn a_large_prompt_is_stored_once_and_read_back_everywhere() {
     assert!(lost.code == 74 && lost.err.contains("it is missing"), "{}", lost.err);
 }
 
+#[test]
+fn a_task_overrides_its_agent_and_gets_outputs_within_a_budget() {
+    let script = r#"
+[[rules]]
+agent = "reader"
+turn = 1
+say = "{{ prompt }}"
+"#;
+    let desk = Desk::offline(
+        r#"
+[models.other]
+provider = "offline"
+model = "other"
+[agents.reader]
+instructions = "x"
+model = "default"
+[tasks.short]
+run = "printf '{\"a\": [true]}'"
+output = "json"
+[tasks.long]
+run = "seq 1 3000"
+[tasks.skipped]
+run = "true"
+when = "false"
+[tasks.off]
+run = "exit 1"
+enabled = false
+[tasks.plain]
+agent = "reader"
+prompt = "plain"
+[tasks.own]
+agent = "reader"
+model = "other"
+max_turns = 1
+prompt = "Look."
+depends_on = ["short", "long", "skipped"]
+context = ["long", "short", "skipped"]
+context_budget = 100
+"#,
+        script,
+    );
+    desk.good(&["run"]);
+    let id = newest(&desk);
+    let said = desk.good(&["show", &format!("{id}/own"), "--output"]);
+    let (before, rest) = said.split_once(" path=\"").expect(&said);
+    let (path, rest) = rest.split_once('"').expect(&said);
+    assert_eq!(before, "Look.\n\n<output task=\"long\"");
+    assert_eq!(
+        rest,
+        " bytes=\"13892\"/>\n\n<output task=\"short\">\n{\"a\":[true]}\n</output>\n\n\
+         <output task=\"skipped\" state=\"skipped\"/>"
+    );
+    assert!(fs::read_to_string(path).expect("a file").ends_with("\n3000\n"));
+    let costs = desk.good(&["cost", &id, "--by", "model", "--json"]);
+    assert!(costs.contains("\"other\"") && costs.contains("\"default\""), "{costs}");
+    assert!(!desk.good(&["graph", &id]).contains("off"));
+    // Only the task with overrides is another one when the agent of both changes its model.
+    let agents = desk.read("agents.toml");
+    desk.write("agents.toml", &agents.replace("model = \"default\"", "model = \"other\""));
+    desk.good(&["run", "--reuse"]);
+    let id = newest(&desk);
+    let state =
+        |task: &str| desk.json(&["show", &format!("{id}/{task}"), "--json"])[0]["state"].clone();
+    assert_eq!((state("plain"), state("short")), ("completed".into(), "reused".into()));
+}
+
 /// The id of the newest run.
 fn newest(desk: &Desk) -> String {
     let run = desk.runs().pop().expect("a run");

@@ -66,7 +66,7 @@ impl Talk {
         let Briefing { model, spec, tool_names, .. } = &*self.briefing;
         let sendable = outgoing.check(tool_names)?;
         Ok(Request {
-            agent: spec.name.clone(),
+            agent: spec.name.local(),
             agent_id,
             turn,
             head,

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::config::shape::kinds::{
     AGENT, COUNT, EXPRESSION, FILE, FILES, MODEL, PERMISSIONS, SHARE, TASKS, TEMPLATE, TEXT, TEXTS,
-    VARIABLES, words_of,
+    TOKENS, VARIABLES, words_of,
 };
 use crate::config::shape::{Kind, List, Named, sections, words};
 use crate::permission::{NonInteractive, Verdict};
@@ -152,7 +152,7 @@ sections! {
         /// and other values only through `env`.
         run: String, TEXT, gives "conflict", "template_in_run";
         /// The tasks that must end before this one starts.
-        depends_on: List<String> = Vec::new(), TASKS, gives "cycle";
+        depends_on: List<String> = Vec::new(), TASKS, gives "cycle", "disabled_task";
         /// The condition on the ends of the dependencies: `all_success`, all completed or were
         /// skipped by their own `when`; `all_done`, all have ended, in any state; `any_success`,
         /// one completed (the others need not have ended); `at_least:N`, N completed;
@@ -211,6 +211,18 @@ sections! {
         /// to hand on to a service that does nothing twice under one key. Only `idempotent` makes an
         /// interrupted command run again.
         idempotency_key: String, TEMPLATE, gives "conflict";
+        /// The model that the task's agent calls in this task.
+        model: String, MODEL => "that of the agent", gives "conflict";
+        /// The most model calls that the task's agent may make in this task.
+        max_turns: u32, COUNT => "that of the agent", gives "conflict";
+        /// The tasks whose outputs are added to the prompt, each between `<output task="NAME">` and
+        /// `</output>`. They must be in `depends_on`.
+        context: List<String> = Vec::new(), TASKS, gives "missing_dependency", "conflict";
+        /// The most tokens of these outputs, by the estimate of the program. An output that does not
+        /// fit is named by its path and its size instead.
+        context_budget: u64 = 20_000, TOKENS, gives "conflict";
+        /// If `false`, the task is not part of the plan; no other task may depend on it.
+        enabled: bool = true, Kind::Truth;
         /// What the task's command and its agents are kept from, beside what `[sandbox]` keeps all
         /// from.
         sandbox: OwnSandbox = OwnSandbox::default(), OwnSandbox::KIND;
@@ -220,20 +232,12 @@ sections! {
         description, TEXT;
     }
     later {
-        /// The model of the task's agent.
-        model;
         /// The longest time without data within a reply.
         idle_timeout;
-        /// The most model calls of the task's agent.
-        max_turns;
         /// The JSON Schema that the output must fit.
         output_schema: Json;
         /// The condition under which the output is taken from an earlier run.
         cache;
-        /// The tasks whose outputs the agent receives unchanged.
-        context;
-        /// The most tokens of these outputs.
-        context_budget;
         /// The condition until which the task is repeated.
         r#loop;
         /// The conditions that must hold when the agent reports that it is done.
@@ -246,7 +250,5 @@ sections! {
         workflow: Json;
         /// The inputs of the tasks in `workflow`.
         with;
-        /// If `false`, the task is not part of the plan.
-        enabled;
     }
 }

@@ -56,6 +56,11 @@ impl<V> Named<V> {
         Some(&self.entries[at.ok()?])
     }
 
+    /// Returns the value of a name, if it could be read.
+    pub(in crate::config) fn value(&self, name: &str) -> Option<&V> {
+        self.get(name)?.value.as_ref()
+    }
+
     pub(in crate::config) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
