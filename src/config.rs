@@ -39,6 +39,7 @@ mod size;
 mod sources;
 mod tasks;
 mod templates;
+mod tools;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,6 +74,7 @@ use self::shape::Section;
 use self::tree::Places;
 use crate::id::Name;
 use crate::spec::sandbox::SandboxSpec;
+use crate::spec::tool::CommandTool;
 use crate::spec::{AgentSpec, Limits, ModelSpec, TaskSpec};
 
 /// A checked configuration in the form that the program needs.
@@ -112,6 +114,8 @@ pub struct Config {
     pub models_in_use: BTreeSet<Name>,
     /// The agents, by name.
     pub agents: BTreeMap<Name, AgentSpec>,
+    /// The tools that are commands of the file, by name.
+    pub tools: BTreeMap<Name, CommandTool>,
     /// The tasks, in the order of the file.
     pub tasks: Vec<TaskSpec>,
     /// Limits of the whole run.
@@ -150,6 +154,7 @@ impl fmt::Debug for Config {
             .field("providers", &self.providers)
             .field("models", &self.models)
             .field("agents", &self.agents)
+            .field("tools", &self.tools)
             .field("tasks", &self.tasks)
             .field("limits", &self.limits)
             .field("compaction", &self.compaction)
@@ -407,6 +412,7 @@ fn build(setting: Setting<'_>, text: &Text) -> Config {
     let Setting { raw, root, sources, problems, .. } = setting;
     let inputs = inputs::inputs(setting);
     let mut models = providers::models(setting);
+    let tools = tools::tools(setting, &inputs.values);
     let mut agents = agents::agents(setting, &models.models);
     let mut tasks = tasks::tasks(setting);
     overrides::apply(setting, &models.models, &mut agents, &mut tasks);
@@ -443,6 +449,7 @@ fn build(setting: Setting<'_>, text: &Text) -> Config {
         models: models.models,
         models_in_use: used,
         agents,
+        tools,
         tasks,
         limits: limits(&raw.limits),
         compaction,

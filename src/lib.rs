@@ -116,6 +116,7 @@ pub mod redaction;
 mod run_machine;
 #[doc(hidden)]
 pub mod run_state;
+mod schema;
 #[doc(hidden)]
 pub mod spec;
 #[doc(hidden)]

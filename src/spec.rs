@@ -5,6 +5,7 @@
 
 pub mod capability;
 pub mod sandbox;
+pub mod tool;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

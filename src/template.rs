@@ -1,9 +1,10 @@
 //! The template language: MiniJinja, in which the use of an undefined value is an error.
 //!
-//! No other module may name `minijinja`, except those below this one: the filters in `paths`, the
+//! No other module may name `minijinja`, except those below this one: `argument`, the filters in `paths`, the
 //! bounds in `bounds`, and the texts of values in `text`. Owns the filters that callsheet adds. A template sees only the values it is given: no files, no clock, no
 //! environment.
 
+pub mod argument;
 mod bounds;
 mod paths;
 mod text;

@@ -11,6 +11,7 @@ mod command;
 pub mod environment;
 pub mod files;
 pub mod hook;
+pub mod own;
 pub mod process;
 pub mod sandbox;
 pub mod search;
@@ -300,6 +301,14 @@ impl ToolError {
 pub trait Tool: Send + Sync {
     /// Returns the description of the tool.
     fn spec(&self) -> &ToolSpec;
+
+    /// Checks the arguments of a call before it is decided whether the call may run.
+    ///
+    /// # Errors
+    /// Returns [`ToolError::Arguments`] if they cannot be used, whoever may allow the call.
+    fn check(&self, _input: &Json) -> Result<(), ToolError> {
+        Ok(())
+    }
 
     /// Returns the texts by which permission rules may name a call, such as a command and its
     /// parts, or a path. A rule that allows must fit all of them; a rule that asks or denies, any

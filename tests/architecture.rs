@@ -15,6 +15,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "permission",
             "policy",
             "redaction",
+            "schema",
             "spec",
             "template",
             "plan",
@@ -308,11 +309,12 @@ fn files_stay_small() {
 
 #[test]
 fn some_names_have_their_place() {
-    let places: [(&str, &[&str]); 4] = [
+    let places: [(&str, &[&str]); 5] = [
         ("ractor::", &["actor", "run"]),
         ("figment::", &["config"]),
         ("dashmap::", &["actor"]),
         ("minijinja::", &["template"]),
+        ("jsonschema::", &["schema"]),
     ];
     for source in sources().iter().filter(|source| !source.is_test()) {
         let (module, code) = (source.module(), source.code());

@@ -16,6 +16,7 @@ mod hostile_server;
 mod hostile_terminal;
 mod judge;
 mod mistakes;
+mod own;
 mod pty;
 mod report;
 mod resume;

@@ -212,6 +212,9 @@ async fn dispatch(
     if !input.as_str().trim_start().starts_with('{') {
         return Err(ToolError::Arguments("a JSON object is needed".to_owned()));
     }
+    if let Some(tool) = context.services.tools.get(name) {
+        tool.check(input)?;
+    }
     // An agent that is denied everything must still be able to say so.
     if name != GIVE_UP_TOOL
         && let Some(denial) = permission::denial(context, call).await?

@@ -16,7 +16,7 @@ use crate::spec::{AgentSpec, ModelSpec};
 use crate::turn::GIVE_UP_TOOL;
 
 /// Names of the tools that are built in.
-const TOOLS: [&str; 13] = [
+pub(super) const TOOLS: [&str; 13] = [
     "bash",
     "read_file",
     "write_file",
@@ -158,10 +158,9 @@ fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
 }
 
 /// Returns the names of the built-in tools, of those that an embedding program adds, and of those
-/// in `[tools]`. The section `[tools]` is not available yet; this is reported once, at the section,
-/// so its names must not be reported as unknown as well.
+/// in `[tools]`.
 fn all_tools(setting: Setting<'_>) -> impl Iterator<Item = &str> {
-    let own = setting.raw.tools.iter().flat_map(|tools| tools.names());
+    let own = setting.raw.tools.names();
     TOOLS.into_iter().chain(setting.sources.extra_tools.iter().map(Name::as_str)).chain(own)
 }
 

@@ -15,6 +15,7 @@ use super::raw::{HeaderValue, KeySource, Provider, Wire};
 use super::shape::{Item, ListOr};
 use crate::model::http::is_loopback;
 use crate::spec::sandbox::{CommandLimits, SandboxMode, TRUSTED};
+use crate::spec::tool::code_files;
 use crate::tool::bash;
 
 /// The services whose keys are known by a word in the name of their variable, with their hosts.
@@ -273,13 +274,20 @@ fn lifts_protection(path: &str, root: &Path) -> bool {
             .any(|protected| protected.starts_with(&path) || path.starts_with(&protected))
 }
 
-/// Names the programs outside the directory that hooks and tasks begin with.
+/// Names the programs outside the directory that hooks, tools and tasks begin with.
 fn programs(setting: Setting<'_>) {
     let (own, _) = &*setting.raw.compaction;
     let hooks = &own.hooks;
     for hook in [&hooks.pre_compact, &hooks.post_compact, &hooks.after_compact_context] {
         let Some(Item { value: program, at }) = hook.first() else { continue };
         program_outside(program, &at.value, setting);
+    }
+    for (_, tool) in setting.raw.tools.values() {
+        let words: Vec<String> = tool.command.iter().map(|word| word.value.clone()).collect();
+        let place = tool.command.first().map(|word| &word.at.value);
+        for (program, place) in code_files(&words).zip(place.into_iter().cycle()) {
+            program_outside(program, place, setting);
+        }
     }
     for (_, task) in setting.raw.tasks.values() {
         let Some((command, place)) = task.run.placed() else { continue };

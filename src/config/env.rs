@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::Setting;
 use super::diagnostic::NO_HELP;
 use super::keys::{self, Secret};
+use super::shape::Named;
 use super::templates::{Language, Scope};
 use crate::template;
 
@@ -16,11 +17,20 @@ pub(super) fn variables(
     setting: Setting<'_>,
     inputs: &Map<String, Value>,
 ) -> BTreeMap<String, String> {
+    rendered(setting, &setting.raw.env, inputs)
+}
+
+/// Renders variables whose values are templates that may use the inputs.
+pub(super) fn rendered(
+    setting: Setting<'_>,
+    variables: &Named<String>,
+    inputs: &Map<String, Value>,
+) -> BTreeMap<String, String> {
     let Setting { raw, problems, .. } = setting;
     let scope = Scope::of_inputs(setting);
     let values = serde_json::json!({ "inputs": inputs });
     let mut all = BTreeMap::new();
-    for (entry, text) in raw.env.values() {
+    for (entry, text) in variables.values() {
         let before = problems.count();
         scope.check(text, &entry.at.value, Language::Template);
         if problems.count() > before {
@@ -31,7 +41,7 @@ pub(super) fn variables(
             // A missing input is reported at its declaration, so it is not reported here again.
             Err(_) if inputs.len() < raw.inputs.names().count() => {}
             Err(error) => {
-                let message = format!("cannot render `env.{}`: {error}", entry.name);
+                let message = format!("cannot render the variable `{}`: {error}", entry.name);
                 problems.error("bad_template", &entry.at.value, message, NO_HELP);
             }
         }

@@ -70,6 +70,12 @@ const KEYS: &[(&str, &[&str], &str)] = &[
         &["key", "token", "api_key_env"],
         "write `api_key = { env = \"VARIABLE\" }`",
     ),
+    ("tools.NAME", &["args", "arguments", "argv", "cmd", "run"], "write all in `command`"),
+    (
+        "tools.NAME",
+        &["parameters", "schema", "inputs", "inputSchema"],
+        "the arguments of a call are written as `input_schema`",
+    ),
     ("", &["jobs", "steps", "stages", "nodes"], "tasks are written as `[tasks.NAME]`"),
     ("", &["agent"], "agents are written as `[agents.NAME]`"),
     ("", &["task"], "tasks are written as `[tasks.NAME]`"),
@@ -96,7 +102,7 @@ const TOOLS: &[(&[&str], &str)] = &[
 pub(super) fn key(path: &str, name: &str) -> Option<&'static str> {
     let mut steps = path.split('.');
     let section = match (steps.next(), steps.next(), steps.next()) {
-        (Some("tasks" | "agents" | "models" | "providers"), Some(_), None) => {
+        (Some("tasks" | "agents" | "models" | "providers" | "tools"), Some(_), None) => {
             format!("{}.NAME", path.split('.').next().unwrap_or_default())
         }
         _ => path.to_owned(),

@@ -17,6 +17,7 @@
 
 mod compaction;
 mod models;
+mod tools;
 mod work;
 
 use crate::spec::sandbox::{CommandLimits, SandboxMode};
@@ -28,6 +29,7 @@ use serde_json::Value as Json;
 
 pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
 pub(super) use self::models::{HeaderValue, KeySource, Model, Prices, Provider, Wire};
+pub(super) use self::tools::Tool;
 pub(super) use self::work::{Agent, OwnSandbox, Permissions, Retry, Task};
 use super::shape::kinds::{
     COUNT, COUNT_OR_NONE, FILES, INPUT_TEMPLATE, KEY_FILE, MODEL, NAMES, TASKS, TEXT, VARIABLE,
@@ -104,6 +106,9 @@ sections! {
         /// The agents, by name.
         agents: Named<Agent> = Named::default(), Kind::Map(&NAMES, &Agent::KIND),
             gives "foreign_file", "no_model";
+        /// Tools that are commands, by name. Agents list them under `tools`.
+        tools: Named<Tool> = Named::default(), Kind::Map(&NAMES, &Tool::KIND),
+            gives "conflict", "missing_field";
         /// The tasks, by name.
         tasks: Named<Task> = Named::default(), Kind::Map(&NAMES, &Task::KIND),
             gives "no_tasks", "missing_field";
@@ -119,8 +124,6 @@ sections! {
         budget: Budget, Budget::KIND;
         /// Servers that offer tools by the Model Context Protocol.
         mcp_servers;
-        /// Tools that are commands of the user.
-        tools: Named<Json>, Kind::Map(&WORDS, &Kind::Any);
         /// Commands that run when something happens in a run.
         hooks;
         /// The patterns that are redacted from records.

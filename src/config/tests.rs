@@ -451,6 +451,46 @@ fn names_that_lead_nowhere() {
             ],
         ),
         (
+            "[tools.bash]\ndescription = 'x'\ncommand = ['sh', '-c', 'echo {{ args.x }}']\n\
+             [tools.empty]\ndescription = ' '\n[tools.Wrong]\n[tools.own]\ndescription = 'x'\n\
+             command = ['{{ args.x }}', '{{ args.pat }}', '{{ inputs.x }}', '{{ args.x | nope }}']\n\
+             input_schema = { type = 'object', properties = { path = {} } }\ncwd = '/etc'\n\
+             [tools.refers]\ndescription = 'x'\ncommand = ['./gone', '-x']\n\
+             input_schema = { '$ref' = 'https://x.example/s.json', type = 'object' }\n\
+             [tools.list]\ndescription = 'x'\ncommand = ['/bin/sh', 'x', '{{ args.any }}']\n\
+             input_schema = { type = 'array' }\n",
+            &[
+                "14:8 conflict `bash` is the name of a tool that is there already | choose another \
+                 name",
+                "16:24 template_in_run `sh` would execute what a model gives | write the code out and \
+                 give it the value as an argument: [\"sh\", \"-c\", \"grep \\\"$1\\\" log\", \"sh\", \
+                 \"{{ args.pattern }}\"]",
+                "16:24 undefined_name `args.x` is no argument of this tool | add `x` to the \
+                 `properties` of `input_schema`",
+                "17:8 missing_field tool `empty` has no `description` | say what it does: a model \
+                 chooses its tools by that",
+                "17:8 missing_field tool `empty` has no `command` | write a program and its \
+                 arguments: `command = [\"./tool\", \"{{ args.x }}\"]`",
+                "19:8 bad_name `Wrong` is not a name | use one or more of a-z, 0-9, `_` and `-`",
+                "19:8 missing_field tool `Wrong` has no `description` | say what it does: a model \
+                 chooses its tools by that",
+                "19:8 missing_field tool `Wrong` has no `command` | write a program and its \
+                 arguments: `command = [\"./tool\", \"{{ args.x }}\"]`",
+                "22:12 bad_value the program must be written out: a model gives only its arguments",
+                "22:28 undefined_name `args.pat` is no argument of this tool | did you mean `path`?",
+                "22:46 undefined_name `inputs.x` is not defined | there is `args.NAME`",
+                "22:64 bad_template not a valid template: there is no filter `nope`",
+                "24:7 outside_workspace `/etc` is outside the workspace",
+                "27:12 warning missing_program there is no file `./gone` | calls of the tool will \
+                 fail until it is there",
+                "28:16 bad_schema `input_schema` cannot be used: `https://x.example/s.json` is no \
+                 part of it; a reference is written like `#/$defs/NAME` | write a JSON Schema, like `{ type = \"object\", required = \
+                 [\"path\"], properties = { path = { type = \"string\" } } }`",
+                "32:16 bad_schema `input_schema` cannot be used: its type is not `object` | write a JSON Schema, like `{ type = \"object\", required = \
+                 [\"path\"], properties = { path = { type = \"string\" } } }`",
+            ],
+        ),
+        (
             "[agents.b]\ninstructions_file = 'gone.md'\ncontext_files = ['docs/*.md']\n",
             &[
                 "15:21 unreadable_file cannot read `gone.md`: No such file or directory (os error 2)",

@@ -9,6 +9,7 @@ use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
 use crate::spec::Work;
 use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec, TRUSTED};
+use crate::spec::tool::code_files;
 use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe, toolchains};
 use crate::tool::wrapper::Wrapper;
 use crate::tool::{bash, environment};
@@ -139,7 +140,8 @@ const CACHING: [&str; 7] = [
 fn is_wanted(config: &Config) -> bool {
     let in_tasks = || config.tasks.iter().any(|task| matches!(task.work, Work::Command { .. }));
     let mut tools = config.agents.values().flat_map(|agent| &agent.tools);
-    let mut in_agents = || tools.any(|tool| tool.as_str() == bash::NAME);
+    let mut in_agents =
+        || tools.any(|tool| tool.as_str() == bash::NAME || config.tools.contains_key(tool));
     let in_hooks = || config.compaction.hooks.commands().next().is_some();
     config.sandbox.mode != SandboxMode::DangerFullAccess
         && (in_tasks() || in_agents() || in_hooks())
@@ -204,6 +206,8 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
     );
     let hooks = config.compaction.hooks.commands().flatten();
     found.extend(hooks.map(|word| root(word)).filter(|path| path.is_file()));
+    let of_tools = config.tools.values().flat_map(|tool| code_files(&tool.command));
+    found.extend(of_tools.map(root).filter(|path| path.is_file()));
     // What a link leads to is as good as what it is.
     let real = found.iter().filter_map(|path| path.canonicalize().ok());
     found.extend(real.filter(|path| path.starts_with(&config.root)).collect::<Vec<_>>());

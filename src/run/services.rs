@@ -36,9 +36,9 @@ use crate::spec::capability::ModelFacts;
 use crate::spec::sandbox::Confinement;
 use crate::store::Store;
 use crate::tool::Toolbox;
-use crate::tool::environment;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
+use crate::tool::{environment, own};
 
 /// Concurrent calls of a model that the program provides. The number is high, because the capacity
 /// of such a model is not known.
@@ -92,7 +92,7 @@ impl Prepared {
                 });
             }
         }
-        let mut tools = Toolbox::built_in();
+        let mut tools = toolbox(config);
         for tool in &options.tools {
             tools.insert(tool.clone());
         }
@@ -172,12 +172,21 @@ pub fn front(config: &Config, definition: &Name, depth: u32) -> Option<Front> {
     let agents = config.agents.iter().map(|(name, spec)| (name.clone(), Arc::new(spec.clone())));
     let stock = Stock {
         agents: &agents.collect(),
-        tools: &Toolbox::built_in(),
+        tools: &toolbox(config),
         workspace: &workspace(config).ok()?,
         preset: &config.compaction.preset,
         limits: &config.limits,
     };
     Some(stock.front(config.agents.get(definition)?, depth))
+}
+
+/// Returns the built-in tools and those of the configuration.
+fn toolbox(config: &Config) -> Toolbox {
+    let mut tools = Toolbox::built_in();
+    for command in config.tools.values() {
+        tools.insert(own::tool(command));
+    }
+    tools
 }
 
 /// Says whether the run may call a model.

@@ -67,6 +67,19 @@ impl Environment {
     pub fn only(variables: BTreeMap<String, String>) -> Self {
         Self::Only(Arc::new(variables))
     }
+
+    /// Returns these variables with others added or changed. What a process was started with is
+    /// exactly what its call needs, and stays as it is.
+    #[must_use]
+    pub fn with(&self, others: &BTreeMap<String, String>) -> Self {
+        match self {
+            Self::Only(variables) if !others.is_empty() => {
+                let others = others.iter().map(|(name, value)| (name.clone(), value.clone()));
+                Self::only((**variables).clone().into_iter().chain(others).collect())
+            }
+            Self::Only(_) | Self::Inherited => self.clone(),
+        }
+    }
 }
 
 /// Returns those of this process's variables that a command gets: the ones that every command gets,

@@ -334,8 +334,8 @@ mod tests {
     /// Returns the specs of all built-in tools as Markdown, for the documentation.
     fn reference(tools: &[ToolSpec]) -> String {
         let mut page = String::from(
-            "# Tools\n\nThe built-in tools, with their arguments as a script or a model writes them. An \
-             agent may call those that it lists in `tools`; `delegate` follows from `sub_agents`, \
+            "# Tools\n\nThe built-in tools, with their arguments as a script or a model writes them; those \
+             of [your own](#tools-of-your-own) come last. An agent may call those that it lists in `tools`; `delegate` follows from `sub_agents`, \
              `load_skill` from `skills`, and `recall` and `compact` from the preset of compaction. The \
              effect tells what happens to a call that a crash cut short: a pure or a keyed one is made \
              again, the state of its file decides about a checked one, and the outcome of one that must \
@@ -376,10 +376,15 @@ mod tests {
         specs.push(delegate(&[("helper", "what its `description` says")]));
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/tools.md");
+        // The rest of the page is written by hand.
+        const OWN: &str = "\n## Tools of your own\n";
+        let page = std::fs::read_to_string(path).expect("a page");
+        let own = page.find(OWN).map_or("", |at| &page[at..]);
+        let whole = reference(&specs) + own;
         if std::env::var_os("CALLSHEET_WRITE_DOCS").is_some() {
-            std::fs::write(path, reference(&specs)).expect("written");
+            std::fs::write(path, &whole).expect("written");
         }
-        let same = std::fs::read_to_string(path).is_ok_and(|page| page == reference(&specs));
+        let same = std::fs::read_to_string(path).is_ok_and(|page| page == whole);
         assert!(same, "stale: CALLSHEET_WRITE_DOCS=1 cargo test --lib steps writes {path}");
     }
 }

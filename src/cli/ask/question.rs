@@ -107,7 +107,7 @@ impl Remembered {
 
 /// Returns the lines of a question: who wants what, and all of what it would do.
 pub(super) fn lines(question: &Question) -> Vec<String> {
-    let Question { agent, tool, input, texts, change, .. } = question;
+    let Question { agent, tool, input, texts, change, subject, .. } = question;
     let mut lines = vec![format!("{} wants to use {}:", safe(agent.as_str()), safe(tool))];
     match (change, texts.as_slice()) {
         (Some(change), _) => {
@@ -116,6 +116,10 @@ pub(super) fn lines(question: &Question) -> Vec<String> {
         }
         (None, texts) => {
             lines.extend(arguments(input));
+            if let Some(command) = subject.whole.as_deref().filter(|text| !is_among(input, text)) {
+                lines.push("as the command:".to_owned());
+                lines.extend(block(command));
+            }
             let (whole, parts) = texts.split_first().map_or(("", texts), |(w, rest)| (w, rest));
             if parts.len() > 1 && parts.iter().any(|part| part != whole) {
                 lines.push(format!("in {} parts:", parts.len()));
@@ -130,6 +134,12 @@ pub(super) fn lines(question: &Question) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Returns true if a text is one of the arguments of a call.
+fn is_among(input: &Json, text: &str) -> bool {
+    let Value::Object(fields) = input.to_value() else { return false };
+    fields.values().any(|value| value.as_str().is_some_and(|value| value.trim() == text))
 }
 
 /// Returns all arguments of a call: a text as it is, anything else as JSON.
@@ -322,6 +332,24 @@ mod tests {
         assert_snapshot!(lines(&bash(&["ls", "ls"])).join("\n"), @r"
         survey/reader-1 wants to use bash:
           ls
+        ");
+    }
+
+    #[test]
+    fn a_tool_of_the_file_is_shown_with_its_command() {
+        let command = "cargo test -p 'a b'";
+        let whole = Some(command.to_owned());
+        let question = Question {
+            tool: "cargo_test".to_owned(),
+            input: Json::encode(&serde_json::json!({"package": "a b"})),
+            subject: Subject { whole, ..Subject::default() },
+            ..bash(&[command, "'a b'"])
+        };
+        assert_snapshot!(lines(&question).join("\n"), @r"
+        survey/reader-1 wants to use cargo_test:
+          a b
+        as the command:
+          cargo test -p 'a b'
         ");
     }
 

@@ -1,0 +1,47 @@
+//! Declares the keys of `[tools]`.
+
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use crate::config::shape::kinds::{INPUT_TEMPLATE, TEXT, VARIABLES};
+use crate::config::shape::{Kind, List, Named, sections};
+use crate::store::{INLINE_CHARS, MEMORY_BYTES};
+use crate::tool::TIME_LIMIT;
+
+/// The words of a tool's command.
+const WORDS: Kind = Kind::List(&Kind::Text(
+    "template",
+    &["bad_template", "bad_value", "missing_program", "template_in_run", "undefined_name"],
+));
+
+/// The most bytes of an output that are held in memory.
+const WHOLE: Kind = Kind::Whole(1, MEMORY_BYTES.cast_signed() as i64, "bytes");
+
+sections! {
+    /// A tool that is a command. docs/tools.md says how an argument of a call becomes one of the
+    /// command.
+    Tool {
+        /// What the tool does, for the model.
+        description: String, TEXT, gives "missing_field";
+        /// The program and its arguments. No shell reads them. Each but the first is a template in
+        /// which `args.NAME` is what the model gives, and gives one argument whatever that is. A
+        /// path is relative to this file.
+        command: List<String> = Vec::new(), WORDS, gives "missing_field";
+        /// The JSON Schema of the arguments of a call, a table of type `object`. Arguments that do
+        /// not fit are refused before anything runs.
+        input_schema: Json, Kind::Any => "a call has no arguments", gives "bad_schema";
+        /// If `true`, a call that a crash cut short is run again. The command gets the same
+        /// `$CALLSHEET_IDEMPOTENCY_KEY` then.
+        idempotent: bool = false, Kind::Truth;
+        /// The longest time that a call may take.
+        timeout: Duration = TIME_LIMIT, Kind::Time;
+        /// The longest output that the model reads whole, a third of that after a failure. The
+        /// whole of a longer one is kept in a file, whose path the model is given.
+        max_output_bytes: usize = INLINE_CHARS, WHOLE;
+        /// The folder in which the command runs, relative to this file.
+        cwd: String, TEXT => "the directory of this file", gives "outside_workspace";
+        /// Environment variables of the command, beside those of all commands.
+        env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &INPUT_TEMPLATE);
+    }
+}
