@@ -39,5 +39,6 @@ pub mod step;
 mod summarise;
 pub mod summary;
 pub mod supervisor;
-pub mod tool_run;
+pub mod tool_context;
+mod tool_run;
 pub mod transcript_writer;

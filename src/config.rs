@@ -73,6 +73,7 @@ use self::raw::{Header, Settings, VERSION};
 use self::shape::Section;
 use self::tree::Places;
 use crate::id::Name;
+use crate::spec::hooks::HookSpec;
 use crate::spec::sandbox::SandboxSpec;
 use crate::spec::tool::CommandTool;
 use crate::spec::{AgentSpec, Limits, ModelSpec, TaskSpec};
@@ -116,6 +117,8 @@ pub struct Config {
     pub agents: BTreeMap<Name, AgentSpec>,
     /// The tools that are commands of the file, by name.
     pub tools: BTreeMap<Name, CommandTool>,
+    /// The hooks of the run and of its tool calls.
+    pub hooks: HookSpec,
     /// The tasks, in the order of the file.
     pub tasks: Vec<TaskSpec>,
     /// Limits of the whole run.
@@ -155,6 +158,7 @@ impl fmt::Debug for Config {
             .field("models", &self.models)
             .field("agents", &self.agents)
             .field("tools", &self.tools)
+            .field("hooks", &self.hooks)
             .field("tasks", &self.tasks)
             .field("limits", &self.limits)
             .field("compaction", &self.compaction)
@@ -450,6 +454,7 @@ fn build(setting: Setting<'_>, text: &Text) -> Config {
         models_in_use: used,
         agents,
         tools,
+        hooks: compaction::run_hooks(setting),
         tasks,
         limits: limits(&raw.limits),
         compaction,

@@ -22,6 +22,7 @@ use crate::plan::{
     TaskStarted, TaskState,
 };
 use crate::policy::BreakerState;
+use crate::spec::hooks::{HookFinished, HookStarted};
 use crate::spec::sandbox::SandboxProof;
 use crate::turn::{
     AgentEnded, AgentRestarted, AgentSpawned, ApprovalAnswered, ApprovalAsked, ModelFailed,
@@ -122,6 +123,10 @@ events! {
     RunPaused = "run.paused": run, milestone;
     /// The run ended.
     RunCompleted = "run.completed": run, detail;
+    /// A hook of the run is about to be run.
+    HookStarted = "hook.started": run, milestone;
+    /// A hook of the run has ended, or one of a tool call did not work.
+    HookFinished = "hook.finished": run, milestone;
     /// All dependencies of a task have ended.
     TaskReady = "task.ready": run, detail;
     /// An attempt of a task began.

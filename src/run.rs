@@ -16,6 +16,7 @@ pub mod outlook;
 mod resume;
 pub mod sandbox;
 mod services;
+mod settings;
 pub mod values;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ use uuid::Uuid;
 
 use self::delta_feed::DeltaFeed;
 use self::opening::Opening;
+use self::settings::{Flags, machine_settings};
 
 use crate::actor::mail::SupervisorMsg;
 use crate::actor::services::{Asker, Services, Watcher};
@@ -51,8 +53,8 @@ use crate::model::Model;
 use crate::plan::{Plan, PlanError};
 use crate::run_machine::{self, RunMachine};
 use crate::run_state::IllegalRecord;
+use crate::spec::Work;
 use crate::spec::sandbox::SandboxProof;
-use crate::spec::{Limits, Work};
 use crate::store::Store;
 use crate::tool::Tool;
 use crate::tool::spool::Spool;
@@ -376,58 +378,6 @@ impl Remote {
         let reason = reason.to_owned();
         // A run that is over needs no interruption.
         let _ = self.supervisor.send_message(SupervisorMsg::Interrupt { reason });
-    }
-}
-
-/// Returns the settings of the run machine, which makes a run's decisions.
-fn machine_settings(
-    (run, dir): (RunId, &RunDir),
-    plan: Plan,
-    config: &Config,
-    flags: Flags,
-) -> run_machine::Settings {
-    let agents = config.agents.iter().map(|(name, spec)| (name.clone(), Arc::new(spec.clone())));
-    run_machine::Settings {
-        run,
-        workflow: config.name.clone(),
-        inputs: config.inputs.clone(),
-        plan,
-        limits: flags.limits(config),
-        agents: agents.collect(),
-        models: config.models.clone(),
-        env: config.env.clone(),
-        results: dir.results(),
-        pid: std::process::id(),
-    }
-}
-
-/// The flags of a run that overrule limits of its configuration.
-#[derive(Clone, Copy, Debug)]
-struct Flags {
-    keep_going: bool,
-    strict: bool,
-}
-
-impl From<&Options> for Flags {
-    fn from(options: &Options) -> Self {
-        Self { keep_going: options.keep_going, strict: options.strict }
-    }
-}
-
-impl From<&RunCreated> for Flags {
-    fn from(created: &RunCreated) -> Self {
-        Self { keep_going: created.keep_going, strict: created.strict }
-    }
-}
-
-impl Flags {
-    /// Returns the limits of a run.
-    fn limits(self, config: &Config) -> Limits {
-        Limits {
-            fail_fast: config.limits.fail_fast && !self.keep_going,
-            strict: config.limits.strict || self.strict,
-            ..config.limits
-        }
     }
 }
 

@@ -11,6 +11,7 @@
 //! - `fan_out`: the instances of a task, one for each item of a list;
 //! - `stopping`: what still starts after a failure, a timeout or a cancellation;
 //! - `agents`: delegation, crashes, ends;
+//! - `hooks`: the hooks of the run itself;
 //! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run;
 //! - [`reopening`]: the first records of a run that is opened again;
@@ -27,6 +28,7 @@ mod agents;
 mod attempts;
 mod fan_out;
 pub(crate) mod forecast;
+mod hooks;
 mod limits;
 mod locks;
 mod open;
@@ -43,7 +45,7 @@ mod testing;
 mod tests;
 mod timers;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +64,7 @@ use crate::id::{AgentId, Name, RunId};
 use crate::output::Output;
 use crate::plan::{Plan, TaskState};
 use crate::run_state::{Reading, RunPhase, RunState};
+use crate::spec::hooks::Hook;
 use crate::spec::{AgentSpec, Limits, ModelSpec};
 
 /// The parts of a run that do not change while a process drives it.
@@ -85,6 +88,8 @@ pub struct Settings {
     pub env: BTreeMap<String, String>,
     /// The folder of stored results, for templates that name the file of an output.
     pub results: PathBuf,
+    /// The hooks that are set.
+    pub hooks: BTreeSet<Hook>,
     /// Id of the process, for the records.
     pub pid: u32,
 }
@@ -301,6 +306,8 @@ impl RunMachine {
                 PauseCause::DiskFull => self.stop_limits(),
             },
             (None, Event::RunOpened(_)) => self.opened(),
+            (None, Event::HookStarted(started)) => self.hook_started(started.hook),
+            (None, Event::HookFinished(_)) => self.open.hook = None,
             _ => {}
         }
         Ok(())
@@ -313,6 +320,9 @@ impl RunMachine {
         }
         if self.open.interrupted.is_some() {
             return self.pause_when_quiet();
+        }
+        if self.waits_for_start() {
+            return;
         }
         while let Some(place) = self.agenda.next_touched() {
             if !self.open.proposed.contains(&place) {

@@ -9,6 +9,7 @@ mod agent;
 mod begin_again;
 mod clock;
 mod fan_out;
+mod hooks;
 mod result;
 mod retry;
 mod task;
@@ -21,6 +22,8 @@ use serde::{Deserialize, Serialize};
 pub use self::agent::{AgentStatus, Doing, ModelPause, retrying};
 use self::clock::Clock;
 pub use self::clock::{Reading, Stopwatch};
+pub use self::hooks::HookState;
+use self::hooks::Hooks;
 pub use self::result::failure_kinds;
 pub use self::retry::{Retry, RetryError};
 pub use self::task::TaskStatus;
@@ -90,6 +93,8 @@ pub struct RunState {
     /// The sandbox of the newest opening.
     #[serde(default)]
     sandbox: Option<SandboxProof>,
+    #[serde(default)]
+    hooks: Hooks,
     completed: Option<RunCompleted>,
     last_seq: u64,
     last_ms: i64,
@@ -299,6 +304,9 @@ impl RunState {
         if self.phase == RunPhase::Open && record.epoch == self.epoch {
             self.clock.passed(record.ts_ms - self.last_ms);
         }
+        if let Event::HookFinished(finished) = &record.event {
+            self.hooks.finished(finished);
+        }
         let outcome = match (&record.task, &record.agent, &record.event) {
             (_, Some(id), event) => self.apply_agent(record, id, event),
             (Some(task), None, event) => self.apply_task(record, task, event),
@@ -338,13 +346,16 @@ impl RunState {
                 }
                 if let Some(accepted) = &opened.accepted {
                     self.began = self.clock.reading();
+                    self.hooks.begin_again();
                     self.begin_anew(accepted);
                 }
                 if !opened.retried.is_empty() {
                     self.began = self.clock.reading();
+                    self.hooks.begin_again();
                     self.begin_again(&opened.retried)?;
                 }
             }
+            Event::HookStarted(started) => self.hooks.started(started.hook),
             Event::RunPaused(paused) => {
                 self.phase = RunPhase::Paused;
                 self.paused_reason = Some(paused.reason.clone());

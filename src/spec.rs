@@ -4,6 +4,7 @@
 //! no defaults are looked up here and nothing is read from the environment.
 
 pub mod capability;
+pub mod hooks;
 pub mod sandbox;
 pub mod tool;
 

@@ -10,6 +10,7 @@ mod failures;
 mod first_hour;
 mod full;
 mod graphs;
+mod hooks;
 mod hostile_config;
 mod hostile_prompt;
 mod hostile_server;

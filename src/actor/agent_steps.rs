@@ -15,7 +15,7 @@ use super::mail::StepError;
 use super::model_call::{self, CallError, Caller};
 use super::spans;
 use super::step::{StepContext, StepResult, ended, settled};
-use super::tool_run;
+use super::{tool_context, tool_run};
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
@@ -187,7 +187,7 @@ pub async fn run_command(
         None => announce(&context, &command).await?,
     };
     let began = Instant::now();
-    let mut tool_context = tool_run::tool_context(&context, call.key.clone());
+    let mut tool_context = tool_context::tool_context(&context, call.key.clone());
     let mut all = (*context.services.env).clone();
     all.extend(command.env.clone());
     tool_context.env = Environment::only(all);

@@ -12,7 +12,7 @@ use super::hooks;
 use super::mail::StepError;
 use super::panic::panic_text;
 use super::step::StepContext;
-use super::{permission, tool_run};
+use super::{permission, tool_context};
 use crate::context::Edit;
 use crate::context::layers::attachments::{self, Material, Reread};
 use crate::context::layers::inventory::Inventory;
@@ -87,7 +87,7 @@ async fn reread(
         Some(called) => {
             let (run, agent) = (context.services.run, &context.agent);
             let key = CallKey::derive(run, agent, context.turn, 0, tool, input.as_str());
-            let mut tool_context = tool_run::tool_context(context, key);
+            let mut tool_context = tool_context::tool_context(context, key);
             tool_context.timeout = READ_WITHIN;
             let work = async move { called.call(input, tool_context).await };
             let work = std::panic::AssertUnwindSafe(work).catch_unwind();

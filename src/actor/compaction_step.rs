@@ -146,7 +146,9 @@ async fn write(
                 source.instruct(text);
             }
         }
-        hook::Answer::Block(reason) => return Ok(Err(SummaryError::Blocked(reason).into())),
+        hook::Answer::Block(reason) | hook::Answer::Ask(reason) => {
+            return Ok(Err(SummaryError::Blocked(reason).into()));
+        }
     }
     Ok(summarise::summarise(context, due, source).await)
 }

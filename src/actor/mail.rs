@@ -15,6 +15,7 @@ use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
 use crate::output::Output;
 use crate::run_machine::{CancelTarget, ChildResult, Delegation, Refused};
+use crate::spec::hooks::HookFinished;
 use crate::turn::Outcome;
 
 /// The mail of the supervisor.
@@ -34,6 +35,8 @@ pub enum SupervisorMsg {
         /// is not what the task declares.
         checked: Result<(Value, Output), Failure>,
     },
+    /// A hook of the run has ended.
+    HookEnded(HookFinished),
     /// The fold of an agent's records is done or has failed: its result is in the supervisor's
     /// state.
     Folded(AgentId),

@@ -1,11 +1,13 @@
 //! Decides whether a call may run, and asks a person where the rules say so.
 
+use super::hooks;
 use super::services::{Asker, Question};
 use super::step::StepContext;
 use crate::journal::JournalError;
 use crate::message::Json;
 use crate::permission::{NonInteractive, Rule, Subject, Verdict};
 use crate::spec::AgentSpec;
+use crate::tool::hook::Answer;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::{Change, ToolError, bash};
 use crate::turn::{ApprovalAnswered, ApprovalAsked, ApprovalKind, GIVE_UP_TOOL};
@@ -76,7 +78,22 @@ pub(super) async fn denial(
     let (name, input) = (call.call.name.as_str(), &call.call.input);
     let Some(spec) = &context.spec else { return Ok(None) };
     let (verdict, rule) = judged(context, spec, name, input);
+    // What is denied anyway needs no hook; a hook can only take away from what the rules allow.
+    let asking = match verdict {
+        Verdict::Deny => None,
+        Verdict::Allow | Verdict::Ask => match hooks::pre_tool_use(context, call).await? {
+            Answer::GoOn(_) => None,
+            Answer::Ask(reason) => Some(reason),
+            Answer::Block(reason) => {
+                return Ok(Some(format!("Denied by the hook pre_tool_use: {reason}")));
+            }
+        },
+    };
+    let verdict = if asking.is_some() { Verdict::Ask } else { verdict };
     let because = || {
+        if let Some(reason) = &asking {
+            return format!("the hook pre_tool_use wants a person to decide ({reason})");
+        }
         rule.map_or_else(
             || {
                 let texts = rule_texts(context, name, input);
@@ -101,7 +118,7 @@ pub(super) async fn denial(
                     input: input.clone(),
                     texts: rule_texts(context, name, input),
                     subject: subject(context, name, input),
-                    rule: rule.map(ToString::to_string),
+                    rule: rule.filter(|_| asking.is_none()).map(ToString::to_string),
                     change: change(context, name, input).await,
                 };
                 let allowed = asked(context, call, asker.as_ref(), question).await?;

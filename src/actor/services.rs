@@ -24,6 +24,7 @@ use crate::message::Json;
 use crate::output::Output;
 use crate::permission::Subject;
 use crate::redaction::Secrets;
+use crate::spec::hooks::HookSpec;
 use crate::spec::sandbox::Confinement;
 use crate::spec::{AgentSpec, Limits};
 use crate::store::{self, INLINE_BYTES, Store};
@@ -66,6 +67,8 @@ pub struct Services {
     pub confinements: BTreeMap<Name, Confinement>,
     /// The limits of the run.
     pub limits: Limits,
+    /// The hooks of the run and of its tool calls.
+    pub hooks: HookSpec,
     /// The settings of compaction.
     pub compaction: CompactionSpec,
     /// The journal.

@@ -23,6 +23,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use self::perform::Folding;
 use super::compactor::{self, Compactor};
@@ -89,6 +90,8 @@ pub struct State {
     /// Places in `serving`, by actor.
     serving_by_actor: HashMap<ActorId, usize>,
     folding: HashMap<AgentId, Folding>,
+    /// Ends the hook of the run that is at work.
+    hook: CancellationToken,
     /// The timer for the machine's next wake.
     timer: Option<(tokio::time::Duration, AbortHandle)>,
     /// Tasks that run beside the mailbox; dropping the set aborts them, so they end with the
@@ -160,6 +163,7 @@ impl Actor for Supervisor {
             serving: Vec::new(),
             serving_by_actor: HashMap::new(),
             folding: HashMap::new(),
+            hook: CancellationToken::new(),
             timer: None,
             work: JoinSet::new(),
         };
@@ -210,6 +214,7 @@ impl Actor for Supervisor {
             SupervisorMsg::OutputChecked { task, checked } => {
                 state.machine.output_checked(now, &task, checked);
             }
+            SupervisorMsg::HookEnded(finished) => state.machine.hook_ended(now, finished),
             SupervisorMsg::Folded(agent) => self.folded(&myself, state, &agent),
             SupervisorMsg::StartService(place) => {
                 if let Err(error) = self.start_service(&myself, state, place).await {

@@ -20,20 +20,15 @@ use super::mail::SupervisorMsg;
 use super::panic::panic_text;
 use super::spans;
 use super::step::{StepContext, ended};
-use super::{permission, recall};
+use super::tool_context::{record_start, tool_context};
+use super::{hooks, permission, recall};
 use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
-use crate::event::{Event, SharedRecord};
-use crate::id::CallKey;
+use crate::event::SharedRecord;
 use crate::run_machine::{ChildResult, Delegation, Refused};
-use crate::tool::environment::Environment;
 use crate::tool::steps::{CompactInput, DelegateInput, GiveUpInput, SnipInput, TodoInput};
-use crate::tool::{
-    Announce, BoxFuture, TIME_LIMIT, Tool, ToolContext, ToolError, ToolOutput, arguments,
-};
-use crate::turn::{
-    Effect, GIVE_UP_TOOL, Outcome, Process, ResultSource, ToolFinished, ToolStarted,
-};
+use crate::tool::{Tool, ToolError, ToolOutput, arguments};
+use crate::turn::{Effect, GIVE_UP_TOOL, Outcome, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
 
 /// Most characters of a child's answer that its parent reads: the documented limit of sub-agent
@@ -48,7 +43,7 @@ const CALLS_AT_ONCE: usize = 16;
 ///
 /// # Errors
 /// Returns an error if the journal failed.
-pub async fn run(
+pub(super) async fn run(
     context: &StepContext,
     calls: Vec<PendingCall>,
 ) -> Result<Vec<SharedRecord>, StepError> {
@@ -186,6 +181,11 @@ async fn run_one(
             (output.text, source) = (stub, ResultSource::Unchanged);
         }
     }
+    if let Ok(output) = &mut result
+        && !output.was_cancelled()
+    {
+        hooks::post_tool_use(context, call, output).await;
+    }
     let ended = ended(context, call, result, began.elapsed(), ToolError::told);
     // The source differs only if the view already shows the same text.
     Some(if source == ResultSource::Live { ended } else { ToolFinished { source, ..ended } })
@@ -282,54 +282,6 @@ async fn begin(
     };
     let started = ToolStarted { key: call.key.clone(), pgid: None, starttime: None, change };
     record_start(context, started).await
-}
-
-async fn record_start(context: &StepContext, started: ToolStarted) -> Result<(), ToolError> {
-    let recorded = context.record([Event::from(started)]).await;
-    recorded.map_err(|error| ToolError::Failed(error.to_string()))?;
-    crash::pass(Point::AfterStart);
-    Ok(())
-}
-
-/// Records the beginnings that tools announce themselves.
-#[derive(Debug)]
-struct Announcer {
-    context: StepContext,
-    key: CallKey,
-}
-
-impl Announce for Announcer {
-    fn announce(&self, process: Option<Process>) -> BoxFuture<'_, Result<(), ToolError>> {
-        let (pgid, starttime) = process.map(|p| (p.pgid, p.starttime)).unzip();
-        let started = ToolStarted { key: self.key.clone(), pgid, starttime, change: None };
-        Box::pin(record_start(&self.context, started))
-    }
-}
-
-/// Returns everything that a tool may use in this call.
-pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
-    let services = &context.services;
-    let skills = context.spec.as_ref().map(|spec| spec.skills.as_slice());
-    let unseen = context.spec.as_ref().map(|spec| spec.permissions.unseen());
-    let announcer = Announcer { context: context.clone(), key: key.clone() };
-    let of_agent = context.spec.as_ref().map(|spec| spec.confinement).unwrap_or_default();
-    let of_task = services.confinements.get(&context.task).copied().unwrap_or_default();
-    let confinement = of_agent.and(of_task);
-    ToolContext {
-        workspace: services.workspace.clone(),
-        store: services.store.clone(),
-        announce: Arc::new(announcer),
-        wrapper: services.wrapper.clone(),
-        key,
-        env: Environment::Only(services.env.clone()),
-        sandbox: services.sandbox.within(confinement),
-        read_only: confinement.read_only,
-        unseen: unseen.unwrap_or_default(),
-        skills: skills.unwrap_or_default().into(),
-        timeout: TIME_LIMIT,
-        grace_period: services.limits.grace_period,
-        cancel: context.cancel.clone(),
-    }
 }
 
 /// Delegates a job to a child agent and waits for its result.

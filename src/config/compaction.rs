@@ -19,6 +19,7 @@ use crate::context::provider::server::{
 use crate::context::provider::strategy::{MOST_INSTRUCTIONS_CHARS, StrategySettings};
 use crate::id::Name;
 use crate::spec::ModelSpec;
+use crate::spec::hooks::HookSpec;
 
 /// The constant that has an older name, `keep_recent_results`, as well.
 const KEEP_RECENT: &str = "keep_recent";
@@ -194,18 +195,38 @@ fn with_abilities(mut preset: Preset, own: &CompactionKeys, problems: &Problems)
 }
 
 fn hooks(raw: &CompactionHooks, setting: Setting<'_>) -> Hooks {
-    let argv = |key: &str, field: &Field<Vec<Item<String>>>| {
-        if let Some(at) = field.at().filter(|_| !field.is_wrong()) {
-            check_program(key, field.first(), at, setting);
-        }
-        texts(field)
-    };
     Hooks {
-        pre_compact: argv("pre_compact", &raw.pre_compact),
-        post_compact: argv("post_compact", &raw.post_compact),
-        after_compact_context: argv("after_compact_context", &raw.after_compact_context),
+        pre_compact: argv("pre_compact", &raw.pre_compact, setting),
+        post_compact: argv("post_compact", &raw.post_compact, setting),
+        after_compact_context: argv("after_compact_context", &raw.after_compact_context, setting),
         timeout: *raw.timeout,
     }
+}
+
+/// Turns `[hooks]` into the hooks of a run.
+pub(super) fn run_hooks(setting: Setting<'_>) -> HookSpec {
+    let raw = &setting.raw.hooks;
+    // The field's own examples write an empty list for a hook that is not set.
+    let argv = |key: &str, field: &Field<Vec<Item<String>>>| match field.is_empty() {
+        true => Vec::new(),
+        false => argv(key, field, setting),
+    };
+    HookSpec {
+        on_start: argv("on_start", &raw.on_start),
+        on_success: argv("on_success", &raw.on_success),
+        on_failure: argv("on_failure", &raw.on_failure),
+        on_exit: argv("on_exit", &raw.on_exit),
+        pre_tool_use: argv("pre_tool_use", &raw.pre_tool_use),
+        post_tool_use: argv("post_tool_use", &raw.post_tool_use),
+        timeout: *raw.timeout,
+    }
+}
+
+fn argv(key: &str, field: &Field<Vec<Item<String>>>, setting: Setting<'_>) -> Vec<String> {
+    if let Some(at) = field.at().filter(|_| !field.is_wrong()) {
+        check_program(key, field.first(), at, setting);
+    }
+    texts(field)
 }
 
 /// Reports a hook whose program does not exist. Otherwise the error would show only at the first

@@ -282,6 +282,12 @@ fn programs(setting: Setting<'_>) {
         let Some(Item { value: program, at }) = hook.first() else { continue };
         program_outside(program, &at.value, setting);
     }
+    let raw = &setting.raw.hooks;
+    let of_run = [&raw.on_start, &raw.on_success, &raw.on_failure, &raw.on_exit];
+    for hook in of_run.into_iter().chain([&raw.pre_tool_use, &raw.post_tool_use]) {
+        let Some(Item { value: program, at }) = hook.first() else { continue };
+        program_outside(program, &at.value, setting);
+    }
     for (_, tool) in setting.raw.tools.values() {
         let words: Vec<String> = tool.command.iter().map(|word| word.value.clone()).collect();
         let place = tool.command.first().map(|word| &word.at.value);

@@ -29,7 +29,7 @@ use serde_json::Value as Json;
 
 pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
 pub(super) use self::models::{HeaderValue, KeySource, Model, Prices, Provider, Wire};
-pub(super) use self::tools::Tool;
+pub(super) use self::tools::{RunHooks, Tool};
 pub(super) use self::work::{Agent, OwnSandbox, Permissions, Retry, Task};
 use super::shape::kinds::{
     COUNT, COUNT_OR_NONE, FILES, INPUT_TEMPLATE, KEY_FILE, MODEL, NAMES, TASKS, TEXT, VARIABLE,
@@ -109,6 +109,8 @@ sections! {
         /// Tools that are commands, by name. Agents list them under `tools`.
         tools: Named<Tool> = Named::default(), Kind::Map(&NAMES, &Tool::KIND),
             gives "conflict", "missing_field";
+        /// Commands that run at the beginning and the end of a run, and around calls of tools.
+        hooks: RunHooks = RunHooks::default(), RunHooks::KIND;
         /// The tasks, by name.
         tasks: Named<Task> = Named::default(), Kind::Map(&NAMES, &Task::KIND),
             gives "no_tasks", "missing_field";
@@ -124,8 +126,6 @@ sections! {
         budget: Budget, Budget::KIND;
         /// Servers that offer tools by the Model Context Protocol.
         mcp_servers;
-        /// Commands that run when something happens in a run.
-        hooks;
         /// The patterns that are redacted from records.
         transcripts;
         /// Traces and metrics for other programs.

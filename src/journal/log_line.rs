@@ -86,6 +86,9 @@ pub fn lines_below(record: &Record) -> Option<String> {
             Outcome::Failed { failure, .. } => failure,
             Outcome::Completed { .. } | Outcome::Cancelled { .. } => return None,
         },
+        Event::HookFinished(finished) if !finished.output.trim().is_empty() => {
+            return Some(marked(finished.output.trim_end()));
+        }
         Event::TaskFailed(failed) => &failed.failure,
         Event::TaskRetrying(retrying) => &retrying.failure,
         _ => return None,
@@ -96,8 +99,12 @@ pub fn lines_below(record: &Record) -> Option<String> {
 /// Returns the end of the output of a command that failed, with a mark before each line.
 #[must_use]
 pub fn output_lines(failure: &Failure) -> Option<String> {
-    let lines = failure.output.as_ref()?.lines();
-    Some(lines.map(|line| format!("    | {}", ends_of(line))).collect::<Vec<_>>().join("\n"))
+    Some(marked(failure.output.as_ref()?))
+}
+
+/// Returns a text with a mark before each line.
+fn marked(text: &str) -> String {
+    text.lines().map(|line| format!("    | {}", ends_of(line))).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns a line without its middle if it is too long: the message of an error stands at its end.
@@ -116,6 +123,8 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
         | Event::RunOpened(_)
         | Event::RunPaused(_)
         | Event::RunCompleted(_)
+        | Event::HookStarted(_)
+        | Event::HookFinished(_)
         | Event::GatewayParked(_)
         | Event::GatewayResumed(_)
         | Event::GatewayBreaker(_) => describe_run(event, out),
@@ -197,6 +206,11 @@ fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
             write!(out, "run {status}: {read} in / {made} out")?;
             e.cost_usd.map_or(Ok(()), |cost| write!(out, ", ${cost:.4}"))
         }
+        Event::HookStarted(e) => write!(out, "hook {} started", e.hook),
+        Event::HookFinished(e) => match &e.error {
+            None => write!(out, "hook {} done in {}", e.hook, duration(e.took_ms)),
+            Some(error) => write!(out, "hook {} failed: {}", e.hook, first_line(error, QUOTED)),
+        },
         Event::GatewayParked(e) => {
             let (pause, reason) = (duration(e.for_ms), first_line(&e.reason, QUOTED));
             write!(out, "{} asks everybody to wait {pause}: {reason}", e.provider)

@@ -121,6 +121,8 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
         | Event::RunOpened(_)
         | Event::RunPaused(_)
         | Event::RunCompleted(_)
+        | Event::HookStarted(_)
+        | Event::HookFinished(_)
         | Event::TaskReady(_)
         | Event::TaskStarted(_)
         | Event::TaskRetrying(_)

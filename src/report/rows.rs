@@ -82,7 +82,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         turn: None,
         spending: state.spending(),
         age_s: live.then(|| age(now_ms, state.last_ms())),
-        waiting_for: state.paused_reason().filter(|_| live).map(str::to_owned),
+        waiting_for: waiting_for(state).filter(|_| live),
         shortfalls: state.shortfalls(),
         started_ms: state.tasks().filter_map(|(_, task)| task.started_ms).min(),
         took: Some(state.spent()),
@@ -101,6 +101,12 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         rows.extend(own.iter().map(|(id, agent)| agent_row(state, &run, id, agent, live, now_ms)));
     }
     rows
+}
+
+/// Returns what a run as a whole waits for.
+fn waiting_for(state: &RunState) -> Option<String> {
+    let hook = || state.hook_at_work().map(|hook| format!("the hook {hook}"));
+    state.paused_reason().map(str::to_owned).or_else(hook)
 }
 
 /// Returns the row of a run whose journal cannot be read to its end, from the part that was read.

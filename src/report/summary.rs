@@ -51,6 +51,10 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
         short(completed.usage.context()),
         short(completed.usage.output),
     );
+    for (hook, reason) in state.failed_hooks() {
+        let reason = log_line::cut(reason.lines().next().unwrap_or_default(), NOTE);
+        let _ = writeln!(text, "hook failed:  {hook}: {reason}");
+    }
     if let Some(undone) = undone(&completed.shortfalls) {
         let _ = writeln!(text, "left undone:  {undone}");
         let tasks: Vec<_> = state.tasks_that_fell_short().into_iter().take(LISTED).collect();

@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 
 use super::commands::{self, Command};
 
-use super::{Options, StartError, accepted, machine_settings, plan_of};
+use super::settings::machine_settings;
+use super::{Options, StartError, accepted, plan_of};
 use crate::config::Config;
 use crate::event::RunCreated;
 use crate::failure::Failure;

@@ -63,7 +63,7 @@ impl Run {
         config: Config,
         options: Options,
     ) -> Result<Self, StartError> {
-        let super::Flags { keep_going, strict } = stopped.created().into();
+        let super::settings::Flags { keep_going, strict } = stopped.created().into();
         let options = Options { tasks: stopped.tasks(), keep_going, strict, ..options };
         let plan = plan_of(&config, &options)?;
         let parts = services::Prepared::prepare(&config, &options).await?;

@@ -142,7 +142,8 @@ fn is_wanted(config: &Config) -> bool {
     let mut tools = config.agents.values().flat_map(|agent| &agent.tools);
     let mut in_agents =
         || tools.any(|tool| tool.as_str() == bash::NAME || config.tools.contains_key(tool));
-    let in_hooks = || config.compaction.hooks.commands().next().is_some();
+    let in_hooks =
+        || config.compaction.hooks.commands().next().is_some() || !config.hooks.set().is_empty();
     config.sandbox.mode != SandboxMode::DangerFullAccess
         && (in_tasks() || in_agents() || in_hooks())
 }
@@ -206,6 +207,9 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
     );
     let hooks = config.compaction.hooks.commands().flatten();
     found.extend(hooks.map(|word| root(word)).filter(|path| path.is_file()));
+    let set = config.hooks.set();
+    let of_run = set.iter().flat_map(|hook| config.hooks.command(*hook));
+    found.extend(of_run.map(|word| root(word)).filter(|path| path.is_file()));
     let of_tools = config.tools.values().flat_map(|tool| code_files(&tool.command));
     found.extend(of_tools.map(root).filter(|path| path.is_file()));
     // What a link leads to is as good as what it is.

@@ -118,7 +118,7 @@ impl Prepared {
         journal: JournalHandle,
         watcher: Arc<dyn Watcher>,
     ) -> Result<Services, StartError> {
-        let limits = super::Flags::from(options).limits(config);
+        let limits = super::settings::Flags::from(options).limits(config);
         let results = dir.results();
         // Agents may read the full outputs that previews name.
         let workspace = self.workspace.with_read_only_root(&results);
@@ -151,6 +151,7 @@ impl Prepared {
             confinements: confinements(config),
             wrapper: wrapper.map(Arc::new),
             limits,
+            hooks: config.hooks.clone(),
             compaction: config.compaction.clone(),
             journal,
             room: watch::Sender::new(DiskSpace::Enough),

@@ -10,6 +10,7 @@ use crate::event::{Draft, RunCompleted, RunPaused, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
 use crate::output::Output;
+use crate::spec::hooks::Hook;
 use crate::turn::Outcome;
 
 /// An action that the performer of a [`RunMachine`](super::RunMachine) carries out next.
@@ -68,6 +69,16 @@ pub enum Action {
         /// The values that the template of `output_file` may name.
         values: Value,
     },
+    /// Runs a hook of the run, outside the mailbox. Answered by
+    /// [`hook_ended`](super::RunMachine::hook_ended).
+    RunHook {
+        /// The hook.
+        hook: Hook,
+        /// What it reads of the run.
+        input: Value,
+    },
+    /// Asks the hook that is at work to end. Its end is reported as that of any other.
+    EndHook,
     /// Stops agents from beginning a step, because the disk is full.
     HoldSteps,
     /// Allows agents to begin steps again.

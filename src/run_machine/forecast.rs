@@ -17,6 +17,7 @@ use crate::message::Usage;
 use crate::output::Output;
 use crate::run_state::RunState;
 use crate::spec::TaskSpec;
+use crate::spec::hooks::HookFinished;
 use crate::turn::{AgentEnded, Outcome, Program};
 
 /// Looks up the data that a forecast needs and the records do not hold.
@@ -114,12 +115,16 @@ impl Forecast {
                     self.machine.output_checked(now, &task, checked);
                 }
             }
+            Action::RunHook { hook, .. } => {
+                self.machine.hook_ended(now, HookFinished::new(hook, None));
+            }
             // No agent works in a forecast, so these actions have no receiver.
             Action::Spawn { .. }
             | Action::Kill(_)
             | Action::Interrupt(_)
             | Action::GrantSlot(_)
             | Action::AnswerDelegation { .. }
+            | Action::EndHook
             | Action::HoldSteps
             | Action::AllowSteps
             | Action::Finish(_) => {}

@@ -15,6 +15,7 @@ use super::slots::Slots;
 use super::timers::Timers;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
+use crate::spec::hooks::Hook;
 use crate::turn::Outcome;
 
 /// An agent that had not ended when the last process stopped.
@@ -76,8 +77,8 @@ pub(super) struct Checking {
 pub(super) enum Stop {
     /// The run was cancelled, by a person or because of a failure.
     Cancelled(String),
-    /// The run used up its time.
-    TimedOut(Failure),
+    /// The run used up its time, or its beginning failed.
+    Failed(Failure),
 }
 
 impl Stop {
@@ -85,7 +86,7 @@ impl Stop {
     pub(super) fn outcome(&self) -> Outcome {
         match self.clone() {
             Self::Cancelled(reason) => Outcome::Cancelled { reason },
-            Self::TimedOut(failure) => Outcome::Failed { failure, partial: None },
+            Self::Failed(failure) => Outcome::Failed { failure, partial: None },
         }
     }
 
@@ -93,7 +94,7 @@ impl Stop {
     pub(super) fn reason(&self) -> &str {
         match self {
             Self::Cancelled(reason) => reason,
-            Self::TimedOut(failure) => &failure.message,
+            Self::Failed(failure) => &failure.message,
         }
     }
 }
@@ -144,6 +145,9 @@ pub(super) struct Open {
     /// work.
     pub(super) untold: Option<Failure>,
     pub(super) interrupted: Option<String>,
+    /// The hook whose beginning or end is on its way to the journal, or which is at work, with what
+    /// it reads.
+    pub(super) hook: Option<(Hook, Value)>,
     pub(super) is_disk_full: bool,
     /// True if the last record of this process is on its way to the journal or was made.
     pub(super) is_finishing: bool,
@@ -181,6 +185,7 @@ impl Open {
             stopped: None,
             untold: None,
             interrupted: None,
+            hook: None,
             is_disk_full: false,
             is_finishing: false,
             is_finished: false,

@@ -8,7 +8,8 @@ use super::{Action, Finish, RunMachine};
 use crate::event::{Draft, PauseCause, RunOpened, RunPaused, RunStatus};
 use crate::id::Name;
 use crate::plan::TaskState;
-use crate::run_state::{RunPhase, TaskStatus};
+use crate::run_state::{HookState, RunPhase, TaskStatus};
+use crate::spec::hooks::Hook;
 
 /// The reason for a pause on a full disk, for people.
 const DISK_FULL: &str = "disk full: waiting for disk space, then the run continues by itself";
@@ -32,6 +33,7 @@ impl RunMachine {
         for agent in self.live() {
             self.actions.push_back(Action::Interrupt(agent));
         }
+        self.end_hook();
         let at = self.now.since + self.end_grace();
         self.open.timers.set(at, Timer::InterruptOverdue);
     }
@@ -57,7 +59,7 @@ impl RunMachine {
         // decide them again.
         let is_quiet =
             self.open.live == 0 && self.open.ending == 0 && self.open.proposed.is_empty();
-        if is_quiet {
+        if is_quiet && self.open.hook.is_none() {
             self.open.is_finishing = true;
             let reason = self.open.interrupted.clone().unwrap_or_default();
             let paused = RunPaused { reason, cause: PauseCause::Interrupted };
@@ -80,12 +82,18 @@ impl RunMachine {
             {
                 RunStatus::Failed
             }
+            _ if matches!(self.state.hook(Hook::OnStart), Some(HookState::Failed(_))) => {
+                RunStatus::Failed
+            }
             (Some(_), _) => RunStatus::Cancelled,
             (None, true) => RunStatus::Failed,
             (None, false) => RunStatus::Partial,
         };
-        self.open.is_finishing = true;
         let result = self.state.result(mixed, self.settings.limits.strict);
+        if self.waits_for_end(&result) {
+            return;
+        }
+        self.open.is_finishing = true;
         self.record(vec![Draft::run(result)]);
     }
 

@@ -123,7 +123,10 @@ impl RunMachine {
     /// Cancels a part of the run. Returns false if there is no such part.
     pub(super) fn cancelled(&mut self, target: &CancelTarget, reason: &str) -> bool {
         match target {
+            // Only hooks are left, which may not change the result.
+            CancelTarget::Run if self.state.open_tasks() == 0 => true,
             CancelTarget::Run => {
+                self.end_hook();
                 // Whoever cancels a second time does not want to wait for what always runs.
                 self.open.is_cleanup_stopped |= self.open.stopped.is_some();
                 self.stop_everything(Stop::Cancelled(reason.to_owned()));

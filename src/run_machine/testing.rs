@@ -22,6 +22,7 @@ use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
 use crate::run_machine::reopening::Reopening;
 use crate::run_state::{Retry, RunState};
+use crate::spec::hooks::{Hook, HookFinished};
 use crate::spec::{Join, Limits, TaskSpec, Work};
 use crate::turn::{AgentEnded, Outcome};
 
@@ -81,6 +82,8 @@ enum Pending {
     Gone(AgentId, Option<String>),
     /// The end of an agent without an actor is recorded.
     End(AgentId, Outcome),
+    /// A hook of the run ends.
+    Hooked(Hook),
 }
 
 /// A run in a simulated world.
@@ -107,6 +110,10 @@ pub(super) struct World {
     epoch: u64,
     /// True if the cause of all failures is mended.
     pub(super) is_healed: bool,
+    /// The hooks that were run, in order, by all processes.
+    pub(super) hooks_run: Vec<Hook>,
+    /// The hooks that fail.
+    pub(super) failing_hooks: Vec<Hook>,
 }
 
 impl World {
@@ -122,6 +129,7 @@ impl World {
             models: BTreeMap::new(),
             env: BTreeMap::new(),
             results: "/run/results".into(),
+            hooks: Default::default(),
             pid: 1,
         };
         let mut world = Self {
@@ -141,6 +149,8 @@ impl World {
             spawned: Vec::new(),
             epoch: 1,
             is_healed: false,
+            hooks_run: Vec::new(),
+            failing_hooks: Vec::new(),
         };
         let planned = world.settings.plan.tasks().iter().map(|task| PlannedTask {
             name: task.name.clone(),
@@ -471,7 +481,11 @@ impl World {
                 Action::CheckOutput { task, output, .. } => {
                     self.pending.push(Pending::Checked(task, output));
                 }
-                Action::HoldSteps | Action::AllowSteps => {}
+                Action::RunHook { hook, .. } => {
+                    self.hooks_run.push(hook);
+                    self.pending.push(Pending::Hooked(hook));
+                }
+                Action::EndHook | Action::HoldSteps | Action::AllowSteps => {}
                 Action::Finish(finish) => self.finish = Some(finish),
             }
         }
@@ -545,6 +559,10 @@ impl World {
                     false => Value::from(output.text.clone()),
                 };
                 self.machine.output_checked(now, &task, Ok((value, output)));
+            }
+            Pending::Hooked(hook) => {
+                let error = self.failing_hooks.contains(&hook).then(|| "exit code 1".to_owned());
+                self.machine.hook_ended(now, HookFinished::new(hook, error));
             }
             Pending::Gone(agent, error) => {
                 // Appends that the agent made before are recorded all the same.

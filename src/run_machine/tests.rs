@@ -15,6 +15,8 @@ use crate::id::AgentId;
 use crate::output::Output;
 use crate::plan::TaskState;
 use crate::policy::RetryPolicy;
+use crate::run_state::HookState;
+use crate::spec::hooks::Hook;
 use crate::spec::{FanOut, Join, Limits, OnFailure, TaskSpec};
 use crate::turn::Outcome;
 
@@ -729,5 +731,82 @@ fn a_task_that_pauses_waits_for_the_resume_and_nothing_else_does() {
         assert_eq!(completed(&world.play()), RunStatus::Completed);
         let mains = world.state.agents().keys().filter(|id| id.as_str().starts_with("fail"));
         assert_eq!(mains.count(), 1, "its conversation went on");
+    }
+}
+
+/// A world whose run has all hooks.
+fn hooked(tasks: Vec<TaskSpec>, failing: &[Hook], seed: u64) -> World {
+    let mut world = World::new(tasks, Limits { timeout: None, ..Limits::default() }, by_name, seed);
+    world.settings.hooks =
+        [Hook::OnStart, Hook::OnSuccess, Hook::OnFailure, Hook::OnExit].into_iter().collect();
+    world.failing_hooks = failing.to_vec();
+    world.kill_process();
+    world
+}
+
+#[test]
+fn the_end_of_a_run_decides_which_hooks_run_and_not_the_reverse() {
+    use Hook::{OnExit, OnFailure, OnStart, OnSuccess};
+    use RunStatus::{Completed, Failed};
+    for (only, failing, status, run) in [
+        ("good", &[][..], Completed, &[OnStart, OnSuccess, OnExit][..]),
+        ("fail", &[], Failed, &[OnStart, OnFailure, OnExit]),
+        ("good", &[OnSuccess, OnExit], Completed, &[OnStart, OnSuccess, OnExit]),
+        ("fail", &[OnFailure, OnExit], Failed, &[OnStart, OnFailure, OnExit]),
+        ("good", &[OnStart], Failed, &[OnStart, OnFailure, OnExit]),
+    ] {
+        let tasks = vec![task(only, &[]), task("last", &[only])];
+        let mut world = hooked(tasks, failing, 1);
+        assert_eq!(completed(&world.play()), status, "{only} {failing:?}");
+        assert_eq!(world.hooks_run, run, "{only} {failing:?}");
+        let failed: Vec<Hook> = world.state.failed_hooks().map(|(hook, _)| hook).collect();
+        assert_eq!(failed, failing);
+        let no_start = failing.contains(&OnStart);
+        assert_eq!(world.spawned.is_empty(), no_start, "nothing is spent before on_start");
+        let told = world.state.task(&name(only)).and_then(|task| task.failure.clone());
+        let told =
+            told.is_some_and(|failure| failure.message.contains("on_start failed: exit code 1"));
+        assert_eq!(told, no_start);
+    }
+    // A person who cancels the run wants no report of a failure.
+    let mut world = hooked(vec![task("hang", &[])], &[], 1);
+    world.steps(40);
+    assert!(world.cancel(&CancelTarget::Run));
+    assert_eq!(completed(&world.play()), RunStatus::Cancelled);
+    assert_eq!(world.hooks_run, [OnStart, OnExit]);
+}
+
+#[test]
+fn a_hook_runs_once_wherever_the_run_is_killed_and_again_when_it_is_retried() {
+    for seed in 0..600 {
+        let mut world = hooked(vec![task("good", &[]), task("fail", &["good"])], &[], seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for _ in 0..rng.usize(1..4) {
+            world.steps(rng.usize(0..25));
+            match rng.u8(0..3) {
+                _ if world.finish.is_some() => break,
+                0 => world.interrupt(),
+                _ => world.kill_process(),
+            }
+        }
+        if world.finish.is_none() {
+            world.play();
+        }
+        if !matches!(world.finish, Some(Finish::Completed(_))) {
+            world.kill_process();
+            world.play();
+        }
+        let count =
+            |world: &World, hook| world.hooks_run.iter().filter(|run| **run == hook).count();
+        for hook in [Hook::OnStart, Hook::OnFailure, Hook::OnExit] {
+            assert!(count(&world, hook) <= 1, "seed {seed}: {hook}\n{}", world.story());
+            let known = world.state.hook(hook).is_some_and(|state| *state != HookState::Begun);
+            assert!(known, "seed {seed}: {hook}\n{}", world.story());
+        }
+        assert_eq!(count(&world, Hook::OnSuccess), 0, "seed {seed}");
+        let before = count(&world, Hook::OnExit);
+        world.retry(&[]);
+        world.play();
+        assert_eq!(count(&world, Hook::OnExit), before + 1, "seed {seed}\n{}", world.story());
     }
 }

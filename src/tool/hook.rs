@@ -1,16 +1,19 @@
-//! Hooks: commands that `agents.toml` names, run before a compaction to ask and after one to tell.
+//! Hooks: commands that `agents.toml` names, run before something happens to ask and after it to tell.
 //!
-//! Owns the run of a hook and the format of its answer. The agent decides when a hook runs and what
-//! it receives; no model can name one.
+//! Owns the run of a hook and the format of its answer. The agent or the supervisor decides when a
+//! hook runs and what it receives; no model can name one.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
 use super::process::{self, Errors, ProcessGroup, Program};
-use super::{Ending, ToolContext, ToolError, wrapper};
+use super::{Ending, ToolContext, ToolError, ToolOutput, wrapper};
 use crate::message::Json;
 use crate::store::INLINE_CHARS;
+
+/// The most characters of a word of a hook that an error repeats.
+const MOST_OF_A_WORD: usize = 50;
 
 /// Exit code by which a hook blocks.
 const BLOCKS: i32 = 2;
@@ -20,12 +23,14 @@ const BLOCKS: i32 = 2;
 pub enum Answer {
     /// Continue, with this text for the agent if there is one.
     GoOn(Option<String>),
+    /// Continue only if a person allows it, for this reason.
+    Ask(String),
     /// Do not continue, for this reason.
     Block(String),
 }
 
-/// Runs a hook with `input` on its stdin, in the workspace root, until the time limit of the
-/// context. When this returns or is dropped, no process of its group is left.
+/// Runs a hook of a compaction with `input` on its stdin, in the workspace root, until the time limit
+/// of the context. When this returns or is dropped, no process of its group is left.
 ///
 /// # Errors
 /// Returns an error if the hook could not be started, took too long, was cancelled, or ended with
@@ -35,20 +40,71 @@ pub async fn run(
     input: &Json,
     context: &ToolContext,
 ) -> Result<Answer, ToolError> {
+    let ended = ended(argv, input, context).await?;
+    answer(exit_code(&ended, context)?, &ended.text, &ended.errors)
+}
+
+/// Runs a hook of a tool call in the same way, and reads its decision.
+///
+/// # Errors
+/// Returns an error in the same cases as [`run`], and if the hook printed JSON that says nothing
+/// which is understood.
+pub async fn decide(
+    argv: &[String],
+    input: &Json,
+    context: &ToolContext,
+) -> Result<Answer, ToolError> {
+    let ended = ended(argv, input, context).await?;
+    decision(exit_code(&ended, context)?, &ended.text, &ended.errors)
+}
+
+/// Runs a hook that has nothing to decide, in the same way. Returns what it printed, and the reason
+/// why it did not do its work, if it did not.
+pub async fn report(
+    argv: &[String],
+    input: &Json,
+    context: &ToolContext,
+) -> (String, Option<String>) {
+    let ended = match ended(argv, input, context).await {
+        Ok(ended) => ended,
+        Err(error) => return (String::new(), Some(error.to_string())),
+    };
+    let error = match exit_code(&ended, context) {
+        Ok(0) => None,
+        Ok(code) => Some(failed(code, &ended.errors).to_string()),
+        Err(error) => Some(error.to_string()),
+    };
+    let line_break = if ended.text.is_empty() || ended.text.ends_with('\n') { "" } else { "\n" };
+    (ended.text + line_break + &ended.errors, error)
+}
+
+async fn ended(
+    argv: &[String],
+    input: &Json,
+    context: &ToolContext,
+) -> Result<ToolOutput, ToolError> {
     let (argv, input) = (argv.to_vec(), Some(input.as_str().to_owned()));
     let (folder, timeout, inline_chars) = (PathBuf::new(), context.timeout, INLINE_CHARS);
     let program = Program { argv, folder, input, errors: Errors::Apart, timeout, inline_chars };
-    let ended = match &context.wrapper {
-        Some(wrapper) => wrapper::run_program(wrapper, program, context).await?,
-        None => process::run(program, ProcessGroup::OwnGroup, context).await?,
-    };
+    match &context.wrapper {
+        Some(wrapper) => wrapper::run_program(wrapper, program, context).await,
+        None => process::run(program, ProcessGroup::OwnGroup, context).await,
+    }
+}
+
+fn exit_code(ended: &ToolOutput, context: &ToolContext) -> Result<i32, ToolError> {
     match ended.ending {
-        Ending::Exited(code) => answer(code, &ended.text, &ended.errors),
+        Ending::Exited(code) => Ok(code),
         Ending::TimedOut(_) => Err(ToolError::Timeout(context.timeout)),
         Ending::Cancelled(_) | Ending::Done | Ending::Failed | Ending::Denied => {
             Err(ToolError::Cancelled)
         }
     }
+}
+
+fn failed(exit_code: i32, errors: &str) -> ToolError {
+    let what = errors.lines().next().unwrap_or_default();
+    ToolError::Failed(format!("exit code {exit_code}: {what}"))
 }
 
 /// JSON object that a hook may print in place of plain text. Other keys belong to other programs.
@@ -66,19 +122,18 @@ struct Said {
 struct Specific {
     #[serde(rename = "additionalContext")]
     additional_context: Option<String>,
+    #[serde(rename = "permissionDecision")]
+    permission_decision: Option<String>,
+    #[serde(rename = "permissionDecisionReason")]
+    permission_decision_reason: Option<String>,
 }
 
 fn answer(exit_code: i32, output: &str, errors: &str) -> Result<Answer, ToolError> {
-    let reason = |text: &str| match text.trim() {
-        "" => "no reason was given".to_owned(),
-        text => text.to_owned(),
-    };
     if exit_code == BLOCKS {
         return Ok(Answer::Block(reason(errors)));
     }
     if exit_code != 0 {
-        let what = errors.lines().next().unwrap_or_default();
-        return Err(ToolError::Failed(format!("exit code {exit_code}: {what}")));
+        return Err(failed(exit_code, errors));
     }
     let output = output.trim();
     let object = Some(output).filter(|output| output.starts_with('{'));
@@ -90,6 +145,41 @@ fn answer(exit_code: i32, output: &str, errors: &str) -> Result<Answer, ToolErro
         None => output.to_owned(),
     };
     Ok(Answer::GoOn(Some(text).filter(|text| !text.trim().is_empty())))
+}
+
+fn reason(text: &str) -> String {
+    match text.trim() {
+        "" => "no reason was given".to_owned(),
+        text => text.to_owned(),
+    }
+}
+
+/// Reads the decision of a hook on a call of a tool.
+fn decision(exit_code: i32, output: &str, errors: &str) -> Result<Answer, ToolError> {
+    if exit_code != 0 || !output.trim().starts_with('{') {
+        return answer(exit_code, output, errors);
+    }
+    let said = serde_json::from_str::<Said>(output).map_err(|error| {
+        ToolError::Failed(format!("what it printed begins like JSON and is none: {error}"))
+    })?;
+    let Specific { additional_context, permission_decision, permission_decision_reason } =
+        said.specific;
+    let why =
+        |own: Option<String>, other: Option<String>| reason(&own.or(other).unwrap_or_default());
+    let on_call = permission_decision.as_deref();
+    let known = match (on_call, said.decision.as_deref()) {
+        (Some("deny"), _) => Answer::Block(why(permission_decision_reason, said.reason)),
+        (_, Some("block" | "deny")) => Answer::Block(why(said.reason, permission_decision_reason)),
+        (Some("ask"), _) => Answer::Ask(why(permission_decision_reason, said.reason)),
+        (Some("allow") | None, Some("approve" | "allow") | None) => {
+            Answer::GoOn(additional_context.filter(|text| !text.trim().is_empty()))
+        }
+        (Some(other), _) | (None, Some(other)) => {
+            let other: String = other.chars().take(MOST_OF_A_WORD).collect();
+            return Err(ToolError::Failed(format!("`{other}` is no decision that is known")));
+        }
+    };
+    Ok(known)
 }
 
 #[cfg(test)]
@@ -138,6 +228,52 @@ mod tests {
         }
         let error = answer(1, r#"{"decision":"block"}"#, "broken\nstack").unwrap_err();
         assert_eq!(error.to_string(), "exit code 1: broken");
+    }
+
+    #[test]
+    fn decisions_on_calls_are_read_as_documented() {
+        let block = |text: &str| Answer::Block(text.to_owned());
+        let specific = |decision: &str| {
+            format!(
+                r#"{{"hookSpecificOutput":{{"hookEventName":"PreToolUse","permissionDecision":"{decision}","permissionDecisionReason":"so"}}}}"#
+            )
+        };
+        for (code, output, expected) in [
+            (0, String::new(), Answer::GoOn(None)),
+            (0, "fine".to_owned(), Answer::GoOn(Some("fine".to_owned()))),
+            (2, "ignored".to_owned(), block("stderr")),
+            (2, specific("allow"), block("stderr")),
+            (0, specific("allow"), Answer::GoOn(None)),
+            (0, specific("ask"), Answer::Ask("so".to_owned())),
+            (0, specific("deny"), block("so")),
+            (0, r#"{"decision":"block","reason":"no"}"#.to_owned(), block("no")),
+            (0, r#"{"decision":"approve"}"#.to_owned(), Answer::GoOn(None)),
+            (
+                0,
+                r#"{"decision":"block","reason":"no","hookSpecificOutput":{"permissionDecision":"allow"}}"#
+                    .to_owned(),
+                block("no"),
+            ),
+            (
+                0,
+                r#"{"continue":true,"hookSpecificOutput":{"updatedInput":{"a":1}}}"#.to_owned(),
+                Answer::GoOn(None),
+            ),
+        ] {
+            assert_eq!(decision(code, &output, "stderr\n").unwrap(), expected, "{code} {output}");
+        }
+        for (code, output, told) in [
+            (1, "{}", "exit code 1: stderr"),
+            (139, "", "exit code 139"),
+            (0, "{ garbage", "begins like JSON and is none"),
+            (0, r#"{"decision":3}"#, "begins like JSON and is none"),
+            (0, r#"{"decision":"denied"}"#, "`denied` is no decision"),
+        ] {
+            let error = decision(code, output, "stderr\n").unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+        let long = format!(r#"{{"decision":"{}"}}"#, "x".repeat(30_000));
+        assert!(decision(0, &long, "").unwrap_err().to_string().len() < 200);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::command::{Order, Reader};
-use super::process::Program;
+use super::process::{Errors, Program};
 use super::workspace::Workspace;
 use super::wrapper;
 use super::{BoxFuture, Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
@@ -149,6 +149,7 @@ impl Tool for Own {
                 argv,
                 folder: folder.clone(),
                 input: None,
+                errors: Errors::Joined,
                 timeout: *timeout,
                 inline_chars: *max_output_bytes,
             };

@@ -605,6 +605,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         confinements: Default::default(),
         sandbox: Default::default(),
         limits: callsheet::spec::Limits::default(),
+        hooks: Default::default(),
         compaction: three_layer(),
         journal,
         room: tokio::sync::watch::Sender::new(DiskSpace::Enough),

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::outputs;
 use super::{State, Supervisor, SupervisorMsg};
 use crate::actor::agent::{Agent, FoldError, Folded};
 use crate::actor::ends::{self, Idle};
+use crate::actor::hooks;
 use crate::actor::mail::AgentMsg;
 use crate::actor::record_right::RecordRight;
 use crate::actor::run_end::{Completed, RunEnd};
@@ -90,6 +92,17 @@ impl Supervisor {
                     let _ = myself.send_message(message);
                 });
             }
+            Action::RunHook { hook, input } => {
+                let (services, myself) = (self.services.clone(), myself.clone());
+                state.hook = CancellationToken::new();
+                let cancel = state.hook.clone();
+                state.work.spawn(async move {
+                    let finished = hooks::of_run(&services, hook, input, cancel).await;
+                    // A supervisor that has ended needs no result.
+                    let _ = myself.send_message(SupervisorMsg::HookEnded(finished));
+                });
+            }
+            Action::EndHook => state.hook.cancel(),
             Action::HoldSteps => drop(self.services.room.send_replace(DiskSpace::Scarce)),
             Action::AllowSteps => drop(self.services.room.send_replace(DiskSpace::Enough)),
             Action::Finish(finish) => {

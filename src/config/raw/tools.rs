@@ -1,10 +1,10 @@
-//! Declares the keys of `[tools]`.
+//! Declares the keys of `[tools]` and `[hooks]`.
 
 use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use crate::config::shape::kinds::{INPUT_TEMPLATE, TEXT, VARIABLES};
+use crate::config::shape::kinds::{COMMAND, INPUT_TEMPLATE, TEXT, VARIABLES};
 use crate::config::shape::{Kind, List, Named, sections};
 use crate::store::{INLINE_CHARS, MEMORY_BYTES};
 use crate::tool::TIME_LIMIT;
@@ -43,5 +43,26 @@ sections! {
         cwd: String, TEXT => "the directory of this file", gives "outside_workspace";
         /// Environment variables of the command, beside those of all commands.
         env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &INPUT_TEMPLATE);
+    }
+    /// Commands that run at certain moments, each a program and its arguments, like `["./hook",
+    /// "--flag"]`. They read the event as JSON on stdin; docs/hooks.md has its fields and the answers
+    /// that are understood.
+    RunHooks {
+        /// The command that runs before the first task. If it fails, the run ends before anything is
+        /// spent.
+        on_start: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        /// The command that runs after a run that completed.
+        on_success: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        /// The command that runs after a run that failed or completed only in part.
+        on_failure: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        /// The command that runs after every end of a run, also one that was cancelled.
+        on_exit: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        /// The command that runs before each call of a tool; it can deny the call, or have a person
+        /// asked.
+        pre_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        /// The command that runs after each call of a tool; it can tell the model something.
+        post_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        /// The time limit of each command.
+        timeout: Duration = Duration::from_secs(60), Kind::Time;
     }
 }

@@ -32,6 +32,7 @@ fn makespan(tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) -> Duration {
         models: BTreeMap::new(),
         env: BTreeMap::new(),
         results: Default::default(),
+        hooks: Default::default(),
         pid: 1,
     };
     let planned = tasks.iter().map(|task| json!({ "name": task.name }));

@@ -1,0 +1,63 @@
+//! Everything that a call of a tool may use, and the record of its beginning.
+
+use std::sync::Arc;
+
+use super::step::StepContext;
+use crate::crash::{self, Point};
+use crate::event::Event;
+use crate::id::CallKey;
+use crate::tool::environment::Environment;
+use crate::tool::{Announce, BoxFuture, TIME_LIMIT, ToolContext, ToolError};
+use crate::turn::{Process, ToolStarted};
+
+/// Records that a call begins.
+pub(super) async fn record_start(
+    context: &StepContext,
+    started: ToolStarted,
+) -> Result<(), ToolError> {
+    let recorded = context.record([Event::from(started)]).await;
+    recorded.map_err(|error| ToolError::Failed(error.to_string()))?;
+    crash::pass(Point::AfterStart);
+    Ok(())
+}
+
+/// Records the beginnings that tools announce themselves.
+#[derive(Debug)]
+struct Announcer {
+    context: StepContext,
+    key: CallKey,
+}
+
+impl Announce for Announcer {
+    fn announce(&self, process: Option<Process>) -> BoxFuture<'_, Result<(), ToolError>> {
+        let (pgid, starttime) = process.map(|p| (p.pgid, p.starttime)).unzip();
+        let started = ToolStarted { key: self.key.clone(), pgid, starttime, change: None };
+        Box::pin(record_start(&self.context, started))
+    }
+}
+
+/// Returns everything that a tool may use in this call.
+pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
+    let services = &context.services;
+    let skills = context.spec.as_ref().map(|spec| spec.skills.as_slice());
+    let unseen = context.spec.as_ref().map(|spec| spec.permissions.unseen());
+    let announcer = Announcer { context: context.clone(), key: key.clone() };
+    let of_agent = context.spec.as_ref().map(|spec| spec.confinement).unwrap_or_default();
+    let of_task = services.confinements.get(&context.task).copied().unwrap_or_default();
+    let confinement = of_agent.and(of_task);
+    ToolContext {
+        workspace: services.workspace.clone(),
+        store: services.store.clone(),
+        announce: Arc::new(announcer),
+        wrapper: services.wrapper.clone(),
+        key,
+        env: Environment::Only(services.env.clone()),
+        sandbox: services.sandbox.within(confinement),
+        read_only: confinement.read_only,
+        unseen: unseen.unwrap_or_default(),
+        skills: skills.unwrap_or_default().into(),
+        timeout: TIME_LIMIT,
+        grace_period: services.limits.grace_period,
+        cancel: context.cancel.clone(),
+    }
+}

@@ -1,0 +1,65 @@
+//! The settings of the run machine, from the configuration and the flags of a run.
+
+use std::sync::Arc;
+
+use super::Options;
+use crate::config::Config;
+use crate::event::RunCreated;
+use crate::id::RunId;
+use crate::journal::file::RunDir;
+use crate::plan::Plan;
+use crate::run_machine;
+use crate::spec::Limits;
+
+/// Returns the settings of the run machine, which makes a run's decisions.
+pub(super) fn machine_settings(
+    (run, dir): (RunId, &RunDir),
+    plan: Plan,
+    config: &Config,
+    flags: Flags,
+) -> run_machine::Settings {
+    let agents = config.agents.iter().map(|(name, spec)| (name.clone(), Arc::new(spec.clone())));
+    run_machine::Settings {
+        run,
+        workflow: config.name.clone(),
+        inputs: config.inputs.clone(),
+        plan,
+        limits: flags.limits(config),
+        agents: agents.collect(),
+        models: config.models.clone(),
+        env: config.env.clone(),
+        hooks: config.hooks.set(),
+        results: dir.results(),
+        pid: std::process::id(),
+    }
+}
+
+/// The flags of a run that overrule limits of its configuration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flags {
+    pub(super) keep_going: bool,
+    pub(super) strict: bool,
+}
+
+impl From<&Options> for Flags {
+    fn from(options: &Options) -> Self {
+        Self { keep_going: options.keep_going, strict: options.strict }
+    }
+}
+
+impl From<&RunCreated> for Flags {
+    fn from(created: &RunCreated) -> Self {
+        Self { keep_going: created.keep_going, strict: created.strict }
+    }
+}
+
+impl Flags {
+    /// Returns the limits of a run.
+    pub(super) fn limits(self, config: &Config) -> Limits {
+        Limits {
+            fail_fast: config.limits.fail_fast && !self.keep_going,
+            strict: config.limits.strict || self.strict,
+            ..config.limits
+        }
+    }
+}

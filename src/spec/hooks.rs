@@ -1,0 +1,142 @@
+//! The hooks of a run: commands of the configuration that run at certain moments, and the records of
+//! their ends.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The moment at which a hook runs.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Hook {
+    /// Before the first task of a run.
+    OnStart,
+    /// After all tasks of a run have completed.
+    OnSuccess,
+    /// After the end of a run in which tasks did not complete.
+    OnFailure,
+    /// After every end of a run.
+    OnExit,
+    /// Before a call of a tool.
+    PreToolUse,
+    /// After a call of a tool.
+    PostToolUse,
+}
+
+impl Hook {
+    /// Returns the key of the hook in the configuration.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::OnStart => "on_start",
+            Self::OnSuccess => "on_success",
+            Self::OnFailure => "on_failure",
+            Self::OnExit => "on_exit",
+            Self::PreToolUse => "pre_tool_use",
+            Self::PostToolUse => "post_tool_use",
+        }
+    }
+
+    /// Returns the name of the event that the hook reads as `hook_event_name`.
+    #[must_use]
+    pub fn event(self) -> &'static str {
+        match self {
+            Self::OnStart => "OnStart",
+            Self::OnSuccess => "OnSuccess",
+            Self::OnFailure => "OnFailure",
+            Self::OnExit => "OnExit",
+            Self::PreToolUse => "PreToolUse",
+            Self::PostToolUse => "PostToolUse",
+        }
+    }
+
+    /// Returns true if the hook is run once for each end of a run.
+    #[must_use]
+    pub fn is_of_end(self) -> bool {
+        matches!(self, Self::OnSuccess | Self::OnFailure | Self::OnExit)
+    }
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key())
+    }
+}
+
+/// The hooks of a configuration. Each is a program with its arguments; an empty one is not set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HookSpec {
+    /// See [`Hook::OnStart`].
+    pub on_start: Vec<String>,
+    /// See [`Hook::OnSuccess`].
+    pub on_success: Vec<String>,
+    /// See [`Hook::OnFailure`].
+    pub on_failure: Vec<String>,
+    /// See [`Hook::OnExit`].
+    pub on_exit: Vec<String>,
+    /// See [`Hook::PreToolUse`].
+    pub pre_tool_use: Vec<String>,
+    /// See [`Hook::PostToolUse`].
+    pub post_tool_use: Vec<String>,
+    /// Time limit of each hook.
+    pub timeout: Duration,
+}
+
+impl HookSpec {
+    /// Returns the command of a hook; empty if it is not set.
+    #[must_use]
+    pub fn command(&self, hook: Hook) -> &[String] {
+        match hook {
+            Hook::OnStart => &self.on_start,
+            Hook::OnSuccess => &self.on_success,
+            Hook::OnFailure => &self.on_failure,
+            Hook::OnExit => &self.on_exit,
+            Hook::PreToolUse => &self.pre_tool_use,
+            Hook::PostToolUse => &self.post_tool_use,
+        }
+    }
+
+    /// Returns the hooks that are set.
+    #[must_use]
+    pub fn set(&self) -> BTreeSet<Hook> {
+        use Hook::{OnExit, OnFailure, OnStart, OnSuccess, PostToolUse, PreToolUse};
+        let all = [OnStart, OnSuccess, OnFailure, OnExit, PreToolUse, PostToolUse];
+        all.into_iter().filter(|hook| !self.command(*hook).is_empty()).collect()
+    }
+}
+
+/// Payload of `hook.started`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HookStarted {
+    /// The hook.
+    pub hook: Hook,
+}
+
+/// Payload of `hook.finished`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HookFinished {
+    /// The hook.
+    pub hook: Hook,
+    /// The reason why it did not do its work, or why that is not known; absent if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The end of what it printed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+    /// Its duration in milliseconds.
+    #[serde(default)]
+    pub took_ms: u64,
+}
+
+impl HookFinished {
+    /// Makes the record of a hook that printed nothing.
+    #[must_use]
+    pub fn new(hook: Hook, error: Option<String>) -> Self {
+        Self { hook, error, output: String::new(), took_ms: 0 }
+    }
+}
