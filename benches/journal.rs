@@ -188,7 +188,7 @@ fn names(agent: usize) -> (Name, AgentId) {
 fn event_of(task: &Name, id: &AgentId) -> Draft {
     // The envelope and the names take the rest of the line.
     let message = Json::encode(&json!({ "role": "user", "content": &TEXT[260..] }));
-    Draft::agent(task, id, TurnStarted { turn: 1, message: Some(message) })
+    Draft::agent(task, id, TurnStarted::new(1, Some(message)))
 }
 
 async fn shares(ground: &Path) {

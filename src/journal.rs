@@ -224,7 +224,7 @@ pub(crate) mod testing {
 
     pub(crate) fn turn(agent: &str, turn: u32) -> Draft {
         let task = Name::new("work").expect("a name");
-        Draft::agent(&task, &AgentId::from_text(agent), TurnStarted { turn, message: None })
+        Draft::agent(&task, &AgentId::from_text(agent), TurnStarted::new(turn, None))
     }
 
     pub(crate) fn record(seq: u64, draft: Draft) -> Record {

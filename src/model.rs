@@ -61,6 +61,8 @@ pub struct Request {
     pub max_output_tokens: u64,
     /// Work that the provider shall do on the context; left out if the protocol cannot express it.
     pub context: ContextWork,
+    /// True if the model may read the tools but call none of them.
+    pub no_calls: bool,
 }
 
 /// A reply. It contains only complete blocks.

@@ -4,6 +4,7 @@
 //! Pure. Owns the payloads of the `agent.*`, `turn.*`, `model.*` and `tool.*` events.
 
 pub mod content;
+mod outcome;
 
 use std::collections::BTreeMap;
 
@@ -244,6 +245,18 @@ pub struct TurnStarted {
     /// User message in Anthropic form that joins the conversation first, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Json>,
+    /// True if the agent has used up its turns: its reply hands over what there is, and is no
+    /// answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hand_over: bool,
+}
+
+impl TurnStarted {
+    /// Creates the record of a turn that is not a hand-over.
+    #[must_use]
+    pub fn new(turn: u32, message: Option<Json>) -> Self {
+        Self { turn, message, hand_over: false }
+    }
 }
 
 /// `model.requested`.

@@ -123,6 +123,8 @@ pub(crate) struct Sending {
     pub max_output_tokens: u64,
     /// Tokens that the request is expected to hold.
     pub expected_tokens: u64,
+    /// True if the reply hands over what there is, because the turns are used up.
+    pub hand_over: bool,
 }
 
 /// A view that is about to be sent, with the rules that it must keep.

@@ -5,6 +5,7 @@
 
 mod calls;
 mod continuing;
+mod hand_over;
 pub mod interrupted;
 mod provider;
 pub mod reply;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use self::calls::{CallState, results_message};
 pub use self::calls::{Interrupted, PendingCall, command_outcome, snip_keep};
+use self::hand_over::HAND_OVER;
 pub use self::provider::ProviderWork;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
@@ -27,8 +29,7 @@ use crate::context::measure::Measure;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::message::{Json, Message, StopReason, Usage, UsageSource};
-use crate::output::Output;
+use crate::message::{Block, Json, Message, StopReason, Usage, UsageSource};
 use crate::turn::{
     AgentEnded, AgentSpawned, GIVE_UP_TOOL, ModelRequested, ModelResponded, Outcome, Program,
     Shortfalls, ToolFinished, ToolIntended, ToolStatus,
@@ -80,6 +81,10 @@ pub struct Machine {
     provider: ProviderWork,
     /// The model call that was announced last.
     requested: Option<ModelRequested>,
+    /// True from the beginning of the turn that hands over what there is.
+    handing_over: bool,
+    /// The last text that the agent wrote beside its calls.
+    last_text: String,
 }
 
 impl Machine {
@@ -116,6 +121,8 @@ impl Machine {
             gave_up: None,
             provider: ProviderWork::default(),
             requested: None,
+            handing_over: false,
+            last_text: String::new(),
         }
     }
 
@@ -225,14 +232,12 @@ impl Machine {
         if let Some((trigger, focus)) = self.summaries.asked() {
             return Step::Compact { trigger: *trigger, focus: focus.clone() };
         }
-        if self.replies >= self.max_turns {
-            let limit = self.max_turns;
-            let message = format!("no final answer within {limit} turns");
-            return Step::Finish(self.failed(FailureKind::MaxTurns, message));
-        }
         match self.phase {
             // The message of the announced turn has already joined the conversation.
             Phase::Calling => Step::CallModel { turn: self.turn, message: None },
+            _ if self.hands_over() => {
+                Step::CallModel { turn: self.turn + 1, message: self.hand_over_message() }
+            }
             _ => Step::CallModel { turn: self.turn + 1, message: self.continuation.clone() },
         }
     }
@@ -260,8 +265,12 @@ impl Machine {
     /// Returns a failure together with the text that the agent had written by then.
     #[must_use]
     pub fn failed(&self, kind: FailureKind, message: impl Into<String>) -> Outcome {
-        let partial = (!self.answer.is_empty()).then(|| Output::whole(self.answer.as_str()));
-        Outcome::Failed { failure: Failure::new(kind, message), partial }
+        // A hand-over that fails changes nothing: the agent ends because its turns are used up.
+        let failure = match self.hands_over() {
+            true => self.out_of_turns(),
+            false => Failure::new(kind, message),
+        };
+        Outcome::Failed { failure, partial: self.salvage() }
     }
 
     /// Applies a recorded event.
@@ -280,6 +289,7 @@ impl Machine {
                     return Err(illegal("turn numbers only grow"));
                 }
                 self.turn = started.turn;
+                self.handing_over = started.hand_over;
                 self.summaries.turn_started();
                 self.snip = None;
                 self.phase = Phase::Calling;
@@ -376,18 +386,26 @@ impl Machine {
             self.answer.clear();
         }
         self.answer.push_str(&message.text());
+        if !self.answer.trim().is_empty() {
+            self.last_text.clone_from(&self.answer);
+        }
         let calls: Vec<_> = message.tool_calls().cloned().collect();
         if !calls.is_empty() {
             // No step holds the set at this time, so `make_mut` does not copy it.
             Arc::make_mut(&mut self.call_ids).extend(calls.iter().map(|call| call.id.clone()));
             self.calls = calls.into_iter().map(CallState::asked).collect();
             self.continuations = 0;
-            self.phase = if was_paused { self.pause_without_end() } else { Phase::Working };
+            self.phase = match (self.handing_over, was_paused) {
+                (true, _) => Phase::Ending(self.handed_over()),
+                (false, true) => self.pause_without_end(),
+                (false, false) => Phase::Working,
+            };
             return Ok(());
         }
-        self.phase = match was_paused && self.paused {
-            true => self.pause_without_end(),
-            false => self.judge(&reply.stop, message.content.is_empty()),
+        self.phase = match (self.handing_over, was_paused && self.paused) {
+            (true, _) => Phase::Ending(self.handed_over()),
+            (false, true) => self.pause_without_end(),
+            (false, false) => self.judge(&reply.stop, message.content.is_empty()),
         };
         Ok(())
     }
@@ -442,11 +460,14 @@ impl Machine {
             return Ok(());
         }
         let calls = std::mem::take(&mut self.calls);
-        let blocks: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
+        let mut blocks: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
         self.phase = match self.gave_up.take() {
             Some(reason) => Phase::Ending(self.given_up(&reason)),
             None => Phase::Ready,
         };
+        if self.hands_over() {
+            blocks.push(Json::encode(&Block::Text(HAND_OVER.to_owned())));
+        }
         self.push(results_message(&blocks), event)
     }
 }
@@ -456,7 +477,8 @@ mod tests {
     use super::continuing::MAX_CONTINUATIONS;
     use super::*;
     use crate::id::{CallKey, Name};
-    use crate::message::{Block, ResultContent, ToolCall, ToolResult};
+    use crate::message::{ResultContent, ToolCall, ToolResult};
+    use crate::output::Output;
     use crate::turn::ModelFailed;
     use crate::turn::{Effect, ResultSource, ToolStarted, TurnStarted};
 
@@ -473,7 +495,7 @@ mod tests {
         let Step::CallModel { turn, message } = machine.next() else {
             panic!("{:?}", machine.next())
         };
-        machine.apply(&TurnStarted { turn, message }.into()).expect("legal");
+        machine.apply(&TurnStarted::new(turn, message).into()).expect("legal");
         let message = Message { role: crate::message::Role::Assistant, content };
         let responded = ModelResponded {
             turn,
@@ -567,7 +589,8 @@ mod tests {
             finish(&mut endless, &key, 0).expect("legal");
             assert_eq!(endless.turn(), turn + 1);
         }
-        assert_eq!(failure_kind(&endless), FailureKind::MaxTurns);
+        // Another turn hands over.
+        assert!(endless.hands_over());
     }
 
     #[test]
@@ -647,7 +670,7 @@ mod tests {
                 spent: None,
             })
         };
-        machine.apply(&TurnStarted { turn: 1, message: None }.into()).expect("legal");
+        machine.apply(&TurnStarted::new(1, None).into()).expect("legal");
         machine.apply(&too_long(1)).expect("legal");
         assert!(matches!(machine.next(), Step::Compact { .. }));
         let failed = crate::context::CompactionFailed {
@@ -657,7 +680,7 @@ mod tests {
         };
         machine.apply(&failed.into()).expect("legal");
         assert!(matches!(machine.next(), Step::CallModel { turn: 2, .. }));
-        machine.apply(&TurnStarted { turn: 2, message: None }.into()).expect("legal");
+        machine.apply(&TurnStarted::new(2, None).into()).expect("legal");
         machine.apply(&too_long(2)).expect("legal");
         assert_eq!(failure_kind(&machine), FailureKind::ContextOverflow);
     }
@@ -704,7 +727,7 @@ mod tests {
             "",
         );
         assert!(finish(&mut machine, &key, 0).is_err());
-        let started = |turn| Event::from(TurnStarted { turn, message: None });
+        let started = |turn| Event::from(TurnStarted::new(turn, None));
         machine.apply(&started(3)).expect("legal");
         assert!(machine.apply(&started(3)).is_err());
     }

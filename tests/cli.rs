@@ -20,6 +20,7 @@ mod mistakes;
 mod own;
 mod pty;
 mod report;
+mod results;
 mod resume;
 mod retry;
 mod sandbox;

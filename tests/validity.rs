@@ -193,7 +193,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
         let (usage_source, context) = (UsageSource::Reported, ContextReport::default());
         let cost_usd = None;
         events.extend([
-            TurnStarted { turn, message: None }.into(),
+            TurnStarted::new(turn, None).into(),
             ModelResponded { turn, model, message, stop, usage, usage_source, cost_usd, context }
                 .into(),
             ToolIntended {

@@ -92,6 +92,7 @@ fn request(model: &dyn Model, spec: &ModelSpec, system: &str, messages: &[Messag
         pieces: Rendering::default().render(&sendable, model),
         max_output_tokens: spec.max_output_tokens,
         context: ContextWork::Nothing,
+        no_calls: false,
     }
 }
 
@@ -644,5 +645,22 @@ async fn what_changes_in_the_system_prompt_stands_behind_what_is_cached() {
                 assert_eq!(messages[..2], [system("Be brief."), system("[user]: Hi")]);
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_may_call_nothing_keeps_its_tools() {
+    for (wire, choice) in
+        [(Wire::Anthropic, json!({"type": "none"})), (Wire::OpenAi, json!("none"))]
+    {
+        let provider = Provider::script(vec![Answer::text("a"), Answer::text("b")]).await;
+        let model = client(wire, endpoint(provider.url_for(wire)));
+        for no_calls in [false, true] {
+            let request = request(&*model, &spec(), "", &[Message::user("Hello")]);
+            model.call(Request { no_calls, ..request }, &mut |_| {}).await.expect("a reply");
+        }
+        let bodies: Vec<Value> = provider.requests().iter().map(Asked::json).collect();
+        assert_eq!((&bodies[0]["tool_choice"], &bodies[1]["tool_choice"]), (&Value::Null, &choice));
+        assert_eq!(bodies[0]["tools"], bodies[1]["tools"], "{wire:?}");
     }
 }

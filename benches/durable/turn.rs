@@ -69,7 +69,7 @@ pub(crate) fn turn_of(
         took_ms: 1,
     };
     [
-        vec![TurnStarted { turn, message: None }.into(), requested.into()],
+        vec![TurnStarted::new(turn, None).into(), requested.into()],
         vec![responded.into(), intended.into()],
         vec![finished.into()],
     ]

@@ -334,6 +334,7 @@ impl Agent {
             closings.push(compaction_step::failed(&SummaryError::TooLate, Some(spent)));
         }
         let (turns, shortfalls) = (state.machine.replies(), state.machine.shortfalls().clone());
+        let outcome = outcome.or_salvaged(|| state.machine.salvage());
         let ended = AgentEnded { outcome, turns, usage, shortfalls };
         let context = self.context(state);
         self.start(myself, state, agent_steps::finish(context, closings, ended));

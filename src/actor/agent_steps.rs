@@ -20,7 +20,7 @@ use crate::context::layers::pipeline::AppliedEdit;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::CallKey;
-use crate::message::{Json, ToolCall};
+use crate::message::{Block, Json, ToolCall};
 use crate::model::Request;
 use crate::tool::environment::Environment;
 use crate::tool::{ToolSpec, bash};
@@ -63,6 +63,8 @@ pub struct ModelTurn {
     pub call_ids: Arc<HashSet<String>>,
     /// The earlier announcement of the turn's model call, if the call is made again.
     pub announced: Option<ModelRequested>,
+    /// True if the reply hands over what there is, because the turns are used up.
+    pub hand_over: bool,
 }
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
@@ -82,6 +84,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         expected_tokens,
         call_ids,
         announced,
+        hand_over,
     } = call;
     let service = &briefing.model;
     context.room().await?;
@@ -91,7 +94,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         durable
     });
     if announced.is_none() {
-        before.push(TurnStarted { turn, message }.into());
+        before.push(TurnStarted { turn, message, hand_over }.into());
     }
     let bytes = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
     let (model, messages) = (service.spec.name.clone(), request.pieces.len());
@@ -136,7 +139,11 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
     };
     let (usage, usage_source) = reply.usage.or_expected(expected_tokens);
     spans::reply(&Span::current(), &usage);
-    let message = reply::fit(reply.message, turn, &call_ids);
+    let mut message = reply::fit(reply.message, turn, &call_ids);
+    if hand_over {
+        // Nothing may be called any more, and a call without a result could not stand.
+        message.content.retain(|block| !matches!(block, Block::ToolUse(_)));
+    }
     let calls: Vec<_> = message.tool_calls().cloned().collect();
     let responded = ModelResponded {
         turn,

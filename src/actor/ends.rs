@@ -42,7 +42,7 @@ impl Idle {
     }
 
     /// Makes the events that end the agent: first the results of its open calls, then its end.
-    fn end(self, traces: &Traces) -> Result<Vec<Draft>, JournalError> {
+    fn end(mut self, traces: &Traces) -> Result<Vec<Draft>, JournalError> {
         let mut events = Vec::new();
         let (mut turns, mut usage, mut shortfalls) = Default::default();
         if let Some((mut machine, begun)) = fold(&self.records)? {
@@ -61,6 +61,7 @@ impl Idle {
             events.extend(machine.closings().into_iter().map(Event::from));
             (turns, usage) = (machine.replies(), machine.usage());
             shortfalls = machine.shortfalls().clone();
+            self.outcome = self.outcome.or_salvaged(|| machine.salvage());
         }
         events.push(AgentEnded { outcome: self.outcome, turns, usage, shortfalls }.into());
         let draft = |event| Draft::agent(&self.task, &self.agent, event);

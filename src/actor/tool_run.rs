@@ -357,15 +357,19 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> Result<Tool
         }
     };
     let transcript = context.services.transcript(&child.agent);
-    let result = serde_json::json!({
+    let mut result = serde_json::json!({
         "status": status,
         "agent": child.agent,
-        "error": failure,
+        "error": &failure,
         "text": shortened(&text),
         "turns": child.turns,
         "usage": child.usage,
         "transcript": transcript,
     });
+    if failure.is_some() {
+        result["result"] = child.outcome.word().into();
+        result["partial"] = (!text.is_empty()).into();
+    }
     let text = result.to_string();
     Ok(if status == "completed" { ToolOutput::ok(text) } else { ToolOutput::error(text) })
 }

@@ -266,6 +266,7 @@ fn agent_json(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
         "inclusive": {"usage": inclusive.usage, "cost_usd": inclusive.cost_usd()},
         "waiting_for": agent.waiting_for(stamp::now_ms()).filter(|_| dir.is_live()),
         "outcome": agent.outcome,
+        "result": agent.outcome.as_ref().map(Outcome::word),
         "transcript": dir.transcript(id),
     })
 }
@@ -295,7 +296,11 @@ fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
             waits.map(|what| format!("waits for {what}")).unwrap_or_default()
         }
         Some(Outcome::Completed { output }) => output.text.trim_end().to_owned(),
-        Some(Outcome::Failed { failure, .. }) => failure.to_string(),
+        Some(Outcome::Failed { failure, partial: None }) => failure.to_string(),
+        Some(Outcome::Failed { failure, partial: Some(partial) }) => {
+            let text = partial.text.trim_end();
+            format!("{failure}\n\nit had written, and did not finish:\n{text}")
+        }
         Some(Outcome::Cancelled { reason }) => format!("cancelled: {reason}"),
     };
     if !ended.is_empty() {

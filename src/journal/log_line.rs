@@ -151,6 +151,9 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
             write!(out, "restarted ({}): {}", e.restart, first_line(&e.reason, QUOTED))
         }
         Event::AgentEnded(ended) => describe_end(ended, out),
+        Event::TurnStarted(e) if e.hand_over => {
+            write!(out, "turn {}: it is out of turns and hands over", e.turn)
+        }
         Event::TurnStarted(e) => write!(out, "turn {}", e.turn),
         Event::ModelRequested(e) => {
             let (count, size) = (plural(e.messages as u64, "message"), bytes(e.bytes as u64));

@@ -194,7 +194,7 @@ mod tests {
         let edit = Edit::Replace { from: 0, to: 1, with };
         let layer = "x".to_owned();
         let edited = ContextEdited { layer, edit, before_tokens: 1, after_tokens: 1 };
-        let turn = TurnStarted { turn: 1, message: Some(json()) };
+        let turn = TurnStarted::new(1, Some(json()));
         let output = Output::whole(talk);
         let events = [
             testing::intended(1, 0, "bash", talk).event,

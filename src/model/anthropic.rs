@@ -312,7 +312,9 @@ fn body_parts(request: &Request, tail: &str) -> Vec<Bytes> {
         parts.push(piece.bytes.slice(sent..));
     }
     let limit = request.max_output_tokens;
-    parts.push(Bytes::from(format!(r#"],"max_tokens":{limit}{tail}}}"#)));
+    // The tools stay in the head: the cached prefix has them, and so have the earlier calls.
+    let choice = if request.no_calls { r#","tool_choice":{"type":"none"}"# } else { "" };
+    parts.push(Bytes::from(format!(r#"],"max_tokens":{limit}{choice}{tail}}}"#)));
     parts
 }
 

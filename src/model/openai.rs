@@ -285,7 +285,8 @@ fn body_parts(profile: &OpenAiProfile, request: &Request) -> Vec<Bytes> {
         parts.push(piece.bytes.clone());
     }
     let field = profile.max_tokens_field.as_str();
-    parts.push(Bytes::from(format!(r#"],"{field}":{}}}"#, request.max_output_tokens)));
+    let choice = if request.no_calls { r#","tool_choice":"none""# } else { "" };
+    parts.push(Bytes::from(format!(r#"],"{field}":{}{choice}}}"#, request.max_output_tokens)));
     parts
 }
 

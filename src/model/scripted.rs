@@ -33,7 +33,7 @@ impl Scripted {
             turn: request.turn,
             system: &request.system(),
             messages: &messages,
-            tools: &offered(request),
+            tools: &if request.no_calls { Vec::new() } else { offered(request) },
         };
         self.script.reply(&scene)
     }
@@ -112,6 +112,7 @@ mod tests {
             pieces: Rendering::default().render(&sendable, model),
             max_output_tokens: 100,
             context: ContextWork::Nothing,
+            no_calls: false,
         }
     }
 

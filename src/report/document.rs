@@ -166,6 +166,9 @@ pub struct AgentReport {
     pub parent: Option<AgentId>,
     /// Its state in one word.
     pub state: String,
+    /// Its end in one word, once it has ended: `ok`, `partial` (a limit ended it), `failed`,
+    /// `cancelled`, `crashed` or `denied`.
+    pub result: Option<&'static str>,
     /// Its last turn.
     pub turns: u32,
     /// Number of restarts after crashes.
@@ -351,6 +354,7 @@ fn agent_report(id: &AgentId, agent: &AgentStatus, live: bool) -> AgentReport {
         definition: agent.definition.clone(),
         parent: agent.parent.clone(),
         state: if is_open && !live { "stopped" } else { agent.state() }.to_owned(),
+        result: agent.outcome.as_ref().map(Outcome::word),
         turns: agent.turn,
         restarts: agent.restarts,
         usage: agent.own.usage,

@@ -52,7 +52,7 @@ pub fn next_request(records: &[SharedRecord]) -> Result<Option<NextRequest>, Ill
     match machine.next() {
         // A message that begins the next turn joins the conversation together with that turn.
         Step::CallModel { turn, message } if turn > machine.turn() => {
-            machine.apply(&TurnStarted { turn, message }.into())?;
+            machine.apply(&TurnStarted::new(turn, message).into())?;
         }
         Step::RunTools(calls) => open_calls = calls.len(),
         Step::CallModel { .. }

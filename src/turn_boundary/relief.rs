@@ -64,6 +64,7 @@ impl Boundary<'_> {
             outgoing,
             changes: self.changes,
             prepare,
+            hand_over: self.machine.hands_over(),
         };
         Action::Send(Box::new(sending))
     }

@@ -266,7 +266,7 @@ impl Play {
         }
         if self.machine.announced().is_none() {
             let message = outgoing.message.clone();
-            self.record(TurnStarted { turn: sending.turn, message });
+            self.record(TurnStarted::new(sending.turn, message));
         }
         assert_eq!(
             self.machine.measure().size(self.machine.view().extent()),

@@ -29,6 +29,10 @@ impl Machine {
     pub(super) fn model_failed(&mut self, failed: &ModelFailed) {
         let failure = &failed.failure;
         self.measure.refused(failed.context_tokens, failed.window_tokens);
+        if self.handing_over {
+            self.phase = Phase::Ending(self.failed(failure.kind, failure.message.as_str()));
+            return;
+        }
         if failure.kind == FailureKind::ContextOverflow && self.summaries.refused(self.turn) {
             self.refused = Some(failure.clone());
             self.phase = Phase::Ready;
@@ -104,6 +108,7 @@ impl Machine {
     /// Continues a conversation that had ended, because its task is retried.
     pub(super) fn continue_after_end(&mut self) -> Phase {
         self.refused = None;
+        self.handing_over = false;
         // An answer that was cut at the output limit keeps its beginning; any other text belongs to
         // an earlier turn.
         let is_cut = self.continuations > 0;

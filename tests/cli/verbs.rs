@@ -402,6 +402,7 @@ fn the_help_names_every_verb() {
       tail         Print the agents' logs, live or after the fact [alias: logs]
       ps           List runs, tasks and agents
       show         Show one run, task or agent in full
+      report       Report what a run did, with what stands behind each task: the morning after
       graph        Draw the task graph
       cost         Print tokens and money by agent, task or model
       cancel       Stop a run, a task or an agent with its children

@@ -73,6 +73,7 @@ impl Talk {
             pieces: self.rendering.render(&sendable, &*model.model),
             max_output_tokens: model.spec.max_output_tokens,
             context,
+            no_calls: false,
         })
     }
 }
@@ -88,7 +89,12 @@ impl Agent {
         let Sending { turn, outgoing, context, .. } = sending;
         let head = talk.head(&outgoing.view);
         let request = match talk.request(self.id.clone(), turn, head, &outgoing, context) {
-            Ok(request) => Request { max_output_tokens: sending.max_output_tokens, ..request },
+            Ok(request) => Request {
+                max_output_tokens: sending.max_output_tokens,
+                // Without tools there is nothing to forbid, and providers refuse the field.
+                no_calls: sending.hand_over && !talk.briefing.tools.is_empty(),
+                ..request
+            },
             Err(invalid) => {
                 let outcome = state.machine.failed(invalid.kind(), invalid.to_string());
                 return self.finish(myself, state, outcome);
@@ -106,6 +112,7 @@ impl Agent {
             expected_tokens: sending.expected_tokens,
             call_ids: state.machine.call_ids(),
             announced: state.machine.announced().cloned(),
+            hand_over: sending.hand_over,
         };
         let context = self.context(state);
         self.start(myself, state, agent_steps::call_model(context, call));

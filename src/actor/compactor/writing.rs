@@ -253,6 +253,7 @@ impl Writing<'_> {
             pieces: Rendering::default().render(&sendable, &*self.service.model),
             max_output_tokens: max_tokens,
             context: ContextWork::Nothing,
+            no_calls: false,
         };
         let expected = messages.iter().map(|json| estimate(json.as_str())).sum();
         let mut retries = 0;
