@@ -5,6 +5,7 @@ mod costs;
 pub mod document;
 pub mod evidence;
 pub mod fold;
+mod folded_rows;
 pub mod next_request;
 mod order;
 mod rows;
@@ -13,6 +14,7 @@ mod summary;
 use serde_json::Value;
 
 pub use self::costs::{CostRow, cost_by_agent, cost_by_model, cost_by_task};
+pub use self::folded_rows::folded_rows;
 pub use self::order::agents_in_order;
 pub use self::rows::{Row, rows, unread_row};
 pub use self::summary::{summary, undone};

@@ -24,6 +24,7 @@ mod results;
 mod resume;
 mod retry;
 mod sandbox;
+mod scale;
 mod secrets;
 mod stop;
 mod stored;

@@ -1,5 +1,8 @@
 //! `graph`: draws the task graph in several formats, with task states if a run is named.
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
 use serde_json::json;
 
 use super::args::{self, GraphFormat};
@@ -11,7 +14,11 @@ use crate::config::{Missing, Sources};
 use crate::event::PlannedTask;
 use crate::exit::Exit;
 use crate::id::Name;
+use crate::report::fold::{self, Group};
 use crate::spec::Work;
+
+/// The most dependencies that a line of several tasks names.
+const BEFORE: usize = 5;
 
 /// A task as it is drawn. `state` is set if a run is named.
 struct Node {
@@ -65,24 +72,46 @@ fn of_file(project: &Project) -> Result<Vec<Node>, Exit> {
 }
 
 /// Draws one line for each task, after all its dependencies: its name, its agent or `command`, its
-/// state, its dependencies.
+/// state, its dependencies. Of many tasks, those that are alike share a line.
 fn ascii(nodes: &[Node], paint: Paint) -> String {
     let who = |node: &Node| {
         node.task.agent.as_ref().map_or("command".to_owned(), |agent| format!("agent {agent}"))
     };
-    let widest = |length: &dyn Fn(&Node) -> usize| nodes.iter().map(length).max().unwrap_or(0);
-    let names = widest(&|node| node.task.name.as_str().len());
-    let works = widest(&|node| who(node).len());
+    let ordered = in_order(nodes);
+    let keys: Vec<_> = ordered
+        .iter()
+        .map(|node| (node.task.name.as_str(), (node.state, who(node), &node.task.depends_on)))
+        .collect();
+    let groups = fold::fold(&keys);
+    let names = groups.iter().map(|group| group.label.chars().count()).max().unwrap_or(0);
+    let works = ordered.iter().map(|node| who(node).len()).max().unwrap_or(0);
     let mut text = String::new();
-    for node in in_order(nodes) {
-        let state = node.state.map(|word| paint.state(word, &format!("{word:9}  ")));
-        let before: Vec<_> = node.task.depends_on.iter().map(Name::as_str).collect();
-        let before = match before.as_slice() {
-            [] => String::new(),
-            before => format!("<- {}", before.join(", ")),
+    for Group { label, members } in groups {
+        let of: Vec<_> = members.iter().map(|at| ordered[*at]).collect();
+        let node = of[0];
+        let state = node.state.map(|word| {
+            let word = fold::same(of.iter().map(|node| node.state)).map_or("mixed", |_| word);
+            paint.state(word, &format!("{word:9}  "))
+        });
+        let same = fold::same(of.iter().map(|node| &node.task.depends_on));
+        let before: Vec<_> = same.into_iter().flatten().take(BEFORE).map(Name::as_str).collect();
+        let more = same.is_some_and(|before| before.len() > BEFORE && members.len() > 1);
+        let before = match (before.as_slice(), members.len()) {
+            ([], _) => String::new(),
+            (_, 1) => {
+                let all = node.task.depends_on.iter().map(|name| (name.as_str(), ()));
+                let all = fold::fold(&all.collect::<Vec<_>>()).into_iter();
+                format!("<- {}", all.map(|group| group.label).collect::<Vec<_>>().join(", "))
+            }
+            (before, _) => format!("<- {}{}", before.join(", "), if more { ", …" } else { "" }),
         };
-        let (name, state) = (node.task.name.as_str(), state.unwrap_or_default());
-        let line = format!("{name:names$}  {:works$}  {state}{before}", who(node));
+        let many = match members.len() {
+            1 => String::new(),
+            many => format!("{} tasks  ", fold::count(many)),
+        };
+        let work = if same.is_some() { who(node) } else { String::new() };
+        let state = state.unwrap_or_default();
+        let line = format!("{label:names$}  {work:works$}  {state}{many}{before}");
         text.push_str(line.trim_end());
         text.push('\n');
     }
@@ -99,31 +128,46 @@ fn fill(state: &str) -> &'static str {
     }
 }
 
-/// Returns the nodes so that each stands after its dependencies.
+/// Returns the nodes so that each stands after its dependencies, and otherwise in their order.
 fn in_order(nodes: &[Node]) -> Vec<&Node> {
-    let mut done: Vec<&Node> = Vec::new();
-    // A checked plan has no cycle, so each round places at least one task.
-    while done.len() < nodes.len() {
-        let placed = |name: &Name| done.iter().any(|node| node.task.name == *name);
-        let known = |name: &Name| nodes.iter().any(|node| node.task.name == *name);
-        let next = nodes.iter().find(|node| {
-            !placed(&node.task.name)
-                && node.task.depends_on.iter().all(|before| placed(before) || !known(before))
-        });
-        let Some(next) = next else { break };
-        done.push(next);
+    let places = places(nodes);
+    let mut waits: Vec<usize> = Vec::with_capacity(nodes.len());
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (at, node) in nodes.iter().enumerate() {
+        let known: Vec<_> =
+            node.task.depends_on.iter().filter_map(|before| places.get(before)).collect();
+        waits.push(known.len());
+        known.into_iter().for_each(|before| after[*before].push(at));
+    }
+    // The first node in order that waits for nothing comes next. A checked plan has no cycle, so
+    // every node comes.
+    let mut ready: BinaryHeap<_> =
+        (0..nodes.len()).filter(|at| waits[*at] == 0).map(Reverse).collect();
+    let mut done = Vec::with_capacity(nodes.len());
+    while let Some(Reverse(at)) = ready.pop() {
+        done.push(&nodes[at]);
+        for next in &after[at] {
+            waits[*next] -= 1;
+            if waits[*next] == 0 {
+                ready.push(Reverse(*next));
+            }
+        }
     }
     done
 }
 
+fn places(nodes: &[Node]) -> HashMap<&Name, usize> {
+    nodes.iter().enumerate().map(|(at, node)| (&node.task.name, at)).collect()
+}
+
 fn mermaid(nodes: &[Node]) -> String {
     // A task may be called `end`, which is a keyword of Mermaid: so nodes are named by number.
-    let place = |name: &Name| nodes.iter().position(|node| node.task.name == *name);
+    let places = places(nodes);
     let mut text = String::from("flowchart TD\n");
     for (at, node) in nodes.iter().enumerate() {
         let state = node.state.map(|word| format!(": {word}")).unwrap_or_default();
         text.push_str(&format!("  t{at}[\"{}{state}\"]\n", node.task.name));
-        for before in node.task.depends_on.iter().filter_map(place) {
+        for before in node.task.depends_on.iter().filter_map(|before| places.get(before)) {
             text.push_str(&format!("  t{before} --> t{at}\n"));
         }
         if let Some(state) = node.state {

@@ -40,6 +40,7 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
         let paint = Paint::of(Stream::Out);
         let width = Stream::Out.width();
         let ids = ShortIds::of_runs(project.runs().iter().map(refusal::name));
+        let rows = if verb.tree { report::folded_rows(rows) } else { rows };
         let rows: Vec<_> = rows.into_iter().map(in_one_line).collect();
         say(&match verb.tree {
             true => tree(&rows, &ids, paint, width),

@@ -138,7 +138,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             let command = project.resume_command(&created.run.to_string());
             text.push_str(&format!("resume with:  {command}\n\n"));
         }
-        let rows = report::rows(state, live, stamp::now_ms());
+        let rows = report::folded_rows(report::rows(state, live, stamp::now_ms()));
         let name = |row: &report::Row| format!("{}{}", "  ".repeat(row.depth - 1), row.name);
         let widest = rows.iter().skip(1).map(|row| name(row).len()).max().unwrap_or(0);
         for row in rows.iter().skip(1) {

@@ -1,5 +1,6 @@
 //! The rows of `ps`: runs, tasks and agents.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -93,11 +94,16 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
     // Agents of a task that the changed configuration no longer has belong to no row.
     agents.retain(|(_, agent)| state.task(&agent.task).is_some());
     let mut left = agents.as_slice();
+    let planned = state.created().map(|created| created.tasks.as_slice()).unwrap_or_default();
+    let planned: HashMap<_, _> =
+        planned.iter().map(|task| (&task.name, task.depends_on.as_slice())).collect();
     for (name, task) in state.tasks() {
         let (own, rest) =
             left.split_at(left.iter().take_while(|(_, agent)| agent.task == *name).count());
         left = rest;
-        rows.push(task_row(state, &run, name, task, own, live, now_ms));
+        let before = planned.get(name).copied().unwrap_or_default();
+        let waits = waiting_task(state, before, task, now_ms).filter(|_| live);
+        rows.push(task_row(state, &run, (name, task), own, waits, live, now_ms));
         rows.extend(own.iter().map(|(id, agent)| agent_row(state, &run, id, agent, live, now_ms)));
     }
     rows
@@ -138,9 +144,9 @@ fn age(now_ms: i64, then_ms: i64) -> f64 {
 fn task_row(
     state: &RunState,
     run: &str,
-    name: &Name,
-    task: &TaskStatus,
+    (name, task): (&Name, &TaskStatus),
     agents: &[(&AgentId, &AgentStatus)],
+    waiting_for: Option<String>,
     live: bool,
     now_ms: i64,
 ) -> Row {
@@ -154,7 +160,7 @@ fn task_row(
         turn: None,
         spending: agents.iter().map(|(_, agent)| agent.own).sum(),
         age_s: last.filter(|_| live && !task.state.is_end()).map(|last| age(now_ms, last)),
-        waiting_for: waiting_task(state, name, task, now_ms).filter(|_| live),
+        waiting_for,
         shortfalls: RunState::shortfalls_of(
             agents
                 .iter()
@@ -169,12 +175,16 @@ fn task_row(
 }
 
 /// Returns the thing that a task waits for, if it has no attempt under way.
-fn waiting_task(state: &RunState, name: &Name, task: &TaskStatus, now_ms: i64) -> Option<String> {
+/// `before` are its dependencies.
+fn waiting_task(
+    state: &RunState,
+    before: &[Name],
+    task: &TaskStatus,
+    now_ms: i64,
+) -> Option<String> {
     match task.state {
         TaskState::Pending => {
-            let planned = state.created()?.tasks.iter().find(|planned| planned.name == *name)?;
-            let open = planned
-                .depends_on
+            let open = before
                 .iter()
                 .filter(|before| state.task(before).is_some_and(|task| !task.state.is_end()));
             let open: Vec<_> = open.map(Name::as_str).collect();

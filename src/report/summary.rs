@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::evidence::{Evidence, TaskEvidence};
 use super::fold::{self, Group};
+use super::folded_rows::rank;
 use super::{short, status_word};
 use crate::id::Name;
 use crate::journal::log_line::{self, output_lines};
@@ -68,7 +69,7 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
 fn tasks(state: &RunState, evidence: &Evidence) -> String {
     let mut tasks: Vec<_> = state.tasks().collect();
     if tasks.len() > fold::UNFOLDED {
-        tasks.sort_by_key(|(_, task)| Rank::of(task.state));
+        tasks.sort_by_key(|(_, task)| rank(task.state.as_str()));
     }
     let keys: Vec<_> = tasks
         .iter()
@@ -121,30 +122,6 @@ fn tasks(state: &RunState, evidence: &Evidence) -> String {
 fn push_line(text: &mut String, line: &str) {
     text.push_str(line.trim_end());
     text.push('\n');
-}
-
-/// The order of tasks where many are listed: what failed, what is open, what is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
-    Failed,
-    Cancelled,
-    Open,
-    Skipped,
-    Done,
-}
-
-impl Rank {
-    pub(super) fn of(state: TaskState) -> Self {
-        match state {
-            TaskState::Failed => Self::Failed,
-            TaskState::Cancelled => Self::Cancelled,
-            TaskState::Waiting | TaskState::Running | TaskState::Ready | TaskState::Pending => {
-                Self::Open
-            }
-            TaskState::Skipped => Self::Skipped,
-            TaskState::Completed | TaskState::Reused => Self::Done,
-        }
-    }
 }
 
 /// Returns what was left undone, in words; `None` if nothing was.

@@ -10,6 +10,7 @@ use crate::message::Usage;
 use crate::output::Output;
 use crate::report::evidence::{FileEvidence, TaskEvidence, TestRun};
 use crate::report::fold::{self, Group};
+use crate::report::folded_rows::rank;
 use crate::report::{short, undone};
 
 /// The most tasks that have a section of their own.
@@ -155,25 +156,9 @@ fn more(all: usize, lines: &mut Vec<Vec<Inline>>) {
 fn ranked(document: &Document) -> Vec<&TaskReport> {
     let mut tasks: Vec<_> = document.tasks.iter().collect();
     if tasks.len() > fold::UNFOLDED {
-        tasks.sort_by_key(|task| rank(task));
+        tasks.sort_by_key(|task| rank(task.state));
     }
     tasks
-}
-
-/// The place of a state in a list: what failed, what is open, what is done.
-fn rank(task: &TaskReport) -> usize {
-    const ORDER: [&str; 9] = [
-        "failed",
-        "cancelled",
-        "waiting",
-        "running",
-        "ready",
-        "pending",
-        "skipped",
-        "completed",
-        "reused",
-    ];
-    ORDER.iter().position(|state| *state == task.state).unwrap_or(ORDER.len())
 }
 
 fn table(document: &Document) -> Block {
