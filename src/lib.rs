@@ -118,6 +118,8 @@ mod run_machine;
 pub mod run_state;
 mod schema;
 #[doc(hidden)]
+pub mod schema;
+#[doc(hidden)]
 pub mod spec;
 #[doc(hidden)]
 pub mod template;

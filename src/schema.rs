@@ -6,8 +6,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+/// The draft of JSON Schema in which schemas are written, as `$schema` names it.
+const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// The most mistakes that one check names.
 const MOST_NAMED: usize = 5;
@@ -33,7 +37,8 @@ const MOST_STEPS: usize = 10_000;
 const DEEPEST: usize = 100;
 
 /// A schema that can be used: cloning shares it.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
 pub struct Schema {
     document: Arc<Value>,
     validator: Arc<Validator>,
@@ -46,9 +51,16 @@ impl Schema {
     /// Returns the reason, as a fragment, if it is no schema, refers to something outside, or refers
     /// to itself without end.
     pub fn new(document: Value) -> Result<Self, String> {
+        let draft = document["$schema"].as_str().map(|draft| draft.trim_end_matches('#'));
+        if let Some(other) = draft.filter(|draft| *draft != DRAFT) {
+            return Err(format!("`$schema` is `{other}`; only the draft 2020-12 is known"));
+        }
         Survey::of(&document)?;
-        let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-        let validator = options.build(&document).map_err(|error| shortened(error.to_string()))?;
+        let options = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .with_pattern_options(PatternOptions::regex());
+        let validator =
+            options.build(&document).map_err(|error| placed(&error, error.to_string()))?;
         Ok(Self { document: document.into(), validator: validator.into() })
     }
 
@@ -85,6 +97,20 @@ impl Schema {
     }
 }
 
+impl TryFrom<Value> for Schema {
+    type Error = String;
+
+    fn try_from(document: Value) -> Result<Self, String> {
+        Self::new(document)
+    }
+}
+
+impl From<Schema> for Value {
+    fn from(schema: Schema) -> Self {
+        (*schema.document).clone()
+    }
+}
+
 impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.document)
@@ -99,7 +125,11 @@ impl PartialEq for Schema {
 
 /// Returns a mistake in words: its place, if it is within the value, and what is wrong there.
 fn told(error: &jsonschema::ValidationError<'_>) -> String {
-    let text = shortened(error.masked().to_string());
+    placed(error, error.masked().to_string())
+}
+
+fn placed(error: &jsonschema::ValidationError<'_>, text: String) -> String {
+    let text = shortened(text);
     match error.instance_path().as_str() {
         "" => text,
         place => format!("`{place}`: {text}"),
@@ -238,6 +268,15 @@ mod tests {
             let error = Schema::new(document.clone()).expect_err("no schema");
             assert!(error.contains(told), "{document}: {error}");
         }
+        let draft = Schema::new(json!({"$schema": "http://json-schema.org/draft-07/schema#"}));
+        assert!(draft.expect_err("another draft").contains("draft 2020-12"));
+        // A long chain of references is built on the stack of any thread.
+        let link = |n: usize| {
+            (format!("a{n}"), json!({"properties": {"x": {"$ref": format!("#/$defs/a{}", n + 1)}}}))
+        };
+        let mut defs: serde_json::Map<_, _> = (0..1_000).map(link).collect();
+        defs.insert("a1000".to_owned(), json!({"type": "string"}));
+        assert!(Schema::new(json!({"$ref": "#/$defs/a0", "$defs": defs})).is_ok());
         // A tree may hold trees: each step judges a smaller value.
         let tree = json!({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}});
         let schema = Schema::new(tree).expect("a schema");
