@@ -218,6 +218,7 @@ fn spawned(parent: Option<AgentId>) -> AgentSpawned {
         parent,
         call: None,
         lineage: Vec::new(),
+        check: None,
     }
 }
 

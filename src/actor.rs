@@ -21,6 +21,7 @@ pub mod compaction_step;
 pub mod compactor;
 pub mod ends;
 pub mod gateway;
+mod given;
 mod hooks;
 pub mod known_capabilities;
 pub mod lost_calls;

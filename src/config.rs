@@ -9,6 +9,7 @@
 //! is turned into the values that the program needs, and the names in it are resolved.
 
 mod agents;
+mod answers;
 mod check;
 mod compaction;
 mod concern;
@@ -418,7 +419,7 @@ fn build(setting: Setting<'_>, text: &Text) -> Config {
     let mut models = providers::models(setting);
     let tools = tools::tools(setting, &inputs.values);
     let mut agents = agents::agents(setting, &models.models);
-    let mut tasks = tasks::tasks(setting);
+    let mut tasks = tasks::tasks(setting, &agents);
     overrides::apply(setting, &models.models, &mut agents, &mut tasks);
     if raw.tasks.iter().next().is_none() {
         let (start, help) = (Place::start(text), "add a [tasks.NAME]");

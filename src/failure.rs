@@ -197,6 +197,9 @@ pub struct Failure {
     /// The end of the output of a command that failed: at most [`OUTPUT_LINES`] lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// Number of attempts of the model call that ended with this failure, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
 }
 
 /// The most lines of a command's output in its failure: a compiler's or a test's last message fits.
@@ -210,7 +213,14 @@ impl Failure {
     /// Creates a failure.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), output: None }
+        Self { kind, message: message.into(), output: None, attempts: None }
+    }
+
+    /// Returns true if a model call has tried again until its own attempts were used up: to try the
+    /// whole task again would only multiply them.
+    #[must_use]
+    pub fn was_tried_out(&self) -> bool {
+        self.attempts.is_some_and(|attempts| attempts > 1)
     }
 
     /// Adds the end of the output of the command that failed.

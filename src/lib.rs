@@ -116,7 +116,6 @@ pub mod redaction;
 mod run_machine;
 #[doc(hidden)]
 pub mod run_state;
-mod schema;
 #[doc(hidden)]
 pub mod schema;
 #[doc(hidden)]

@@ -7,6 +7,7 @@
 //! - [`forecast`]: the same decisions, with simulated actions;
 //! - [`scope`]: values and templates of tasks;
 //! - `tasks`: decides which task becomes ready, starts, is skipped or cancelled;
+//! - `answers`: whether the answer of an attempt is accepted, or its agent asked again;
 //! - `attempts`: how an attempt ends, and whether another one follows;
 //! - `fan_out`: the instances of a task, one for each item of a list;
 //! - `stopping`: what still starts after a failure, a timeout or a cancellation;
@@ -25,6 +26,7 @@
 mod action;
 mod agenda;
 mod agents;
+mod answers;
 mod attempts;
 mod fan_out;
 pub(crate) mod forecast;
@@ -292,9 +294,10 @@ impl RunMachine {
         }
         match (&record.agent, &record.event) {
             (Some(agent), Event::AgentSpawned(_)) => self.spawned(agent, record),
-            (Some(agent), Event::AgentRestarted(restarted)) => {
-                self.restarted(agent, restarted.restart);
-            }
+            (Some(agent), Event::AgentRestarted(restarted)) => match restarted.feedback {
+                Some(_) => self.round_begins(agent),
+                None => self.restarted(agent, restarted.restart),
+            },
             (Some(agent), Event::AgentEnded(_)) => self.ended(agent),
             (None, Event::RunCompleted(completed)) => {
                 self.finish(Finish::Completed(completed.clone()));
@@ -324,12 +327,18 @@ impl RunMachine {
         if self.waits_for_start() {
             return;
         }
-        while let Some(place) = self.agenda.next_touched() {
-            if !self.open.proposed.contains(&place) {
-                self.decide_task(place);
+        loop {
+            while let Some(place) = self.agenda.next_touched() {
+                if !self.open.proposed.contains(&place) {
+                    self.decide_task(place);
+                }
+            }
+            self.fill_slots();
+            // An attempt that got its slot back is decided with it.
+            if !self.agenda.is_due() {
+                break;
             }
         }
-        self.fill_slots();
         self.complete_when_done();
     }
 

@@ -12,7 +12,9 @@ mod fan_out;
 mod hooks;
 mod result;
 mod retry;
+mod rounds;
 mod task;
+mod verdict;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -27,6 +29,7 @@ use self::hooks::Hooks;
 pub use self::result::failure_kinds;
 pub use self::retry::{Retry, RetryError};
 pub use self::task::TaskStatus;
+pub use self::verdict::Verdict;
 use crate::event::{Event, Record, RunCompleted, RunCreated, RunStatus};
 use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
@@ -410,7 +413,10 @@ impl RunState {
         let agent = self.agents.get_mut(id).ok_or_else(|| format!("there is no agent `{id}`"))?;
         if agent.outcome.is_some() {
             return match event {
-                Event::AgentRestarted(_) => self.continues(record, id),
+                Event::AgentRestarted(restarted) => match &restarted.feedback {
+                    Some(feedback) => self.begin_round(record, id, feedback),
+                    None => self.continues(record, id),
+                },
                 _ => Err("the agent has ended".to_owned()),
             };
         }
@@ -448,7 +454,8 @@ impl RunState {
             let status = self.agents.get_mut(parent).ok_or("its parent does not exist")?;
             status.children.push(id.clone());
             self.for_each_ancestor(parent, |agent| agent.open += 1);
-            self.descendants += 1;
+            // A check was started by the plan.
+            self.descendants += usize::from(spawned.check.is_none());
         }
         if let Some(call) = &spawned.call {
             self.by_call.insert(call.clone(), id.clone());

@@ -3,6 +3,7 @@
 //! Made once from the configuration and never changed while the run lasts. Holds values only:
 //! no defaults are looked up here and nothing is read from the environment.
 
+pub mod acceptance;
 pub mod capability;
 pub mod hooks;
 pub mod sandbox;
@@ -15,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::acceptance::{Acceptance, CheckWork};
 use self::capability::Declared;
 use self::sandbox::Confinement;
 use crate::failure::{Failure, FailureKind};
@@ -22,6 +24,7 @@ use crate::id::Name;
 use crate::message::Usage;
 use crate::permission::Permissions;
 use crate::policy::{RestartPolicy, RetryPolicy};
+use crate::schema::Schema;
 
 /// A model as an agent uses it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -144,6 +147,13 @@ pub struct AgentSpec {
     /// What the agent is kept from, beside what the run is kept from.
     #[serde(default)]
     pub confinement: Confinement,
+    /// The schema that the agent's answer must fit, where its task has none of its own.
+    #[serde(default)]
+    pub output_schema: Option<Schema>,
+    /// Number of times that the agent is asked again after an answer that is not accepted; absent
+    /// where the configuration does not say.
+    #[serde(default)]
+    pub output_retries: Option<u32>,
 }
 
 impl AgentSpec {
@@ -162,6 +172,8 @@ impl AgentSpec {
             restart: RestartPolicy::default(),
             skills: Vec::new(),
             confinement: Confinement::default(),
+            output_schema: None,
+            output_retries: None,
         }
     }
 }
@@ -198,7 +210,18 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// Converts an output's text to the value that templates see.
+    /// Returns the part of an answer that is its output: a text as it is, JSON without white space
+    /// and a code fence around it.
+    #[must_use]
+    pub fn body(self, text: &str) -> &str {
+        match self {
+            Self::Text => text,
+            Self::Json | Self::Jsonl => acceptance::unfenced(text),
+        }
+    }
+
+    /// Converts an output's text to the value that templates see. One code fence around JSON is
+    /// taken away.
     ///
     /// # Errors
     /// Returns a failure of the kind `output_format` if the text does not have this form.
@@ -207,9 +230,10 @@ impl OutputFormat {
             let message = format!("the output is not valid JSON: {error}");
             Failure::new(FailureKind::OutputFormat, message)
         };
+        let text = self.body(text);
         match self {
             Self::Text => Ok(Value::String(text.to_owned())),
-            Self::Json => serde_json::from_str(text.trim()).map_err(bad),
+            Self::Json => serde_json::from_str(text).map_err(bad),
             Self::Jsonl => {
                 let lines = text.lines().filter(|line| !line.trim().is_empty());
                 let values = lines.map(|line| serde_json::from_str::<Value>(line).map_err(bad));
@@ -358,6 +382,9 @@ pub struct TaskSpec {
     /// What the task's command and agents are kept from, beside what the run is kept from.
     #[serde(default)]
     pub confinement: Confinement,
+    /// The rules by which the task's answer is accepted.
+    #[serde(default)]
+    pub acceptance: Acceptance,
 }
 
 impl TaskSpec {
@@ -366,6 +393,18 @@ impl TaskSpec {
     #[must_use]
     pub fn output_format(&self) -> OutputFormat {
         if self.fan_out.is_some() { OutputFormat::Json } else { self.output }
+    }
+
+    /// Reads an output of the task: parses it, and compares it with the schema if it has one.
+    ///
+    /// # Errors
+    /// Returns a failure of the kind `output_format` or `output_schema`.
+    pub fn read(&self, text: &str) -> Result<Value, Failure> {
+        match &self.fan_out {
+            // The outputs of its instances were read one by one.
+            Some(_) => OutputFormat::Json.parse(text),
+            None => self.acceptance.read(self.output, text),
+        }
     }
 
     /// Returns the rule by which the ends of the dependencies decide whether the task starts. A
@@ -401,7 +440,29 @@ impl TaskSpec {
             context_budget: 0,
             names_output_paths: false,
             confinement: Confinement::default(),
+            acceptance: Acceptance::default(),
         }
+    }
+
+    /// Returns the agent definitions of the task's work and of its checks.
+    pub fn agents(&self) -> impl Iterator<Item = &Name> {
+        let of_work = match &self.work {
+            Work::Agent { agent, .. } => Some(agent),
+            Work::Command { .. } => None,
+        };
+        let of_checks = self.acceptance.checks.iter().filter_map(|check| match &check.work {
+            CheckWork::Agent { agent, .. } => Some(agent),
+            CheckWork::Command { .. } => None,
+        });
+        of_work.into_iter().chain(of_checks)
+    }
+
+    /// Returns true if the task runs a command, as its work or as a check.
+    #[must_use]
+    pub fn has_command(&self) -> bool {
+        let is_command =
+            |check: &acceptance::Check| matches!(check.work, CheckWork::Command { .. });
+        matches!(self.work, Work::Command { .. }) || self.acceptance.checks.iter().any(is_command)
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod content;
 mod outcome;
+mod round;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,8 @@ use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
 use crate::output::{Output, Stored, Text};
+
+pub use self::round::{Cause, CheckPlace, Feedback};
 
 /// Effect that a repeated call would have on the world; decides whether a lost call runs again
 /// after a crash.
@@ -114,16 +117,30 @@ pub struct AgentSpawned {
     /// binds it too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lineage: Vec<Name>,
+    /// The check that it makes of its parent's answer, if it makes one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<CheckPlace>,
+}
+
+impl AgentSpawned {
+    /// Creates the record of a task's own agent.
+    #[must_use]
+    pub fn main(program: Program) -> Self {
+        Self { program, depth: 0, parent: None, call: None, lineage: Vec::new(), check: None }
+    }
 }
 
 /// `agent.restarted`: the agent continues from its records, after a crash, or after its end if its
-/// task is retried.
+/// task is retried or has a further round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentRestarted {
-    /// Number of this restart, from 1.
+    /// Number of this restart, from 1; for a round, the number of the restarts before it.
     pub restart: u32,
-    /// Message of the crash, or the reason for the retry.
+    /// Message of the crash, or the reason for the retry or the round.
     pub reason: String,
+    /// The message with which a round begins, if the restart begins one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<Feedback>,
 }
 
 /// Outcome of an agent.

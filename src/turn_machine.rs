@@ -30,9 +30,10 @@ use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
 use crate::message::{Block, Json, Message, StopReason, Usage, UsageSource};
+use crate::output::Output;
 use crate::turn::{
-    AgentEnded, AgentSpawned, GIVE_UP_TOOL, ModelRequested, ModelResponded, Outcome, Program,
-    Shortfalls, ToolFinished, ToolIntended, ToolStatus,
+    AgentSpawned, GIVE_UP_TOOL, ModelRequested, ModelResponded, Outcome, Program, Shortfalls,
+    ToolFinished, ToolIntended, ToolStatus,
 };
 
 #[derive(Clone, Debug)]
@@ -62,7 +63,7 @@ pub struct Machine {
     calls: Vec<CallState>,
     /// The ids of all calls so far.
     call_ids: Arc<HashSet<String>>,
-    continuation: Option<Json>,
+    joining: Option<Joining>,
     continuations: u32,
     answer: String,
     summaries: Summaries,
@@ -85,6 +86,16 @@ pub struct Machine {
     handing_over: bool,
     /// The last text that the agent wrote beside its calls.
     last_text: String,
+    /// The output of the last round of a command.
+    last_output: Option<Output>,
+}
+
+/// A user message that joins the conversation with the next turn.
+#[derive(Clone, Debug)]
+struct Joining {
+    message: Json,
+    /// True if it asks for something, and not only for the rest of an answer.
+    is_request: bool,
 }
 
 impl Machine {
@@ -108,7 +119,7 @@ impl Machine {
             replies: 0,
             calls: Vec::new(),
             call_ids: Arc::default(),
-            continuation: None,
+            joining: None,
             continuations: 0,
             answer: String::new(),
             summaries: Summaries::default(),
@@ -123,6 +134,7 @@ impl Machine {
             requested: None,
             handing_over: false,
             last_text: String::new(),
+            last_output: None,
         }
     }
 
@@ -194,10 +206,16 @@ impl Machine {
     }
 
     /// Returns the user message that joins the conversation with the next turn, if one is due: a
-    /// request to continue an answer that was cut.
+    /// request to continue an answer that was cut, or the message of a round.
     #[must_use]
-    pub fn continuation(&self) -> Option<&Json> {
-        self.continuation.as_ref()
+    pub fn joining(&self) -> Option<&Json> {
+        self.joining.as_ref().map(|joining| &joining.message)
+    }
+
+    /// Returns the output of the last round, if the agent is a command that had one.
+    #[must_use]
+    pub fn last_output(&self) -> Option<&Output> {
+        self.last_output.as_ref()
     }
 
     /// Returns the announced model call without a reply, which is made again in the same turn.
@@ -238,7 +256,7 @@ impl Machine {
             _ if self.hands_over() => {
                 Step::CallModel { turn: self.turn + 1, message: self.hand_over_message() }
             }
-            _ => Step::CallModel { turn: self.turn + 1, message: self.continuation.clone() },
+            _ => Step::CallModel { turn: self.turn + 1, message: self.joining().cloned() },
         }
     }
 
@@ -293,9 +311,9 @@ impl Machine {
                 self.summaries.turn_started();
                 self.snip = None;
                 self.phase = Phase::Calling;
-                let continuation = self.continuation.take();
+                let joining = self.joining.take();
                 match &started.message {
-                    Some(message) if continuation.is_some() => {
+                    Some(message) if joining.is_some_and(|joining| !joining.is_request) => {
                         let pushed = self.view.push_continuation(message.clone());
                         pushed.map_err(|error| illegal(&error.to_string()))?;
                     }
@@ -344,13 +362,23 @@ impl Machine {
                 }
                 self.summaries.failed(self.turn);
             }
-            Event::AgentRestarted(_) => {
+            Event::AgentRestarted(restarted) => {
                 self.summaries.forget_lost();
                 if self.is_ended() {
-                    self.phase = self.continue_after_end();
+                    self.phase = match &restarted.feedback {
+                        Some(feedback) => self.begin_round(&feedback.text),
+                        None => self.continue_after_end(),
+                    };
                 }
             }
-            Event::AgentEnded(AgentEnded { .. }) => self.phase = Phase::Ended,
+            Event::AgentEnded(ended) => {
+                self.phase = Phase::Ended;
+                if let (Program::Command { .. }, Outcome::Completed { output }) =
+                    (&self.spawned.program, &ended.outcome)
+                {
+                    self.last_output = Some(output.clone());
+                }
+            }
             // Other events are about other parts of the run, or only of interest to people.
             _ => {}
         }
@@ -485,10 +513,7 @@ mod tests {
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");
         let program = Program::Model { agent, prompt: "go".into() };
-        Machine::new(
-            AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() },
-            10,
-        )
+        Machine::new(AgentSpawned::main(program), 10)
     }
 
     fn reply(machine: &mut Machine, content: Vec<Block>, stop: StopReason) {
@@ -557,6 +582,20 @@ mod tests {
             took_ms: 1,
         };
         machine.apply(&finished.into())
+    }
+
+    fn restarted(feedback: Option<&str>) -> crate::turn::AgentRestarted {
+        let feedback = feedback.map(|text| crate::turn::Feedback {
+            cause: crate::turn::Cause::Check,
+            text: text.to_owned(),
+        });
+        crate::turn::AgentRestarted { restart: 1, reason: "asked again".to_owned(), feedback }
+    }
+
+    fn end(machine: &mut Machine, outcome: Outcome) {
+        let (turns, usage, shortfalls) = Default::default();
+        let ended = crate::turn::AgentEnded { outcome, turns, usage, shortfalls };
+        machine.apply(&ended.into()).expect("legal");
     }
 
     fn failure_kind(machine: &Machine) -> FailureKind {
@@ -645,8 +684,7 @@ mod tests {
     #[test]
     fn a_command_that_was_announced_is_not_announced_again() {
         let program = Program::Command(Default::default());
-        let spawned =
-            AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
+        let spawned = AgentSpawned::main(program);
         let mut machine = Machine::new(spawned, 1);
         assert_eq!(machine.next(), Step::RunCommand(None));
         let key = intend(&mut machine, 0, "run", Effect::Once);
@@ -733,6 +771,41 @@ mod tests {
     }
 
     #[test]
+    fn the_message_of_a_round_is_a_request_and_joins_the_conversation_once() {
+        let mut machine = machine();
+        reply(&mut machine, text("one "), StopReason::MaxTokens);
+        reply(&mut machine, text("two"), StopReason::EndTurn);
+        end(&mut machine, Outcome::Completed { output: Output::whole("one two") });
+        machine.apply(&restarted(Some("mend it")).into()).expect("legal");
+        let Step::CallModel { turn: 3, message: Some(message) } = machine.next() else {
+            panic!("{:?}", machine.next())
+        };
+        assert!(message.as_str().contains("mend it"));
+        // Cancelled before its first turn, it still has to hear it when its task is retried.
+        end(&mut machine, Outcome::Cancelled { reason: "enough".to_owned() });
+        machine.apply(&restarted(None).into()).expect("legal");
+        reply(&mut machine, text("three"), StopReason::EndTurn);
+        let requests = machine.view().slots().filter(|slot| slot.entry.is_request).count();
+        assert_eq!(requests, 2, "the prompt and the message of the round");
+        let output = Output::whole("three");
+        assert_eq!(machine.next(), Step::Finish(Outcome::Completed { output }));
+        assert!(machine.joining().is_none());
+    }
+
+    #[test]
+    fn a_command_runs_again_in_its_next_round() {
+        let program = Program::Command(Default::default());
+        let mut machine = Machine::new(AgentSpawned::main(program), 1);
+        let key = intend(&mut machine, 0, "run", Effect::Once);
+        finish(&mut machine, &key, 0).expect("legal");
+        let Step::Finish(outcome) = machine.next() else { panic!("{:?}", machine.next()) };
+        end(&mut machine, outcome);
+        machine.apply(&restarted(Some("")).into()).expect("legal");
+        assert_eq!(machine.next(), Step::RunCommand(None));
+        assert_eq!(machine.last_output().map(|output| output.text.as_str()), Some("done"));
+    }
+
+    #[test]
     fn a_fragment_is_no_answer_and_a_retry_does_not_repeat_an_earlier_text() {
         // The answer was cut, and the model has nothing to add.
         let mut cut = machine();
@@ -749,9 +822,8 @@ mod tests {
         let key = intend(&mut ended, 0, "grep", Effect::Pure);
         finish(&mut ended, &key, 0).expect("legal");
         let outcome = ended.failed(FailureKind::Timeout, "too slow");
-        let (turns, usage, shortfalls) = Default::default();
-        ended.apply(&AgentEnded { outcome, turns, usage, shortfalls }.into()).expect("legal");
-        let restarted = crate::turn::AgentRestarted { restart: 1, reason: "retried".to_owned() };
+        end(&mut ended, outcome);
+        let restarted = restarted(None);
         ended.apply(&restarted.into()).expect("legal");
         reply(&mut ended, text("done"), StopReason::EndTurn);
         let Step::Finish(Outcome::Completed { output }) = ended.next() else {

@@ -1,5 +1,6 @@
 //! The program as it is used: the real binary in temporary workspaces, without network.
 
+mod answers;
 mod context;
 mod crash;
 mod desk;

@@ -21,7 +21,7 @@ use callsheet::run::{CancelTarget, RunEnd};
 use callsheet::run::{Run, StoppedRun};
 use callsheet::run_state::RunState;
 use callsheet::tool::ToolOutput;
-use callsheet::turn::{Effect, ToolStatus};
+use callsheet::turn::{Cause, Effect, ToolStatus};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -225,6 +225,77 @@ fn replies(fake: &Fake) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_cut_after_any_batch_comes_to_the_same_end() {
     sweep(TEAM, team).await;
+}
+
+/// Two attempts of a task whose answers are asked for again: for their form, their schema, their checks
+/// and their loop.
+const JUDGED: &str = r#"
+[limits]
+max_concurrency = 2
+[agents.writer]
+model = "main"
+instructions = "Write."
+tools = ["echo"]
+[agents.judge]
+model = "main"
+instructions = "Judge."
+tools = ["echo"]
+[tasks.text]
+agent = "writer"
+prompt = "Write."
+output_schema = { type = "object", required = ["n"] }
+output_retries = 3
+retry = { max_attempts = 2, initial_interval = "1ms" }
+[[tasks.text.checks]]
+agent = "judge"
+prompt = "Judge {{ output.n }}."
+[[tasks.text.checks]]
+run = 'test "$(cat "$OUTPUT_PATH")" != "{\"n\":5}"'
+timeout = "30s"
+[tasks.text.loop]
+until = "output.n >= 6"
+max_iterations = 7
+[tasks.last]
+agent = "writer"
+prompt = "Use {{ tasks.text.output.n }}."
+depends_on = ["text"]
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_judged_comes_to_the_same_end_and_is_asked_for_no_oftener() {
+    fn model() -> Arc<Fake> {
+        Fake::new(|request| {
+            let id = request.agent_id.to_string();
+            let last = request.messages().last().map(Message::text).unwrap_or_default();
+            match (request.agent.as_str(), request.turn) {
+                ("judge", 1) => Act::tool("echo", json!({"text": last})),
+                ("judge", _) => {
+                    let first = request.messages()[0].text();
+                    Act::say(if first.contains("Judge 2.") { "fail\nMore." } else { "pass" })
+                }
+                // No round is left for the last of these.
+                ("writer", _) if id == "text" => Act::say("none"),
+                ("writer", 1) if id == "text~2" => Act::say("```json\n{}\n```"),
+                ("writer", 4) if id == "text~2" => Act::tool("echo", json!({"text": "x"})),
+                ("writer", turn) if id == "text~2" => Act::say(format!("{{\"n\":{turn}}}")),
+                _ => Act::say(last),
+            }
+        })
+    }
+    let whole = sweep(JUDGED, model).await;
+    let causes = |id: &str| -> Vec<Cause> {
+        let of_agent =
+            |record: &&SharedRecord| record.agent.as_ref().is_some_and(|a| a.as_str() == id);
+        let rounds =
+            whole.records.iter().filter(of_agent).filter_map(|record| match &record.event {
+                Event::AgentRestarted(restarted) => restarted.feedback.as_ref(),
+                _ => None,
+            });
+        rounds.map(|feedback| feedback.cause).collect()
+    };
+    assert_eq!(causes("text"), [Cause::Format; 3]);
+    assert_eq!(causes("text~2"), [Cause::Schema, Cause::Check, Cause::Until, Cause::Check]);
+    assert_eq!(whole.task("last").1.as_deref(), Some("Use 6."));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

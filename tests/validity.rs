@@ -173,7 +173,7 @@ async fn a_provider_that_pauses_gets_its_own_message_back() {
 /// version recorded them.
 fn records_with_repeated_ids() -> Vec<Event> {
     let program = Program::Model { agent: name("worker"), prompt: "go".into() };
-    let spawned = AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
+    let spawned = AgentSpawned::main(program);
     let mut events = vec![Event::from(spawned)];
     for turn in 1..=2 {
         let input = Json::encode(&json!({}));
@@ -257,7 +257,14 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let past = journal.handle().append(past.collect()).await.expect("recorded");
     let folded = Folded::of(&services, &id("work"), &past.into()).expect("folds");
     let right = RecordRight::default();
-    let agent = Agent { services, id: id("work"), task: name("work"), right };
+    let agent = Agent {
+        services,
+        id: id("work"),
+        task: name("work"),
+        right,
+        form: Default::default(),
+        judged: None,
+    };
     let (_, ended) = Actor::spawn(None, agent, folded).await.expect("starts");
     until(|| ended.is_finished()).await;
     journal.records()

@@ -21,8 +21,9 @@ use self::sending::Talk;
 use self::summaries::SummaryAhead;
 use tracing::{Instrument, Span};
 
-use super::agent_steps;
+use super::agent_steps::{self, CommandStep};
 use super::compaction_step;
+use super::given::Given;
 use super::lost_calls::{self, Lost};
 use super::mail::{AgentMsg, Caller, StepError, SupervisorMsg};
 use super::panic::panic_text;
@@ -35,8 +36,10 @@ use super::summary::SummaryError;
 use crate::context::CompactionTrigger;
 use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, Name};
+use crate::output::Output;
+use crate::spec::OutputFormat;
 use crate::tool::process;
-use crate::turn::{AgentEnded, Outcome};
+use crate::turn::{AgentEnded, Effect, Outcome};
 use crate::turn_boundary::{self, Action, Ahead, Terms};
 use crate::turn_machine::Machine;
 
@@ -51,6 +54,10 @@ pub struct Agent {
     pub task: Name,
     /// The right of its steps to record.
     pub right: RecordRight,
+    /// The form of its task's output.
+    pub form: OutputFormat,
+    /// The answer that it judges, if it makes a check.
+    pub judged: Option<Output>,
 }
 
 /// The state of an agent.
@@ -285,8 +292,17 @@ impl Agent {
             }
             Action::RunCommand(announced) => {
                 let context = self.context(state);
-                let program = state.machine.spawned().program.clone();
-                self.start(myself, state, agent_steps::run_command(context, program, announced));
+                let spawned = state.machine.spawned();
+                let (program, last) = (spawned.program.clone(), state.machine.last_output());
+                let last = last.map(|last| ("LAST_OUTPUT", last));
+                let given = last.or(self.judged.as_ref().map(|judged| ("OUTPUT", judged)));
+                let form = self.form;
+                let given =
+                    given.map(|(name, output)| Given { name, output: output.clone(), form });
+                // What judges an answer changes nothing, so it may be asked again.
+                let effect = if spawned.check.is_some() { Effect::Pure } else { Effect::Once };
+                let command = CommandStep { program, given, effect, announced };
+                self.start(myself, state, agent_steps::run_command(context, command));
             }
             Action::Finish(outcome) => self.finish(myself, state, outcome),
             Action::Rest => {}

@@ -11,6 +11,7 @@ use tracing::{Instrument, Span};
 
 use super::briefing::Briefing;
 use super::compaction_step::Announcement;
+use super::given::Given;
 use super::mail::StepError;
 use super::model_call::{self, CallError, Caller};
 use super::spans;
@@ -180,23 +181,38 @@ pub async fn run_tools(context: StepContext, calls: Vec<PendingCall>) -> StepRes
     tool_run::run(&context, calls).await
 }
 
-/// Runs the command of a `run` task. Announces it first, unless it was announced before.
-pub async fn run_command(
-    context: StepContext,
-    program: Program,
-    announced: Option<PendingCall>,
-) -> StepResult {
+/// A command that is to run.
+#[derive(Debug)]
+pub(super) struct CommandStep {
+    pub(super) program: Program,
+    /// The output that the command is given.
+    pub(super) given: Option<Given>,
+    pub(super) effect: Effect,
+    /// The call, if it was announced before.
+    pub(super) announced: Option<PendingCall>,
+}
+
+/// Runs the command of a `run` task or of a check. Announces it first, unless it was announced
+/// before. Each round of a command is a turn.
+pub(super) async fn run_command(context: StepContext, command: CommandStep) -> StepResult {
+    let CommandStep { program, given, effect, announced } = command;
     let Program::Command(command) = program else { return Ok(Vec::new()) };
-    let context = StepContext { turn: COMMAND_TURN, ..context };
+    let turn = context.turn + u32::from(announced.is_none());
+    let context = StepContext { turn, ..context };
     context.room().await?;
+    let given = match given {
+        Some(given) => given.variables(&context.services).await?,
+        None => Default::default(),
+    };
     let (mut records, call) = match announced {
         Some(call) => (Vec::new(), call),
-        None => announce(&context, &command).await?,
+        None => announce(&context, &command, effect).await?,
     };
     let began = Instant::now();
     let mut tool_context = tool_context::tool_context(&context, call.key.clone());
     let mut all = (*context.services.env).clone();
     all.extend(command.env.clone());
+    all.extend(given);
     tool_context.env = Environment::only(all);
     // The time limit of tools does not apply: a `run` task has the time limit of its task.
     tool_context.timeout = Duration::MAX;
@@ -210,22 +226,20 @@ pub async fn run_command(
     Ok(records)
 }
 
-/// The number of a command's only turn.
-const COMMAND_TURN: u32 = 1;
-
-/// Announces the command of a `run` task as a tool call that no model made.
+/// Announces a command as a tool call that no model made.
 async fn announce(
     context: &StepContext,
     command: &Command,
+    effect: Effect,
 ) -> Result<(Vec<SharedRecord>, PendingCall), StepError> {
     let input = Json::encode(&serde_json::json!({ "command": command.run }));
     // Every command gets the key of its call, which is the same when it runs again.
-    let effect = if command.idempotent { Effect::Keyed } else { Effect::Once };
+    let effect = if command.idempotent { Effect::Keyed } else { effect };
     let (index, name) = (0, "run".to_owned());
     let key = CallKey::derive(
         context.services.run,
         &context.agent,
-        COMMAND_TURN,
+        context.turn,
         index,
         &name,
         input.as_str(),
@@ -233,7 +247,7 @@ async fn announce(
     let call = ToolCall { id: name.clone(), name: name.clone(), input: input.clone() };
     let intended = ToolIntended {
         key: key.clone(),
-        turn: COMMAND_TURN,
+        turn: context.turn,
         index,
         id: name.clone(),
         name,

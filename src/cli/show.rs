@@ -1,6 +1,7 @@
 //! `show`: prints one run, task, agent or stored result in full.
 
 mod output;
+mod rounds;
 mod view;
 
 use std::io;
@@ -160,6 +161,7 @@ fn task_json(task: &TaskStatus) -> Value {
         "error": task.failure,
         "reason": task.reason,
         "because": task.because,
+        "rounds": task.rounds,
         "started": task.started_ms.map(stamp::text),
         "ended": task.ended_ms.map(stamp::text),
     })
@@ -177,6 +179,7 @@ fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit 
             let mut document = task_json(task);
             document["task"] = json!(name);
             document["evidence"] = json!(evidence.of(name));
+            document["checks"] = rounds::checks_json(state, name);
             text.push_str(&format!("{document}\n"));
             continue;
         }
@@ -184,6 +187,7 @@ fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit 
         for note in task.failure.iter().map(ToString::to_string).chain(task.reason.clone()) {
             text.push_str(&format!("{note}\n"));
         }
+        text.push_str(&rounds::text(state, name, task));
         if let Some(undone) = undone_of(state, name) {
             text.push_str(&format!("left undone: {undone}\n"));
         }

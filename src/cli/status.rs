@@ -125,7 +125,7 @@ impl Status {
         for part in parts {
             text.push_str(&format!(", {part}"));
         }
-        let children = self.open().filter(|(_, agent)| agent.parent.is_some()).count();
+        let children = self.open().filter(|(_, agent)| agent.is_delegated()).count();
         match children {
             0 => {}
             1 => text.push_str(" · 1 child"),

@@ -316,8 +316,10 @@ impl Printer {
     /// Returns true if a record is one of several that are printed as one line: the spawns of one
     /// turn.
     pub(super) fn groups(&self, record: &Record) -> bool {
-        let is_child =
-            matches!(&record.event, Event::AgentSpawned(spawned) if spawned.parent.is_some());
+        let is_child = match &record.event {
+            Event::AgentSpawned(spawned) => spawned.parent.is_some() && spawned.check.is_none(),
+            _ => false,
+        };
         is_child && !self.json && self.detail == Detail::Milestones
     }
 

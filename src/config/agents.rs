@@ -8,7 +8,7 @@ use super::concern::leads_outside;
 use super::diagnostic::NO_HELP;
 use super::raw::Agent;
 use super::shape::{Entry, Field, Item};
-use super::{Setting, foreign, names, sandbox};
+use super::{Setting, answers, foreign, names, sandbox};
 use crate::id::Name;
 use crate::permission::{Bound, Permissions, Rule};
 use crate::policy::RestartPolicy;
@@ -82,6 +82,8 @@ fn agent(
         },
         skills: skills(setting, raw),
         confinement: sandbox::confinement(setting, &raw.sandbox),
+        output_schema: answers::schema(setting, &raw.output_schema),
+        output_retries: *raw.output_retries,
         ..AgentSpec::new(name, model(setting, entry, raw, models)?)
     })
 }

@@ -7,7 +7,7 @@ use super::shape::Item;
 use super::tasks::report_disabled;
 use crate::context::compaction::CompactionSpec;
 use crate::id::Name;
-use crate::spec::{AgentSpec, ModelSpec, TaskSpec, Work};
+use crate::spec::{AgentSpec, ModelSpec, TaskSpec};
 
 /// Returns the names in `entry`, and reports unknown ones.
 pub(super) fn entry(setting: Setting<'_>) -> Vec<Name> {
@@ -42,9 +42,7 @@ pub(super) fn models_in_use(
     while let Some(name) = open.pop() {
         let Some(task) = by_name.get(name).filter(|_| seen.insert(name)) else { continue };
         open.extend(task.depends_on.iter().map(Name::as_str));
-        if let Work::Agent { agent, .. } = &task.work {
-            at_work.push(agent);
-        }
+        at_work.extend(task.agents());
     }
     let mut used: BTreeSet<_> =
         team(agents, at_work).values().map(|agent| agent.model.clone()).collect();

@@ -30,7 +30,7 @@ use serde_json::Value as Json;
 pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
 pub(super) use self::models::{HeaderValue, KeySource, Model, Prices, Provider, Wire};
 pub(super) use self::tools::{RunHooks, Tool};
-pub(super) use self::work::{Agent, OwnSandbox, Permissions, Retry, Task};
+pub(super) use self::work::{Agent, Check, OwnSandbox, Permissions, Retry, Task};
 use super::shape::kinds::{
     COUNT, COUNT_OR_NONE, FILES, INPUT_TEMPLATE, KEY_FILE, MODEL, NAMES, TASKS, TEXT, VARIABLE,
     VARIABLES, WORDS, words_of,

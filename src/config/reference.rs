@@ -25,6 +25,7 @@ pub fn reference() -> String {
 fn section(page: &mut String, path: &str, about: &str, keys: Keys) {
     let (title, point) = match path {
         "" => ("The top level".to_owned(), ""),
+        path if path.starts_with('[') => (format!("`[{path}]`\n\n{about}"), ""),
         path => (format!("`[{path}]`\n\n{about}"), "."),
     };
     page.push_str(&format!("\n## {title}\n\n"));
@@ -38,6 +39,9 @@ fn section(page: &mut String, path: &str, about: &str, keys: Keys) {
             Kind::Table(inner) | Kind::Key(inner) => section(page, &path, &key.text(), inner),
             Kind::Map(_, Kind::Table(inner)) => {
                 section(page, &format!("{path}.NAME"), &key.text(), inner);
+            }
+            Kind::List(Kind::Table(inner)) => {
+                section(page, &format!("[{path}]"), &key.text(), inner);
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use crate::policy::RetryPolicy;
 
 /// The kinds of failure after which a new attempt of a whole task can succeed. A failure that every
 /// attempt would repeat (a refused key, a bad template, a limit) is not among them.
-const MENDABLE: [FailureKind; 12] = [
+const MENDABLE: [FailureKind; 15] = [
     FailureKind::RateLimit,
     FailureKind::Overloaded,
     FailureKind::Timeout,
@@ -19,6 +19,9 @@ const MENDABLE: [FailureKind; 12] = [
     FailureKind::EmptyAnswer,
     FailureKind::OutputTruncated,
     FailureKind::OutputFormat,
+    FailureKind::OutputSchema,
+    FailureKind::CheckFailed,
+    FailureKind::MaxIterations,
     FailureKind::CommandFailed,
     FailureKind::ToolError,
     FailureKind::Crashed,

@@ -1,30 +1,37 @@
 //! Builds the tasks of a configuration: their work, dependencies and templates.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::diagnostic::{NO_HELP, Place, Problems};
 use super::raw::Task;
 use super::shape::{Entry, Field, Item, Named};
 use super::templates::{Language, Scope};
-use super::{Setting, fan_out, names, retry, sandbox};
+use super::{Setting, answers, fan_out, names, retry, sandbox};
 use crate::id::Name;
-use crate::spec::{Join, TaskSpec, Work};
+use crate::spec::{AgentSpec, Join, TaskSpec, Work};
 
 /// Turns `[tasks]` into tasks, in the order in which they are written.
-pub(super) fn tasks(setting: Setting<'_>) -> Vec<TaskSpec> {
+pub(super) fn tasks(setting: Setting<'_>, agents: &BTreeMap<Name, AgentSpec>) -> Vec<TaskSpec> {
     cycles(&setting.raw.tasks, setting.problems);
     let enabled = setting.raw.tasks.values().filter_map(|(entry, task)| {
         // The mistakes of a task that is not enabled are found too.
-        spec(setting, entry, task).filter(|_| *task.enabled)
+        spec(setting, entry, task, agents).filter(|_| *task.enabled)
     });
     enabled.collect()
 }
 
-fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSpec> {
+fn spec(
+    setting: Setting<'_>,
+    entry: &Entry<Task>,
+    task: &Task,
+    agents: &BTreeMap<Name, AgentSpec>,
+) -> Option<TaskSpec> {
     let problems = setting.problems;
     let depends_on = depends_on(setting, entry, task);
     texts(setting, entry, task);
     let work = work(setting, entry, task);
+    let agent = task.agent.as_ref().and_then(|name| agents.get(name.as_str()));
+    let (acceptance, output) = answers::rules(setting, entry, task, agent);
     let retry = retry::of_task(task.retry.as_ref(), setting.problems);
     let env = task.env.values().map(|(variable, text)| (variable.name.clone(), text.clone()));
     Some(TaskSpec {
@@ -37,7 +44,7 @@ fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSp
         timeout: task.timeout.or(*setting.raw.defaults.timeout),
         retry,
         on_failure: *task.on_failure,
-        output: *task.output,
+        output,
         output_file: task.output_file.clone(),
         env: env.collect(),
         stdin: task.stdin.clone(),
@@ -48,6 +55,7 @@ fn spec(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<TaskSp
         context: context(setting, task),
         context_budget: *task.context_budget,
         confinement: sandbox::confinement(setting, &task.sandbox),
+        acceptance,
         ..TaskSpec::new(Name::new(&entry.name).ok()?, work?)
     })
 }
@@ -212,7 +220,7 @@ fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> 
 
 /// Reports `{{` in a command: nothing is inserted into the text that the shell reads, since an
 /// inserted value could be executed.
-fn command(text: &str, place: &Place, problems: &Problems) {
+pub(super) fn command(text: &str, place: &Place, problems: &Problems) {
     if !text.contains("{{") {
         return;
     }

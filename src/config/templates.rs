@@ -47,6 +47,14 @@ pub(super) struct Scope<'a> {
     depends_on: HashSet<&'a str>,
     /// True if the text is rendered for one instance of a fan-out.
     has_item: bool,
+    /// The answer of the task, where it is judged.
+    answer: Option<Answer>,
+}
+
+/// The answer that a text may use.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    is_text: bool,
 }
 
 impl<'a> Scope<'a> {
@@ -56,10 +64,21 @@ impl<'a> Scope<'a> {
         Self { task: Some((name, task)), depends_on, ..Self::of_inputs(setting) }
     }
 
+    /// Returns the scope of the texts that judge a task's answer.
+    pub(super) fn of_answer(
+        setting: Setting<'a>,
+        name: &'a str,
+        task: &'a Task,
+        is_text: bool,
+    ) -> Self {
+        Self { answer: Some(Answer { is_text }), ..Self::of_task(setting, name, task).with_item() }
+    }
+
     /// Returns the scope of texts that are rendered before any task.
     pub(super) fn of_inputs(setting: Setting<'a>) -> Self {
         let Setting { raw, problems, .. } = setting;
-        Self { raw, problems, task: None, depends_on: HashSet::new(), has_item: false }
+        let (depends_on, has_item, answer) = (HashSet::new(), false, None);
+        Self { raw, problems, task: None, depends_on, has_item, answer }
     }
 
     /// Checks one text; `place` is the place at which it is written.
@@ -81,9 +100,9 @@ impl<'a> Scope<'a> {
 
     /// Returns the scope of texts that are rendered for each instance, if the task fans out.
     pub(super) fn with_item(&self) -> Self {
-        let Self { raw, problems, task, .. } = *self;
+        let Self { raw, problems, task, answer, .. } = *self;
         let has_item = task.is_some_and(|(_, task)| task.foreach.is_set());
-        Self { raw, problems, task, depends_on: self.depends_on.clone(), has_item }
+        Self { raw, problems, task, depends_on: self.depends_on.clone(), has_item, answer }
     }
 
     /// Returns true if a name stands for the item of a fan-out, or for its place.
@@ -131,6 +150,8 @@ impl Check<'_> {
                 }
                 (function, None) if FUNCTIONS.contains(&function) => {}
                 (item, _) if self.scope.is_item(item) => {}
+                ("output", field) if self.scope.answer.is_some() => self.answer(&name, field),
+                ("iteration", None) if self.scope.answer.is_some() => {}
                 _ => self.undefined(&name),
             }
         }
@@ -211,7 +232,7 @@ impl Check<'_> {
                 let message = format!("`{name}`: `{task}` does not fan out and has one output");
                 self.report("undefined_name", name, message, &format!("use `tasks.{task}.output`"));
             }
-            ["output", field, ..] if entry.value.as_ref().is_none_or(is_text) => {
+            ["output", field, ..] if entry.value.as_ref().is_none_or(|t| self.is_text(t)) => {
                 let message =
                     format!("`{name}`: the output of `{task}` is text, without `{field}`");
                 let help = format!("add `output = \"json\"` to [tasks.{task}]");
@@ -226,6 +247,25 @@ impl Check<'_> {
                 self.report("undefined_name", name, format!("`{name}` is not defined"), &help);
             }
         }
+    }
+
+    /// Warns of a field of an answer that is a text.
+    fn answer(&self, name: &str, field: Option<&str>) {
+        if field.is_some() && self.scope.answer.is_some_and(|answer| answer.is_text) {
+            let message = format!("`{name}` is never there: the output of the task is text");
+            let help = "add `output = \"json\"`, or an `output_schema`";
+            self.scope.problems.warning("undefined_name", &self.name_place(name), message, help);
+        }
+    }
+
+    /// Returns true if the output of a task is text. With a schema, of its own or of its agent, it is
+    /// JSON.
+    fn is_text(&self, task: &Task) -> bool {
+        let agent = task.agent.as_ref().and_then(|agent| self.scope.raw.agents.get(agent));
+        let agent = agent.and_then(|entry| entry.value.as_ref());
+        let of_agent = agent.is_some_and(|agent| agent.output_schema.is_set());
+        let is_text = !task.output.is_wrong() && *task.output == OutputFormat::Text;
+        is_text && !task.output_schema.is_set() && !of_agent
     }
 
     fn undefined(&self, name: &str) {
@@ -275,10 +315,4 @@ impl Check<'_> {
         let range = range.unwrap_or_else(line);
         self.place.part(start + range.start..start + range.end)
     }
-}
-
-/// Returns true if the output of a task is text. A task with an output schema will return JSON;
-/// schemas are not available yet, which is reported at their key.
-fn is_text(task: &Task) -> bool {
-    !task.output_schema.is_set() && !task.output.is_wrong() && *task.output == OutputFormat::Text
 }

@@ -21,7 +21,9 @@ use crate::journal::stamp;
 use crate::message::{Json, StopReason};
 use crate::output::Output;
 use crate::printable;
-use crate::turn::{AgentEnded, ModelResponded, Outcome, Program, ToolFinished, ToolStatus};
+use crate::turn::{
+    AgentEnded, CheckPlace, ModelResponded, Outcome, Program, ToolFinished, ToolStatus,
+};
 
 /// The most characters of text from models and tools in a line: with the rest of the line it fits
 /// two rows of a terminal.
@@ -141,15 +143,24 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
         | Event::CompactionFinished(_)
         | Event::CompactionFailed(_)
         | Event::CompactionBreaker(_) => describe_context(event, out),
-        Event::AgentSpawned(spawned) => match &spawned.program {
-            Program::Model { agent, prompt } => {
-                write!(out, "spawned as {agent}: {}", first_line(prompt.beginning(), QUOTED))
+        Event::AgentSpawned(spawned) => {
+            if let Some(CheckPlace { round, index }) = spawned.check {
+                write!(out, "check {} of round {round}: ", index + 1)?;
             }
-            Program::Command(command) => write!(out, "$ {}", first_line(&command.run, QUOTED)),
-        },
-        Event::AgentRestarted(e) => {
-            write!(out, "restarted ({}): {}", e.restart, first_line(&e.reason, QUOTED))
+            match &spawned.program {
+                Program::Model { agent, prompt } => {
+                    write!(out, "spawned as {agent}: {}", first_line(prompt.beginning(), QUOTED))
+                }
+                Program::Command(command) => write!(out, "$ {}", first_line(&command.run, QUOTED)),
+            }
         }
+        Event::AgentRestarted(e) => match &e.feedback {
+            None => write!(out, "restarted ({}): {}", e.restart, first_line(&e.reason, QUOTED)),
+            Some(feedback) if feedback.text.is_empty() => out.write_str(&e.reason),
+            Some(feedback) => {
+                write!(out, "{}: {}", e.reason, first_line(&feedback.text, QUOTED))
+            }
+        },
         Event::AgentEnded(ended) => describe_end(ended, out),
         Event::TurnStarted(e) if e.hand_over => {
             write!(out, "turn {}: it is out of turns and hands over", e.turn)

@@ -305,13 +305,7 @@ mod tests {
     fn a_command_has_an_empty_transcript() {
         let (_root, dir) = run();
         let program = crate::turn::Program::Command(crate::turn::Command::default());
-        let spawned = crate::turn::AgentSpawned {
-            program,
-            depth: 0,
-            parent: None,
-            call: None,
-            lineage: Vec::new(),
-        };
+        let spawned = crate::turn::AgentSpawned::main(program);
         let mut draft = turn("work", 1);
         draft.event = spawned.into();
         give(&mut Projection::new(dir.clone()), vec![draft]);

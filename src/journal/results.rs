@@ -225,9 +225,7 @@ mod tests {
             .into()
         };
         let name = Name::new("helper").expect("a name");
-        let spawned = |program| -> Event {
-            AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() }.into()
-        };
+        let spawned = |program| -> Event { AgentSpawned::main(program).into() };
         let mut done = testing::finished(1, 0, ToolStatus::Ok, "x").event;
         let Event::ToolFinished(tool) = &mut done else { panic!("a result") };
         tool.stored = stored("a");

@@ -330,9 +330,7 @@ mod tests {
     fn spawned(agent: &str) -> Draft {
         let program = Program::Command(Default::default());
         let mut draft = turn(agent, 1);
-        draft.event =
-            AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() }
-                .into();
+        draft.event = AgentSpawned::main(program).into();
         draft
     }
 

@@ -9,9 +9,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, SharedRecord};
-use crate::id::{AgentId, CallKey};
+use crate::id::{AgentId, CallKey, Name};
 use crate::journal::agent_records::{AgentRecords, BatchPlace};
 use crate::journal::line::Position;
+use crate::plan::TaskState;
 use crate::run_machine;
 use crate::run_state::{IllegalRecord, RunState};
 
@@ -20,7 +21,8 @@ use crate::run_state::{IllegalRecord, RunState};
 pub struct Tracker {
     state: RunState,
     open: BTreeMap<AgentId, Track>,
-    /// The agents of tasks that have ended and whose conversation can continue.
+    /// The agents of tasks that have ended and whose conversation can continue, or whose attempt has
+    /// not ended.
     ended: BTreeMap<AgentId, Track>,
 }
 
@@ -74,12 +76,16 @@ impl Tracker {
         let place = (at.offset, at.seq);
         for record in records {
             self.state.apply(record)?;
-            let Some(id) = &record.agent else { continue };
+            let Some(id) = &record.agent else {
+                record.task.iter().for_each(|task| self.forget_agent_of(task));
+                continue;
+            };
             match &record.event {
-                Event::AgentEnded(ended) => {
-                    let track = self.open.remove(id).filter(|_| ended.outcome.can_continue());
+                Event::AgentEnded(_) => {
                     let agent = self.state.agents().get(id);
-                    let mut track = track.filter(|_| agent.is_some_and(|a| a.parent.is_none()));
+                    let is_main = agent.is_some_and(|agent| agent.parent.is_none());
+                    // A further round may follow any answer, until the attempt ends.
+                    let mut track = self.open.remove(id).filter(|_| is_main);
                     if let Some(track) = &mut track
                         && track.batches.last() != Some(&place)
                     {
@@ -111,6 +117,17 @@ impl Tracker {
             }
         }
         Ok(())
+    }
+
+    /// Forgets the agent of a task's latest attempt once that has ended, if its conversation cannot
+    /// continue.
+    fn forget_agent_of(&mut self, task: &Name) {
+        let task = self.state.task(task).filter(|task| task.state != TaskState::Running);
+        let Some(id) = task.and_then(|task| task.agent.as_ref()) else { return };
+        let outcome = self.state.agents().get(id).and_then(|agent| agent.outcome.as_ref());
+        if outcome.is_some_and(|outcome| !outcome.can_continue()) {
+            self.ended.remove(id);
+        }
     }
 
     /// Returns the data needed to resume the agents that have not ended.

@@ -198,6 +198,10 @@ fn waiting_task(
                 None => format!("a resume ({})", failure.kind),
             })
         }
+        // Its agent has answered, and the check of the answer has not begun.
+        TaskState::Running if task.open_agents == 0 => {
+            Some("the judgement of its answer".to_owned())
+        }
         TaskState::Running
         | TaskState::Completed
         | TaskState::Failed

@@ -37,7 +37,7 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
     let mut text = tasks(state, evidence);
     let began = state.tasks().any(|(_, task)| task.started_ms.is_some());
     let took = began.then(|| format!(" after {}", seconds(state.spent())));
-    let children = match state.agents().values().filter(|agent| agent.parent.is_some()).count() {
+    let children = match state.agents().values().filter(|agent| agent.is_delegated()).count() {
         0 => String::new(),
         1 => "1 child agent, ".to_owned(),
         many => format!("{many} child agents, "),

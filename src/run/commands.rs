@@ -101,6 +101,9 @@ pub(super) fn under_way(
                         if runs_again { Command::RunsAgain } else { Command::Interrupted };
                     commands.insert(task.clone(), command);
                 }
+                Event::AgentRestarted(restarted) if restarted.feedback.is_some() => {
+                    commands.insert(task.clone(), Command::Announced);
+                }
                 Event::ToolFinished(finished) => {
                     let outcome = Box::new(command_outcome(finished));
                     commands.insert(task.clone(), Command::Ended(outcome));

@@ -110,10 +110,7 @@ impl<'a> Sight<'a> {
 
     /// Returns the agents that may work from here on.
     fn team(&self) -> impl Iterator<Item = (&'a Name, &'a AgentSpec)> {
-        let of_tasks = self.open().filter_map(|(_, task)| match &task.work {
-            Work::Agent { agent, .. } => Some(agent),
-            Work::Command { .. } => None,
-        });
+        let of_tasks = self.open().flat_map(|(_, task)| task.agents());
         let at_work = self.state.agents().values().filter(|agent| agent.outcome.is_none());
         let at_work = at_work.filter_map(|agent| agent.definition.as_ref());
         self.config.team(of_tasks.chain(at_work)).into_iter()
@@ -200,8 +197,7 @@ env = { OF = "{{ tasks.done.output }}" }
                 &task,
                 TaskStarted { attempt: 1, agent: Some(id.clone()), instances: None, key: None },
             ));
-            let spawned =
-                AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
+            let spawned = AgentSpawned::main(program);
             drafts.push(Draft::agent(&task, &id, spawned));
         }
         let id = AgentId::main(&name("done"), 1);

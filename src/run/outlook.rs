@@ -325,7 +325,7 @@ impl Lookup for Eyes {
         task: &TaskSpec,
         output: &Output,
     ) -> Result<Result<Value, Failure>, JournalError> {
-        Ok(task.output.parse(&store::whole_text(&self.results, output)?))
+        Ok(task.read(&store::whole_text(&self.results, output)?))
     }
 
     fn outcome(&mut self, agent: &AgentId) -> Option<Outcome> {
@@ -474,9 +474,9 @@ fn is_half_done(status: &TaskStatus) -> bool {
     status.state == TaskState::Running || status.is_held()
 }
 
-fn content<'a>(config: &'a Config, task: &TaskSpec, program: &'a Program) -> Content<'a> {
+fn content<'a>(config: &'a Config, task: &'a TaskSpec, program: &'a Program) -> Content<'a> {
     let (agent, model) = (|n: &Name| config.agents.get(n), |n: &Name| config.models.get(n));
-    Content::of(program, task.output, &config.env, agent, model)
+    Content::of(program, task, &config.env, agent, model)
 }
 
 /// Returns the plan of a run whose configuration changes: all tasks if the run had all, else those

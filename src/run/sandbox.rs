@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::StartError;
 use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
-use crate::spec::Work;
+use crate::spec::TaskSpec;
 use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec, TRUSTED};
 use crate::spec::tool::code_files;
 use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe, toolchains};
@@ -138,7 +138,7 @@ const CACHING: [&str; 7] = [
 
 /// Returns true if a run wants a sandbox: anything in it can run a command, and nobody turned it off.
 fn is_wanted(config: &Config) -> bool {
-    let in_tasks = || config.tasks.iter().any(|task| matches!(task.work, Work::Command { .. }));
+    let in_tasks = || config.tasks.iter().any(TaskSpec::has_command);
     let mut tools = config.agents.values().flat_map(|agent| &agent.tools);
     let mut in_agents =
         || tools.any(|tool| tool.as_str() == bash::NAME || config.tools.contains_key(tool));

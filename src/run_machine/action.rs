@@ -68,6 +68,8 @@ pub enum Action {
         output: Output,
         /// The values that the template of `output_file` may name.
         values: Value,
+        /// True if the output is accepted when its form is right. Only then it is written to a file.
+        is_last: bool,
     },
     /// Runs a hook of the run, outside the mailbox. Answered by
     /// [`hook_ended`](super::RunMachine::hook_ended).

@@ -101,6 +101,11 @@ impl Agenda {
         self.touches
     }
 
+    /// Returns true if a task needs a decision.
+    pub(super) fn is_due(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
     /// Takes the next task that needs a decision.
     pub(super) fn next_touched(&mut self) -> Option<usize> {
         let place = self.touched.pop_front()?;

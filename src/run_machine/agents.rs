@@ -76,10 +76,19 @@ impl RunMachine {
             let count = children.into_iter().flatten().filter(of_kind).count();
             u32::try_from(count).unwrap_or(u32::MAX)
         };
+        let known = self.open.ordinals.get(parent).and_then(|numbers| numbers.get(agent)).copied();
+        let mut ordinal = known.unwrap_or_else(started) + 1;
+        while self.is_taken(&parent.child(agent, ordinal)) {
+            ordinal += 1;
+        }
         let numbers = self.open.ordinals.entry(parent.clone()).or_default();
-        let ordinal = numbers.entry(agent.clone()).or_insert_with(started);
-        *ordinal += 1;
-        parent.child(agent, *ordinal)
+        numbers.insert(agent.clone(), ordinal);
+        parent.child(agent, ordinal)
+    }
+
+    /// Returns true if an agent with this id was spawned.
+    pub(super) fn is_taken(&self, id: &AgentId) -> bool {
+        self.state.agents().contains_key(id)
     }
 
     /// Returns the child that a call asked for.
@@ -135,6 +144,7 @@ impl RunMachine {
             parent: Some(parent),
             call: Some(call),
             lineage,
+            check: None,
         };
         self.record(vec![Draft::agent(&task, &id, spawned)]);
     }
@@ -156,7 +166,7 @@ impl RunMachine {
     }
 
     pub(super) fn rank(&self, agent: &AgentId) -> Rank {
-        match self.state.agents().get(agent).is_some_and(|agent| agent.parent.is_some()) {
+        match self.state.agents().get(agent).is_some_and(|agent| agent.is_delegated()) {
             true => Rank::Child,
             false => Rank::Main,
         }
@@ -170,7 +180,16 @@ impl RunMachine {
             Some(Stage::Idle) if self.open.timers.is_set(&Timer::Restart(agent.clone())) => {}
             Some(Stage::Idle) => self.fold(&agent),
             // These agents continue by themselves, or end.
-            Some(Stage::Folding | Stage::Restarting | Stage::Killed | Stage::Ending) | None => {}
+            Some(Stage::Folding | Stage::Restarting | Stage::Killed | Stage::Ending) => {}
+            // Its attempt goes on without it: a check follows, or it is asked again.
+            None => self.touch_task_of(&agent),
+        }
+    }
+
+    fn touch_task_of(&mut self, agent: &AgentId) {
+        let task = self.state.agents().get(agent).map(|agent| &agent.task);
+        if let Some(place) = task.and_then(|task| self.settings.plan.place(task)) {
+            self.agenda.touch(place);
         }
     }
 
@@ -181,14 +200,7 @@ impl RunMachine {
         if let Some(call) = call {
             self.open.coming.remove(&call);
         }
-        for ancestor in parent.map(|parent| self.line_of(&parent)).unwrap_or_default() {
-            if let Some(count) = self.open.spawning.get_mut(&ancestor) {
-                *count -= 1;
-                if *count == 0 {
-                    self.open.spawning.remove(&ancestor);
-                }
-            }
-        }
+        parent.iter().for_each(|parent| self.begins_below(parent));
         self.open.agents.insert(id.clone(), OpenAgent::new(Stage::Idle));
         if self.open.interrupted.is_some() {
             return;
@@ -198,20 +210,41 @@ impl RunMachine {
         }
         self.open.set_stage(id, Stage::Live);
         self.actions.push_back(Action::Spawn { agent: id.clone(), born: record.clone() });
+        if self.state.agents().get(id).is_some_and(|agent| agent.check.is_some()) {
+            self.start_check_limit(id);
+            self.limit_attempt_of(id);
+        }
+    }
+
+    /// Notes that work below an agent, whose first record was on its way to the journal, begins.
+    pub(super) fn begins_below(&mut self, agent: &AgentId) {
+        for ancestor in self.line_of(agent) {
+            if let Some(count) = self.open.spawning.get_mut(&ancestor) {
+                *count -= 1;
+                if *count == 0 {
+                    self.open.spawning.remove(&ancestor);
+                }
+            }
+        }
     }
 
     /// Returns the outcome with which an agent must end before it starts, if its run, task or
     /// parent was stopped while its first record was on its way to the journal.
-    fn sentence(&self, id: &AgentId) -> Option<Outcome> {
+    pub(super) fn sentence(&self, id: &AgentId) -> Option<Outcome> {
         let status = self.state.agents().get(id)?;
-        let cancelled = |reason: &str| Outcome::Cancelled { reason: reason.to_owned() };
-        if let Some(parent) = &status.parent {
-            return self.is_over(parent).then(|| cancelled(PARENT_STOPPED));
+        if let Some(parent) = status.parent.as_ref().filter(|_| status.is_delegated()) {
+            let cancelled = || Outcome::Cancelled { reason: PARENT_STOPPED.to_owned() };
+            return self.is_over(parent).then(cancelled);
         }
-        let place = self.settings.plan.place(&status.task);
-        let of_task = || self.open.cancelled.get(&place?).map(|reason| cancelled(reason));
-        let cleans_up = place.is_some_and(|place| self.cleans_up(place));
-        let stopped = self.open.stopped.as_ref().filter(|_| !cleans_up);
+        self.sentence_of_task(self.settings.plan.place(&status.task)?)
+    }
+
+    /// Returns the outcome with which the agents of a task must end, if the run or the task was
+    /// stopped.
+    pub(super) fn sentence_of_task(&self, place: usize) -> Option<Outcome> {
+        let cancelled = |reason: &String| Outcome::Cancelled { reason: reason.clone() };
+        let of_task = || self.open.cancelled.get(&place).map(cancelled);
+        let stopped = self.open.stopped.as_ref().filter(|_| !self.cleans_up(place));
         stopped.map(super::open::Stop::outcome).or_else(of_task)
     }
 
@@ -245,7 +278,8 @@ impl RunMachine {
         let times = status.restarted.iter().map(|at| at.since(Reading::default()));
         if RestartWindow::after(times).admit(&policy, self.open_time()) {
             self.open.set_stage(id, Stage::Restarting);
-            let restarted = AgentRestarted { restart, reason: error.to_owned() };
+            let reason = error.to_owned();
+            let restarted = AgentRestarted { restart, reason, feedback: None };
             return self.record(vec![Draft::agent(&task, id, restarted)]);
         }
         let message = match restart {
@@ -316,6 +350,7 @@ impl RunMachine {
         self.open.left.remove(id);
         self.open.set_stage(id, Stage::Live);
         self.actions.push_back(Action::Start(id.clone()));
+        self.start_check_limit(id);
     }
 
     /// Asks an agent and its children to end.
@@ -376,6 +411,7 @@ impl RunMachine {
     pub(super) fn ended(&mut self, id: &AgentId) {
         self.open.timers.cancel(&Timer::EndOverdue(id.clone()));
         self.open.timers.cancel(&Timer::KillOverdue(id.clone()));
+        self.open.timers.cancel(&Timer::CheckLimit(id.clone()));
         self.open.remove(id);
         self.open.left.remove(id);
         self.open.ordinals.remove(id);
@@ -398,7 +434,12 @@ impl RunMachine {
         let Some(status) = self.state.agents().get(id) else { return };
         let (parent, call, task) = (status.parent.clone(), status.call.clone(), &status.task);
         let current = self.state.task(task).and_then(|task| task.agent.as_ref());
-        if current != Some(id) {
+        if let Some(main) =
+            parent.as_ref().filter(|main| status.check.is_some() && current == Some(main))
+        {
+            self.open.slots.hand_over(id, main.clone());
+            self.open.slots.withdraw(id);
+        } else if current != Some(id) {
             // The slot of a task's current agent is released at the end of the attempt.
             self.open.slots.release(id);
         }

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::open::Checking;
-use super::{Action, RunMachine, scope};
+use super::open::{Checking, Judged};
+use super::{RunMachine, scope};
 use crate::event::Event;
 use crate::failure::Failure;
 use crate::id::Name;
@@ -25,26 +25,12 @@ impl RunMachine {
             return;
         };
         match outcome {
-            Outcome::Completed { output } => self.check_output(place, output, None),
+            Outcome::Completed { output } => self.judge(place, &main, output),
             Outcome::Failed { failure, .. } => self.attempt_failed(place, failure),
             Outcome::Cancelled { reason } => {
                 self.record_task(place, TaskCancelled { reason }.into());
             }
         }
-    }
-
-    pub(super) fn check_output(&mut self, place: usize, output: Output, reused: Option<String>) {
-        self.open.proposed.insert(place);
-        self.open.checking.insert(place, Checking { reused });
-        // Only the path of a file is rendered with them.
-        let needs_values = self.spec(place).output_file.is_some();
-        let values = if needs_values { self.values_of(place) } else { Value::Null };
-        let task = self.name(place).clone();
-        self.actions.push_back(Action::CheckOutput { task, output, values });
-    }
-
-    fn values_of(&self, place: usize) -> Value {
-        self.scope_of(place).values(self.spec(place))
     }
 
     /// Handles the result of an output check.
@@ -56,14 +42,20 @@ impl RunMachine {
             return;
         };
         self.open.proposed.remove(&place);
+        let Checking { reused, is_last } = checking;
         let (value, output) = match checked {
             Ok(checked) => checked,
-            Err(failure) => return self.attempt_failed(place, failure),
+            Err(failure) if reused.is_some() => return self.attempt_failed(place, failure),
+            Err(failure) => return self.form_is_wrong(place, failure),
         };
+        if !is_last {
+            self.open.judged.insert(place, Judged { value, is_accepted: false });
+            return self.agenda.touch(place);
+        }
         let value = scope::value_of(self.spec(place), value);
         self.open.values.insert(task.to_string(), value);
         let attempt = self.status(place).map_or(1, |status| status.attempt);
-        let event = match checking.reused {
+        let event = match reused {
             Some(key) => TaskReused { key, output }.into(),
             None => TaskCompleted { attempt, output }.into(),
         };
@@ -71,7 +63,7 @@ impl RunMachine {
     }
 
     /// Handles the failure of an attempt: the task's retry policy decides if another one follows.
-    fn attempt_failed(&mut self, place: usize, failure: Failure) {
+    pub(super) fn attempt_failed(&mut self, place: usize, failure: Failure) {
         let (attempt, earlier) =
             self.status(place).map_or((1, 0), |status| (status.attempt, status.earlier));
         let is_ending = (self.open.stopped.is_some() && !self.cleans_up(place))
@@ -80,7 +72,7 @@ impl RunMachine {
         let chance = self.chance.f64();
         let retry = &self.spec(place).retry;
         let pause = retry.pause(attempt.saturating_sub(earlier), failure.kind, chance);
-        let event: Event = match pause.filter(|_| !is_ending) {
+        let event: Event = match pause.filter(|_| !is_ending && !failure.was_tried_out()) {
             Some(pause) => {
                 let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
                 TaskRetrying { attempt, failure, pause_ms, on_resume: false }.into()

@@ -11,6 +11,7 @@ use super::scope::{self, Item};
 use crate::failure::{Failure, FailureKind};
 use crate::output::Output;
 use crate::plan::{Instances, Standing, TaskCancelled, TaskStarted, TaskState};
+use crate::spec::acceptance::CheckWork;
 use crate::spec::{FanOut, TaskSpec, Work};
 use crate::template;
 
@@ -155,6 +156,13 @@ fn reads(task: &TaskSpec) -> BTreeSet<String> {
     if let Work::Agent { prompt, .. } = &task.work {
         texts.push(prompt);
     }
+    let rules = &task.acceptance;
+    texts.extend(rules.checks.iter().filter_map(|check| match &check.work {
+        CheckWork::Agent { prompt, .. } => Some(prompt.as_str()),
+        CheckWork::Command { .. } => None,
+    }));
+    let until = rules.repeat.as_ref().map(|repeat| format!("{{{{ {} }}}}", repeat.until));
+    texts.extend(until.as_deref());
     let all = || task.depends_on.iter().map(ToString::to_string).collect();
     tasks_read_by(texts).unwrap_or_else(all)
 }

@@ -135,7 +135,9 @@ impl Forecast {
     fn note_beginnings(&mut self, drafts: &[Draft]) {
         for draft in drafts {
             let place = draft.task.as_ref().and_then(|task| self.machine.plan().place(task));
-            if let (Some(place), Event::AgentSpawned(spawned)) = (place, &draft.event) {
+            if let (Some(place), Event::AgentSpawned(spawned)) = (place, &draft.event)
+                && spawned.check.is_none()
+            {
                 self.begins.insert(place, spawned.program.clone());
             }
         }

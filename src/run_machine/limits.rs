@@ -34,6 +34,25 @@ impl RunMachine {
         for place in 0..self.settings.plan.tasks().len() {
             self.start_task_limit(place);
         }
+        for agent in self.checks_at_work() {
+            self.start_check_limit(&agent);
+        }
+    }
+
+    /// Sets a timer for the time limit of a check that begins to work, if it has one.
+    pub(super) fn start_check_limit(&mut self, agent: &AgentId) {
+        let timer = Timer::CheckLimit(agent.clone());
+        // One that crashed and begins again has no more time.
+        if let Some(limit) = self.limit_of_check(agent).filter(|_| !self.open.timers.is_set(&timer))
+        {
+            self.open.timers.set(self.now.since + limit, timer);
+        }
+    }
+
+    fn checks_at_work(&self) -> Vec<AgentId> {
+        let open = self.open.agents.iter().filter(|(_, agent)| agent.stage == Stage::Live);
+        let limited = open.filter(|(id, _)| self.limit_of_check(id).is_some());
+        limited.map(|(id, _)| id.clone()).collect()
     }
 
     /// Sets a timer for the rest of the time limit of a task's running attempt.
@@ -53,6 +72,20 @@ impl RunMachine {
         for place in 0..self.settings.plan.tasks().len() {
             self.open.timers.cancel(&Timer::TaskLimit(place));
         }
+        for agent in self.checks_at_work() {
+            self.open.timers.cancel(&Timer::CheckLimit(agent));
+        }
+    }
+
+    /// Sets the timer of the attempt that an agent works for, if it has fired when no agent was at
+    /// work that could have been ended.
+    pub(super) fn limit_attempt_of(&mut self, agent: &AgentId) {
+        let task = self.state.agents().get(agent).map(|agent| &agent.task);
+        if let Some(place) = task.and_then(|task| self.settings.plan.place(task))
+            && !self.open.timers.is_set(&Timer::TaskLimit(place))
+        {
+            self.start_task_limit(place);
+        }
     }
 
     /// Handles a timer that fired.
@@ -61,6 +94,7 @@ impl RunMachine {
             Timer::Retry(place) => self.agenda.touch(place),
             Timer::TaskLimit(place) => self.task_limit_reached(place),
             Timer::RunLimit => self.run_limit_reached(),
+            Timer::CheckLimit(agent) => self.check_limit_reached(&agent),
             Timer::Restart(agent) => self.restart_agent(&agent),
             Timer::EndOverdue(agent) => self.end_overdue(&agent),
             Timer::KillOverdue(agent) => self.gone(&agent, None),
@@ -79,7 +113,14 @@ impl RunMachine {
         let limit = self.time_limit(place).unwrap_or_default();
         let message = format!("attempt {attempt} took longer than {} s", limit.as_secs_f64());
         let failure = Failure::new(FailureKind::Timeout, message);
-        self.end_agent(&agent, Outcome::Failed { failure, partial: None });
+        self.end_attempt(&agent, &Outcome::Failed { failure, partial: None });
+    }
+
+    fn check_limit_reached(&mut self, agent: &AgentId) {
+        let limit = self.limit_of_check(agent).unwrap_or_default();
+        let message = format!("it took longer than {} s", limit.as_secs_f64());
+        let failure = Failure::new(FailureKind::CheckFailed, message);
+        self.end_agent(agent, Outcome::Failed { failure, partial: None });
     }
 
     fn run_limit_reached(&mut self) {

@@ -70,6 +70,17 @@ pub(super) struct Child {
 pub(super) struct Checking {
     /// The key of the earlier result, if the output is one.
     pub(super) reused: Option<String>,
+    /// True if the task is completed when it passes.
+    pub(super) is_last: bool,
+}
+
+/// An answer whose form is right, and which is judged by checks and by the condition of a loop.
+#[derive(Clone, Debug)]
+pub(super) struct Judged {
+    /// Its value for templates.
+    pub(super) value: Value,
+    /// True if it has passed.
+    pub(super) is_accepted: bool,
 }
 
 /// The reason why the run as a whole was stopped before its end.
@@ -124,6 +135,8 @@ pub(super) struct Open {
     pub(super) proposed: HashSet<usize>,
     /// The tasks whose output is being checked, by place in the plan.
     pub(super) checking: HashMap<usize, Checking>,
+    /// The answers that are judged, by the task's place in the plan.
+    pub(super) judged: HashMap<usize, Judged>,
     /// The tasks that were cancelled one by one, by place in the plan, with the reason.
     pub(super) cancelled: HashMap<usize, String>,
     /// The tasks whose next attempt begins when the run is resumed, by place in the plan.
@@ -175,6 +188,7 @@ impl Open {
             spawning: HashMap::new(),
             proposed: HashSet::new(),
             checking: HashMap::new(),
+            judged: HashMap::new(),
             cancelled: HashMap::new(),
             waiting_for_resume: BTreeSet::new(),
             values: outputs,

@@ -89,8 +89,14 @@ impl RunMachine {
         left.retain(|id| self.state.agent_use(id) == AgentUse::Current);
         left.sort_by_key(|id| self.open.left.get(id).map(|left| left.first));
         for id in left {
-            let parent = self.state.agents().get(&id).and_then(|agent| agent.parent.as_ref());
-            let orphaned = parent.is_some_and(|parent| !self.open.agents.contains_key(parent));
+            let Some(agent) = self.state.agents().get(&id) else { continue };
+            let parent = agent.parent.clone();
+            let is_open = |parent: &AgentId| self.open.agents.contains_key(parent);
+            let orphaned = agent.is_delegated() && parent.as_ref().is_some_and(|p| !is_open(p));
+            if let Some(main) = parent.filter(|_| agent.check.is_some()) {
+                // A check works in the slot of its attempt, if that has one.
+                self.open.slots.hand_over(&main, id.clone());
+            }
             let waits = self.open.left.get(&id).is_some_and(|left| left.waits);
             if orphaned {
                 self.end_agent(&id, Outcome::Cancelled { reason: PARENT_ENDED.to_owned() });

@@ -99,6 +99,7 @@ impl Scope<'_> {
                     return Err(("prompt", wrong("the rendered text is blank")));
                 }
                 self.attach(task, &mut prompt);
+                let prompt = task.acceptance.ask(prompt);
                 Ok(Program::Model { agent: agent.clone(), prompt: prompt.into() })
             }
             Work::Command { run } => Ok(Program::Command(self.command(task, run, &values)?)),
@@ -173,7 +174,7 @@ impl Scope<'_> {
     }
 
     /// Returns the inputs as `INPUT_NAME` variables: texts as they are, other values as JSON.
-    fn input_variables(&self) -> BTreeMap<String, String> {
+    pub(super) fn input_variables(&self) -> BTreeMap<String, String> {
         let variables = self.inputs.iter().map(|(name, value)| {
             let name = format!("INPUT_{}", name.to_uppercase().replace('-', "_"));
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

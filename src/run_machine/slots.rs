@@ -101,6 +101,18 @@ impl<C> Slots<C> {
         self.returning.remove(agent);
     }
 
+    /// Gives the slot of an agent to another one, with its rank. Does nothing if it holds none.
+    pub(super) fn hand_over(&mut self, from: &AgentId, to: AgentId) {
+        if let Some(rank) = self.working.remove(from) {
+            self.working.insert(to, rank);
+        }
+    }
+
+    /// Returns true if a begun agent waits for its slot.
+    pub(super) fn is_returning(&self, agent: &AgentId) -> bool {
+        self.returning.contains_key(agent)
+    }
+
     /// Returns true if an agent holds a slot.
     pub(super) fn holds(&self, agent: &AgentId) -> bool {
         self.working.contains_key(agent)

@@ -142,7 +142,7 @@ impl RunMachine {
                 if !self.state.agents().contains_key(agent) {
                     return false;
                 }
-                self.end_agent(agent, Outcome::Cancelled { reason: reason.to_owned() });
+                self.end_attempt(agent, &Outcome::Cancelled { reason: reason.to_owned() });
                 true
             }
         }
@@ -155,7 +155,7 @@ impl RunMachine {
         self.agenda.touch(place);
         let agent = self.status(place).and_then(|status| status.agent.clone());
         if let Some(agent) = agent {
-            self.end_agent(&agent, Outcome::Cancelled { reason: reason.to_owned() });
+            self.end_attempt(&agent, &Outcome::Cancelled { reason: reason.to_owned() });
         }
     }
 
@@ -163,7 +163,7 @@ impl RunMachine {
     pub(super) fn stop_everything(&mut self, stop: Stop) {
         self.open.stopped.get_or_insert_with(|| stop.clone());
         let mains = self.open.agents.keys().filter(|id| {
-            let agent = self.state.agents().get(*id).filter(|agent| agent.parent.is_none());
+            let agent = self.state.agents().get(*id).filter(|agent| !agent.is_delegated());
             let place = agent.and_then(|agent| self.settings.plan.place(&agent.task));
             agent.is_some() && !place.is_some_and(|place| self.cleans_up(place))
         });

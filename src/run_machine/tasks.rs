@@ -223,8 +223,7 @@ impl RunMachine {
         self.take_locks(place);
         self.open.proposed.insert(place);
         let started = started(attempt, &agent, key);
-        let spawned =
-            AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
+        let spawned = AgentSpawned::main(program);
         self.record(vec![Draft::task(&task, started), Draft::agent(&task, &agent, spawned)]);
     }
 
@@ -254,10 +253,10 @@ impl RunMachine {
     }
 
     /// Returns the content that a task's result is made from.
-    pub(super) fn content<'a>(&'a self, task: &TaskSpec, program: &'a Program) -> Content<'a> {
+    pub(super) fn content<'a>(&'a self, task: &'a TaskSpec, program: &'a Program) -> Content<'a> {
         let agent = |name: &Name| self.settings.agents.get(name).map(|spec| &**spec);
         let model = |name: &Name| self.settings.models.get(name);
-        Content::of(program, task.output, &self.settings.env, agent, model)
+        Content::of(program, task, &self.settings.env, agent, model)
     }
 
     /// Returns the values that templates of tasks may name at this moment.
@@ -299,6 +298,7 @@ impl RunMachine {
             // failed.
             agent.iter().for_each(|agent| self.open.slots.release(agent));
             self.release_locks(place);
+            self.open.judged.remove(&place);
         }
         if state.is_end() {
             self.open.waiting_for_resume.remove(&place);

@@ -21,10 +21,10 @@ use crate::message::{Json, Usage};
 use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
 use crate::run_machine::reopening::Reopening;
-use crate::run_state::{Retry, RunState};
+use crate::run_state::{Retry, RunState, TaskStatus};
 use crate::spec::hooks::{Hook, HookFinished};
-use crate::spec::{Join, Limits, TaskSpec, Work};
-use crate::turn::{AgentEnded, Outcome};
+use crate::spec::{Join, Limits, OutputFormat, TaskSpec, Work};
+use crate::turn::{AgentEnded, Cause, CheckPlace, Outcome};
 
 pub(super) fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
@@ -46,6 +46,8 @@ pub(super) enum Step {
     Answer,
     /// It ends with a failure of a kind that is retried.
     Fail,
+    /// A check of it does not pass.
+    Refute,
     /// It crashes the first time it reaches this step.
     Crash,
     /// It does nothing until it is asked to end.
@@ -366,10 +368,64 @@ impl World {
         records
     }
 
+    /// Returns the task as it is written, also of an instance.
+    fn spec(&self, name: &Name) -> &TaskSpec {
+        let written = name.as_str().split('[').next().unwrap_or_default();
+        self.settings.plan.task(written).expect("a task of the plan")
+    }
+
+    /// Checks that the last answer of a task has passed every check.
+    fn check_accepted(&self, name: &Name, status: &TaskStatus) {
+        if status.agent.is_none() {
+            // The outputs of instances are accepted one by one.
+            return;
+        }
+        let rules = &self.spec(name).acceptance;
+        let main = status.agent.as_ref().expect("its agent");
+        let round = self.state.agents()[main].round;
+        for index in 0..u32::try_from(rules.checks.len()).expect("few checks") {
+            let check = self.state.check(main, CheckPlace { round, index });
+            let outcome = check.and_then(|(_, check)| check.outcome.as_ref());
+            let has_passed = matches!(outcome, Some(Outcome::Completed { output })
+                if output.text == "pass");
+            assert!(has_passed, "{name} is accepted unchecked\n{}", self.story());
+        }
+    }
+
+    /// Checks the rules of the records with which an answer is judged or its agent asked again.
+    fn check_round(&self, name: &Name, status: &TaskStatus, event: &Event) {
+        let rules = &self.spec(name).acceptance;
+        match event {
+            Event::AgentSpawned(spawned) if spawned.check.is_some() => {
+                let place = spawned.check.expect("a check");
+                let main = spawned.parent.as_ref().expect("what it judges");
+                let twice = self.state.check(main, place);
+                assert!(twice.is_none(), "{name}: {place:?} again\n{}", self.story());
+            }
+            Event::AgentRestarted(restarted) if restarted.feedback.is_some() => {
+                let cause = restarted.feedback.as_ref().expect("feedback").cause;
+                let mended = status.rounds.iter().filter(|cause| **cause != Cause::Until).count();
+                let may_mend = cause == Cause::Until || mended < rules.retries as usize;
+                assert!(may_mend, "{name} mends too often\n{}", self.story());
+                let most = rules.repeat.as_ref().map_or(u32::MAX, |repeat| repeat.max_iterations);
+                assert!(status.round() < most, "{name}: too many rounds\n{}", self.story());
+            }
+            _ => return,
+        }
+        assert_eq!(status.state, TaskState::Running, "{name}\n{}", self.story());
+        let at_work = self.actors.values().filter(|actor| actor.task == *name).count();
+        assert_eq!((status.open_agents, at_work), (0, 0), "{name}\n{}", self.story());
+    }
+
     /// Checks the rules that every record must keep, independently of the machine's code.
     fn check(&self, task: Option<&Name>, agent: Option<&AgentId>, event: &Event) {
-        let (Some(name), None) = (task, agent) else { return };
-        let Some(status) = self.state.task(name) else { return };
+        let Some((name, status)) = task.and_then(|name| Some((name, self.state.task(name)?)))
+        else {
+            return;
+        };
+        if agent.is_some() {
+            return self.check_round(name, status, event);
+        }
         let at_work = || self.actors.iter().filter(|(_, actor)| actor.task == *name).count();
         match event {
             Event::TaskStarted(started) => {
@@ -392,6 +448,9 @@ impl World {
             | Event::TaskReused(_) => {
                 assert_eq!(status.open_agents, 0, "{name} ends beside agents\n{}", self.story());
                 assert_eq!(at_work(), 0, "{name} ends beside actors\n{}", self.story());
+                if let Event::TaskCompleted(_) = event {
+                    self.check_accepted(name, status);
+                }
             }
             _ => {}
         }
@@ -491,6 +550,7 @@ impl World {
         }
         let with_slot = |actor: &&Actor| actor.has_slot && !actor.ending;
         let all = self.actors.values().filter(with_slot).count();
+        let is_child = |id: &AgentId| self.state.agents()[id].is_delegated();
         let children =
             self.actors.iter().filter(|(id, actor)| with_slot(actor) && is_child(id)).count();
         self.most = (self.most.0.max(all), self.most.1.max(children));
@@ -553,12 +613,8 @@ impl World {
             Pending::Step(agent) => self.act(&agent),
             Pending::Folded(agent) => self.machine.agent_folded(now, &agent),
             Pending::Checked(task, output) => {
-                let fans_out = self.settings.plan.task(&task).is_some_and(|t| t.fan_out.is_some());
-                let value = match fans_out {
-                    true => serde_json::from_str(&output.text).expect("a list"),
-                    false => Value::from(output.text.clone()),
-                };
-                self.machine.output_checked(now, &task, Ok((value, output)));
+                let read = self.machine.plan().task(&task).expect("a task").read(&output.text);
+                self.machine.output_checked(now, &task, read.map(|value| (value, output)));
             }
             Pending::Hooked(hook) => {
                 let error = self.failing_hooks.contains(&hook).then(|| "exit code 1".to_owned());
@@ -620,11 +676,16 @@ impl World {
                     self.machine.delegate(now, delegation);
                 }
             }
-            Some(Step::Answer) | None => {
-                self.end_by_itself(agent, Outcome::Completed { output: Output::whole("done") });
+            Some(Step::Fail | Step::Refute) if self.is_healed => self.answer(agent),
+            Some(Step::Answer) | None => self.answer(agent),
+            Some(Step::Refute) if self.state.agents()[agent].definition.is_some() => {
+                let output = Output::whole("fail\nIt is wrong.");
+                self.end_by_itself(agent, Outcome::Completed { output });
             }
-            Some(Step::Fail) if self.is_healed => {
-                self.end_by_itself(agent, Outcome::Completed { output: Output::whole("healed") });
+            Some(Step::Refute) => {
+                let failure = Failure::new(FailureKind::CommandFailed, "exit code 1");
+                let partial = Some(Output::whole("It is wrong."));
+                self.end_by_itself(agent, Outcome::Failed { failure, partial });
             }
             Some(Step::Fail) => {
                 let failure = Failure::new(FailureKind::Overloaded, "busy");
@@ -637,6 +698,18 @@ impl World {
             }
             Some(Step::Hang | Step::Stuck) => {}
         }
+    }
+
+    /// Ends an actor with an answer: a check passes, an output in JSON tells the round.
+    fn answer(&mut self, agent: &AgentId) {
+        let status = &self.state.agents()[agent];
+        let spec = self.spec(&status.task);
+        let text = match (status.check, spec.output) {
+            (Some(_), _) => "pass".to_owned(),
+            (None, OutputFormat::Json) => format!("{{\"round\":{}}}", status.round),
+            (None, _) => "done".to_owned(),
+        };
+        self.end_by_itself(agent, Outcome::Completed { output: Output::whole(text) });
     }
 
     fn pass(&mut self, agent: &AgentId) {
@@ -652,10 +725,6 @@ impl World {
         let draft = end(&actor.task, agent, outcome);
         self.queue(agent.as_str(), vec![draft]);
     }
-}
-
-fn is_child(id: &AgentId) -> bool {
-    id.as_str().contains('/')
 }
 
 fn is_of(pending: &Pending, agent: &AgentId) -> bool {

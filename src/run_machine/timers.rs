@@ -16,6 +16,8 @@ pub(super) enum Timer {
     Retry(usize),
     /// The attempt of a task has used up its time. The number is the task's place in the plan.
     TaskLimit(usize),
+    /// A check has used up its time.
+    CheckLimit(AgentId),
     /// The run has used up its time.
     RunLimit,
     /// The pause before an agent's restart is over.

@@ -11,7 +11,7 @@ use crate::failure::FailureKind;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
 use crate::spending::Spending;
-use crate::turn::{AgentSpawned, Outcome, Shortfalls};
+use crate::turn::{AgentSpawned, CheckPlace, Outcome, Shortfalls};
 
 /// The activity of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,9 @@ pub struct AgentStatus {
     pub call: Option<CallKey>,
     /// Its delegation depth; 0 for a task's own agent.
     pub depth: u32,
+    /// The check that it makes of its parent's answer, if it makes one.
+    #[serde(default)]
+    pub check: Option<CheckPlace>,
     /// Its activity.
     pub doing: Doing,
     /// Its current turn.
@@ -56,6 +59,9 @@ pub struct AgentStatus {
     pub own: Spending,
     /// The spending of its own calls by model.
     pub by_model: BTreeMap<Name, Spending>,
+    /// Number of its rounds, the first included.
+    #[serde(default = "first_round")]
+    pub round: u32,
     /// Number of its restarts.
     pub restarts: u32,
     /// The times of its restarts, by the run's clock.
@@ -88,6 +94,10 @@ pub struct ModelPause {
     pub attempt: u32,
 }
 
+fn first_round() -> u32 {
+    1
+}
+
 impl AgentStatus {
     pub(super) fn new(
         task: Name,
@@ -101,10 +111,12 @@ impl AgentStatus {
             parent: spawned.parent.clone(),
             call: spawned.call.clone(),
             depth: spawned.depth,
+            check: spawned.check,
             doing: Doing::Starting,
             turn: 0,
             own: Spending::default(),
             by_model: BTreeMap::new(),
+            round: first_round(),
             restarts: 0,
             restarted: Vec::new(),
             children: Vec::new(),
@@ -115,6 +127,12 @@ impl AgentStatus {
             outcome: None,
             last_ms: ts_ms,
         }
+    }
+
+    /// Returns true if another agent delegated to it. The other agents belong to the plan.
+    #[must_use]
+    pub fn is_delegated(&self) -> bool {
+        self.parent.is_some() && self.check.is_none()
     }
 
     /// Returns true if the agent and all agents that work for it have ended.

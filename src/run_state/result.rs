@@ -91,7 +91,7 @@ impl RunState {
         let mut all = Shortfalls::default();
         for agent in agents {
             all.add(&agent.shortfalls);
-            if agent.parent.is_some() {
+            if agent.is_delegated() {
                 all.children += u32::from(agent.outcome.is_some());
                 let has_failed = matches!(agent.outcome, Some(Outcome::Failed { .. }));
                 all.failed_children += u32::from(has_failed);

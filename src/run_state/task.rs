@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::plan::{Consequence, Standing, TaskState};
+use crate::turn::Cause;
 
 /// The state of a task according to the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct TaskStatus {
     pub agent: Option<AgentId>,
     /// Number of agents of the task, over all attempts, that have not ended.
     pub open_agents: u32,
+    /// The causes of the rounds of its latest attempt after the first, in their order.
+    #[serde(default)]
+    pub rounds: Vec<Cause>,
     /// The key of the content that its result, or its latest attempt, is made from.
     pub key: Option<String>,
     /// Its output, once it completed.
@@ -61,6 +65,12 @@ impl TaskStatus {
     pub fn result(&self) -> Option<(&str, &Output)> {
         let has_ended = self.state.is_end();
         self.key.as_deref().zip(self.output.as_ref()).filter(|_| has_ended)
+    }
+
+    /// Returns the number of the round of its latest attempt, from 1.
+    #[must_use]
+    pub fn round(&self) -> u32 {
+        u32::try_from(self.rounds.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
 
     /// Returns true if its latest attempt is held: it was under way when another configuration was
@@ -173,7 +183,10 @@ impl TaskStatus {
                 self.whole.resume(now);
                 match goes_on {
                     true => self.latest.resume(now),
-                    false => self.latest = Stopwatch::started(now),
+                    false => {
+                        self.latest = Stopwatch::started(now);
+                        self.rounds.clear();
+                    }
                 }
             }
             Event::TaskRetrying(retrying) => {

@@ -11,7 +11,10 @@ use serde_json::{Map, Value};
 use super::Program;
 use crate::id::Name;
 use crate::permission::Permissions;
-use crate::spec::{AgentSpec, ModelSpec, OutputFormat};
+use crate::schema::Schema;
+use crate::spec::OutputFormat;
+use crate::spec::acceptance::{Check, CheckWork, Loop};
+use crate::spec::{AgentSpec, ModelSpec, TaskSpec};
 
 /// Everything that a task's result is made from.
 #[derive(Clone, Debug, Serialize)]
@@ -21,6 +24,13 @@ pub struct Content<'a> {
     env: &'a BTreeMap<String, String>,
     agents: BTreeMap<&'a Name, VisibleAgent<'a>>,
     models: BTreeMap<&'a Name, VisibleModel<'a>>,
+    // Only where a task has such rules, so that the keys of earlier runs stay valid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a Schema>,
+    #[serde(skip_serializing_if = "<[Check]>::is_empty")]
+    checks: &'a [Check],
+    #[serde(rename = "loop", skip_serializing_if = "Option::is_none")]
+    repeat: Option<&'a Loop>,
 }
 
 /// The part of an agent's definition that can affect a result.
@@ -34,6 +44,8 @@ struct VisibleAgent<'a> {
     max_turns: u32,
     permissions: &'a Permissions,
     skills: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a Schema>,
 }
 
 /// The part of a model's definition that can affect a result.
@@ -49,11 +61,12 @@ struct VisibleModel<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Collects the content of a program with these environment variables, where definitions and
-    /// models are found by name. Includes every agent that its agent can reach by delegation.
+    /// Collects the content of a task's program with these environment variables, where definitions
+    /// and models are found by name. Includes every agent that checks the answer, and all that these
+    /// agents can reach by delegation.
     pub fn of(
         program: &'a Program,
-        output: OutputFormat,
+        task: &'a TaskSpec,
         env: &'a BTreeMap<String, String>,
         agent: impl Fn(&Name) -> Option<&'a AgentSpec>,
         model: impl Fn(&Name) -> Option<&'a ModelSpec>,
@@ -63,6 +76,11 @@ impl<'a> Content<'a> {
             Program::Model { agent, .. } => vec![agent],
             Program::Command(_) => Vec::new(),
         };
+        let rules = &task.acceptance;
+        open.extend(rules.checks.iter().filter_map(|check| match &check.work {
+            CheckWork::Agent { agent, .. } => Some(agent),
+            CheckWork::Command { .. } => None,
+        }));
         while let Some(name) = open.pop() {
             let Some(spec) = agent(name).filter(|_| !agents.contains_key(name)) else { continue };
             open.extend(&spec.sub_agents);
@@ -71,7 +89,16 @@ impl<'a> Content<'a> {
                 models.insert(&spec.name, VisibleModel::of(spec));
             }
         }
-        Self { program, output, env, agents, models }
+        Self {
+            program,
+            output: task.output,
+            env,
+            agents,
+            models,
+            output_schema: rules.schema.as_ref(),
+            checks: &rules.checks,
+            repeat: rules.repeat.as_ref(),
+        }
     }
 
     /// Returns the key of this content: 32 hexadecimal digits of its blake3 hash.
@@ -107,6 +134,7 @@ impl<'a> VisibleAgent<'a> {
             max_turns: spec.max_turns,
             permissions: &spec.permissions,
             skills: &spec.skills,
+            output_schema: spec.output_schema.as_ref(),
         }
     }
 }
@@ -146,6 +174,8 @@ mod tests {
 
     use super::*;
     use crate::policy::RestartPolicy;
+    use crate::spec::Work;
+    use crate::spec::acceptance::Acceptance;
 
     fn name(text: &str) -> Name {
         Name::new(text).expect("a name")
@@ -155,6 +185,32 @@ mod tests {
         let sub_agents = sub_agents.iter().map(|agent| name(agent)).collect();
         let instructions = "x".to_owned();
         AgentSpec { instructions, sub_agents, ..AgentSpec::new(name(text), name("m")) }
+    }
+
+    #[test]
+    fn the_rules_for_an_answer_count_only_where_there_are_some() {
+        let program =
+            Program::Command(crate::turn::Command { run: "x".to_owned(), ..Default::default() });
+        let task = TaskSpec::new(name("t"), Work::Command { run: "x".to_owned() });
+        let text = |acceptance: Acceptance| {
+            let (task, env) = (TaskSpec { acceptance, ..task.clone() }, BTreeMap::new());
+            let content = Content::of(&program, &task, &env, |_| None, |_| None);
+            serde_json::to_string(&content).expect("JSON")
+        };
+        let plain = text(Acceptance::default());
+        let before = r#"{"program":{"command":{"run":"x","env":{}}},"output":"text","env":{},"agents":{},"models":{}}"#;
+        assert_eq!(plain, before, "keys of earlier runs stay valid");
+        let judged = |n: u32| Acceptance {
+            schema: (n == 1).then(|| Schema::new(json!({})).expect("a schema")),
+            checks: Vec::from_iter((n == 2).then(|| Check {
+                work: CheckWork::Command { run: "true".to_owned() },
+                timeout: None,
+            })),
+            repeat: (n == 3).then(|| Loop { until: "output".to_owned(), max_iterations: 2 }),
+            retries: n,
+        };
+        let texts: std::collections::BTreeSet<_> = (0..4).map(|n| text(judged(n))).collect();
+        assert!(texts.len() == 4 && texts.contains(&plain), "retries do not count: {texts:?}");
     }
 
     #[test]
@@ -169,8 +225,8 @@ mod tests {
             let find = |name: &Name| [&a, b].into_iter().find(|agent| agent.name == *name).cloned();
             let found: BTreeMap<_, _> =
                 [&a.name, &b.name].map(|n| (n.clone(), find(n).expect("there"))).into();
-            let content =
-                Content::of(&program, OutputFormat::Text, &env, |n| found.get(n), |_| None);
+            let task = TaskSpec::new(name("t"), Work::Command { run: String::new() });
+            let content = Content::of(&program, &task, &env, |n| found.get(n), |_| None);
             let text = serde_json::to_string(&content).expect("JSON");
             assert_eq!(text, content.document().to_string(), "keys of earlier runs stay valid");
             (content.key(), content.document())

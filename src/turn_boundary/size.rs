@@ -30,7 +30,7 @@ pub(super) struct Size<'a> {
 
 impl<'a> Size<'a> {
     pub(super) fn new(machine: &'a Machine, model: &'a ModelSpec) -> Self {
-        let joining = machine.continuation().and_then(|json| json.decode::<Message>().ok());
+        let joining = machine.joining().and_then(|json| json.decode::<Message>().ok());
         let joining = joining.map_or(0, |message| measure::message_tokens(&message));
         Self { machine, model, joining }
     }

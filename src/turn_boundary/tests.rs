@@ -354,7 +354,7 @@ fn preset(script: &Script) -> Preset {
 fn machine(preset: &Preset) -> Machine {
     let program = Program::Model { agent: name("reader"), prompt: "the goal".into() };
     let pace = pipeline::summary(preset).map(|layer| layer.pace.clone()).unwrap_or_default();
-    let spawned = AgentSpawned { program, depth: 0, parent: None, call: None, lineage: Vec::new() };
+    let spawned = AgentSpawned::main(program);
     let mut machine = Machine::new(spawned, 1_000).paced(pace);
     machine.begin_with(&name("m"), 500);
     machine

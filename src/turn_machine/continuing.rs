@@ -1,12 +1,12 @@
 //! Decides how an agent continues after a reply without tool calls, after a model call that failed,
 //! and after its end.
 
-use super::{Machine, Phase};
+use super::{Joining, Machine, Phase};
 use crate::context::CompactionTrigger;
 use crate::failure::FailureKind;
 use crate::message::{Json, Message, StopReason};
 use crate::output::Output;
-use crate::turn::{ModelFailed, Outcome};
+use crate::turn::{ModelFailed, Outcome, Program};
 
 /// Most times in a row that an answer which was cut is continued: enough for an answer of several
 /// times the output limit, few enough that a model which never ends is stopped.
@@ -38,7 +38,11 @@ impl Machine {
             self.phase = Phase::Ready;
             return;
         }
-        self.phase = Phase::Ending(self.failed(failure.kind, failure.message.as_str()));
+        let mut outcome = self.failed(failure.kind, failure.message.as_str());
+        if let Outcome::Failed { failure, .. } = &mut outcome {
+            failure.attempts = Some(failed.attempt);
+        }
+        self.phase = Phase::Ending(outcome);
     }
 
     /// Decides how the agent continues after a reply without tool calls.
@@ -99,8 +103,27 @@ impl Machine {
         self.continuations += 1;
         // After an assistant message only a user message may follow; after none (the reply had no
         // complete block) the history still ends with one.
-        if !self.view.ends_with_user() {
-            self.continuation = Some(Json::encode(&Message::user(CONTINUE)));
+        // A message of a round that was not sent yet is a reason to answer too.
+        if !self.view.ends_with_user() && self.joining.is_none() {
+            self.join(CONTINUE, false);
+        }
+        Phase::Ready
+    }
+
+    fn join(&mut self, text: &str, is_request: bool) {
+        let message = Json::encode(&Message::user(text));
+        self.joining = Some(Joining { message, is_request });
+    }
+
+    /// Begins the next round of an agent that had ended: a conversation continues with this user
+    /// message, a command runs again.
+    pub(super) fn begin_round(&mut self, text: &str) -> Phase {
+        self.refused = None;
+        self.answer.clear();
+        self.continuations = 0;
+        self.calls.clear();
+        if let Program::Model { .. } = self.spawned.program {
+            self.join(text, true);
         }
         Phase::Ready
     }

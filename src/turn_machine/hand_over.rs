@@ -98,9 +98,8 @@ mod tests {
     }
 
     fn machine(max_turns: u32) -> Machine {
-        let program = Program::Model { agent: name("a"), prompt: "go".to_owned() };
-        let (parent, call, lineage) = Default::default();
-        Machine::new(AgentSpawned { program, depth: 0, parent, call, lineage }, max_turns)
+        let program = Program::Model { agent: name("a"), prompt: "go".into() };
+        Machine::new(AgentSpawned::main(program), max_turns)
     }
 
     fn call() -> Block {

@@ -11,10 +11,10 @@ use crate::output::Output;
 use crate::spec::{OutputFormat, TaskSpec};
 use crate::template;
 
-/// Checks the form of a task's output, writes it to the task's `output_file`, and stores it if a later
-/// task reads it as a file. Returns the value that templates see and the output as it is recorded, or
-/// the failure of the task if the output does not have the form that the task declares or cannot be
-/// written.
+/// Checks the form of a task's output, and if it `is_last`, writes it to the task's `output_file` and
+/// stores it if a later task reads it as a file. Returns the value that templates see and the output as
+/// it is recorded, or the failure of the task if the output does not have the form that the task
+/// declares or cannot be written.
 ///
 /// # Errors
 /// Returns an error if the output is in the result store and cannot be read back.
@@ -23,6 +23,7 @@ pub(super) async fn check(
     (spec, is_read_as_file): (&TaskSpec, bool),
     output: Output,
     values: &Value,
+    is_last: bool,
 ) -> Result<Result<(Value, Output), Failure>, JournalError> {
     if spec.fan_out.is_some() {
         // The outputs of its instances were checked and written one by one.
@@ -33,19 +34,25 @@ pub(super) async fn check(
         }
         return Ok(value.map(|value| (value, output)));
     }
-    let text = services.whole_text(&output).await?;
-    let value = match spec.output.parse(&text) {
+    let whole = services.whole_text(&output).await?;
+    let value = match read(spec, &whole).await {
         Ok(value) => value,
         Err(failure) => return Ok(Err(failure)),
     };
-    if let Some(failure) = store_if_read(services, &output, is_read_as_file).await {
+    if is_last && let Some(failure) = store_if_read(services, &output, is_read_as_file).await {
         return Ok(Err(failure));
     }
-    if let Some(template) = &spec.output_file
-        && let Err(failure) = write_output_file(services, template, &text, values).await
+    let text = spec.output.body(&whole);
+    if let Some(template) = spec.output_file.as_ref().filter(|_| is_last)
+        && let Err(failure) = write_output_file(services, template, text, values).await
     {
         return Ok(Err(failure));
     }
+    // The code fence around an answer is no part of the output.
+    let output = match is_last && text.len() < whole.trim().len() {
+        true => services.bounded(Output::whole(text)).await,
+        false => output,
+    };
     Ok(Ok((value, output)))
 }
 
@@ -62,6 +69,20 @@ async fn store_if_read(services: &Services, output: &Output, is_read: bool) -> O
         Err(error) => error.to_string(),
     };
     Some(Failure::new(FailureKind::ToolError, format!("`output_path`: {error}")))
+}
+
+/// The most bytes of a text that is compared with a schema beside other work: longer ones get a thread
+/// of their own.
+const SHORT: usize = 16 * 1024;
+
+/// Reads an output: its value, or the failure if its form is wrong.
+async fn read(spec: &TaskSpec, text: &str) -> Result<Value, Failure> {
+    if spec.acceptance.schema.is_none() || text.len() <= SHORT {
+        return spec.read(text);
+    }
+    let (spec, text) = (spec.clone(), text.to_owned());
+    let read = tokio::task::spawn_blocking(move || spec.read(&text)).await;
+    read.unwrap_or_else(|error| Err(Failure::new(FailureKind::Internal, error.to_string())))
 }
 
 /// Writes an output into the workspace.

@@ -75,13 +75,14 @@ impl Supervisor {
             Action::AnswerDelegation { parent, call, answer } => {
                 mail(state, &parent, AgentMsg::ChildEnded { call, answer });
             }
-            Action::CheckOutput { task, output, values } => {
+            Action::CheckOutput { task, output, values, is_last } => {
                 let plan = state.machine.plan();
                 let Some(spec) = plan.task(&task).cloned() else { return };
                 let is_read = plan.place(&task).is_some_and(|place| plan.is_read_as_file(place));
                 let (services, myself) = (self.services.clone(), myself.clone());
                 state.work.spawn(async move {
-                    let checked = outputs::check(&services, (&spec, is_read), output, &values);
+                    let spec = (&spec, is_read);
+                    let checked = outputs::check(&services, spec, output, &values, is_last);
                     let message = match checked.await {
                         Ok(checked) => SupervisorMsg::OutputChecked { task, checked },
                         // A stored output that was acknowledged is lost. No decision may be made
@@ -149,13 +150,17 @@ impl Supervisor {
         id: AgentId,
         folded: Folded,
     ) {
-        let Some(task) = state.machine.state().agents().get(&id).map(|agent| agent.task.clone())
-        else {
-            return;
-        };
-        let right = RecordRight::default();
+        let run = state.machine.state();
+        let Some(status) = run.agents().get(&id) else { return };
+        let (task, right) = (status.task.clone(), RecordRight::default());
+        let judged = status.parent.as_ref().filter(|_| status.check.is_some());
+        let judged = judged.and_then(|main| match &run.agents().get(main)?.outcome {
+            Some(Outcome::Completed { output }) => Some(output.clone()),
+            _ => None,
+        });
+        let form = state.machine.plan().task(&task).map(|spec| spec.output).unwrap_or_default();
         let services = self.services.clone();
-        let agent = Agent { services, id: id.clone(), task, right: right.clone() };
+        let agent = Agent { services, id: id.clone(), task, right: right.clone(), form, judged };
         match Actor::spawn_linked(None, agent, folded, myself.get_cell()).await {
             // The right is kept here too: if the actor is killed, its aborted step may still be
             // appending, and the right must be withdrawn before somebody else records the end.
@@ -177,12 +182,22 @@ impl Supervisor {
     /// Starts a task that folds an agent's records: reading them waits for the disk.
     fn fold(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, agent: AgentId) {
         let records = state.left.remove(&agent).map(|left| left.records);
+        // The last actor of an agent that begins its next round may not be gone: its end was recorded,
+        // and it stops by itself. It is no longer the agent's actor.
+        let last = state.agents.remove(&agent);
+        if let Some(last) = &last {
+            state.agents_by_actor.remove(&last.get_id());
+        }
         let (services, myself, id) = (self.services.clone(), myself.clone(), agent.clone());
         let (folded, running) = oneshot::channel();
         state.folding.insert(agent, Folding::Running(running));
         state.work.spawn(async move {
             // The result is sent before the mail, so that it is there when the mail is handled. A
             // supervisor that has ended needs neither.
+            if let Some(last) = last {
+                // Without a time limit, the wait cannot fail.
+                let _ = last.wait(None).await;
+            }
             let _ = folded.send(fold(services, &id, records).await);
             let _ = myself.send_message(SupervisorMsg::Folded(id));
         });

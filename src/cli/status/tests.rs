@@ -80,7 +80,7 @@ impl Story {
         self.happens(Draft::agent(
             task,
             agent,
-            AgentSpawned { program, depth, parent, call: None, lineage: Vec::new() },
+            AgentSpawned { program, depth, parent, call: None, lineage: Vec::new(), check: None },
         ));
     }
 

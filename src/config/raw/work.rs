@@ -18,6 +18,8 @@ words! { RestartStrategy Verdict NonInteractive OnFailure OutputFormat }
 
 const TOOLS: Kind =
     Kind::List(&Kind::Text("name of a tool", &["unknown_tool", "no_sub_agents", "needs_person"]));
+/// A JSON Schema, as the path of a file or as a table.
+const SCHEMA: Kind = Kind::Either(&[Kind::Text("path", &["unreadable_file"]), Kind::Any]);
 const SKILLS: Kind = Kind::List(&Kind::Text("name of a skill", &["missing_skill"]));
 
 sections! {
@@ -50,16 +52,18 @@ sections! {
         /// What the agent is kept from, beside what `[sandbox]` keeps all from. It holds for the
         /// agents to which it delegates too.
         sandbox: OwnSandbox = OwnSandbox::default(), OwnSandbox::KIND;
+        /// The JSON Schema (draft 2020-12) that the answers of the agent must fit, as a table or as the
+        /// path of a JSON file. It holds for the tasks of the agent that have none of their own.
+        output_schema: Json, SCHEMA, gives "bad_schema";
+        /// The number of times that the agent is asked again, in the same conversation, when its
+        /// answer is not accepted.
+        output_retries: u32, Kind::Whole(0, 100, "") => "2";
     }
     later {
         /// The MCP servers whose tools the agent may call.
         mcp_servers;
         /// The agent's own limits on spending.
         budget;
-        /// The JSON Schema that the agent's answer must fit.
-        output_schema;
-        /// The number of times that the agent is asked again when its answer does not fit.
-        output_retries;
         /// The copy of the workspace in which the agent works.
         workspace;
         /// The address of an agent that runs elsewhere.
@@ -140,6 +144,30 @@ sections! {
         retry_on: List<String>, TEXTS
             => "those that may pass, for tasks also those that another attempt can mend",
             gives "bad_value";
+    }
+
+    /// A check of the answer of a task: a command, or an agent with a prompt.
+    Check {
+        /// The command, which runs like that of a task. It gets the answer as the file
+        /// `$OUTPUT_PATH`, and as `$OUTPUT` if it has at most 64 KiB. The check passes if the exit
+        /// code is 0. A crash makes it run again.
+        run: String, TEXT, gives "template_in_run";
+        /// The agent that makes the check. Its answer begins with the line `pass` or `fail`.
+        agent: String, AGENT, gives "conflict";
+        /// The first message to that agent, which can use `output` and `iteration`. The form of its
+        /// answer is added.
+        prompt: String, TEMPLATE, gives "conflict";
+        /// The longest time that the check may take; then it has failed.
+        timeout: Duration, Kind::Time;
+    }
+
+    /// A loop: the work of a task is repeated until a condition holds.
+    Loop {
+        /// The condition, which can use `output` and `iteration`. It is looked at when the answer has
+        /// passed all checks. It must be stated.
+        until: String, EXPRESSION;
+        /// The most rounds, those that mend an answer included. It must be stated.
+        max_iterations: u32, Kind::Whole(1, 1000, "");
     }
 
     /// A task: an agent with a prompt, or a command.
@@ -226,6 +254,16 @@ sections! {
         /// What the task's command and its agents are kept from, beside what `[sandbox]` keeps all
         /// from.
         sandbox: OwnSandbox = OwnSandbox::default(), OwnSandbox::KIND;
+        /// The JSON Schema (draft 2020-12) that the output must fit, as a table or as the path of a
+        /// JSON file. The output is then JSON.
+        output_schema: Json, SCHEMA => "that of the agent", gives "bad_schema";
+        /// The number of times that the agent is asked again, in the same conversation, when its
+        /// answer has the wrong form, does not fit the schema or does not pass a check.
+        output_retries: u32, Kind::Whole(0, 100, "") => "that of the agent, else 2";
+        /// The checks that an answer must pass, in their order.
+        checks: List<Check> = Vec::new(), Kind::List(&Check::KIND), gives "missing_field", "conflict";
+        /// The loop in which the work is repeated.
+        r#loop: Loop = Loop::default(), Loop::KIND, gives "missing_field";
     }
     notes {
         /// The purpose of the task, for people.
@@ -234,14 +272,8 @@ sections! {
     later {
         /// The longest time without data within a reply.
         idle_timeout;
-        /// The JSON Schema that the output must fit.
-        output_schema: Json;
         /// The condition under which the output is taken from an earlier run.
         cache;
-        /// The condition until which the task is repeated.
-        r#loop;
-        /// The conditions that must hold when the agent reports that it is done.
-        checks;
         /// The question to a person before the task counts as done.
         approval: Json;
         /// What happens to the task when a crash leaves the outcome of its command unknown.

@@ -1,0 +1,58 @@
+//! The rounds of attempts: agents that have ended and are asked again, and the checks of their
+//! answers.
+
+use super::{AgentStatus, RunState};
+use crate::event::Record;
+use crate::id::{AgentId, Name};
+use crate::plan::TaskState;
+use crate::turn::{CheckPlace, Feedback};
+
+impl RunState {
+    /// Opens the agent of a running attempt again, for the next round.
+    pub(super) fn begin_round(
+        &mut self,
+        record: &Record,
+        id: &AgentId,
+        feedback: &Feedback,
+    ) -> Result<(), String> {
+        let Some(agent) = self.agents.get_mut(id) else { return Ok(()) };
+        let task = self.tasks.get_mut(&agent.task).ok_or("its task is gone")?;
+        if task.state != TaskState::Running || task.agent.as_ref() != Some(id) {
+            return Err("its task has no attempt with it".to_owned());
+        }
+        if !agent.has_subtree_ended() {
+            return Err("an agent still works for it".to_owned());
+        }
+        task.rounds.push(feedback.cause);
+        task.open_agents += 1;
+        agent.round += 1;
+        agent.outcome = None;
+        agent.apply(&record.event, record.ts_ms, self.clock.reading());
+        // A round is no crash.
+        agent.restarted.pop();
+        agent.open += 1;
+        self.open_agents += 1;
+        Ok(())
+    }
+
+    /// Returns the agent that makes a check of an agent's answer, once it was spawned.
+    #[must_use]
+    pub(crate) fn check(
+        &self,
+        main: &AgentId,
+        place: CheckPlace,
+    ) -> Option<(&AgentId, &AgentStatus)> {
+        // The checks of the last round come last.
+        let children = self.agents.get(main)?.children.iter().rev();
+        let known = children.filter_map(|id| self.agents.get_key_value(id));
+        known.into_iter().find(|(_, agent)| agent.check == Some(place))
+    }
+
+    /// Returns the checks of a task's latest attempt, in the order in which they began.
+    pub fn checks_of_task(&self, name: &Name) -> impl Iterator<Item = (&AgentId, &AgentStatus)> {
+        let main = self.tasks.get(name).and_then(|task| task.agent.as_ref());
+        let children = main.and_then(|main| self.agents.get(main)).map(|main| &main.children);
+        let known = children.into_iter().flatten().filter_map(|id| self.agents.get_key_value(id));
+        known.filter(|(_, agent)| agent.check.is_some())
+    }
+}
