@@ -177,6 +177,7 @@ fn created(run: RunId, dir: &RunDir) -> RunCreated {
     let task = |task: &str| PlannedTask {
         name: name(task),
         agent: Some(name("worker")),
+        approval: false,
         depends_on: Vec::new(),
     };
     RunCreated {

@@ -1,6 +1,7 @@
 //! The command line: one file per verb, and the only code that prints.
 
 mod after_failure;
+mod answer;
 mod args;
 mod ask;
 mod attach;
@@ -23,7 +24,9 @@ mod live_view;
 mod locate;
 mod mistakes;
 mod paint;
+mod pending;
 mod ps;
+mod questions;
 mod rebuild;
 mod refusal;
 mod report;
@@ -82,6 +85,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Graph(verb) => graph::run(&project, &verb),
         Verb::Cost(verb) => cost::run(&project, &verb),
         Verb::Cancel(verb) => cancel::run(&project, &verb),
+        Verb::Pending(verb) => pending::run(&project, &verb),
+        Verb::Approve(verb) => answer::approve(&project, &verb),
+        Verb::Reject(verb) => answer::reject(&project, &verb),
+        Verb::Answer(verb) => answer::answer(&project, &verb),
         Verb::Compact(verb) => compact::run(&project, &verb),
         Verb::Fork(verb) => fork::run(&project, &verb, arguments.verbose),
         Verb::Rebuild(verb) => rebuild::run(&project, &verb),

@@ -10,6 +10,7 @@
 
 mod agents;
 mod answers;
+mod approvals;
 mod check;
 mod compaction;
 mod concern;

@@ -163,10 +163,11 @@ events! {
     ToolStarted = "tool.started": agent, detail;
     /// A tool call ended with its result.
     ToolFinished = "tool.finished": agent, detail;
-    /// A person was asked whether a call may run.
-    ApprovalAsked = "approval.asked": agent, milestone;
-    /// A person answered.
-    ApprovalAnswered = "approval.answered": agent, milestone;
+    /// A person was asked something: whether a call may run, whether the plan may go on, or what an
+    /// agent wants to know.
+    ApprovalAsked = "approval.asked": run, milestone;
+    /// A person answered, or the time of the question was over.
+    ApprovalAnswered = "approval.answered": run, milestone;
     /// A layer changed an agent's view.
     ContextEdited = "context.edited": agent, detail;
     /// A summary of a range of the view was requested.
@@ -252,9 +253,12 @@ pub struct Forked {
 pub struct PlannedTask {
     /// The task.
     pub name: Name,
-    /// The agent definition that does the task; absent for a command.
+    /// The agent definition that does the task; absent for a command and an approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Name>,
+    /// True if the task asks a person.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approval: bool,
     /// Dependencies: the tasks that must end before it starts.
     #[serde(default)]
     pub depends_on: Vec<Name>,
@@ -334,6 +338,8 @@ pub enum PauseCause {
     DiskFull,
     /// Tasks failed and wait for the cause to be mended: a later process resumes the run.
     Failure,
+    /// Nothing is left to do but what waits for a person: a later process resumes the run.
+    Person,
 }
 
 /// The result of a run.

@@ -20,7 +20,7 @@ pub enum Exit {
     Limit = 4,
     /// A task timed out.
     TimedOut = 5,
-    /// The run waits for a person. Nothing returns this code yet.
+    /// The run waits for a person.
     Waiting = 6,
     /// A permission was denied.
     Denied = 7,

@@ -38,6 +38,15 @@ impl Output {
     pub fn whole(text: impl Into<String>) -> Self {
         Self { text: text.into(), stored: None }
     }
+
+    /// Returns the blake3 hash of the whole text, in hexadecimal.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        match &self.stored {
+            Some(stored) => stored.hash.clone(),
+            None => blake3::hash(self.text.as_bytes()).to_hex().to_string(),
+        }
+    }
 }
 
 impl Output {

@@ -250,6 +250,8 @@ pub enum NonInteractive {
     /// The call is denied, and its result gives the agent the reason.
     #[default]
     Deny,
+    /// The agent waits until a person has answered, also over the end of the process.
+    Pause,
     /// The call is allowed.
     Allow,
 }
@@ -376,7 +378,7 @@ impl Permissions {
         if self.always_denies(tool) {
             return false;
         }
-        if self.non_interactive == NonInteractive::Allow || names(&self.own_allow) {
+        if self.non_interactive != NonInteractive::Deny || names(&self.own_allow) {
             return true;
         }
         let always_asks = self.ask.iter().any(|rule| rule.names_all(tool));

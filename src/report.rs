@@ -18,7 +18,7 @@ pub use self::folded_rows::folded_rows;
 pub use self::order::agents_in_order;
 pub use self::rows::{Row, rows, unread_row};
 pub use self::summary::{summary, undone};
-use crate::event::{Record, RunStatus};
+use crate::event::{PauseCause, Record, RunStatus};
 use crate::id::{AgentId, Name};
 use crate::journal::stamp;
 use crate::run_state::{RunPhase, RunState};
@@ -46,6 +46,7 @@ pub fn event_json(record: &Record) -> String {
 pub fn run_word(state: &RunState, live: bool) -> &'static str {
     match (state.phase(), live) {
         (RunPhase::Completed(status), _) => status_word(status),
+        (RunPhase::Paused, _) if state.paused_cause() == Some(PauseCause::Person) => "waiting",
         (RunPhase::Paused, _) => "paused",
         (RunPhase::Open, true) => "running",
         (RunPhase::Open, false) => "stopped",

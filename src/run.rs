@@ -3,6 +3,7 @@
 //! Turns a checked configuration into actors. Owns no state that the actors own, and prints
 //! nothing.
 
+pub mod answers;
 mod cancel;
 mod commands;
 pub mod control;
@@ -13,6 +14,7 @@ mod launch;
 pub mod no_effect;
 mod opening;
 pub mod outlook;
+mod remote;
 mod resume;
 pub mod sandbox;
 mod services;
@@ -21,12 +23,9 @@ pub mod values;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -42,7 +41,7 @@ use crate::actor::supervisor::{Start, Supervisor};
 use crate::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
 use crate::config::{Config, Diagnostics};
 use crate::event::{Accepted, PlannedTask, RunCreated};
-use crate::id::{AgentId, Name, RunId};
+use crate::id::{Name, RunId};
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
@@ -62,6 +61,7 @@ use crate::tool::spool::Spool;
 pub use self::fork::{ForkError, fork};
 pub use self::launch::Launch;
 pub use self::opening::StoppedRun;
+pub use self::remote::Remote;
 pub use self::services::front;
 pub use crate::actor::run_end::{Completed, RunEnd};
 pub use crate::run_machine::CancelTarget;
@@ -87,7 +87,8 @@ pub struct Options {
     pub tools: Vec<Arc<dyn Tool>>,
     /// Models that the program provides, by their name in the configuration.
     pub models: BTreeMap<Name, Arc<dyn Model>>,
-    /// Answers permission questions. `None`: the key `non_interactive` of `[permissions]` decides.
+    /// Answers permission questions, and a run with one stays open while nothing but people is left
+    /// to wait for. `None`: the key `non_interactive` of `[permissions]` decides.
     pub asker: Option<Arc<dyn Asker>>,
     /// Watches the replies of models while they arrive.
     pub watcher: Option<Arc<dyn Watcher>>,
@@ -175,25 +176,6 @@ pub struct Run {
     sandbox: Option<SandboxProof>,
 }
 
-/// A handle that steers a run. It is cheap to clone, and has no effect once the run has ended.
-///
-/// ```no_run
-/// # async fn example(run: callsheet::Run) {
-/// use callsheet::CancelTarget;
-///
-/// let remote = run.remote();
-/// let found = remote.cancel(CancelTarget::Run, "out of time").await;
-/// assert!(found);
-/// # }
-/// ```
-#[derive(Clone, Debug)]
-pub struct Remote {
-    supervisor: ActorRef<SupervisorMsg>,
-    services: Arc<Services>,
-    /// The number of the next request.
-    requests: Arc<AtomicU64>,
-}
-
 impl Run {
     /// Checks the options against the configuration, makes the run directory and starts the
     /// actors. When it returns, `run.created` is durable.
@@ -231,7 +213,7 @@ impl Run {
         parts: services::Prepared,
         opening: Opening,
     ) -> Result<Self, StartError> {
-        let Opening { id, owned, at, tracker, projection, values, mut drafts } = opening;
+        let Opening { id, owned, at, tracker, projection, values, answers, mut drafts } = opening;
         let snapshots = Snapshots::new(owned.dir().clone(), at, tracker.clone(), projection);
         let (dir, began) = (owned.dir().clone(), at);
         let (observer, feed) = transcript_writer::feed();
@@ -248,15 +230,17 @@ impl Run {
         let services = parts.into_services(&config, &options, id, &dir, journal, watcher)?;
         let services = Arc::new(services);
         let settings = machine_settings((id, &dir), plan, &config, Flags::from(&options));
+        let attended = options.asker.is_some();
+        let settings = run_machine::Settings { attended, ..settings };
         let marks = left.iter().map(|(id, left)| (id.clone(), left.mark())).collect();
         let seed = fastrand::u64(..);
-        let start = run_machine::Start { state, left: marks, outputs: values, seed };
+        let start = run_machine::Start { state, left: marks, outputs: values, answers, seed };
         let machine = RunMachine::new(settings, start);
         let supervisor = Supervisor { services: services.clone(), gateways };
         let (reply, end) = oneshot::channel();
         let start = Start { machine, left, feed, end: reply };
         let (supervisor, supervisor_task) = Actor::spawn(None, supervisor, start).await?;
-        let remote = Remote { supervisor, services, requests: Arc::default() };
+        let remote = Remote::new(supervisor, services);
         let control = match control::Listener::open(&dir, remote.clone(), deltas) {
             Ok(listener) => Some(listener),
             Err(error) => {
@@ -284,7 +268,7 @@ impl Run {
     #[doc(hidden)]
     #[must_use]
     pub fn actors(&self) -> (ActorRef<SupervisorMsg>, Arc<Services>) {
-        (self.remote.supervisor.clone(), self.remote.services.clone())
+        self.remote.actors()
     }
 
     /// Returns the sandbox of the run's commands, if they have one or should have one.
@@ -334,50 +318,6 @@ impl Run {
             let _ = tokio::task::spawn_blocking(move || Spool::of(&store).clear()).await;
         }
         end
-    }
-}
-
-impl Remote {
-    /// Stops the run, a task, or an agent with its children. Returns false if there is no such
-    /// target.
-    pub async fn cancel(&self, target: CancelTarget, reason: &str) -> bool {
-        let reason = reason.to_owned();
-        self.ask(|request| SupervisorMsg::Cancel { request, target, reason }).await
-    }
-
-    /// Asks an agent to compact at its next turn boundary. Returns false if the agent is not at
-    /// work.
-    pub async fn compact(&self, agent: AgentId, focus: Option<String>) -> bool {
-        self.ask(|request| SupervisorMsg::Compact { request, agent, focus }).await
-    }
-
-    /// Sends a request to the supervisor and waits for its answer. Returns false if it is gone.
-    async fn ask(&self, question: impl FnOnce(u64) -> SupervisorMsg) -> bool {
-        let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        let mut answer = pin!(self.services.requests.expect(request).wait());
-        if self.supervisor.send_message(question(request)).is_err() {
-            return false;
-        }
-        let answered = tokio::select! {
-            answer = &mut answer => answer,
-            // A supervisor that has ended sends no answer, but it may have sent one just before: a
-            // cancellation can be the last thing that it does.
-            () = self.supervisor_gone() => answer.now_or_never().flatten(),
-        };
-        answered.unwrap_or(false)
-    }
-
-    async fn supervisor_gone(&self) {
-        // The wait fails only when the actor is gone already.
-        let _ = self.supervisor.wait(None).await;
-    }
-
-    /// Stops the run so that it can be resumed: nothing new begins, and running calls get the grace
-    /// period to end.
-    pub fn interrupt(&self, reason: &str) {
-        let reason = reason.to_owned();
-        // A run that is over needs no interruption.
-        let _ = self.supervisor.send_message(SupervisorMsg::Interrupt { reason });
     }
 }
 
@@ -443,8 +383,9 @@ fn planned(plan: &Plan) -> Vec<PlannedTask> {
         name: task.name.clone(),
         agent: match &task.work {
             Work::Agent { agent, .. } => Some(agent.clone()),
-            Work::Command { .. } => None,
+            Work::Command { .. } | Work::Approval(_) => None,
         },
+        approval: matches!(task.work, Work::Approval(_)),
         depends_on: task.depends_on.clone(),
     });
     tasks.collect()

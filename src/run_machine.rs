@@ -15,9 +15,10 @@
 //! - `hooks`: the hooks of the run itself;
 //! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run;
+//! - `questions`: what waits for people, and which answer counts;
 //! - [`reopening`]: the first records of a run that is opened again;
 //! - `restart`: resumes a run from the end of its records;
-//! - `agenda`, `slots`, `locks`, `timers`, `open`: the data for these decisions.
+//! - `agenda`, `slots`, `locks`, `asking`, `timers`, `open`: the data for these decisions.
 //!
 //! The work per input depends only on what the input touches: the end of a task leads to its
 //! dependants, the end of an agent to its parent and children. Only an event that stops the whole
@@ -27,6 +28,7 @@ mod action;
 mod agenda;
 mod agents;
 mod answers;
+mod asking;
 mod attempts;
 mod fan_out;
 pub(crate) mod forecast;
@@ -35,6 +37,7 @@ mod limits;
 mod locks;
 mod open;
 mod pauses;
+mod questions;
 pub(crate) mod reopening;
 mod restart;
 pub(crate) mod scope;
@@ -59,6 +62,7 @@ pub(crate) use self::action::{Action, ChildResult, Delegation, Finish, Refused};
 use self::agenda::Agenda;
 pub(crate) use self::open::Left;
 use self::open::Open;
+pub(crate) use self::questions::Ask;
 use self::slots::Next;
 use crate::event::{Draft, Event, PauseCause, SharedRecord};
 use crate::failure::Failure;
@@ -68,6 +72,7 @@ use crate::plan::{Plan, TaskState};
 use crate::run_state::{Reading, RunPhase, RunState};
 use crate::spec::hooks::Hook;
 use crate::spec::{AgentSpec, Limits, ModelSpec};
+use crate::turn::question::PersonsAnswer;
 
 /// The parts of a run that do not change while a process drives it.
 #[derive(Clone, Debug)]
@@ -94,6 +99,8 @@ pub struct Settings {
     pub hooks: BTreeSet<Hook>,
     /// Id of the process, for the records.
     pub pid: u32,
+    /// True if somebody watches the run: it then stays open for answers when nothing else is left.
+    pub attended: bool,
 }
 
 /// The state of a run at the moment at which a process begins to drive it.
@@ -105,6 +112,8 @@ pub struct Start {
     pub left: BTreeMap<AgentId, Left>,
     /// The outputs that templates of later tasks may name, by task.
     pub outputs: Map<String, Value>,
+    /// The answers of people that were left for this process.
+    pub answers: Vec<PersonsAnswer>,
     /// The seed for the jitter of retry pauses.
     pub seed: u64,
 }
@@ -126,6 +135,8 @@ pub struct RunMachine {
     state: RunState,
     open: Open,
     agenda: Agenda,
+    /// The answers that were left for this process, until it begins.
+    left_answers: Vec<PersonsAnswer>,
     actions: VecDeque<Action>,
     chance: fastrand::Rng,
     now: Now,
@@ -137,7 +148,7 @@ impl RunMachine {
     /// Makes the machine of a run. [`begin`](Self::begin) must be its first input.
     #[must_use]
     pub fn new(settings: Settings, start: Start) -> Self {
-        let Start { state, left, outputs, seed } = start;
+        let Start { state, left, outputs, answers, seed } = start;
         let agenda = Agenda::new(&settings.plan, &state);
         let open = Open::new(&settings, left, outputs);
         Self {
@@ -145,6 +156,7 @@ impl RunMachine {
             state,
             open,
             agenda,
+            left_answers: answers,
             actions: VecDeque::new(),
             chance: fastrand::Rng::with_seed(seed),
             now: Now::default(),
@@ -210,6 +222,28 @@ impl RunMachine {
     pub fn slot_wanted(&mut self, now: Now, agent: AgentId) {
         self.now = now;
         self.wants_slot(agent);
+        self.decide();
+    }
+
+    /// Takes in the question of an agent, or the same question again.
+    pub fn ask(&mut self, now: Now, ask: Ask) {
+        self.now = now;
+        self.asked(ask);
+        self.decide();
+    }
+
+    /// Takes in a person's answer to a question. [`Action::TellAnswerer`] with this `request` says
+    /// what became of it.
+    pub fn person_answered(&mut self, now: Now, request: Option<u64>, answer: PersonsAnswer) {
+        self.now = now;
+        self.answered_by(request, answer);
+        self.decide();
+    }
+
+    /// Takes in that a notification command has ended.
+    pub fn notified(&mut self, now: Now) {
+        self.now = now;
+        self.notification_ended();
         self.decide();
     }
 
@@ -288,7 +322,10 @@ impl RunMachine {
         self.state.apply(record).map_err(|error| error.to_string())?;
         self.recorded_at = self.now.since;
         if let (Some(place), Some(before)) = (place, before) {
-            self.open.proposed.remove(&place);
+            // An answer is no change of the task: the change follows from it.
+            if !matches!(record.event, Event::ApprovalAnswered(_)) {
+                self.open.proposed.remove(&place);
+            }
             self.agenda.changed(&self.settings.plan, place, before, self.standing(place));
             self.task_changed(place, &record.event);
         }
@@ -299,11 +336,13 @@ impl RunMachine {
                 None => self.restarted(agent, restarted.restart),
             },
             (Some(agent), Event::AgentEnded(_)) => self.ended(agent),
+            (_, Event::ApprovalAsked(asked)) => self.question_asked(asked),
+            (_, Event::ApprovalAnswered(answer)) => self.question_answered(record, answer),
             (None, Event::RunCompleted(completed)) => {
                 self.finish(Finish::Completed(completed.clone()));
             }
             (None, Event::RunPaused(paused)) => match paused.cause {
-                PauseCause::Interrupted | PauseCause::Failure => {
+                PauseCause::Interrupted | PauseCause::Failure | PauseCause::Person => {
                     self.finish(Finish::Paused(paused.clone()));
                 }
                 PauseCause::DiskFull => self.stop_limits(),

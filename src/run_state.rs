@@ -10,6 +10,7 @@ mod begin_again;
 mod clock;
 mod fan_out;
 mod hooks;
+pub mod questions;
 mod result;
 mod retry;
 mod rounds;
@@ -26,11 +27,12 @@ use self::clock::Clock;
 pub use self::clock::{Reading, Stopwatch};
 pub use self::hooks::HookState;
 use self::hooks::Hooks;
+use self::questions::Questions;
 pub use self::result::failure_kinds;
 pub use self::retry::{Retry, RetryError};
 pub use self::task::TaskStatus;
 pub use self::verdict::Verdict;
-use crate::event::{Event, Record, RunCompleted, RunCreated, RunStatus};
+use crate::event::{Event, PauseCause, Record, RunCompleted, RunCreated, RunStatus};
 use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
 use crate::plan::{Consequence, Standing, TaskStarted, TaskState};
@@ -93,6 +95,12 @@ pub struct RunState {
     /// from.
     earlier: HashMap<String, Output>,
     paused_reason: Option<String>,
+    /// The cause of the pause, if the run is paused.
+    #[serde(default)]
+    paused_cause: Option<PauseCause>,
+    /// The questions to people.
+    #[serde(default)]
+    questions: Questions,
     /// The sandbox of the newest opening.
     #[serde(default)]
     sandbox: Option<SandboxProof>,
@@ -159,6 +167,12 @@ impl RunState {
     #[must_use]
     pub fn paused_reason(&self) -> Option<&str> {
         self.paused_reason.as_deref()
+    }
+
+    /// Returns the cause of the pause, if the run is paused.
+    #[must_use]
+    pub fn paused_cause(&self) -> Option<PauseCause> {
+        self.paused_cause
     }
 
     /// Returns the tasks in the order of the plan. The instances of a fan-out follow their task.
@@ -319,6 +333,7 @@ impl RunState {
             let (seq, kind) = (record.seq, record.event.kind());
             IllegalRecord { seq, kind, reason }
         })?;
+        self.note_question(record);
         self.last_seq = record.seq;
         self.last_ms = record.ts_ms;
         self.epoch = record.epoch;
@@ -343,6 +358,7 @@ impl RunState {
             Event::RunOpened(opened) => {
                 self.phase = RunPhase::Open;
                 self.paused_reason = None;
+                self.paused_cause = None;
                 // After a pause the same process goes on with the same sandbox.
                 if opened.reason.is_none() {
                     self.sandbox = opened.sandbox.clone();
@@ -362,6 +378,7 @@ impl RunState {
             Event::RunPaused(paused) => {
                 self.phase = RunPhase::Paused;
                 self.paused_reason = Some(paused.reason.clone());
+                self.paused_cause = Some(paused.cause);
             }
             Event::RunCompleted(completed) => {
                 self.phase = RunPhase::Completed(completed.status);
@@ -417,6 +434,8 @@ impl RunState {
                     Some(feedback) => self.begin_round(record, id, feedback),
                     None => self.continues(record, id),
                 },
+                // The run records them, and the agent may have ended meanwhile.
+                Event::ApprovalAsked(_) | Event::ApprovalAnswered(_) => Ok(()),
                 _ => Err("the agent has ended".to_owned()),
             };
         }

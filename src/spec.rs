@@ -178,7 +178,7 @@ impl AgentSpec {
     }
 }
 
-/// The work of a task: a prompt for an agent, or a shell command.
+/// The work of a task: a prompt for an agent, a shell command, or a question to a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -194,6 +194,37 @@ pub enum Work {
         /// The command line, given to `sh -c` unchanged.
         run: String,
     },
+    /// The task asks a person whether the plan may go on.
+    Approval(Approval),
+}
+
+/// A question to a person that a task asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// Template of the question.
+    pub message: String,
+    /// Expressions whose values are shown with it.
+    pub show: Vec<String>,
+    /// The wall time after which the question answers itself; `None`: it waits for as long as it
+    /// takes.
+    pub timeout: Option<Duration>,
+    /// The answer when that time is over.
+    pub on_timeout: OnTimeout,
+    /// The program, with its arguments, that is run when the question opens; empty for none.
+    pub notify: Vec<String>,
+}
+
+/// The answer of a question whose time is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnTimeout {
+    /// It counts as rejected by a person.
+    #[default]
+    Reject,
+    /// It counts as approved.
+    Approve,
+    /// The task fails with a timeout.
+    Fail,
 }
 
 /// The form in which templates see a task's output text.
@@ -448,7 +479,7 @@ impl TaskSpec {
     pub fn agents(&self) -> impl Iterator<Item = &Name> {
         let of_work = match &self.work {
             Work::Agent { agent, .. } => Some(agent),
-            Work::Command { .. } => None,
+            Work::Command { .. } | Work::Approval(_) => None,
         };
         let of_checks = self.acceptance.checks.iter().filter_map(|check| match &check.work {
             CheckWork::Agent { agent, .. } => Some(agent),

@@ -210,7 +210,7 @@ impl ToolOutput {
 }
 
 /// The change of a file by a call that has not run yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The path, as the model wrote it.
     pub path: String,

@@ -1,10 +1,12 @@
 //! Records of one agent's turns: the program that it runs, its calls of models and tools, and their
 //! results.
 //!
-//! Pure. Owns the payloads of the `agent.*`, `turn.*`, `model.*` and `tool.*` events.
+//! Pure. Owns the payloads of the `agent.*`, `turn.*`, `model.*` and `tool.*` events; `question` those of
+//! `approval.*`.
 
 pub mod content;
 mod outcome;
+pub mod question;
 mod round;
 
 use std::collections::BTreeMap;
@@ -19,6 +21,7 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
 use crate::output::{Output, Stored, Text};
 
+pub use self::question::{ApprovalAnswered, ApprovalAsked, ApprovalKind};
 pub use self::round::{Cause, CheckPlace, Feedback};
 
 /// Effect that a repeated call would have on the world; decides whether a lost call runs again
@@ -408,36 +411,6 @@ pub struct FileChange {
     pub answer: String,
 }
 
-/// The kind of a question to a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ApprovalKind {
-    /// May a call of a tool run?
-    Permission,
-}
-
-/// `approval.asked`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ApprovalAsked {
-    /// Id of the question: the key of the call.
-    pub id: String,
-    /// Kind of the question.
-    pub kind: ApprovalKind,
-    /// The tool of the call.
-    pub tool: String,
-    /// The call in words: the tool and its argument.
-    pub message: String,
-}
-
-/// `approval.answered`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ApprovalAnswered {
-    /// Id of the question.
-    pub id: String,
-    /// True if the call may run.
-    pub allowed: bool,
-}
-
 /// Status of a tool call that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -463,6 +436,9 @@ pub enum ResultSource {
     /// The call was run and returned what the view shows already; the result refers to that.
     Unchanged,
 }
+
+/// Name of the tool by which an agent asks a person.
+pub const ASK_PERSON_TOOL: &str = "ask_person";
 
 /// Name of the tool by which an agent says that it cannot do its work.
 pub const GIVE_UP_TOOL: &str = "give_up";

@@ -10,6 +10,7 @@ mod explain;
 mod failures;
 mod first_hour;
 mod full;
+mod gates;
 mod graphs;
 mod hooks;
 mod hostile_config;

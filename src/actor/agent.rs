@@ -30,7 +30,7 @@ use super::panic::panic_text;
 use super::record_right::RecordRight;
 use super::services::Services;
 use super::spans;
-use super::step::{Answers, Past, StepContext};
+use super::step::{Answers, Past, SlotReturn, StepContext};
 use super::summarise;
 use super::summary::SummaryError;
 use crate::context::CompactionTrigger;
@@ -159,6 +159,10 @@ impl Actor for Agent {
             AgentMsg::ChildEnded { call, answer } => {
                 // Nobody waits if the agent was restarted meanwhile: its next step asks again.
                 state.answers.children.answer(&call, answer);
+            }
+            AgentMsg::Answered { id, answered } => {
+                // Nobody waits if the agent was restarted meanwhile: its next step asks again.
+                state.answers.questions.answer(&id, *answered);
             }
             AgentMsg::SlotGranted => drop(state.answers.slot.answer(&(), ())),
             AgentMsg::Admitted(call) => state.answers.permits.admit(call),
@@ -368,6 +372,7 @@ impl Agent {
             tools: state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default(),
             answers: state.answers.clone(),
             right: self.right.clone(),
+            slot_return: SlotReturn::default(),
             cancel: state.cancel.clone(),
         }
     }

@@ -14,9 +14,11 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
 use crate::output::Output;
-use crate::run_machine::{CancelTarget, ChildResult, Delegation, Refused};
+use crate::run_machine::{Ask, CancelTarget, ChildResult, Delegation, Refused};
+use crate::run_state::questions::Answered;
 use crate::spec::hooks::HookFinished;
 use crate::turn::Outcome;
+use crate::turn::question::PersonsAnswer;
 
 /// The mail of the supervisor.
 #[derive(Debug)]
@@ -27,6 +29,17 @@ pub enum SupervisorMsg {
     Delegate(Delegation),
     /// An agent whose children have ended wants its slot back.
     SlotWanted(AgentId),
+    /// An agent asks a person, or asks again.
+    Ask(Box<Ask>),
+    /// A person answers a question.
+    Answer {
+        /// The number by which what became of the answer is known; `None` if nobody wants to know.
+        request: Option<u64>,
+        /// The answer.
+        answer: PersonsAnswer,
+    },
+    /// A notification command has ended.
+    Notified,
     /// The output of a task was checked, and written to the task's `output_file` if it has one.
     OutputChecked {
         /// The task.
@@ -96,6 +109,13 @@ pub enum AgentMsg {
         call: CallKey,
         /// The result of the child, or why there is no child.
         answer: Result<ChildResult, Refused>,
+    },
+    /// A person has answered a question of the agent.
+    Answered {
+        /// Id of the question.
+        id: String,
+        /// The answer.
+        answered: Box<Answered>,
     },
     /// The agent has its slot back.
     SlotGranted,

@@ -1,16 +1,22 @@
 //! Decides whether a call may run, and asks a person where the rules say so.
 
+use serde_json::json;
+
 use super::hooks;
-use super::services::{Asker, Question};
+use super::mail::SupervisorMsg;
+use super::questions::{self, Here};
+use super::services::{Effect, Question};
 use super::step::StepContext;
-use crate::journal::JournalError;
 use crate::message::Json;
+use crate::output::Output;
 use crate::permission::{NonInteractive, Rule, Subject, Verdict};
+use crate::run_state::questions::Answered;
 use crate::spec::AgentSpec;
 use crate::tool::hook::Answer;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::{Change, ToolError, bash};
-use crate::turn::{ApprovalAnswered, ApprovalAsked, ApprovalKind, GIVE_UP_TOOL};
+use crate::turn::question::{ApprovalAsked, ApprovalKind, PersonsAnswer};
+use crate::turn::{ASK_PERSON_TOOL, GIVE_UP_TOOL};
 use crate::turn_machine::PendingCall;
 
 /// Returns true if the rules allow a call without asking a person.
@@ -22,6 +28,7 @@ pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> boo
     match judged(context, spec, name, input).0 {
         Verdict::Allow => true,
         Verdict::Deny => false,
+        Verdict::Ask if name == ASK_PERSON_TOOL => true,
         Verdict::Ask => {
             let nobody = context.services.asker.is_none();
             nobody && spec.permissions.non_interactive == NonInteractive::Allow
@@ -110,8 +117,19 @@ pub(super) async fn denial(
     Ok(match verdict {
         Verdict::Allow => None,
         Verdict::Deny => Some(format!("Permission denied: {}.", because())),
+        // A person who does not want the question need not answer it.
+        Verdict::Ask if name == ASK_PERSON_TOOL => None,
         Verdict::Ask => match (&context.services.asker, spec.permissions.non_interactive) {
-            (Some(asker), _) => {
+            (None, NonInteractive::Allow) => None,
+            (None, NonInteractive::Deny) => {
+                deny_open_question(context, call);
+                Some(format!(
+                    "Permission denied: {}, a person would have to be asked, and nobody is at a \
+                     terminal.",
+                    because()
+                ))
+            }
+            (Some(_), _) | (None, NonInteractive::Pause) => {
                 let question = Question {
                     agent: context.agent.clone(),
                     tool: name.to_owned(),
@@ -121,61 +139,76 @@ pub(super) async fn denial(
                     rule: rule.filter(|_| asking.is_none()).map(ToString::to_string),
                     change: change(context, name, input).await,
                 };
-                let allowed = asked(context, call, asker.as_ref(), question).await?;
-                (!allowed)
-                    .then(|| "Permission denied: the person who was asked said no.".to_owned())
+                asked(context, call, question).await?.map(|reason| {
+                    let reason = reason.map(|reason| format!(" The reason: {reason}"));
+                    format!(
+                        "Permission denied: the person who was asked said no.{}",
+                        reason.unwrap_or_default()
+                    )
+                })
             }
-            (None, NonInteractive::Allow) => None,
-            (None, NonInteractive::Deny) => Some(format!(
-                "Permission denied: {}, a person would have to be asked, and nobody is at a \
-                 terminal.",
-                because()
-            )),
         },
     })
 }
 
+/// Denies a question that an earlier process left open, when a person was at its terminal: nobody
+/// waits for the answer any more.
+fn deny_open_question(context: &StepContext, call: &PendingCall) {
+    let (id, by) = (call.key.to_string(), "non_interactive".to_owned());
+    let answer = PersonsAnswer { id, allowed: false, text: None, by };
+    context.services.tell_supervisor(SupervisorMsg::Answer { request: None, answer });
+}
+
 /// Asks a person, and again if the file has changed meanwhile, so that the call would do something
-/// else than what was shown.
+/// else than what was shown. Returns `None` if the call may run, else the reason if one was given.
 async fn asked(
     context: &StepContext,
     call: &PendingCall,
-    asker: &dyn Asker,
     mut question: Question,
-) -> Result<bool, ToolError> {
-    loop {
-        let shown = question.change.clone();
-        if !ask(context, call, asker, question.clone()).await? {
-            return Ok(false);
+) -> Result<Option<Option<String>>, ToolError> {
+    let mut id = call.key.to_string();
+    let mut effect = effect(context, &question).await;
+    for number in 2_u32.. {
+        let Answered { answer, effect: shown, .. } =
+            ask(context, id, effect.clone(), question.clone()).await?;
+        if !answer.allowed {
+            return Ok(Some(answer.text));
         }
         question.change = change(context, &question.tool, &question.input).await;
-        if question.change == shown {
-            return Ok(true);
+        effect = self::effect(context, &question).await;
+        // An answer that an earlier version recorded does not tell what was shown.
+        if shown.is_some_and(|shown| shown == effect.hash()) {
+            return Ok(None);
         }
+        id = format!("{}-{number}", call.key);
     }
+    Ok(Some(None))
 }
 
-/// Asks a person, and records the question before and the answer after, so that other terminals see
-/// what the agent waits for.
+/// Asks a person, at this terminal if there is one, or wherever somebody answers first.
 async fn ask(
     context: &StepContext,
-    call: &PendingCall,
-    asker: &dyn Asker,
+    id: String,
+    effect: Output,
     question: Question,
-) -> Result<bool, ToolError> {
-    let failed = |error: JournalError| ToolError::Failed(error.to_string());
-    let id = call.key.to_string();
+) -> Result<Answered, ToolError> {
     let message = format!("{} {}", question.tool, question.texts.first().map_or("", |t| t));
-    let message = message.trim_end().to_owned();
-    let (kind, tool) = (ApprovalKind::Permission, question.tool.clone());
-    let asked = ApprovalAsked { id: id.clone(), kind, tool, message };
-    context.record([asked]).await.map_err(failed)?;
-    let allowed = tokio::select! {
-        allowed = asker.ask(question) => allowed,
-        () = context.cancel.cancelled() => return Err(ToolError::Unanswered),
-    };
-    context.record([ApprovalAnswered { id, allowed }]).await.map_err(failed)?;
-    Ok(allowed)
+    let asked = ApprovalAsked::new(id, ApprovalKind::Permission, message.trim_end());
+    let asked = ApprovalAsked { tool: question.tool.clone(), effect: Some(effect), ..asked };
+    let asker = context.services.asker.as_deref();
+    let here = asker.map(|asker| Here { answer: asker.ask(question), who: asker.who() });
+    let answered = questions::ask(context, asked, here).await?;
+    if let Some(asker) = asker.filter(|asker| answered.answer.by != Some(asker.who())) {
+        asker.answered_elsewhere(&context.agent, &answered.answer);
+    }
+    Ok(answered)
+}
+
+/// Returns all that a call would do, as it is recorded: whoever answers is shown it.
+async fn effect(context: &StepContext, question: &Question) -> Output {
+    let mut effect = json!(Effect::of(question));
+    context.services.secrets.redact_value(&mut effect);
+    context.services.bounded(Output::whole(effect.to_string())).await
 }
 
 /// Returns the change that a call would make to a file, if its tool can tell.

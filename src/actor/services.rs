@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::addresses::Addresses;
@@ -33,6 +34,7 @@ use crate::tool::Toolbox;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
+use crate::turn::question::{ApprovalAnswered, Verdict};
 
 /// The values that the actors of one run share, and the handles by which they send mail.
 #[derive(Debug)]
@@ -86,6 +88,8 @@ pub struct Services {
     /// The answers to requests from outside the actors, by the number of the request: true if the
     /// part of the run that the request names exists.
     pub requests: Replies<u64, bool>,
+    /// What became of answers to questions, by the number of the request.
+    pub verdicts: Replies<u64, Verdict>,
     /// The number of the next model call or summary.
     pub calls: AtomicU64,
     /// The span of the run, the parent of the spans of its agents.
@@ -121,11 +125,53 @@ pub struct Question {
     pub change: Option<Change>,
 }
 
+/// All that a call would do, as a question records it for whoever answers from elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effect {
+    /// The tool.
+    pub tool: String,
+    /// The arguments, as the model wrote them.
+    pub input: Json,
+    /// The texts that the rules judge.
+    pub texts: Vec<String>,
+    /// The rule that asks.
+    pub rule: Option<String>,
+    /// The change that the call would make to a file.
+    pub change: Option<Change>,
+}
+
+impl Effect {
+    /// Returns the effect of the call that a question is about.
+    #[must_use]
+    pub fn of(question: &Question) -> Self {
+        let Question { tool, input, texts, rule, change, .. } = question.clone();
+        Self { tool, input, texts, rule, change }
+    }
+
+    /// Returns the question of an agent about a call with this effect, to show it.
+    #[must_use]
+    pub fn asked_by(self, agent: AgentId) -> Question {
+        let Self { tool, input, texts, rule, change } = self;
+        let subject = Subject::default();
+        Question { agent, tool, input, texts, subject, rule, change }
+    }
+}
+
 /// Asks a person whether a tool call may run.
 pub trait Asker: Send + Sync + std::fmt::Debug {
     /// Asks, and waits for the answer: true if the call may run. The future may be dropped: then
     /// nobody waits for the answer any more.
     fn ask(&self, question: Question) -> crate::model::BoxFuture<'_, bool>;
+
+    /// Returns the name of the person, for the records.
+    fn who(&self) -> String {
+        "terminal".to_owned()
+    }
+
+    /// Takes that somebody else answered a question of this agent first.
+    fn answered_elsewhere(&self, agent: &AgentId, answer: &ApprovalAnswered) {
+        let _ = (agent, answer);
+    }
 }
 
 impl Services {

@@ -2,12 +2,13 @@
 //! the records of calls that end.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::gateway::Permits;
-use super::mail::{Caller, StepError};
+use super::mail::{Caller, StepError, SupervisorMsg};
 use super::record_right::RecordRight;
 use super::replies::Replies;
 use super::services::Services;
@@ -19,6 +20,7 @@ use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
 use crate::message::{Block, Json, ResultContent, ToolResult};
 use crate::run_machine::{ChildResult, Refused};
+use crate::run_state::questions::Answered;
 use crate::spec::AgentSpec;
 use crate::store::Store;
 use crate::tool::spool::Spool;
@@ -51,6 +53,8 @@ impl Past {
 pub struct Answers {
     /// The results of children, by the call that asked for the child.
     pub children: Replies<CallKey, Result<ChildResult, Refused>>,
+    /// The answers of people, by the id of the question.
+    pub questions: Replies<String, Answered>,
     /// The return of the agent's slot.
     pub slot: Replies<(), ()>,
     /// The permits of the agent's calls to providers.
@@ -65,11 +69,22 @@ impl Answers {
     pub fn new(caller: Caller) -> Self {
         Self {
             children: Replies::default(),
+            questions: Replies::default(),
             slot: Replies::default(),
             permits: Permits::new(caller),
             summaries: Replies::default(),
         }
     }
+}
+
+/// Decides when an agent whose call waited for a person asks for its slot again.
+#[derive(Clone, Debug, Default)]
+pub enum SlotReturn {
+    /// Before the call continues.
+    #[default]
+    AtOnce,
+    /// After all calls of its group: they only read. True once a call of the group has waited.
+    AfterGroup(Arc<AtomicBool>),
 }
 
 /// The data and handles of the agent that a step works for.
@@ -95,6 +110,8 @@ pub struct StepContext {
     pub answers: Arc<Answers>,
     /// The right to record.
     pub right: RecordRight,
+    /// When a call that waited for a person asks for the agent's slot again.
+    pub slot_return: SlotReturn,
     /// Cancelled when the agent must end.
     pub cancel: CancellationToken,
 }
@@ -122,6 +139,16 @@ impl StepContext {
         let Some(_recording) = self.right.begin().await else { return Err(JournalError::Closed) };
         let drafts = events.into_iter().map(|event| Draft::agent(&self.task, &self.agent, event));
         self.services.journal.append(drafts.collect()).await
+    }
+}
+
+/// Waits for the slot that the agent gave up while its children worked or a person was asked.
+pub(super) async fn take_slot(context: &StepContext) {
+    let granted = context.answers.slot.expect(());
+    context.services.tell_supervisor(SupervisorMsg::SlotWanted(context.agent.clone()));
+    tokio::select! {
+        () = context.cancel.cancelled() => {}
+        _ = granted.wait() => {}
     }
 }
 

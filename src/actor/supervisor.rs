@@ -211,6 +211,12 @@ impl Actor for Supervisor {
             SupervisorMsg::News => state.take_in(),
             SupervisorMsg::Delegate(delegation) => state.machine.delegate(now, delegation),
             SupervisorMsg::SlotWanted(agent) => state.machine.slot_wanted(now, agent),
+            SupervisorMsg::Ask(ask) => state.machine.ask(now, *ask),
+            SupervisorMsg::Answer { request, mut answer } => {
+                answer.text.iter_mut().for_each(|text| self.services.secrets.redact(text));
+                state.machine.person_answered(now, request, answer);
+            }
+            SupervisorMsg::Notified => state.machine.notified(now),
             SupervisorMsg::OutputChecked { task, checked } => {
                 state.machine.output_checked(now, &task, checked);
             }

@@ -7,6 +7,7 @@
 //! the order of the calls.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures_util::FutureExt;
@@ -18,8 +19,9 @@ use tracing::{Instrument, Span};
 use super::mail::StepError;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
+use super::questions;
 use super::spans;
-use super::step::{StepContext, ended};
+use super::step::{SlotReturn, StepContext, ended, take_slot};
 use super::tool_context::{record_start, tool_context};
 use super::{hooks, permission, recall};
 use crate::context::recall::RECALL_TOOL;
@@ -28,7 +30,9 @@ use crate::event::SharedRecord;
 use crate::run_machine::{ChildResult, Delegation, Refused};
 use crate::tool::steps::{CompactInput, DelegateInput, GiveUpInput, SnipInput, TodoInput};
 use crate::tool::{Tool, ToolError, ToolOutput, arguments};
-use crate::turn::{Effect, GIVE_UP_TOOL, Outcome, ResultSource, ToolFinished, ToolStarted};
+use crate::turn::{
+    ASK_PERSON_TOOL, Effect, GIVE_UP_TOOL, Outcome, ResultSource, ToolFinished, ToolStarted,
+};
 use crate::turn_machine::PendingCall;
 
 /// Most characters of a child's answer that its parent reads: the documented limit of sub-agent
@@ -50,13 +54,19 @@ pub(super) async fn run(
     let mut records = Vec::new();
     for group in groups(context, calls) {
         let delegates = group.iter().any(|call| call.call.name == "delegate");
+        let has_waited = Arc::new(AtomicBool::new(false));
+        let slot_return = match group.len() {
+            1 => SlotReturn::AtOnce,
+            _ => SlotReturn::AfterGroup(has_waited.clone()),
+        };
+        let context = &StepContext { slot_return, ..context.clone() };
         run_group(context, group, &mut records).await?;
         // The records are returned also when the agent must end: its machine must know which
         // results are recorded, or it would close those calls a second time.
         if context.cancel.is_cancelled() {
             return Ok(records);
         }
-        if delegates {
+        if delegates || has_waited.load(Ordering::Relaxed) {
             take_slot(context).await;
         }
     }
@@ -236,6 +246,7 @@ async fn dispatch(
                 .map(ToolOutput::ok)
                 .ok_or_else(|| ToolError::Failed("nothing to drop".to_owned()))
         }
+        ASK_PERSON_TOOL => questions::ask_person(context, call).await,
         RECALL_TOOL => recall::recall(context, arguments(input)?).await,
         "todo_write" => Ok(ToolOutput::ok(arguments::<TodoInput>(input)?.answer())),
         _ => {
@@ -384,14 +395,4 @@ fn shortened(text: &str) -> String {
     let head: String = text.chars().take(half).collect();
     let tail: String = text.chars().skip(total - half).collect();
     format!("{head}\n... {} characters left out; see the transcript ...\n{tail}", total - 2 * half)
-}
-
-/// Waits for the slot that the agent gave up while its children worked.
-async fn take_slot(context: &StepContext) {
-    let granted = context.answers.slot.expect(());
-    context.services.tell_supervisor(SupervisorMsg::SlotWanted(context.agent.clone()));
-    tokio::select! {
-        () = context.cancel.cancelled() => {}
-        _ = granted.wait() => {}
-    }
 }

@@ -1,6 +1,7 @@
 //! The arguments of the command line as the user typed them. Their doc comments are the help texts.
 
 mod context;
+mod questions;
 mod report;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use super::complete;
 
 pub(super) use context::{Apply, Context, ContextVerb, Explain, LayerChoice, Replay};
+pub(super) use questions::{Answer, Approve, Pending, Reject};
 pub(super) use report::{Report, ReportFormat};
 
 /// Heading of the help for the options that every verb takes.
@@ -62,6 +64,14 @@ pub(super) enum Verb {
     Cost(Cost),
     /// Stop a run, a task or an agent with its children
     Cancel(Cancel),
+    /// List what waits for a person: approvals, permissions, questions of agents
+    Pending(Pending),
+    /// Approve what a run asks for, from any terminal
+    Approve(Approve),
+    /// Reject what a run asks for
+    Reject(Reject),
+    /// Answer the question of an agent
+    Answer(Answer),
     /// Ask a live agent to compact its context now
     Compact(Compact),
     /// Start a new run from an event of another run, with changed configuration keys
@@ -161,6 +171,10 @@ impl Verb {
             Self::Graph(verb) => verb.file.file.clone(),
             Self::Cost(verb) => verb.file.file.clone(),
             Self::Cancel(verb) => verb.file.file.clone(),
+            Self::Pending(verb) => verb.file.file.clone(),
+            Self::Approve(verb) => verb.file.file.clone(),
+            Self::Reject(verb) => verb.file.file.clone(),
+            Self::Answer(verb) => verb.file.file.clone(),
             Self::Compact(verb) => verb.file.file.clone(),
             Self::Context(verb) => verb.verb.file(),
             Self::Init(_)

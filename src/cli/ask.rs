@@ -9,12 +9,14 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{QueueSelector, tcflush};
 
-pub(super) use self::question::safe;
 use self::question::{Answer, Remembered};
+pub(super) use self::question::{block, lines, safe};
 use super::screen::Screen;
 use super::stream::Stream;
 use crate::actor::services::{Asker, Question};
+use crate::id::AgentId;
 use crate::model::BoxFuture;
+use crate::turn::question::ApprovalAnswered;
 
 /// The fewest lines that a page leaves free: the question, its answers and the note below a page.
 const BELOW_PAGE: usize = 4;
@@ -80,7 +82,7 @@ impl Terminal {
         if self.remembered.lock().allows(question) {
             return true;
         }
-        let _open = OpenQuestion::new(&self.screen);
+        let mut open = OpenQuestion::new(&self.screen);
         let (width, _) = size();
         let lines = question::rows(&question::lines(question), width);
         let mut shown = 0;
@@ -93,7 +95,9 @@ impl Terminal {
                 false => format!("line {shown} of {}: enter for more, n no ", lines.len()),
             };
             print(&asked);
+            open.is_answered = false;
             let Some(line) = read_line().await else { return false };
+            open.is_answered = true;
             let answer = Answer::read(&line);
             match answer {
                 Answer::No => return false,
@@ -117,6 +121,26 @@ impl Asker for Terminal {
             self.answer(&question).await
         })
     }
+
+    fn who(&self) -> String {
+        who()
+    }
+
+    fn answered_elsewhere(&self, agent: &AgentId, answer: &ApprovalAnswered) {
+        let by = safe(answer.by.as_deref().unwrap_or("a person"));
+        let what = if answer.allowed { "yes" } else { "no" };
+        // A stderr that is closed is no error: the run goes on.
+        let _ = self.screen.line(&format!("{agent}: {by} answered: {what}"));
+    }
+}
+
+/// Returns the name of the person who answers, for the records: `user@host/pid`.
+pub(super) fn who() -> String {
+    let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let host = host.unwrap_or_else(|_| "localhost".to_owned());
+    format!("{user}@{}/{}", host.trim(), std::process::id())
 }
 
 /// Returns the width and the height of the terminal.
@@ -133,7 +157,7 @@ fn below(choices: &str, width: usize) -> usize {
 /// Marks an agent as waiting for the person until it is dropped.
 struct Waiting {
     screen: Arc<Screen>,
-    agent: crate::id::AgentId,
+    agent: AgentId,
 }
 
 impl Waiting {
@@ -152,12 +176,14 @@ impl Drop for Waiting {
 /// A question that holds the screen until it is dropped, answered or not.
 struct OpenQuestion<'a> {
     screen: &'a Screen,
+    /// True if the cursor stands after a line that was typed.
+    is_answered: bool,
 }
 
 impl<'a> OpenQuestion<'a> {
     fn new(screen: &'a Screen) -> Self {
         screen.begin_question();
-        Self { screen }
+        Self { screen, is_answered: false }
     }
 }
 
@@ -183,6 +209,10 @@ fn forget_typed() -> Option<()> {
 
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
+        if !self.is_answered {
+            // The question went away, and what follows begins a line of its own.
+            print("\n");
+        }
         self.screen.end_question();
     }
 }

@@ -8,7 +8,7 @@ use super::screen::Screen;
 use super::status::Status;
 use super::stream::Stream;
 use super::tail::{Detail, Printer};
-use super::{args, complain, drive, refusal, runtime};
+use super::{args, complain, drive, questions, refusal, runtime};
 use crate::event::PauseCause;
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
@@ -65,25 +65,24 @@ pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
 
 /// Prints how a run ended, paused or stopped, and returns the exit code that its own process has.
 fn ended(project: &Project, dir: &RunDir) -> Exit {
-    let mut cause = None;
-    let (state, read) = snapshot::fold(dir, |record| {
-        if let crate::event::Event::RunPaused(paused) = &record.event {
-            cause = Some(paused.cause);
-        }
-    });
+    let (state, read) = snapshot::fold(dir, |_| {});
     if let Err(error) = read {
         return refusal::refused(&project.flags(), Some(dir), &error);
     }
     if let Some(completed) = state.completed() {
         return drive::ended(project, dir, &state, completed);
     }
-    let run = refusal::name(dir);
+    let (run, cause) = (refusal::name(dir), state.paused_cause());
     match state.paused_reason() {
         Some(reason) => complain(&format!("run {run} paused: {reason}")),
         None => complain(&format!("run {run} was stopped: no process drives it")),
     }
+    if cause == Some(PauseCause::Person) {
+        questions::summary(project, dir, &state).lines().for_each(complain);
+    }
     complain(&format!("resume with:  {}", project.resume_command(&run)));
     match cause {
+        Some(PauseCause::Person) => Exit::Waiting,
         Some(PauseCause::Failure) => Exit::Provider,
         Some(PauseCause::Interrupted | PauseCause::DiskFull) => Exit::Interrupted,
         None => Exit::Failed,

@@ -10,6 +10,7 @@ use clap_complete::env::{CompleteEnv, Shells};
 use clap_complete::{ArgValueCompleter, CompletionCandidate};
 
 use super::locate::{Project, default_file, workflow_of};
+use super::questions;
 use super::refusal;
 use super::short_id::ShortIds;
 use super::times::Times;
@@ -74,6 +75,19 @@ pub(super) fn parts() -> ArgValueCompleter {
             let agents = state.agents().keys().map(|agent| format!("{run}{at}{agent}"));
             tasks.chain(agents).map(CompletionCandidate::new).collect()
         }
+    })
+}
+
+/// Completes the ids of open questions.
+pub(super) fn questions() -> ArgValueCompleter {
+    completer(|here, _| {
+        let pending = questions::of_all(&here.0);
+        let shown = pending.iter().map(|one| {
+            let help = one.question.asked.message.lines().next().unwrap_or_default();
+            CompletionCandidate::new(questions::short_id(one.id(), &pending))
+                .help(Some(super::ask::safe(help).into()))
+        });
+        shown.collect()
     })
 }
 

@@ -15,7 +15,7 @@ use super::screen::Screen;
 use super::status::Status;
 use super::stream::Stream;
 use super::tail::{Detail, Printer};
-use super::{after_failure, complain, evidence, refusal, runtime, say};
+use super::{after_failure, complain, evidence, questions, refusal, runtime, say};
 use crate::actor::run_end::RunEnd;
 use crate::actor::services::Watcher;
 use crate::config::{Config, ProviderKind};
@@ -131,8 +131,13 @@ async fn to_the_end(
         RunEnd::Completed(completed) => ended(project, &dir, completed.state(), completed.record()),
         RunEnd::Paused(paused) => {
             complain(&format!("run {id} paused: {}", paused.reason));
+            if paused.cause == PauseCause::Person && !shown.json {
+                let (state, _) = snapshot::fold(&dir, |_| {});
+                questions::summary(project, &dir, &state).lines().for_each(complain);
+            }
             complain(&format!("resume with:  {}", project.resume_command(&id.to_string())));
             match paused.cause {
+                PauseCause::Person => Exit::Waiting,
                 PauseCause::Failure => Exit::Provider,
                 PauseCause::Interrupted | PauseCause::DiskFull => heard.exit(),
             }

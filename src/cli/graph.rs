@@ -63,19 +63,22 @@ fn of_file(project: &Project) -> Result<Vec<Node>, Exit> {
     let node = |task: &crate::spec::TaskSpec| {
         let agent = match &task.work {
             Work::Agent { agent, .. } => Some(agent.clone()),
-            Work::Command { .. } => None,
+            Work::Command { .. } | Work::Approval(_) => None,
         };
         let (name, depends_on) = (task.name.clone(), task.depends_on.clone());
-        Node { task: PlannedTask { name, agent, depends_on }, state: None }
+        let approval = matches!(task.work, Work::Approval(_));
+        Node { task: PlannedTask { name, agent, approval, depends_on }, state: None }
     };
     Ok(config.tasks.iter().map(node).collect())
 }
 
-/// Draws one line for each task, after all its dependencies: its name, its agent or `command`, its
-/// state, its dependencies. Of many tasks, those that are alike share a line.
+/// Draws one line for each task, after all its dependencies: its name, its agent, `command` or
+/// `approval`, its state, its dependencies. Of many tasks, those that are alike share a line.
 fn ascii(nodes: &[Node], paint: Paint) -> String {
-    let who = |node: &Node| {
-        node.task.agent.as_ref().map_or("command".to_owned(), |agent| format!("agent {agent}"))
+    let who = |node: &Node| match &node.task.agent {
+        Some(agent) => format!("agent {agent}"),
+        None if node.task.approval => "approval".to_owned(),
+        None => "command".to_owned(),
     };
     let ordered = in_order(nodes);
     let keys: Vec<_> = ordered

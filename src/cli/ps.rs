@@ -3,6 +3,7 @@
 use super::args;
 use super::locate::Project;
 use super::paint::{self, Paint};
+use super::questions;
 use super::short_id::ShortIds;
 use super::stream::Stream;
 use super::times::Times;
@@ -57,7 +58,11 @@ fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
         Ok(()) => {
             let mut rows = report::rows(&state, live, stamp::now_ms());
             if let (Some(run), true) = (rows.first_mut(), report::is_resumable(&state, live)) {
-                run.waiting_for = Some(project.resume_command(&run.run));
+                let is_answered = questions::of_run(dir, &state).is_empty();
+                run.waiting_for = Some(match is_answered {
+                    true => project.resume_command(&run.run),
+                    false => format!("callsheet pending{} {}", project.flags(), run.run),
+                });
             }
             return (rows, Exit::Done);
         }

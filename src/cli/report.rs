@@ -60,6 +60,7 @@ fn exit_code(state: &RunState, pause: Option<PauseCause>, live: bool) -> Option<
         (Some(completed), _) => Some(Exit::of(completed)),
         (None, _) if live => None,
         (None, Some(PauseCause::Failure)) => Some(Exit::Provider),
+        (None, Some(PauseCause::Person)) => Some(Exit::Waiting),
         // Which signal it was is not recorded.
         (None, Some(PauseCause::Interrupted | PauseCause::DiskFull) | None) => None,
     }
@@ -80,7 +81,10 @@ fn next(
         // The advice that follows on stderr names the place.
         vec![("what can be done", format!("{} --explain", project.resume_command(&run)))]
     } else if is_resumable(state, live) {
-        vec![("go on", project.resume_command(&run))]
+        let asks = !state.questions().is_empty();
+        let answer =
+            asks.then(|| ("what waits for you", format!("callsheet pending{flags} {run}")));
+        answer.into_iter().chain([("go on", project.resume_command(&run))]).collect()
     } else {
         match after_failure::steps(project, dir, state) {
             steps if steps.is_empty() => {

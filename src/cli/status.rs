@@ -13,6 +13,7 @@ use crate::plan::TaskState;
 use crate::printable;
 use crate::report::{agents_in_order, short};
 use crate::run_state::{AgentStatus, Doing, ModelPause, RunState, retrying};
+use crate::turn::ApprovalKind;
 
 /// The gaps between an agent's events from which its median is taken: enough for a stable one, few
 /// enough to follow a change of pace.
@@ -91,8 +92,7 @@ impl Status {
     /// Returns the lines of the status area, each at most `width` characters long.
     pub(super) fn lines(&self, now_ms: i64, width: usize) -> Vec<String> {
         let mut lines = vec![self.tasks(now_ms), self.totals(now_ms)];
-        let waiting = self.asking.iter().map(ToString::to_string).collect();
-        lines.extend(list("waits for you:", waiting));
+        lines.extend(list("waits for you:", self.waits_for_person()));
         lines.extend(list("retrying:", self.retrying(now_ms)));
         lines.extend(list("slow:", self.slow(now_ms)));
         lines.extend(list("at work:", self.at_work(now_ms)));
@@ -109,6 +109,7 @@ impl Status {
                 .entry(match task.state {
                     TaskState::Completed | TaskState::Reused => "done",
                     TaskState::Running => "running",
+                    TaskState::Waiting if task.question.is_some() => "waiting for you",
                     TaskState::Waiting => "retrying",
                     TaskState::Pending | TaskState::Ready => "waiting",
                     TaskState::Failed => "failed",
@@ -117,7 +118,8 @@ impl Status {
                 })
                 .or_default() += 1;
         }
-        let order = ["running", "retrying", "waiting", "failed", "skipped", "cancelled"];
+        let order =
+            ["running", "retrying", "waiting for you", "waiting", "failed", "skipped", "cancelled"];
         let done = counts.get("done").copied().unwrap_or(0);
         let parts = order.iter().filter_map(|word| Some(format!("{} {word}", counts.get(word)?)));
         let parts: Vec<_> = parts.collect();
@@ -151,6 +153,26 @@ impl Status {
             }
         }
         text
+    }
+
+    /// Returns what waits for a person: the questions at this terminal, and those that are answered
+    /// by a command.
+    fn waits_for_person(&self) -> Vec<String> {
+        let here = self.asking.iter().map(ToString::to_string);
+        let open = self.state.questions().open().into_iter().filter(|question| {
+            question.agent.as_ref().is_none_or(|agent| !self.asking.contains(agent))
+        });
+        let told = open.map(|question| {
+            let who = question.agent.as_ref().map_or(question.task.as_str(), AgentId::as_str);
+            let (id, message) = (&question.asked.id, &question.asked.message);
+            let verb = match question.asked.kind {
+                ApprovalKind::Question => "answer",
+                ApprovalKind::Permission | ApprovalKind::Approval => "approve",
+            };
+            let id = id.get(..8).unwrap_or(id);
+            format!("{who} ({verb} {id}): {}", message.lines().next().unwrap_or_default())
+        });
+        here.chain(told).collect()
     }
 
     fn elapsed(&self, now_ms: i64) -> Duration {

@@ -13,10 +13,11 @@ use crate::id::Name;
 use crate::permission::{Bound, Permissions, Rule};
 use crate::policy::RestartPolicy;
 use crate::spec::{AgentSpec, ModelSpec};
-use crate::turn::GIVE_UP_TOOL;
+use crate::turn::{ASK_PERSON_TOOL, GIVE_UP_TOOL};
 
 /// Names of the tools that are built in.
-pub(super) const TOOLS: [&str; 13] = [
+pub(super) const TOOLS: [&str; 14] = [
+    ASK_PERSON_TOOL,
     "bash",
     "read_file",
     "write_file",
@@ -295,7 +296,10 @@ fn warn_of_denied_tools(
 ) {
     for Item { value: tool, at } in raw.tools.iter() {
         let is_known = all_tools(setting).any(|known| known == tool);
-        if !is_known || tool == GIVE_UP_TOOL || permissions.can_allow(tool) {
+        // These need no permission, unless a rule denies them.
+        let is_free =
+            tool == GIVE_UP_TOOL || tool == ASK_PERSON_TOOL && !permissions.always_denies(tool);
+        if !is_known || is_free || permissions.can_allow(tool) {
             continue;
         }
         let agent = &entry.name;

@@ -229,9 +229,14 @@ fn argv(key: &str, field: &Field<Vec<Item<String>>>, setting: Setting<'_>) -> Ve
     texts(field)
 }
 
-/// Reports a hook whose program does not exist. Otherwise the error would show only at the first
-/// compaction, hours into a run.
-fn check_program(key: &str, program: Option<&Item<String>>, at: &Written, setting: Setting<'_>) {
+/// Reports a command of a hook or a notification whose program does not exist. Otherwise the error
+/// would show only when it is run, hours into a run.
+pub(super) fn check_program(
+    key: &str,
+    program: Option<&Item<String>>,
+    at: &Written,
+    setting: Setting<'_>,
+) {
     let Some(Item { value: program, at }) = program else {
         let help = "write a program and its arguments: [\"./hook\", \"--flag\"]";
         let message = format!("`{key}` names no command");

@@ -296,6 +296,10 @@ fn programs(setting: Setting<'_>) {
         }
     }
     for (_, task) in setting.raw.tasks.values() {
+        let notify = task.approval.as_ref().and_then(|approval| approval.notify.command.first());
+        if let Some(Item { value: program, at }) = notify {
+            program_outside(program, &at.value, setting);
+        }
         let Some((command, place)) = task.run.placed() else { continue };
         for program in bash::programs(command) {
             program_outside(&program, place, setting);

@@ -15,6 +15,7 @@
 //!
 //! A default that other code also has, for use without a file, is named here and not repeated.
 
+mod approval;
 mod compaction;
 mod models;
 mod tools;
@@ -27,6 +28,7 @@ use figment::value::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+pub(super) use self::approval::Approval;
 pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
 pub(super) use self::models::{HeaderValue, KeySource, Model, Prices, Provider, Wire};
 pub(super) use self::tools::{RunHooks, Tool};

@@ -6,9 +6,9 @@ use super::diagnostic::{NO_HELP, Place, Problems};
 use super::raw::Task;
 use super::shape::{Entry, Field, Item, Named};
 use super::templates::{Language, Scope};
-use super::{Setting, answers, fan_out, names, retry, sandbox};
+use super::{Setting, answers, approvals, fan_out, names, retry, sandbox};
 use crate::id::Name;
-use crate::spec::{AgentSpec, Join, TaskSpec, Work};
+use crate::spec::{AgentSpec, Join, OutputFormat, TaskSpec, Work};
 
 /// Turns `[tasks]` into tasks, in the order in which they are written.
 pub(super) fn tasks(setting: Setting<'_>, agents: &BTreeMap<Name, AgentSpec>) -> Vec<TaskSpec> {
@@ -33,6 +33,7 @@ fn spec(
     let agent = task.agent.as_ref().and_then(|name| agents.get(name.as_str()));
     let (acceptance, output) = answers::rules(setting, entry, task, agent);
     let retry = retry::of_task(task.retry.as_ref(), setting.problems);
+    let is_approval = task.approval.is_set();
     let env = task.env.values().map(|(variable, text)| (variable.name.clone(), text.clone()));
     Some(TaskSpec {
         depends_on,
@@ -41,10 +42,11 @@ fn spec(
         locks: locks(task, problems),
         fan_out: fan_out::fan_out(task, problems),
         when: task.when.clone(),
-        timeout: task.timeout.or(*setting.raw.defaults.timeout),
+        // The time of an approval is its own.
+        timeout: if is_approval { None } else { task.timeout.or(*setting.raw.defaults.timeout) },
         retry,
         on_failure: *task.on_failure,
-        output,
+        output: if is_approval { OutputFormat::Json } else { output },
         output_file: task.output_file.clone(),
         env: env.collect(),
         stdin: task.stdin.clone(),
@@ -101,7 +103,8 @@ fn names_output_paths(task: &Task) -> bool {
     let texts = [&task.prompt, &task.when, &task.output_file, &task.stdin, &task.cwd];
     let texts = texts.into_iter().chain([&task.idempotency_key]).filter_map(|text| text.as_deref());
     let variables = task.env.values().map(|(_, text)| text.as_str());
-    texts.chain(variables).any(|text| text.contains("output_path"))
+    let asked = task.approval.iter().flat_map(approvals::all_texts);
+    texts.chain(variables).chain(asked).any(|text| text.contains("output_path"))
 }
 
 fn depends_on(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Vec<Name> {
@@ -155,6 +158,9 @@ fn context(setting: Setting<'_>, task: &Task) -> Vec<Name> {
 
 fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> {
     let (name, problems) = (&entry.name, setting.problems);
+    if let Some(approval) = task.approval.as_ref() {
+        return approvals::work(setting, entry, task, approval);
+    }
     match (task.agent.is_set(), task.run.at()) {
         (true, Some(run)) => {
             let message = format!("task `{name}` has both `agent` and `run`");
@@ -162,11 +168,11 @@ fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> 
             None
         }
         (false, None) => {
-            // A planned kind of work (an approval, a sub-graph) counts as work here, because its
-            // own key is reported already.
+            // A planned kind of work (a sub-graph) counts as work here, because its own key is
+            // reported already. So does an approval that could not be read.
             if !task.approval.is_set() && !task.workflow.is_set() {
                 let message = format!("task `{name}` does nothing");
-                let help = "add `agent` and `prompt`, or `run`";
+                let help = "add `agent` and `prompt`, `run`, or `approval`";
                 problems.error("missing_field", &entry.at.key, message, help);
             }
             None
@@ -247,6 +253,9 @@ fn texts(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) {
     }
     if let Some((list, place)) = task.foreach.placed() {
         scope.check(list, place, Language::Expression);
+    }
+    if let Some(approval) = task.approval.as_ref() {
+        approvals::texts(&own, approval);
     }
     if let Some((when, place)) = task.when.placed() {
         scope.check(when, place, Language::Expression);

@@ -322,13 +322,6 @@ fn what_is_documented_but_not_built() {
             ],
         ),
         (
-            "[permissions]\nnon_interactive = 'pause'\n",
-            &[
-                "15:19 not_built `permissions.non_interactive = \"pause\"` is not available in this \
-             version | available: `deny` and `allow`",
-            ],
-        ),
-        (
             "[providers.r]\nkind = 'replay'\n",
             &["15:8 not_built `providers.r.kind = \"replay\"` is not available in this version | \
              available: `anthropic`, `openai` and `scripted`"],
@@ -519,6 +512,47 @@ fn names_that_lead_nowhere() {
 }
 
 #[test]
+fn approvals() {
+    table(&[
+        (
+            "[tasks.u.approval]\nmessage = 'go?'\nshow = ['inputs']\ntimeout = '1h'\n\
+             on_timeout = 'approve'\nnotify = { command = ['true'] }\n",
+            &[],
+        ),
+        (
+            "[tasks.u.approval]\n",
+            &["14:10 missing_field task `u` asks nothing | add `message` to its approval"],
+        ),
+        (
+            "[tasks.u]\nrun = 'x'\ntimeout = '1s'\napproval = { message = 'go?' }\n",
+            &[
+                "15:1 conflict task `u` asks a person, so `run` has no meaning",
+                "16:1 conflict task `u` asks a person, so `timeout` has no meaning | write it below \
+             [tasks.NAME.approval]",
+            ],
+        ),
+        (
+            "[tasks.u.approval]\nmessage = '{{ tasks.t.output }}'\nshow = ['tasks.t.output']\n",
+            &[
+                "15:15 missing_dependency `tasks.t.output` is used, but `t` is not in `depends_on` | add it: \
+             `depends_on = [\"t\"]`",
+                "16:10 missing_dependency `tasks.t.output` is used, but `t` is not in `depends_on` | add it: \
+             `depends_on = [\"t\"]`",
+            ],
+        ),
+        (
+            "[tasks.u.approval]\nmessage = 'go?'\nnotify = { command = ['./no-such'] }\n",
+            &["16:23 unreadable_file there is no file `./no-such`"],
+        ),
+        (
+            "[tasks.u]\napproval = { message = 'go?' }\n[tasks.v]\nagent = 'a'\ndepends_on = ['u']\n\
+             prompt = '{{ tasks.u.output.by }}'\n",
+            &[],
+        ),
+    ]);
+}
+
+#[test]
 fn agents_and_tasks_that_are_not_whole() {
     table(&[
         ("[agents.b]\ndescription = 'x'\n", &[]),
@@ -536,7 +570,7 @@ fn agents_and_tasks_that_are_not_whole() {
         (
             "[tasks.u]\n[tasks.v]\nagent = 'a'\nrun = 'x'\n[tasks.w]\nagent = 'a'\n",
             &[
-                "14:8 missing_field task `u` does nothing | add `agent` and `prompt`, or `run`",
+                "14:8 missing_field task `u` does nothing | add `agent` and `prompt`, `run`, or `approval`",
                 "17:1 conflict task `v` has both `agent` and `run`",
                 "18:8 missing_field task `w` gives its agent no `prompt`",
             ],

@@ -188,13 +188,24 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
         }
         Event::ToolStarted(e) => write!(out, "call {} started", cut(e.key.as_str(), QUOTED)),
         Event::ToolFinished(finished) => describe_result(finished, out),
+        Event::ApprovalAsked(_) | Event::ApprovalAnswered(_) => describe_question(event, out),
+    }
+}
+
+fn describe_question(event: &Event, out: &mut String) -> std::fmt::Result {
+    match event {
         Event::ApprovalAsked(e) => {
             write!(out, "waits for a person: {}", first_line(&e.message, QUOTED))
         }
-        Event::ApprovalAnswered(e) => out.write_str(match e.allowed {
-            true => "a person allowed it",
-            false => "a person denied it",
-        }),
+        Event::ApprovalAnswered(e) => {
+            let (said, by) = (if e.allowed { "allowed" } else { "denied" }, e.by.as_deref());
+            write!(out, "{} {said} it", first_line(by.unwrap_or("a person"), QUOTED))?;
+            match &e.text {
+                Some(text) => write!(out, ": {}", first_line(text, QUOTED)),
+                None => Ok(()),
+            }
+        }
+        other => out.write_str(other.kind()),
     }
 }
 

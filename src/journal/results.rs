@@ -111,6 +111,9 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
         Event::TaskReused(reused) => reused.output.stored.as_ref(),
         Event::AgentEnded(ended) => given(&ended.outcome),
         Event::AgentSpawned(spawned) => spawned.program.texts().find_map(Text::stored),
+        Event::ApprovalAsked(asked) => {
+            asked.effect.as_ref().and_then(|effect| effect.stored.as_ref())
+        }
         Event::ContextEdited(ContextEdited { edit, .. })
         | Event::CompactionFinished(CompactionFinished { edit, .. }) => {
             cleared = cleared_by(edit);
@@ -136,7 +139,6 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
         | Event::ModelFailed(_)
         | Event::ToolIntended(_)
         | Event::ToolStarted(_)
-        | Event::ApprovalAsked(_)
         | Event::ApprovalAnswered(_)
         | Event::CompactionRequested(_)
         | Event::CompactionFailed(_)

@@ -304,6 +304,7 @@ mod tests {
         let task = |name: &str| PlannedTask {
             name: Name::new(name).unwrap(),
             agent: None,
+            approval: false,
             depends_on: Vec::new(),
         };
         Draft::run(RunCreated {

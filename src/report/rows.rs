@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{agents_in_order, run_word};
 use crate::id::{AgentId, Name};
 use crate::plan::{Standing, TaskState};
+use crate::run_state::questions::Question;
 use crate::run_state::{AgentStatus, AgentUse, RunState, TaskStatus, retrying};
 use crate::spending::Spending;
 use crate::turn::Shortfalls;
@@ -102,7 +103,8 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
             left.split_at(left.iter().take_while(|(_, agent)| agent.task == *name).count());
         left = rest;
         let before = planned.get(name).copied().unwrap_or_default();
-        let waits = waiting_task(state, before, task, now_ms).filter(|_| live);
+        let waits = waiting_task(state, before, (name, task), now_ms)
+            .filter(|_| live || state.question_of_task(name).is_some());
         rows.push(task_row(state, &run, (name, task), own, waits, live, now_ms));
         rows.extend(own.iter().map(|(id, agent)| agent_row(state, &run, id, agent, live, now_ms)));
     }
@@ -179,7 +181,7 @@ fn task_row(
 fn waiting_task(
     state: &RunState,
     before: &[Name],
-    task: &TaskStatus,
+    (name, task): (&Name, &TaskStatus),
     now_ms: i64,
 ) -> Option<String> {
     match task.state {
@@ -191,6 +193,9 @@ fn waiting_task(
             (!open.is_empty()).then(|| open.join(", "))
         }
         TaskState::Ready => Some("a slot".to_owned()),
+        TaskState::Waiting if task.question.is_some() => {
+            Some(state.question_of_task(name).map_or_else(|| "you".to_owned(), for_you))
+        }
         TaskState::Waiting => {
             let failure = task.failure.as_ref()?;
             Some(match task.retry_ms {
@@ -211,6 +216,12 @@ fn waiting_task(
     }
 }
 
+/// Says that a question waits for the person who reads this.
+fn for_you(question: &Question) -> String {
+    let message = question.asked.message.lines().next().unwrap_or_default();
+    format!("you: {message}")
+}
+
 fn agent_row(
     state: &RunState,
     run: &str,
@@ -221,6 +232,7 @@ fn agent_row(
 ) -> Row {
     let is_open = agent.outcome.is_none();
     let parent = agent.parent.as_ref().map_or(agent.task.as_str(), AgentId::as_str);
+    let asked = state.question_of_agent(id).map(for_you);
     let (word, waits) = match (is_open, live, state.agent_use(id)) {
         (true, false, _) => ("stopped", None),
         (true, true, AgentUse::Held) => ("waiting", Some("what its task rests on".to_owned())),
@@ -235,7 +247,7 @@ fn agent_row(
         turn: Some(agent.turn),
         spending: agent.own,
         age_s: (live && is_open).then(|| age(now_ms, agent.last_ms)),
-        waiting_for: waits.filter(|_| live),
+        waiting_for: asked.or_else(|| waits.filter(|_| live)),
         shortfalls: agent.shortfalls.clone(),
         started_ms: None,
         took: None,

@@ -21,6 +21,7 @@ use super::delta_feed::{DeltaFeed, DeltaLine};
 use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
 use crate::run_machine::CancelTarget;
+use crate::turn::question::{PersonsAnswer, Verdict};
 
 /// Maximum length of the path of a Unix socket in bytes: the 108 bytes of its address, less the
 /// closing zero.
@@ -51,6 +52,8 @@ pub enum Request {
     /// Send the texts of models while they arrive, a line of JSON for each part, until the run ends
     /// or the connection is closed.
     Deltas,
+    /// Answer a question of the run.
+    Answer(PersonsAnswer),
     /// Compact an agent.
     Compact {
         /// The agent.
@@ -69,6 +72,15 @@ pub struct Answer {
     /// The error in the request, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What became of an answer to a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+}
+
+impl Answer {
+    fn found(found: bool) -> Self {
+        Self { found, error: None, verdict: None }
+    }
 }
 
 /// Returns the path of a run's control socket.
@@ -153,14 +165,18 @@ async fn answer(
     let (read, mut write) = stream.split();
     let mut line = String::new();
     tokio::io::BufReader::new(read.take(LONGEST_REQUEST)).read_line(&mut line).await?;
-    let refused = |error: String| Answer { found: false, error: Some(error) };
+    let refused = |error: String| Answer { error: Some(error), ..Answer::found(false) };
     let request = serde_json::from_str::<Request>(&line);
     let answer = match &request {
-        Ok(Request::Deltas) if has_space => Answer { found: true, error: None },
+        Ok(Request::Deltas) if has_space => Answer::found(true),
         Ok(Request::Deltas) => {
             refused(format!("{MOST_FOLLOWERS} processes follow the texts of this run already"))
         }
-        Ok(request) => Answer { found: perform(remote, request.clone()).await, error: None },
+        Ok(Request::Answer(answer)) => {
+            let verdict = remote.answer(answer.clone()).await;
+            Answer { verdict, ..Answer::found(true) }
+        }
+        Ok(request) => Answer::found(perform(remote, request.clone()).await),
         Err(error) => refused(error.to_string()),
     };
     let mut text = serde_json::to_string(&answer)?;
@@ -172,7 +188,8 @@ async fn answer(
 
 async fn perform(remote: &Remote, request: Request) -> bool {
     match request {
-        Request::Deltas => true,
+        // These are answered before.
+        Request::Deltas | Request::Answer(_) => true,
         Request::Cancel { task: Some(task), .. } => {
             remote.cancel(CancelTarget::Task(task), "cancelled by a person").await
         }

@@ -126,10 +126,12 @@ impl<'a> Sight<'a> {
         let tells = |text: &str| text.contains("run.name") || text.contains("run[");
         self.open().any(|(_, task)| {
             let of_work = match &task.work {
-                Work::Agent { prompt, .. } => Some(prompt),
-                Work::Command { .. } => None,
+                Work::Agent { prompt, .. } => std::slice::from_ref(prompt),
+                Work::Command { .. } => &[],
+                Work::Approval(approval) if tells(&approval.message) => return true,
+                Work::Approval(approval) => &approval.show,
             };
-            let texts = of_work.into_iter().chain(task.env.values());
+            let texts = of_work.iter().chain(task.env.values());
             texts.chain(&task.when).chain(&task.output_file).any(|text| tells(text))
         })
     }

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{StartError, values};
+use super::{StartError, answers, values};
 use crate::actor::supervisor::Left;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
 use crate::id::{Name, RunId};
@@ -20,6 +20,7 @@ use crate::journal::{JournalError, JournalHandle};
 use crate::run_machine::reopening::Reopening;
 use crate::run_state::{RetryError, RunState};
 use crate::spec::TaskSpec;
+use crate::turn::question::PersonsAnswer;
 
 /// A run that this process has opened and not started: it holds the lock, and the journal ends with
 /// a whole batch.
@@ -229,7 +230,8 @@ impl StoppedRun {
             None => Projection::resume(owned.dir().clone())?,
         };
         let (values, drafts) = (Map::new(), reopening.drafts(tracker.state(), at.epoch));
-        Ok(Opening { id, owned, at, tracker, projection, values, drafts })
+        let answers = answers::take_up(owned.dir(), tracker.state());
+        Ok(Opening { id, owned, at, tracker, projection, values, answers, drafts })
     }
 }
 
@@ -246,6 +248,8 @@ pub(super) struct Opening {
     pub(super) projection: Projection,
     /// The outputs that later tasks read, as far as they are known.
     pub(super) values: Map<String, Value>,
+    /// The answers of people that were left for this process.
+    pub(super) answers: Vec<PersonsAnswer>,
     /// The events that are recorded first.
     pub(super) drafts: Vec<Draft>,
 }
@@ -263,6 +267,7 @@ impl Opening {
             tracker: Tracker::default(),
             projection: Projection::new(dir.clone()),
             values: Map::new(),
+            answers: Vec::new(),
             drafts: vec![Draft::run(created), Draft::run(opened)],
         })
     }

@@ -3,12 +3,14 @@
 //! Decides nothing: a forecast of the run machine decides (`run_machine/forecast.rs`), and this
 //! module puts it into words. Reads the journal, the spool and stored outputs, and writes nothing.
 
+mod prospect;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub use self::prospect::{Prospect, Verdict};
 use super::commands::{self, Command};
 
 use super::settings::machine_settings;
@@ -30,53 +32,6 @@ use crate::spec::TaskSpec;
 use crate::store;
 use crate::turn::content::Content;
 use crate::turn::{Outcome, Program};
-
-/// What a resume does with a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Its result is kept, and nothing is paid for it.
-    Reused,
-    /// It continues where its agents were stopped.
-    GoesOn,
-    /// It runs from its beginning.
-    Runs,
-    /// The output of another task decides.
-    Depends,
-    /// It fails: what it did is unknown and cannot be done again.
-    Fails,
-    /// It stays as it ended.
-    Stays,
-    /// It is no longer a task of the run.
-    Removed,
-}
-
-impl Verdict {
-    /// Returns the verdict in words.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Reused => "reused",
-            Self::GoesOn => "goes on",
-            Self::Runs => "runs",
-            Self::Depends => "depends",
-            Self::Fails => "fails",
-            Self::Stays => "stays",
-            Self::Removed => "removed",
-        }
-    }
-}
-
-/// What a resume does with one task, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Prospect {
-    /// The task.
-    pub task: Name,
-    /// What the resume does with it.
-    pub verdict: Verdict,
-    /// The reason, for people.
-    pub why: String,
-}
 
 /// Returns the prospects of a run that resumes with its recorded configuration. `config` is `None`
 /// if that cannot be loaded here and now. The tasks of `retry` begin again. Blocks.
@@ -150,6 +105,9 @@ fn begins_again(
 fn changes(then: &TaskStatus, command: Option<&Command>) -> Option<(Verdict, String)> {
     let failure = || then.failure.as_ref().map(ToString::to_string).unwrap_or_default();
     match then.state {
+        TaskState::Waiting if then.question.is_some() => {
+            Some((Verdict::Waits, "it asks a person".to_owned()))
+        }
         TaskState::Waiting => {
             let (attempt, next) = (then.attempt, then.attempt + 1);
             let why = format!("attempt {next} is next: attempt {attempt} failed: {}", failure());
@@ -196,6 +154,11 @@ fn unchanged(
             Some(Err(failure)) => (Verdict::Fails, failure.to_string()),
             None => (Verdict::GoesOn, at_work(state, status)),
         },
+        TaskState::Waiting if status.question.is_some() => {
+            let message = state.question_of_task(name).map(|question| &*question.asked.message);
+            let line = message.and_then(|message| message.lines().next()).unwrap_or_default();
+            (Verdict::Waits, format!("a person is asked: {line}"))
+        }
         TaskState::Waiting => (Verdict::Runs, format!("attempt {} is next", status.attempt + 1)),
         TaskState::Pending | TaskState::Ready if status.is_held() => {
             let planned = state.created().into_iter().flat_map(|created| &created.tasks);
@@ -305,7 +268,7 @@ fn foresee(
         Some((id.clone(), Outcome::Failed { failure, partial: None }))
     });
     let mut eyes = Eyes { results: dir.results(), ends: ends.collect() };
-    let start = Start { state, left, outputs, seed: 0 };
+    let start = Start { state, left, outputs, answers: Vec::new(), seed: 0 };
     let now = Now { wall_ms: stamp::now_ms(), ..Now::default() };
     Ok(forecast::forecast(settings, start, now, &mut eyes)?)
 }

@@ -81,6 +81,9 @@ impl Run {
             let answers = fork::answers(&stopped)?;
             let mut opening = Opening { values, ..stopped.into_opening()? };
             opening.drafts.extend(answers);
+            for text in opening.answers.iter_mut().filter_map(|answer| answer.text.as_mut()) {
+                secrets.redact(text);
+            }
             Ok::<_, StartError>(opening)
         });
         let opening = opening.await?;

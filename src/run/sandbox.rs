@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::StartError;
 use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
-use crate::spec::TaskSpec;
 use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec, TRUSTED};
 use crate::spec::tool::code_files;
+use crate::spec::{TaskSpec, Work};
 use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe, toolchains};
 use crate::tool::wrapper::Wrapper;
 use crate::tool::{bash, environment};
@@ -138,7 +138,11 @@ const CACHING: [&str; 7] = [
 
 /// Returns true if a run wants a sandbox: anything in it can run a command, and nobody turned it off.
 fn is_wanted(config: &Config) -> bool {
-    let in_tasks = || config.tasks.iter().any(TaskSpec::has_command);
+    let notifies = |task: &TaskSpec| match &task.work {
+        Work::Approval(approval) => !approval.notify.is_empty(),
+        Work::Agent { .. } | Work::Command { .. } => false,
+    };
+    let in_tasks = || config.tasks.iter().any(|task| task.has_command() || notifies(task));
     let mut tools = config.agents.values().flat_map(|agent| &agent.tools);
     let mut in_agents =
         || tools.any(|tool| tool.as_str() == bash::NAME || config.tools.contains_key(tool));

@@ -160,6 +160,7 @@ impl Prepared {
             watcher,
             addresses: Addresses::new(self.gateways.into_iter().map(|gateway| gateway.provider)),
             requests: Replies::default(),
+            verdicts: Replies::default(),
             calls: AtomicU64::new(1),
         })
     }

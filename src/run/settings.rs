@@ -30,6 +30,7 @@ pub(super) fn machine_settings(
         env: config.env.clone(),
         hooks: config.hooks.set(),
         results: dir.results(),
+        attended: false,
         pid: std::process::id(),
     }
 }

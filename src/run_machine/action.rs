@@ -10,8 +10,10 @@ use crate::event::{Draft, RunCompleted, RunPaused, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
 use crate::output::Output;
+use crate::run_state::questions::{Answered, Question};
 use crate::spec::hooks::Hook;
 use crate::turn::Outcome;
+use crate::turn::question::Verdict;
 
 /// An action that the performer of a [`RunMachine`](super::RunMachine) carries out next.
 ///
@@ -81,6 +83,30 @@ pub enum Action {
     },
     /// Asks the hook that is at work to end. Its end is reported as that of any other.
     EndHook,
+    /// Passes the answer of a person to the agent that asked.
+    AnswerQuestion {
+        /// The agent.
+        agent: AgentId,
+        /// Id of the question.
+        id: String,
+        /// The answer.
+        answered: Answered,
+    },
+    /// Says what became of an answer to the one who gave it.
+    TellAnswerer {
+        /// The number of the request.
+        request: u64,
+        /// What became of the answer.
+        verdict: Verdict,
+    },
+    /// Runs the notification command of an approval. Its end is reported by
+    /// [`notified`](super::RunMachine::notified).
+    Notify {
+        /// The program with its arguments.
+        command: Vec<String>,
+        /// The question.
+        question: Box<Question>,
+    },
     /// Stops agents from beginning a step, because the disk is full.
     HoldSteps,
     /// Allows agents to begin steps again.

@@ -97,7 +97,7 @@ impl RunMachine {
     }
 
     /// Returns true if an agent has ended or was asked to end.
-    fn is_over(&self, id: &AgentId) -> bool {
+    pub(super) fn is_over(&self, id: &AgentId) -> bool {
         self.open.agents.get(id).is_none_or(|agent| agent.told.is_some())
     }
 
@@ -119,6 +119,7 @@ impl RunMachine {
     fn answer(&mut self, parent: &AgentId, call: &CallKey, answer: Result<ChildResult, Refused>) {
         // A parent without an actor asks again after it has resumed.
         if self.open.stage(parent) == Some(Stage::Live) {
+            self.open.asking.note_loose(parent);
             let (parent, call) = (parent.clone(), call.clone());
             self.actions.push_back(Action::AnswerDelegation { parent, call, answer });
         }
@@ -157,6 +158,7 @@ impl RunMachine {
 
     /// Handles the wish of an agent to continue after its children have ended.
     pub(super) fn wants_slot(&mut self, agent: AgentId) {
+        self.open.asking.forget_loose(&agent);
         if self.open.slots.holds(&agent) {
             // All its delegations were refused, so it never gave its slot back.
             return self.actions.push_back(Action::GrantSlot(agent));
@@ -313,7 +315,8 @@ impl RunMachine {
         if self.open.stage(id) != Some(Stage::Idle) {
             return;
         }
-        if self.open.slots.holds(id) || self.has_open_children(id) {
+        let waits = self.has_open_children(id) || self.has_open_question(id);
+        if self.open.slots.holds(id) || waits {
             return self.fold(id);
         }
         let rank = self.rank(id);
@@ -349,6 +352,9 @@ impl RunMachine {
         }
         self.open.left.remove(id);
         self.open.set_stage(id, Stage::Live);
+        if !self.open.slots.holds(id) {
+            self.open.asking.note_loose(id);
+        }
         self.actions.push_back(Action::Start(id.clone()));
         self.start_check_limit(id);
     }

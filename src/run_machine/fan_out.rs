@@ -153,8 +153,14 @@ fn reads(task: &TaskSpec) -> BTreeSet<String> {
     let mut texts: Vec<&str> = task.env.values().map(String::as_str).collect();
     let own = [&task.output_file, &task.stdin, &task.cwd, &task.idempotency_key];
     texts.extend(own.into_iter().filter_map(|text| text.as_deref()));
-    if let Work::Agent { prompt, .. } = &task.work {
-        texts.push(prompt);
+    let mut has_expressions = false;
+    match &task.work {
+        Work::Agent { prompt, .. } => texts.push(prompt),
+        Work::Command { .. } => {}
+        Work::Approval(approval) => {
+            texts.push(&approval.message);
+            has_expressions = !approval.show.is_empty();
+        }
     }
     let rules = &task.acceptance;
     texts.extend(rules.checks.iter().filter_map(|check| match &check.work {
@@ -164,6 +170,9 @@ fn reads(task: &TaskSpec) -> BTreeSet<String> {
     let until = rules.repeat.as_ref().map(|repeat| format!("{{{{ {} }}}}", repeat.until));
     texts.extend(until.as_deref());
     let all = || task.depends_on.iter().map(ToString::to_string).collect();
+    if has_expressions {
+        return all();
+    }
     tasks_read_by(texts).unwrap_or_else(all)
 }
 

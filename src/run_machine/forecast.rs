@@ -64,6 +64,8 @@ pub(crate) fn forecast<L: Lookup>(
     settings.limits.max_concurrency = usize::MAX;
     settings.limits.max_children = usize::MAX;
     settings.plan.unlock();
+    // Nobody answers in a forecast, and a pause would end it.
+    settings.attended = true;
     let mut forecast = Forecast {
         machine: RunMachine::new(settings, start),
         begins: HashMap::new(),
@@ -125,6 +127,9 @@ impl Forecast {
             | Action::GrantSlot(_)
             | Action::AnswerDelegation { .. }
             | Action::EndHook
+            | Action::AnswerQuestion { .. }
+            | Action::TellAnswerer { .. }
+            | Action::Notify { .. }
             | Action::HoldSteps
             | Action::AllowSteps
             | Action::Finish(_) => {}

@@ -9,10 +9,12 @@ use serde_json::{Map, Value};
 
 use super::Settings;
 use super::action::Delegation;
+use super::asking::Asking;
 use super::fan_out::Items;
 use super::locks::Locks;
 use super::slots::Slots;
 use super::timers::Timers;
+use crate::event::PauseCause;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::spec::hooks::Hook;
@@ -121,6 +123,9 @@ pub(super) struct Open {
     pub(super) live: usize,
     /// Number of agents without an actor whose end is being recorded.
     pub(super) ending: usize,
+    /// Number of agents that are between two actors: their records are read or their restart is
+    /// recorded, or their killed actor is not gone yet.
+    pub(super) between: usize,
     /// The agents that had not ended when the last process stopped, until they have an actor or
     /// end.
     pub(super) left: BTreeMap<AgentId, Left>,
@@ -161,6 +166,10 @@ pub(super) struct Open {
     /// The hook whose beginning or end is on its way to the journal, or which is at work, with what
     /// it reads.
     pub(super) hook: Option<(Hook, Value)>,
+    /// The cause of the pause that follows an interruption.
+    pub(super) pause_cause: PauseCause,
+    /// The questions to people that are on their way.
+    pub(super) asking: Asking,
     pub(super) is_disk_full: bool,
     /// True if the last record of this process is on its way to the journal or was made.
     pub(super) is_finishing: bool,
@@ -181,6 +190,7 @@ impl Open {
             agents: agents.collect(),
             live: 0,
             ending: 0,
+            between: 0,
             left,
             left_of_task: HashMap::new(),
             coming: HashMap::new(),
@@ -200,6 +210,8 @@ impl Open {
             untold: None,
             interrupted: None,
             hook: None,
+            pause_cause: PauseCause::Interrupted,
+            asking: Asking::default(),
             is_disk_full: false,
             is_finishing: false,
             is_finished: false,
@@ -224,6 +236,10 @@ impl Open {
         let has_actor = |stage| matches!(stage, Stage::Live | Stage::Killed);
         self.live -= usize::from(has_actor(before));
         self.live += usize::from(has_actor(now));
+        let is_between =
+            |stage| matches!(stage, Stage::Folding | Stage::Restarting | Stage::Killed);
+        self.between -= usize::from(is_between(before));
+        self.between += usize::from(is_between(now));
         self.ending -= usize::from(before == Stage::Ending);
         self.ending += usize::from(now == Stage::Ending);
     }

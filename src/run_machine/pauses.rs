@@ -62,14 +62,16 @@ impl RunMachine {
         if is_quiet && self.open.hook.is_none() {
             self.open.is_finishing = true;
             let reason = self.open.interrupted.clone().unwrap_or_default();
-            let paused = RunPaused { reason, cause: PauseCause::Interrupted };
+            let paused = RunPaused { reason, cause: self.open.pause_cause };
             self.record(vec![Draft::run(paused)]);
         }
     }
 
     /// Records the run's result once every task and every agent has ended.
     pub(super) fn complete_when_done(&mut self) {
-        if self.state.open_agents() > 0 || !self.open.proposed.is_empty() {
+        self.pause_for_people();
+        let is_pausing = self.open.interrupted.is_some();
+        if is_pausing || self.state.open_agents() > 0 || !self.open.proposed.is_empty() {
             return;
         }
         if self.state.open_tasks() > 0 {

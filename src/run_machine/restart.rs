@@ -54,6 +54,10 @@ impl RunMachine {
             }
         }
         self.dismiss_unused();
+        for answer in std::mem::take(&mut self.left_answers) {
+            self.answered_by(None, answer);
+        }
+        self.resume_questions();
     }
 
     /// Derives the open data of one task.
@@ -100,8 +104,8 @@ impl RunMachine {
             let waits = self.open.left.get(&id).is_some_and(|left| left.waits);
             if orphaned {
                 self.end_agent(&id, Outcome::Cancelled { reason: PARENT_ENDED.to_owned() });
-            } else if waits {
-                // The agent takes a slot when its children have ended.
+            } else if waits || self.has_open_question(&id) {
+                // The agent takes a slot when its children have ended or a person has answered.
                 self.open.slots.release(&id);
                 self.fold(&id);
             } else if self.open.slots.holds(&id) {

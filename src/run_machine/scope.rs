@@ -15,8 +15,9 @@ use crate::id::{Name, RunId};
 use crate::output::Text;
 use crate::plan::TaskState;
 use crate::run_state::TaskStatus;
-use crate::spec::{TaskSpec, Work};
+use crate::spec::{Approval, TaskSpec, Work};
 use crate::template::{self, TemplateError};
+use crate::turn::question::{self, Shown};
 use crate::turn::{Command, Program};
 
 /// Most bytes of an environment variable: half of what Linux takes, so that its name and what a
@@ -103,6 +104,7 @@ impl Scope<'_> {
                 Ok(Program::Model { agent: agent.clone(), prompt: prompt.into() })
             }
             Work::Command { run } => Ok(Program::Command(self.command(task, run, &values)?)),
+            Work::Approval(_) => Err(("approval", wrong("an approval has no agent"))),
         }
     }
 
@@ -132,6 +134,28 @@ impl Scope<'_> {
                 ));
             }
         }
+    }
+
+    /// Renders the message of an approval and the values that it shows.
+    ///
+    /// # Errors
+    /// Returns the key whose template cannot be rendered, with the error.
+    pub fn approval(
+        &self,
+        task: &TaskSpec,
+        approval: &Approval,
+    ) -> Result<(String, Vec<Shown>), (&'static str, TemplateError)> {
+        let values = self.values(task);
+        let message = template::render(&approval.message, &values).map_err(|e| ("message", e))?;
+        let (mut shown, mut room) = (Vec::new(), question::ALL_SHOWN_BYTES);
+        for expression in &approval.show {
+            let value = template::evaluate(expression, &values).map_err(|e| ("show", e))?;
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let (text, left_out) = question::bounded(&text, question::SHOWN_BYTES.min(room));
+            room -= text.len();
+            shown.push(Shown { expression: expression.clone(), text, left_out });
+        }
+        Ok((message, shown))
     }
 
     /// Renders the command of a task.

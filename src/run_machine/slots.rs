@@ -118,6 +118,14 @@ impl<C> Slots<C> {
         self.working.contains_key(agent)
     }
 
+    /// Returns true if no agent holds a slot and nothing waits for one.
+    pub(super) fn is_idle(&self) -> bool {
+        self.working.is_empty()
+            && self.returning.is_empty()
+            && self.tasks.is_empty()
+            && self.children.is_empty()
+    }
+
     /// Notes that a begun agent wants to continue.
     pub(super) fn return_to(&mut self, agent: AgentId, rank: Rank) {
         let ticket = self.ticket();

@@ -20,7 +20,7 @@ use crate::turn::content::Content;
 use crate::turn::{AgentSpawned, Program};
 
 /// Reason for ending an agent whose task is now made from other content.
-const CHANGED: &str = "what its task is made from has changed";
+pub(super) const CHANGED: &str = "what its task is made from has changed";
 
 /// Reason for ending an agent whose task took an earlier result.
 const REUSED: &str = "its task reuses an earlier result";
@@ -79,6 +79,7 @@ impl RunMachine {
         }
         match self.unstarted(place) {
             Unstarted::Starts if self.spec(place).fan_out.is_some() => self.start_fan_out(place),
+            Unstarted::Starts if self.is_approval(place) => self.decide_approval(place),
             Unstarted::Starts if self.locks_are_free(place) => self.open.slots.want_task(place),
             Unstarted::Starts => self.open.slots.forget_task(place),
             Unstarted::Waits => self.open.slots.forget_task(place),
@@ -176,7 +177,7 @@ impl RunMachine {
 
     /// Returns true if a task still has agents, and ends those that wait to be resumed, with this
     /// reason. The task is decided again when its agents have ended.
-    fn wait_for_agents(&mut self, place: usize, reason: &str) -> bool {
+    pub(super) fn wait_for_agents(&mut self, place: usize, reason: &str) -> bool {
         let has_agents = self.status(place).is_some_and(|status| status.open_agents > 0);
         if has_agents {
             let task = self.name(place).clone();

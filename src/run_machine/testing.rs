@@ -11,10 +11,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    Action, CancelTarget, ChildResult, Delegation, Finish, Left, Now, Refused, RunMachine,
+    Action, Ask, CancelTarget, ChildResult, Delegation, Finish, Left, Now, Refused, RunMachine,
     Settings, Start,
 };
-use crate::event::{Draft, Event, PlannedTask, Record, RunCreated, SharedRecord};
+use crate::event::{Draft, Event, PauseCause, PlannedTask, Record, RunCreated, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, CallKey, Name, RunId};
 use crate::message::{Json, Usage};
@@ -24,6 +24,7 @@ use crate::run_machine::reopening::Reopening;
 use crate::run_state::{Retry, RunState, TaskStatus};
 use crate::spec::hooks::{Hook, HookFinished};
 use crate::spec::{Join, Limits, OutputFormat, TaskSpec, Work};
+use crate::turn::question::{ApprovalAsked, ApprovalKind, PersonsAnswer, Verdict};
 use crate::turn::{AgentEnded, Cause, CheckPlace, Outcome};
 
 pub(super) fn name(text: &str) -> Name {
@@ -42,6 +43,8 @@ pub(super) fn task(task: &str, depends_on: &[&str]) -> TaskSpec {
 pub(super) enum Step {
     /// It delegates to this many children at once and waits for them.
     Delegate(u32),
+    /// It asks a person and waits for the answer.
+    Ask,
     /// It ends with an output.
     Answer,
     /// It ends with a failure of a kind that is retried.
@@ -66,6 +69,8 @@ struct Actor {
     steps: VecDeque<Step>,
     /// The calls whose children have not answered.
     waits: Vec<CallKey>,
+    /// The question whose answer it waits for.
+    asks: Option<String>,
     /// True from the last answer of its children until it has its slot again.
     returning: bool,
     has_slot: bool,
@@ -81,6 +86,7 @@ enum Pending {
     Step(AgentId),
     Folded(AgentId),
     Checked(Name, Output),
+    Notified,
     Gone(AgentId, Option<String>),
     /// The end of an agent without an actor is recorded.
     End(AgentId, Outcome),
@@ -110,6 +116,14 @@ pub(super) struct World {
     /// The order in which agents were spawned.
     pub(super) spawned: Vec<AgentId>,
     epoch: u64,
+    /// The answers that are left for the next process.
+    pub(super) answers: Vec<PersonsAnswer>,
+    /// What became of the answers, by the number of the request.
+    pub(super) verdicts: BTreeMap<u64, Verdict>,
+    /// True if a person answered or cancelled something while the run was pausing.
+    is_late: bool,
+    /// Number of answers given so far.
+    pub(super) given: u64,
     /// True if the cause of all failures is mended.
     pub(super) is_healed: bool,
     /// The hooks that were run, in order, by all processes.
@@ -133,6 +147,7 @@ impl World {
             results: "/run/results".into(),
             hooks: Default::default(),
             pid: 1,
+            attended: false,
         };
         let mut world = Self {
             machine: RunMachine::new(settings.clone(), Start::default()),
@@ -150,6 +165,10 @@ impl World {
             most: (0, 0),
             spawned: Vec::new(),
             epoch: 1,
+            answers: Vec::new(),
+            verdicts: BTreeMap::new(),
+            is_late: false,
+            given: 0,
             is_healed: false,
             hooks_run: Vec::new(),
             failing_hooks: Vec::new(),
@@ -157,6 +176,7 @@ impl World {
         let planned = world.settings.plan.tasks().iter().map(|task| PlannedTask {
             name: task.name.clone(),
             agent: None,
+            approval: false,
             depends_on: task.depends_on.clone(),
         });
         let created = RunCreated {
@@ -205,7 +225,13 @@ impl World {
             Some((name.to_string(), value))
         });
         let (state, outputs) = (self.state.clone(), outputs.collect());
-        Start { state, left, outputs, seed: self.records.len() as u64 }
+        Start {
+            state,
+            left,
+            outputs,
+            answers: self.answers.clone(),
+            seed: self.records.len() as u64,
+        }
     }
 
     /// Opens the run with a new process: it makes a new machine from the records alone.
@@ -216,6 +242,8 @@ impl World {
         self.pending.clear();
         self.appends.clear();
         self.finish = None;
+        self.answers.clear();
+        self.is_late = false;
         self.machine = RunMachine::new(self.settings.clone(), start);
         let now = self.now();
         self.machine.begin(now);
@@ -243,8 +271,21 @@ impl World {
         Now { since: self.now, wall_ms }
     }
 
-    /// Lets one event happen. Returns false if none can happen any more.
+    /// Lets one event happen: now and then a person answers. Returns false if nothing can happen any
+    /// more.
     pub(super) fn step(&mut self) -> bool {
+        let asked = self.open_questions();
+        if self.finish.is_none() && !asked.is_empty() && self.rng.u32(..8) == 0 {
+            let id = asked[self.rng.usize(..asked.len())].clone();
+            let allowed = self.rng.u32(..4) > 0;
+            self.answer(&id, allowed);
+            return true;
+        }
+        self.step_without_people()
+    }
+
+    /// Lets one event happen that is no answer of a person.
+    pub(super) fn step_without_people(&mut self) -> bool {
         if self.finish.is_some() {
             return false;
         }
@@ -304,7 +345,77 @@ impl World {
         panic!("the run does not end:\n{}", self.story());
     }
 
+    /// Returns the ids of the open questions.
+    pub(super) fn open_questions(&self) -> Vec<String> {
+        self.state.questions().by_id().map(|(id, _)| id.to_owned()).collect()
+    }
+
+    /// Makes an answer of a person, each with a name of its own.
+    pub(super) fn make_answer(&mut self, id: &str, allowed: bool) -> PersonsAnswer {
+        self.given += 1;
+        let by = format!("person {}", self.given);
+        PersonsAnswer { id: id.to_owned(), allowed, text: None, by }
+    }
+
+    /// Answers a question. Returns the number of the request.
+    pub(super) fn answer(&mut self, id: &str, allowed: bool) -> u64 {
+        self.is_late |= self.machine.open.interrupted.is_some();
+        let (answer, now) = (self.make_answer(id, allowed), self.now());
+        self.machine.person_answered(now, Some(self.given), answer);
+        self.perform();
+        self.given
+    }
+
+    /// Plays the run to its end. Whenever it pauses for people, a new process takes up an answer to
+    /// one of the open questions.
+    pub(super) fn play_with_people(&mut self) -> Finish {
+        for _ in 0..1_000 {
+            let finish = self.play();
+            let Finish::Paused(paused) = &finish else { return finish };
+            if paused.cause != PauseCause::Person {
+                return finish;
+            }
+            if !self.is_late {
+                self.check_that_only_people_are_left();
+            }
+            let asked = self.open_questions();
+            if let Some(id) = asked.get(self.rng.usize(..asked.len().max(1))).cloned() {
+                let allowed = self.rng.bool();
+                let answer = self.make_answer(&id, allowed);
+                self.answers.push(answer);
+            }
+            self.kill_process();
+        }
+        panic!("the run asks without end:\n{}", self.story());
+    }
+
+    /// Checks that a run that has paused for people had nothing else to do: no task could begin, and
+    /// no agent could act.
+    fn check_that_only_people_are_left(&self) {
+        let story = || self.story();
+        for (name, task) in self.state.tasks() {
+            let fits = match task.state {
+                TaskState::Ready => false,
+                TaskState::Waiting => task.question.is_some(),
+                TaskState::Running => task.open_agents > 0,
+                TaskState::Pending
+                | TaskState::Completed
+                | TaskState::Failed
+                | TaskState::Skipped
+                | TaskState::Cancelled
+                | TaskState::Reused => true,
+            };
+            assert!(fits, "{name} is {:?}\n{}", task.state, story());
+        }
+        let open = self.state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
+        for (id, agent) in open {
+            let waits = !agent.asked.is_empty() || agent.open > 1;
+            assert!(waits, "{id} could act\n{}", story());
+        }
+    }
+
     pub(super) fn cancel(&mut self, target: &CancelTarget) -> bool {
+        self.is_late |= self.machine.open.interrupted.is_some();
         let now = self.now();
         let found = self.machine.cancel(now, target, "enough");
         self.perform();
@@ -419,6 +530,10 @@ impl World {
 
     /// Checks the rules that every record must keep, independently of the machine's code.
     fn check(&self, task: Option<&Name>, agent: Option<&AgentId>, event: &Event) {
+        if let Event::ApprovalAnswered(answer) = event {
+            let known = self.state.questions().answer(&answer.id);
+            assert_eq!(known, None, "answered twice\n{}", self.story());
+        }
         let Some((name, status)) = task.and_then(|name| Some((name, self.state.task(name)?)))
         else {
             return;
@@ -537,6 +652,12 @@ impl World {
                 Action::AnswerDelegation { parent, call, answer } => {
                     self.answered(&parent, &call, answer);
                 }
+                Action::AnswerQuestion { agent, id, .. } => self.person_answered(&agent, &id),
+                Action::TellAnswerer { request, verdict } => {
+                    let told = self.verdicts.insert(request, verdict);
+                    assert_eq!(told, None, "{request} was told twice\n{}", self.story());
+                }
+                Action::Notify { .. } => self.pending.push(Pending::Notified),
                 Action::CheckOutput { task, output, .. } => {
                     self.pending.push(Pending::Checked(task, output));
                 }
@@ -565,10 +686,10 @@ impl World {
         let done = self.done.get(&agent).copied().unwrap_or(0);
         let steps: VecDeque<Step> = script.into_iter().skip(done).collect();
         // Only an agent that waits for children may begin without a slot.
-        let waits_first = matches!(steps.front(), Some(Step::Delegate(_)));
+        let waits_first = matches!(steps.front(), Some(Step::Delegate(_) | Step::Ask));
         assert!(has_slot || waits_first, "{agent} works without a slot\n{}", self.story());
-        let (waits, returning, told, ending) = (Vec::new(), false, None, false);
-        let actor = Actor { task, steps, waits, returning, has_slot, told, ending };
+        let (waits, asks, returning, told, ending) = (Vec::new(), None, false, None, false);
+        let actor = Actor { task, steps, waits, asks, returning, has_slot, told, ending };
         self.actors.insert(agent.clone(), actor);
         self.spawned.push(agent.clone());
         self.pending.push(Pending::Step(agent));
@@ -578,6 +699,7 @@ impl World {
         let Some(actor) = self.actors.get_mut(agent) else { return };
         actor.told = Some(outcome);
         actor.waits.clear();
+        actor.asks = None;
         if actor.steps.front() != Some(&Step::Stuck) && !actor.ending {
             self.pending.push(Pending::Step(agent.clone()));
         }
@@ -607,6 +729,18 @@ impl World {
         }
     }
 
+    fn person_answered(&mut self, agent: &AgentId, id: &str) {
+        let Some(actor) = self.actors.get_mut(agent).filter(|actor| actor.told.is_none()) else {
+            return;
+        };
+        if actor.asks.take_if(|asks| asks == id).is_some() {
+            actor.returning = true;
+            self.pass(agent);
+            let now = self.now();
+            self.machine.slot_wanted(now, agent.clone());
+        }
+    }
+
     fn happen(&mut self, pending: Pending) {
         let now = self.now();
         match pending {
@@ -620,6 +754,7 @@ impl World {
                 let error = self.failing_hooks.contains(&hook).then(|| "exit code 1".to_owned());
                 self.machine.hook_ended(now, HookFinished::new(hook, error));
             }
+            Pending::Notified => self.machine.notified(now),
             Pending::Gone(agent, error) => {
                 // Appends that the agent made before are recorded all the same.
                 self.actors.remove(&agent);
@@ -650,7 +785,7 @@ impl World {
             }
             return;
         }
-        if !actor.waits.is_empty() || actor.returning {
+        if !actor.waits.is_empty() || actor.asks.is_some() || actor.returning {
             return;
         }
         let step = actor.steps.front().copied();
@@ -676,8 +811,17 @@ impl World {
                     self.machine.delegate(now, delegation);
                 }
             }
-            Some(Step::Fail | Step::Refute) if self.is_healed => self.answer(agent),
-            Some(Step::Answer) | None => self.answer(agent),
+            Some(Step::Fail | Step::Refute) if self.is_healed => self.end_with_answer(agent),
+            Some(Step::Ask) => {
+                let done = self.done.get(agent).copied().unwrap_or(0);
+                let (id, task) = (call_of(agent, done, 99).to_string(), actor.task.clone());
+                actor.asks = Some(id.clone());
+                actor.has_slot = false;
+                let asked = ApprovalAsked::new(id, ApprovalKind::Question, "well?");
+                let (agent, now) = (agent.clone(), self.now());
+                self.machine.ask(now, Ask { agent, task, asked });
+            }
+            Some(Step::Answer) | None => self.end_with_answer(agent),
             Some(Step::Refute) if self.state.agents()[agent].definition.is_some() => {
                 let output = Output::whole("fail\nIt is wrong.");
                 self.end_by_itself(agent, Outcome::Completed { output });
@@ -701,7 +845,7 @@ impl World {
     }
 
     /// Ends an actor with an answer: a check passes, an output in JSON tells the round.
-    fn answer(&mut self, agent: &AgentId) {
+    fn end_with_answer(&mut self, agent: &AgentId) {
         let status = &self.state.agents()[agent];
         let spec = self.spec(&status.task);
         let text = match (status.check, spec.output) {

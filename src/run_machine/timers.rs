@@ -30,6 +30,23 @@ pub(super) enum Timer {
     InterruptOverdue,
     /// The record of a pause has taken too long on a full disk.
     PauseOverdue,
+    /// The time of the question with this id may be over.
+    Question(String),
+}
+
+impl Timer {
+    /// Returns true if work begins or ends when the timer fires.
+    fn is_for_work(&self) -> bool {
+        match self {
+            Self::Retry(_) | Self::Restart(_) | Self::EndOverdue(_) | Self::KillOverdue(_) => true,
+            Self::TaskLimit(_)
+            | Self::CheckLimit(_)
+            | Self::RunLimit
+            | Self::InterruptOverdue
+            | Self::PauseOverdue
+            | Self::Question(_) => false,
+        }
+    }
 }
 
 /// The timers that are set. Each timer has at most one moment: setting it again replaces the
@@ -38,12 +55,15 @@ pub(super) enum Timer {
 pub(super) struct Timers {
     due: BTreeSet<(Duration, Timer)>,
     times: HashMap<Timer, Duration>,
+    /// Number of the timers that begin or end work.
+    for_work: usize,
 }
 
 impl Timers {
     /// Sets a timer for the moment `at`.
     pub(super) fn set(&mut self, at: Duration, timer: Timer) {
         self.cancel(&timer);
+        self.for_work += usize::from(timer.is_for_work());
         self.times.insert(timer.clone(), at);
         self.due.insert((at, timer));
     }
@@ -51,6 +71,7 @@ impl Timers {
     /// Cancels a timer, if it is set.
     pub(super) fn cancel(&mut self, timer: &Timer) {
         if let Some(at) = self.times.remove(timer) {
+            self.for_work -= usize::from(timer.is_for_work());
             self.due.remove(&(at, timer.clone()));
         }
     }
@@ -58,6 +79,12 @@ impl Timers {
     /// Returns true if a timer is set.
     pub(super) fn is_set(&self, timer: &Timer) -> bool {
         self.times.contains_key(timer)
+    }
+
+    /// Returns true if a timer is set that begins or ends work: a pause between attempts, a restart,
+    /// the deadline of an agent that must end.
+    pub(super) fn any_for_work(&self) -> bool {
+        self.for_work > 0
     }
 
     /// Returns the moment of the next timer.
@@ -71,6 +98,7 @@ impl Timers {
             return None;
         }
         let (_, timer) = self.due.pop_first()?;
+        self.for_work -= usize::from(timer.is_for_work());
         self.times.remove(&timer);
         Some(timer)
     }

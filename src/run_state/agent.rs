@@ -75,6 +75,9 @@ pub struct AgentStatus {
     /// The tools that are running while a person is asked about one of them.
     #[serde(default)]
     pub behind_person: Vec<String>,
+    /// Ids of its questions that a person has not answered.
+    #[serde(default)]
+    pub asked: Vec<String>,
     /// Its calls that did not do what it asked for. The supervisor knows them once it has ended.
     pub shortfalls: Shortfalls,
     /// Its outcome, once it has ended.
@@ -123,6 +126,7 @@ impl AgentStatus {
             open: 1,
             inclusive: Spending::default(),
             behind_person: Vec::new(),
+            asked: Vec::new(),
             shortfalls: Shortfalls::default(),
             outcome: None,
             last_ms: ts_ms,
@@ -182,13 +186,19 @@ impl AgentStatus {
                 self.doing = Doing::Starting;
                 spending = Some(self.spend(&reply.model, reply.usage, reply.cost_usd));
             }
-            Event::ApprovalAsked(_) => {
+            Event::ApprovalAsked(asked) => {
+                if !self.asked.contains(&asked.id) {
+                    self.asked.push(asked.id.clone());
+                }
                 let before = std::mem::replace(&mut self.doing, Doing::Person);
                 if let Doing::Tools(tools) = before {
                     self.behind_person = tools;
                 }
             }
-            Event::ApprovalAnswered(_) => self.person_answered(),
+            Event::ApprovalAnswered(answered) => {
+                self.asked.retain(|id| *id != answered.id);
+                self.person_answered();
+            }
             Event::ToolIntended(intended) => self.tool_begins(&intended.name),
             Event::ToolFinished(finished) => {
                 self.tool_ends(&finished.name);
@@ -220,6 +230,9 @@ impl AgentStatus {
     }
 
     fn person_answered(&mut self) {
+        if !self.asked.is_empty() || self.doing != Doing::Person {
+            return;
+        }
         let tools = std::mem::take(&mut self.behind_person);
         self.doing = if tools.is_empty() { Doing::Starting } else { Doing::Tools(tools) };
     }

@@ -33,6 +33,7 @@ impl RunState {
             self.tasks.insert(name.clone(), held.unwrap_or_else(fresh));
         }
         self.open_tasks = self.tasks.len();
+        self.questions.close_those_of_tasks();
         (self.first_failed, self.stopped_by) = (None, None);
         self.order = accepted.tasks.iter().map(|task| task.name.clone()).collect();
         self.completed = None;
@@ -54,6 +55,9 @@ impl RunState {
             let task =
                 self.tasks.get_mut(name).ok_or_else(|| format!("there is no task `{name}`"))?;
             self.open_tasks += usize::from(task.state.is_end());
+            if let Some(id) = &task.question {
+                self.questions.close(id);
+            }
             *task = task.begin_again();
         }
         (self.first_failed, self.stopped_by) = (None, None);

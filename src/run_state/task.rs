@@ -51,6 +51,9 @@ pub struct TaskStatus {
     pub ended_ms: Option<i64>,
     /// Time at which the pause before its next attempt ends, in milliseconds since the Unix epoch.
     pub retry_ms: Option<i64>,
+    /// Id of the question that the task asks in its latest attempt, answered or not.
+    #[serde(default)]
+    pub question: Option<String>,
     /// The time taken since its first attempt began, with the pauses between attempts.
     pub whole: Stopwatch,
     /// The time taken by its latest attempt. It is not stopped when the task ends, so it is right
@@ -94,7 +97,7 @@ impl TaskStatus {
     /// Returns true if the task failed and its next attempt begins when the run is resumed.
     #[must_use]
     pub fn waits_for_resume(&self) -> bool {
-        self.state == TaskState::Waiting && self.retry_ms.is_none()
+        self.state == TaskState::Waiting && self.retry_ms.is_none() && self.question.is_none()
     }
 
     /// Returns the task in its first state, after the attempts that were made.
@@ -158,6 +161,7 @@ impl TaskStatus {
             Event::TaskFailed(_) => TaskState::Failed,
             Event::TaskSkipped(_) => TaskState::Skipped,
             Event::TaskCancelled(_) => TaskState::Cancelled,
+            Event::ApprovalAsked(_) => TaskState::Waiting,
             _ => return Ok(()),
         };
         if !may_follow(self.state, next) {
@@ -195,6 +199,12 @@ impl TaskStatus {
                 let next = ts_ms.saturating_add(pause);
                 self.retry_ms = Some(next).filter(|_| !retrying.on_resume);
             }
+            Event::ApprovalAsked(asked) => {
+                self.attempt += 1;
+                self.question = Some(asked.id.clone());
+                self.started_ms.get_or_insert(ts_ms);
+                self.whole.resume(now);
+            }
             Event::TaskCompleted(completed) => {
                 self.output = Some(completed.output.clone());
                 self.failure = None;
@@ -227,7 +237,7 @@ fn may_follow(now: TaskState, next: TaskState) -> bool {
     };
     match now {
         Pending => matches!(next, Ready | Skipped | Cancelled | Failed | Reused),
-        Ready => matches!(next, Running | Skipped | Cancelled | Failed | Reused),
+        Ready => matches!(next, Running | Waiting | Skipped | Cancelled | Failed | Reused),
         Running => matches!(next, Completed | Failed | Cancelled | Waiting),
         Waiting => matches!(next, Running | Completed | Failed | Cancelled | Skipped | Reused),
         Completed | Failed | Skipped | Cancelled | Reused => false,

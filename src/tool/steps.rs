@@ -1,5 +1,5 @@
 //! Descriptions of the tools that are steps of the agent itself: `delegate`, `compact`, `snip`,
-//! `recall`, `todo_write` and `give_up`.
+//! `recall`, `todo_write`, `give_up` and `ask_person`.
 //!
 //! Owns their specs, arguments and answers, and performs nothing: that needs the agent's own state
 //! or the supervisor. Imports from `context` what the presets say of `compact` and `snip`, and the
@@ -13,7 +13,7 @@ use crate::context::layers::preset::{CompactTool, Preset, SnipTool};
 use crate::context::recall::{Query, RECALL_TOOL, Wanted};
 use crate::id::Name;
 use crate::message::Json;
-use crate::turn::{Effect, GIVE_UP_TOOL};
+use crate::turn::{ASK_PERSON_TOOL, Effect, GIVE_UP_TOOL};
 
 /// The arguments of `delegate`.
 #[derive(Clone, Debug, Deserialize)]
@@ -91,6 +91,17 @@ impl GiveUpInput {
             _ => Ok(ToolOutput::ok("The task ends as failed, with this reason.")),
         }
     }
+}
+
+/// The arguments of `ask_person`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskPersonInput {
+    /// The question.
+    pub question: String,
+    /// Answers that the person may choose from.
+    #[serde(default)]
+    pub choices: Vec<String>,
 }
 
 /// The arguments of `compact`.
@@ -178,6 +189,7 @@ pub fn named(name: &str, preset: &Preset) -> Option<ToolSpec> {
         RECALL_TOOL => Some(recall()),
         "todo_write" => Some(todo_write()),
         GIVE_UP_TOOL => Some(give_up()),
+        ASK_PERSON_TOOL => Some(ask_person()),
         _ => None,
     }
 }
@@ -223,6 +235,28 @@ fn give_up() -> ToolSpec {
         "additionalProperties": false,
     });
     spec(GIVE_UP_TOOL, description, &schema, Effect::Pure)
+}
+
+fn ask_person() -> ToolSpec {
+    let description = "Asks a person a question and waits for the answer, which may take hours. Use \
+                       it only for what you can neither find out nor decide yourself. Put into the \
+                       question what the person needs to know: they have not followed your work.";
+    let choices = json!({
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Answers to choose from, if there are few; the person may give another one",
+    });
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "question": {"type": "string", "description": "The question"},
+            "choices": choices,
+        },
+        "required": ["question"],
+        "additionalProperties": false,
+    });
+    // The question is known by the key of the call, so a repeated call finds its answer.
+    spec(ASK_PERSON_TOOL, description, &schema, Effect::Keyed)
 }
 
 fn compact(tool: &CompactTool) -> ToolSpec {
@@ -371,7 +405,7 @@ mod tests {
         let own = crate::tool::bash::tools().into_iter().chain(crate::tool::files::tools());
         let own = own.chain(crate::tool::search::tools()).chain(crate::tool::skills::tools());
         let mut specs: Vec<ToolSpec> = own.map(|tool| tool.spec().clone()).collect();
-        let steps = ["compact", "snip", "recall", "todo_write", "give_up"];
+        let steps = ["ask_person", "compact", "snip", "recall", "todo_write", "give_up"];
         specs.extend(steps.iter().filter_map(|name| named(name, &preset)));
         specs.push(delegate(&[("helper", "what its `description` says")]));
         specs.sort_by(|a, b| a.name.cmp(&b.name));

@@ -37,7 +37,7 @@ fn a_question_takes_only_what_is_typed_after_it() {
     terminal.until("no rule of [permissions] allows it");
     let ps = desk.json(&["ps", "--json"]);
     let agent = ps.iter().find(|row| row["kind"] == "agent").expect("an agent");
-    assert_eq!(agent["waiting_for"], "you", "{agent}");
+    assert_eq!(agent["waiting_for"], "you: bash touch first", "{agent}");
     terminal.types("y\n");
     terminal.until("  touch second\n");
     assert!(desk.path().join("first").exists());

@@ -612,6 +612,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         transcripts: root.join("agents"),
         asker: None,
         addresses: Addresses::default(),
+        verdicts: Default::default(),
         requests: Replies::default(),
         calls: AtomicU64::new(1),
         span: tracing::Span::none(),

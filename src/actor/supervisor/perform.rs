@@ -13,6 +13,7 @@ use crate::actor::agent::{Agent, FoldError, Folded};
 use crate::actor::ends::{self, Idle};
 use crate::actor::hooks;
 use crate::actor::mail::AgentMsg;
+use crate::actor::notify::notify;
 use crate::actor::record_right::RecordRight;
 use crate::actor::run_end::{Completed, RunEnd};
 use crate::actor::services::Services;
@@ -104,6 +105,20 @@ impl Supervisor {
                 });
             }
             Action::EndHook => state.hook.cancel(),
+            Action::AnswerQuestion { agent, id, answered } => {
+                mail(state, &agent, AgentMsg::Answered { id, answered: Box::new(answered) });
+            }
+            Action::TellAnswerer { request, verdict } => {
+                self.services.verdicts.answer(&request, verdict);
+            }
+            Action::Notify { command, question } => {
+                let (services, myself) = (self.services.clone(), myself.clone());
+                state.work.spawn(async move {
+                    notify(&services, &command, &question).await;
+                    // A supervisor that has ended needs no result.
+                    let _ = myself.send_message(SupervisorMsg::Notified);
+                });
+            }
             Action::HoldSteps => drop(self.services.room.send_replace(DiskSpace::Scarce)),
             Action::AllowSteps => drop(self.services.room.send_replace(DiskSpace::Enough)),
             Action::Finish(finish) => {

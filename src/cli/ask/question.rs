@@ -106,7 +106,7 @@ impl Remembered {
 }
 
 /// Returns the lines of a question: who wants what, and all of what it would do.
-pub(super) fn lines(question: &Question) -> Vec<String> {
+pub(in crate::cli) fn lines(question: &Question) -> Vec<String> {
     let Question { agent, tool, input, texts, change, subject, .. } = question;
     let mut lines = vec![format!("{} wants to use {}:", safe(agent.as_str()), safe(tool))];
     match (change, texts.as_slice()) {
@@ -202,7 +202,7 @@ pub(super) fn reason(question: &Question) -> String {
 }
 
 /// Returns the lines of a text, each made safe and indented.
-fn block(text: &str) -> Vec<String> {
+pub(in crate::cli) fn block(text: &str) -> Vec<String> {
     let (mut lines, mut blank) = (Vec::new(), 0);
     let flush = |lines: &mut Vec<String>, blank: &mut usize| {
         match *blank {

@@ -28,6 +28,7 @@ impl Story {
         let planned = |number| PlannedTask {
             name: name(&format!("part-{number}")),
             agent: None,
+            approval: false,
             depends_on: Vec::new(),
         };
         let created = RunCreated {

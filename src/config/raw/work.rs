@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
+use super::approval::Approval;
 use crate::config::shape::kinds::{
     AGENT, COUNT, EXPRESSION, FILE, FILES, MODEL, PERMISSIONS, SHARE, TASKS, TEMPLATE, TEXT, TEXTS,
     TOKENS, VARIABLES, words_of,
@@ -123,9 +124,10 @@ sections! {
         /// the approval of a person, `allow`, or `deny`, the run does not begin.
         plan: Verdict = Verdict::Ask, words_of::<Verdict>(&[]), gives "conflict";
         /// The answer to a question when there is no terminal: `deny`, and the agent receives the
-        /// reason, or `allow`.
+        /// reason; `pause`, the agent waits until a person answers with `callsheet approve` or
+        /// `callsheet reject`; or `allow`.
         non_interactive: NonInteractive = NonInteractive::Deny,
-            words_of::<NonInteractive>(&["pause"]);
+            words_of::<NonInteractive>(&[]);
     }
 
     /// The number of attempts, and the pauses between them.
@@ -173,7 +175,7 @@ sections! {
     /// A task: an agent with a prompt, or a command.
     Task {
         /// The agent that does the task.
-        agent: String, AGENT;
+        agent: String, AGENT, gives "conflict";
         /// The first message to the agent.
         prompt: String, TEMPLATE, gives "conflict", "missing_field", "empty_prompt";
         /// The command, which runs under `sh -c` in the workspace. It gets inputs as `$INPUT_NAME`,
@@ -191,7 +193,8 @@ sections! {
         /// own `timeout`.
         always: bool = false, Kind::Truth, gives "conflict";
         /// The resources that no other task may use at the same time, by names of your own.
-        locks: List<String> = Vec::new(), Kind::List(&Kind::Text("name", &["bad_value"]));
+        locks: List<String> = Vec::new(), Kind::List(&Kind::Text("name", &["bad_value"])),
+            gives "conflict";
         /// The list whose items are each worked on by one instance of the task: an expression that
         /// is evaluated when the task is ready.
         foreach: String, EXPRESSION;
@@ -208,9 +211,9 @@ sections! {
         /// The condition for the task: if it is false, the task is skipped and counts as done.
         when: String, EXPRESSION;
         /// The longest time that one attempt may take.
-        timeout: Duration, Kind::Time => "that of `[defaults]`";
+        timeout: Duration, Kind::Time => "that of `[defaults]`", gives "conflict";
         /// The number of attempts, and the pauses between them.
-        retry: Retry, Retry::KIND;
+        retry: Retry, Retry::KIND, gives "conflict";
         /// The consequence of a failure. It overrides `--keep-going` and `limits.fail_fast`. `fail`:
         /// nothing new starts. `skip_dependents`: the tasks that depend on this one are skipped,
         /// unless their `join` allows it, and all others go on. `continue`: for the tasks that
@@ -221,11 +224,11 @@ sections! {
             => "that of `limits.fail_fast` and `--keep-going`";
         /// The format of the task's output: `text`, any text; `json`, one JSON document; `jsonl`,
         /// one JSON document a line.
-        output: OutputFormat = OutputFormat::Text, words_of::<OutputFormat>(&[]);
+        output: OutputFormat = OutputFormat::Text, words_of::<OutputFormat>(&[]), gives "conflict";
         /// The file in the workspace to which the output is also written.
         output_file: String, TEMPLATE, gives "outside_workspace";
         /// Environment variables for the task's command, by name.
-        env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "not_built";
+        env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "not_built", "conflict";
         /// The text for the standard input of the task's command: the way for large values, such as
         /// `"{{ tasks.list.output }}"`. `{{ tasks.list.output_path }}` is the path of a file that
         /// holds the whole output, which a command can read.
@@ -251,6 +254,8 @@ sections! {
         context_budget: u64 = 20_000, TOKENS, gives "conflict";
         /// If `false`, the task is not part of the plan; no other task may depend on it.
         enabled: bool = true, Kind::Truth;
+        /// The question to a person that the task asks. Such a task has neither `agent` nor `run`.
+        approval: Approval, Approval::KIND, gives "conflict", "missing_field";
         /// What the task's command and its agents are kept from, beside what `[sandbox]` keeps all
         /// from.
         sandbox: OwnSandbox = OwnSandbox::default(), OwnSandbox::KIND;
@@ -274,8 +279,6 @@ sections! {
         idle_timeout;
         /// The condition under which the output is taken from an earlier run.
         cache;
-        /// The question to a person before the task counts as done.
-        approval: Json;
         /// What happens to the task when a crash leaves the outcome of its command unknown.
         on_unknown;
         /// The file whose tasks take the place of this task.

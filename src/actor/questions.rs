@@ -1,0 +1,103 @@
+//! Asks a person on behalf of an agent, and waits for the answer without a slot.
+//!
+//! The run machine records the question and the answer that counts, wherever it was given. So a
+//! question outlives its process: a resumed agent asks again and finds the answer.
+
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+
+use super::mail::SupervisorMsg;
+use super::step::{SlotReturn, StepContext, take_slot};
+use crate::model::BoxFuture;
+use crate::run_machine::Ask;
+use crate::run_state::questions::Answered;
+use crate::tool::steps::AskPersonInput;
+use crate::tool::{ToolError, ToolOutput, arguments};
+use crate::turn::question::{ApprovalAsked, ApprovalKind, CHOICES, MESSAGE_BYTES, PersonsAnswer};
+use crate::turn_machine::PendingCall;
+
+/// A person at this terminal, who may answer too.
+pub(super) struct Here<'a> {
+    /// Becomes true if the call may run.
+    pub(super) answer: BoxFuture<'a, bool>,
+    /// The person's name for the records.
+    pub(super) who: String,
+}
+
+/// Asks, and waits until somebody has answered and the answer is durable.
+///
+/// # Errors
+/// Returns an error if the agent must end before. The question stays open for its successor.
+pub(super) async fn ask(
+    context: &StepContext,
+    asked: ApprovalAsked,
+    here: Option<Here<'_>>,
+) -> Result<Answered, ToolError> {
+    let (id, services) = (asked.id.clone(), &context.services);
+    // The wait begins before the mail is sent: the answer may be known already.
+    let mut answered = pin!(context.answers.questions.expect(id.clone()).wait());
+    let (agent, task) = (context.agent.clone(), context.task.clone());
+    services.tell_supervisor(SupervisorMsg::Ask(Box::new(Ask { agent, task, asked })));
+    let (mut asking, who) = match here {
+        Some(here) => (Some(here.answer), here.who),
+        None => (None, String::new()),
+    };
+    let answered = loop {
+        let at_terminal = async {
+            match &mut asking {
+                Some(answer) => answer.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            answered = &mut answered => break answered,
+            () = context.cancel.cancelled() => return Err(ToolError::Unanswered),
+            allowed = at_terminal => {
+                asking = None;
+                let answer = PersonsAnswer { id: id.clone(), allowed, text: None, by: who.clone() };
+                services.tell_supervisor(SupervisorMsg::Answer { request: None, answer });
+            }
+        }
+    };
+    // This cannot be missing: no other task waits for the same question.
+    let answered = answered.ok_or(ToolError::Unanswered)?;
+    match &context.slot_return {
+        SlotReturn::AtOnce => take_slot(context).await,
+        SlotReturn::AfterGroup(has_waited) => has_waited.store(true, Ordering::Relaxed),
+    }
+    match context.cancel.is_cancelled() {
+        true => Err(ToolError::Unanswered),
+        false => Ok(answered),
+    }
+}
+
+/// Asks what a call of `ask_person` asks, and returns the answer for the model.
+pub(super) async fn ask_person(
+    context: &StepContext,
+    call: &PendingCall,
+) -> Result<ToolOutput, ToolError> {
+    let AskPersonInput { question, choices } = arguments::<AskPersonInput>(&call.call.input)?;
+    if question.trim().is_empty() {
+        return Err(ToolError::Arguments("`question` is blank".to_owned()));
+    }
+    let (most, longest) = CHOICES;
+    if question.len() > MESSAGE_BYTES {
+        let problem = format!("`question` has more than {MESSAGE_BYTES} bytes");
+        return Err(ToolError::Arguments(problem));
+    }
+    if choices.len() > most || choices.iter().any(|choice| choice.len() > longest) {
+        let problem = format!("`choices` may be {most}, of {longest} bytes each");
+        return Err(ToolError::Arguments(problem));
+    }
+    let asked = ApprovalAsked::new(call.key.as_str(), ApprovalKind::Question, &question);
+    let asked = ApprovalAsked { tool: call.call.name.clone(), choices, ..asked };
+    let Answered { answer, .. } = ask(context, asked, None).await?;
+    Ok(match (answer.allowed, answer.text) {
+        (true, text) => ToolOutput::ok(text.unwrap_or_default()),
+        (false, None) => ToolOutput::error("The person declined to answer."),
+        (false, Some(reason)) => {
+            ToolOutput::error(format!("The person declined to answer: {reason}"))
+        }
+    })
+}

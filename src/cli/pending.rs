@@ -1,0 +1,67 @@
+//! `pending`: lists the questions that wait for a person.
+
+use super::args;
+use super::locate::Project;
+use super::questions::{self, Pending};
+use super::{refusal, say, say_json};
+use crate::exit::Exit;
+use crate::journal::stamp;
+
+pub(super) fn run(project: &Project, verb: &args::Pending) -> Exit {
+    let pending = match &verb.run {
+        None => questions::of_all(project),
+        Some(name) => {
+            let found = project.run(Some(name)).and_then(|dir| Ok((project.state(&dir)?, dir)));
+            match found {
+                Ok((state, dir)) => questions::of_run(&dir, &state),
+                Err(exit) => return exit,
+            }
+        }
+    };
+    if verb.json {
+        let lines: String = pending.iter().map(|pending| format!("{}\n", pending.json())).collect();
+        return say_json(&lines);
+    }
+    if pending.is_empty() {
+        return say("nothing waits for a person\n");
+    }
+    let texts: Vec<_> = pending.iter().map(|one| text(project, one, &pending)).collect();
+    say(&texts.join("\n"))
+}
+
+/// Returns a question with who asks, since when and until when, and the commands that answer it.
+fn text(project: &Project, pending: &Pending, all: &[Pending]) -> String {
+    let id = questions::short_id(pending.id(), all);
+    let asked = &pending.question.asked;
+    let now = stamp::now_ms();
+    let age = long(now - pending.question.since_ms);
+    let until = asked.until_ms.map(|until| match until - now {
+        left @ 1.. => format!(", for {} more", long(left)),
+        _ => ", its time is over".to_owned(),
+    });
+    let mut text = format!(
+        "{id}  {}  of {} in run {}, for {age} now{}\n",
+        asked.kind.as_str(),
+        pending.who(),
+        refusal::name(&pending.dir),
+        until.unwrap_or_default()
+    );
+    for line in pending.lines() {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    for command in pending.commands(project, id) {
+        text.push_str(&format!("  > {command}\n"));
+    }
+    text
+}
+
+/// Formats a time in one unit.
+fn long(ms: i64) -> String {
+    match ms.max(0) / 1000 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}

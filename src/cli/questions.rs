@@ -1,0 +1,210 @@
+//! The open questions of runs, for the verbs that list and answer them and for everything that says
+//! what is waited for.
+
+use serde_json::{Value, json};
+
+use super::ask::{block, lines, safe};
+use super::locate::Project;
+use super::refusal;
+use crate::actor::services::Effect;
+use crate::id::AgentId;
+use crate::journal::file::RunDir;
+use crate::journal::{snapshot, stamp};
+use crate::run::answers;
+use crate::run_state::RunState;
+use crate::run_state::questions::{Answered, Question};
+use crate::store;
+use crate::turn::question::ApprovalKind;
+
+/// The least characters of an id that commands show.
+const LEAST_ID: usize = 8;
+
+/// An open question of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) dir: RunDir,
+    pub(super) question: Question,
+}
+
+impl Pending {
+    pub(super) fn id(&self) -> &str {
+        &self.question.asked.id
+    }
+
+    pub(super) fn kind(&self) -> ApprovalKind {
+        self.question.asked.kind
+    }
+
+    /// Returns who asks: the agent, or the task.
+    pub(super) fn who(&self) -> &str {
+        let Question { task, agent, .. } = &self.question;
+        agent.as_ref().map_or(task.as_str(), AgentId::as_str)
+    }
+
+    /// Returns all that the call would do, for a question of a permission.
+    fn effect(&self) -> Option<Effect> {
+        let effect = self.question.asked.effect.as_ref()?;
+        let text = store::whole_text(&self.dir.results(), effect).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Returns true if all that a yes would allow can be shown.
+    pub(super) fn can_be_shown(&self) -> bool {
+        self.kind() != ApprovalKind::Permission || self.effect().is_some()
+    }
+
+    /// Returns the question as `pending --json` prints it.
+    pub(super) fn json(&self) -> Value {
+        let Question { task, agent, asked, since_ms, .. } = &self.question;
+        json!({
+            "id": asked.id,
+            "run": refusal::name(&self.dir),
+            "task": task,
+            "agent": agent,
+            "kind": asked.kind,
+            "message": asked.message,
+            "since": stamp::text(*since_ms),
+            "until": asked.until_ms.map(stamp::text),
+            "shown": asked.shown,
+            "choices": asked.choices,
+            "effect": self.effect(),
+        })
+    }
+
+    /// Returns all of the question in lines that are safe to show.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let asked = &self.question.asked;
+        if let Some(effect) = self.effect() {
+            return lines(&effect.asked_by(AgentId::from_text(self.who())));
+        }
+        let mut lines = block(&asked.message);
+        if asked.kind == ApprovalKind::Permission {
+            // Without its record nobody knows all of the call.
+            lines
+                .push("  (all that it would do is not recorded, or its record is lost)".to_owned());
+        }
+        for shown in &asked.shown {
+            lines.push(format!("  {}:", safe(&shown.expression)));
+            lines.extend(block(&shown.text).into_iter().map(|line| format!("  {line}")));
+            if shown.left_out > 0 {
+                lines.push(format!("    [{} bytes more]", shown.left_out));
+            }
+        }
+        if !asked.choices.is_empty() {
+            let choices: Vec<_> = asked.choices.iter().map(|choice| safe(choice)).collect();
+            lines.push(format!("  choices: {}", choices.join(" | ")));
+        }
+        lines
+    }
+
+    /// Returns the commands that answer the question, named by this id.
+    pub(super) fn commands(&self, project: &Project, id: &str) -> Vec<String> {
+        let flags = project.flags();
+        match self.kind() {
+            ApprovalKind::Permission | ApprovalKind::Approval => vec![
+                format!("callsheet approve{flags} {id}"),
+                format!("callsheet reject{flags} {id} --reason TEXT"),
+            ],
+            ApprovalKind::Question => vec![format!("callsheet answer{flags} {id} TEXT")],
+        }
+    }
+}
+
+/// Returns the questions of a run that wait for an answer, in the order in which they were asked.
+/// One whose answer was left for the next process does not wait.
+pub(super) fn of_run(dir: &RunDir, state: &RunState) -> Vec<Pending> {
+    let open = state.questions().open().into_iter();
+    let open = open.filter(|question| answers::left_for(dir, &question.asked.id).is_none());
+    open.map(|question| Pending { dir: dir.clone(), question: question.clone() }).collect()
+}
+
+/// Returns the questions of all runs that have not ended, the oldest run first.
+pub(super) fn of_all(project: &Project) -> Vec<Pending> {
+    let of_run = |dir: RunDir| of_run(&dir, &snapshot::fold(&dir, |_| {}).0);
+    project.runs().into_iter().rev().flat_map(of_run).collect()
+}
+
+/// Returns the shortest beginning of this id that none of the others has, of at least eight
+/// characters.
+pub(super) fn short_id<'a>(id: &'a str, all: &[Pending]) -> &'a str {
+    let others: Vec<_> = all.iter().map(Pending::id).filter(|other| *other != id).collect();
+    let is_unique = |length: &usize| {
+        let beginning = id.get(..*length);
+        beginning.is_some_and(|beginning| !others.iter().any(|id| id.starts_with(beginning)))
+    };
+    let length = (LEAST_ID..=id.len()).find(is_unique).unwrap_or(id.len());
+    &id[..length.min(id.len())]
+}
+
+/// A question that the command line names.
+#[derive(Clone, Debug)]
+pub(super) enum Named {
+    Open(Box<Pending>),
+    /// It was answered before.
+    Answered(Box<Answered>),
+}
+
+/// Finds the question whose id begins with `text`, or `RUN/` and such a beginning, over all runs.
+///
+/// # Errors
+/// Returns the reason if there is none, or if there are several.
+pub(super) fn find(project: &Project, text: &str) -> Result<Named, String> {
+    let (run, beginning) = match text.rsplit_once('/') {
+        Some((run, beginning)) => (Some(run), beginning),
+        None => (None, text),
+    };
+    if beginning.is_empty() {
+        return Err("the id of the question is empty".to_owned());
+    }
+    let runs = match run {
+        Some(run) => vec![project.find(Some(run)).map_err(|(reason, _)| reason)?],
+        None => project.runs(),
+    };
+    let (mut open, mut answered) = (Vec::new(), Vec::new());
+    for dir in runs {
+        let (state, _) = snapshot::fold(&dir, |_| {});
+        let questions = state.questions();
+        for (_, question) in questions.by_id().filter(|(id, _)| id.starts_with(beginning)) {
+            open.push(Pending { dir: dir.clone(), question: question.clone() });
+        }
+        for id in questions.answered_ids().filter(|id| id.starts_with(beginning)) {
+            let known = questions.answer(id).cloned();
+            answered.extend(known.map(|known| (dir.clone(), known)));
+        }
+    }
+    // A beginning may stand for one open question and for others that are answered.
+    match (open.as_slice(), answered.as_slice()) {
+        ([one], _) => Ok(Named::Open(Box::new(one.clone()))),
+        ([], [(_, one)]) => Ok(Named::Answered(Box::new(one.clone()))),
+        ([], []) => Err(format!(
+            "there is no question `{text}` in {}; `callsheet pending{}` lists those that are open",
+            project.runs_folder().display(),
+            project.flags()
+        )),
+        (several, _) => {
+            let open = several.iter().map(|p| format!("{}/{}", refusal::name(&p.dir), p.id()));
+            let done = answered.iter().filter(|_| several.is_empty());
+            let done = done.map(|(dir, a)| format!("{}/{}", refusal::name(dir), a.answer.id));
+            let all: Vec<_> = open.chain(done).collect();
+            Err(format!("`{text}` stands for several questions: {}", all.join(", ")))
+        }
+    }
+}
+
+/// Returns what waits for people in a run that has paused, with the commands that answer it.
+pub(super) fn summary(project: &Project, dir: &RunDir, state: &RunState) -> String {
+    let (all, mut text) = (of_run(dir, state), String::new());
+    for pending in &all {
+        let id = short_id(pending.id(), &all);
+        let message = safe(pending.question.asked.message.lines().next().unwrap_or_default());
+        text.push_str(&format!(
+            "{} asks ({}): {message}\n",
+            pending.who(),
+            pending.kind().as_str()
+        ));
+        for command in pending.commands(project, id) {
+            text.push_str(&format!("    {command}\n"));
+        }
+    }
+    text
+}
