@@ -39,7 +39,7 @@ use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::spec::OutputFormat;
 use crate::tool::process;
-use crate::turn::{AgentEnded, Effect, Outcome};
+use crate::turn::{AgentEnded, Outcome};
 use crate::turn_boundary::{self, Action, Ahead, Terms};
 use crate::turn_machine::Machine;
 
@@ -303,9 +303,7 @@ impl Agent {
                 let form = self.form;
                 let given =
                     given.map(|(name, output)| Given { name, output: output.clone(), form });
-                // What judges an answer changes nothing, so it may be asked again.
-                let effect = if spawned.check.is_some() { Effect::Pure } else { Effect::Once };
-                let command = CommandStep { program, given, effect, announced };
+                let command = CommandStep { program, given, announced };
                 self.start(myself, state, agent_steps::run_command(context, command));
             }
             Action::Finish(outcome) => self.finish(myself, state, outcome),

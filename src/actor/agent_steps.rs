@@ -187,7 +187,6 @@ pub(super) struct CommandStep {
     pub(super) program: Program,
     /// The output that the command is given.
     pub(super) given: Option<Given>,
-    pub(super) effect: Effect,
     /// The call, if it was announced before.
     pub(super) announced: Option<PendingCall>,
 }
@@ -195,7 +194,7 @@ pub(super) struct CommandStep {
 /// Runs the command of a `run` task or of a check. Announces it first, unless it was announced
 /// before. Each round of a command is a turn.
 pub(super) async fn run_command(context: StepContext, command: CommandStep) -> StepResult {
-    let CommandStep { program, given, effect, announced } = command;
+    let CommandStep { program, given, announced } = command;
     let Program::Command(command) = program else { return Ok(Vec::new()) };
     let turn = context.turn + u32::from(announced.is_none());
     let context = StepContext { turn, ..context };
@@ -206,7 +205,7 @@ pub(super) async fn run_command(context: StepContext, command: CommandStep) -> S
     };
     let (mut records, call) = match announced {
         Some(call) => (Vec::new(), call),
-        None => announce(&context, &command, effect).await?,
+        None => announce(&context, &command).await?,
     };
     let began = Instant::now();
     let mut tool_context = tool_context::tool_context(&context, call.key.clone());
@@ -230,11 +229,10 @@ pub(super) async fn run_command(context: StepContext, command: CommandStep) -> S
 async fn announce(
     context: &StepContext,
     command: &Command,
-    effect: Effect,
 ) -> Result<(Vec<SharedRecord>, PendingCall), StepError> {
     let input = Json::encode(&serde_json::json!({ "command": command.run }));
     // Every command gets the key of its call, which is the same when it runs again.
-    let effect = if command.idempotent { Effect::Keyed } else { effect };
+    let effect = if command.idempotent { Effect::Keyed } else { Effect::Once };
     let (index, name) = (0, "run".to_owned());
     let key = CallKey::derive(
         context.services.run,

@@ -200,7 +200,9 @@ impl RunMachine {
         match &check.work {
             CheckWork::Command { run } => {
                 let env = self.scope().input_variables();
-                Ok(Program::Command(Command { run: run.clone(), env, ..Command::default() }))
+                // What judges an answer changes nothing, so it may run again.
+                let (run, idempotent) = (run.clone(), true);
+                Ok(Program::Command(Command { run, env, idempotent, ..Command::default() }))
             }
             CheckWork::Agent { agent, prompt } => {
                 let round = self.status(place).map_or(1, |status| status.round());

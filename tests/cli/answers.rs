@@ -28,8 +28,8 @@ prompt = "Is {{ output.n }} right in round {{ iteration }}?"
 until = "output.n >= 4"
 max_iterations = 4
 [tasks.after]
-run = 'echo "$N"'
-env = { N = "{{ tasks.fix.output.n }}" }
+run = 'echo "$N"; cat "$FILE"'
+env = { N = "{{ tasks.fix.output.n }}", FILE = "{{ tasks.fix.output_path }}" }
 depends_on = ["fix"]
 "#;
 
@@ -39,7 +39,7 @@ const SCHEMA: &str =
 #[test]
 fn an_answer_is_asked_for_until_it_is_accepted() {
     let script = "[[rules]]\nagent = 'worker'\nturn = 1\nsay = 'Here it is.'\n\
-                  [[rules]]\nagent = 'worker'\nturn = 3\nsay = \"```json\\n{\\\"n\\\": 3}\\n```\"\n\
+                  [[rules]]\nagent = 'worker'\nturn = 4\nsay = \"```json\\n{\\\"n\\\": 4}\\n```\"\n\
                   [[rules]]\nagent = 'worker'\nsay = '{\"n\": {{ turn }}}'\n\
                   [[rules]]\nagent = 'judge'\nsay = 'pass'\n";
     let desk = Desk::offline(FIX, script);
@@ -54,7 +54,7 @@ fn an_answer_is_asked_for_until_it_is_accepted() {
     }
     assert!(done.err.contains("check 1 of round 2: $ echo"), "{}", done.err);
     assert_eq!(desk.read("fix.json"), "{\"n\": 4}");
-    assert_eq!(desk.good(&["show", "desk/after", "--output"]).trim(), "4");
+    assert_eq!(desk.good(&["show", "desk/after", "--output"]), "4\n{\"n\": 4}");
     let shown = desk.good(&["show", "desk/fix"]);
     for line in [
         "round 3: a check failed",

@@ -39,9 +39,6 @@ pub(super) async fn check(
         Ok(value) => value,
         Err(failure) => return Ok(Err(failure)),
     };
-    if is_last && let Some(failure) = store_if_read(services, &output, is_read_as_file).await {
-        return Ok(Err(failure));
-    }
     let text = spec.output.body(&whole);
     if let Some(template) = spec.output_file.as_ref().filter(|_| is_last)
         && let Err(failure) = write_output_file(services, template, text, values).await
@@ -53,6 +50,9 @@ pub(super) async fn check(
         true => services.bounded(Output::whole(text)).await,
         false => output,
     };
+    if is_last && let Some(failure) = store_if_read(services, &output, is_read_as_file).await {
+        return Ok(Err(failure));
+    }
     Ok(Ok((value, output)))
 }
 
