@@ -198,15 +198,13 @@ impl Machine {
         self.paused
     }
 
-    /// Returns the number of the newest messages that stay when the middle of the view is dropped,
-    /// if the model asked for that in its latest batch of calls.
+    /// Returns the number of messages that stay when the middle is dropped, if the model asked for it.
     #[must_use]
     pub fn snip(&self) -> Option<usize> {
         self.snip
     }
 
-    /// Returns the user message that joins the conversation with the next turn, if one is due: a
-    /// request to continue an answer that was cut, or the message of a round.
+    /// Returns the user message that joins the conversation with the next turn, if one is due.
     #[must_use]
     pub fn joining(&self) -> Option<&Json> {
         self.joining.as_ref().map(|joining| &joining.message)

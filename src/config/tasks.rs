@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::diagnostic::{NO_HELP, Place, Problems};
 use super::raw::Task;
 use super::shape::{Entry, Field, Item, Named};
-use super::templates::{Language, Scope};
+use super::templates::{Language, Scope, command};
 use super::{Setting, answers, approvals, fan_out, names, retry, sandbox};
 use crate::id::Name;
 use crate::spec::{AgentSpec, Join, OutputFormat, TaskSpec, Work};
@@ -222,19 +222,6 @@ fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> 
             Some(Work::Agent { agent: Name::new(task.agent.as_ref()?).ok()?, prompt })
         }
     }
-}
-
-/// Reports `{{` in a command: nothing is inserted into the text that the shell reads, since an
-/// inserted value could be executed.
-pub(super) fn command(text: &str, place: &Place, problems: &Problems) {
-    if !text.contains("{{") {
-        return;
-    }
-    let at = place.written().find("{{");
-    let place = at.map_or_else(|| place.clone(), |at| place.part(at..at + 2));
-    let message = "`run` is not a template: `{{` would be handed to the shell";
-    let help = "inputs arrive as $INPUT_NAME; pass other values through `env`";
-    problems.error("template_in_run", &place, message, help);
 }
 
 /// Checks the templates and expressions of a task.

@@ -265,7 +265,7 @@ impl Check<'_> {
         let agent = agent.and_then(|entry| entry.value.as_ref());
         let of_agent = agent.is_some_and(|agent| agent.output_schema.is_set());
         let is_text = !task.output.is_wrong() && *task.output == OutputFormat::Text;
-        is_text && !task.output_schema.is_set() && !of_agent
+        is_text && !task.output_schema.is_set() && !of_agent && !task.approval.is_set()
     }
 
     fn undefined(&self, name: &str) {
@@ -315,4 +315,17 @@ impl Check<'_> {
         let range = range.unwrap_or_else(line);
         self.place.part(start + range.start..start + range.end)
     }
+}
+
+/// Reports `{{` in a command: nothing is inserted into the text that the shell reads, since an
+/// inserted value could be executed.
+pub(super) fn command(text: &str, place: &Place, problems: &Problems) {
+    if !text.contains("{{") {
+        return;
+    }
+    let at = place.written().find("{{");
+    let place = at.map_or_else(|| place.clone(), |at| place.part(at..at + 2));
+    let message = "`run` is not a template: `{{` would be handed to the shell";
+    let help = "inputs arrive as $INPUT_NAME; pass other values through `env`";
+    problems.error("template_in_run", &place, message, help);
 }

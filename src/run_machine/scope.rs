@@ -20,9 +20,8 @@ use crate::template::{self, TemplateError};
 use crate::turn::question::{self, Shown};
 use crate::turn::{Command, Program};
 
-/// Most bytes of an environment variable: half of what Linux takes, so that its name and what a
-/// command adds to it fit too.
-const VARIABLE_BYTES: usize = 64 * 1024;
+/// Most bytes of an environment variable. Linux takes 128 KiB with the name of the variable.
+const VARIABLE_BYTES: usize = 120 * 1024;
 
 /// The variable by which a command gets the key of its task.
 const KEY_VARIABLE: &str = "IDEMPOTENCY_KEY";
