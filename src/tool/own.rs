@@ -261,14 +261,12 @@ mod tests {
     async fn it_runs_where_and_as_it_is_told() {
         let bench = Bench::new();
         bench.file("in/here", "");
-        bench.file("own", "#!/bin/sh\npwd; echo \"$OWN $TOOL_TEST\"; yes | head -c 3000; exit 3\n");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(bench.path("own"), mode).unwrap();
+        bench.file("own", "pwd; echo \"$OWN $TOOL_TEST\"; yes | head -c 3000; exit 3\n");
         let command = CommandTool {
             folder: "in".into(),
             env: BTreeMap::from([("OWN".to_owned(), "1".to_owned())]),
             max_output_bytes: 2_000,
-            ..command(&["./own"], json!({}))
+            ..command(&["sh", "../own"], json!({}))
         };
         let output = tool(&command).call(Json::encode(&json!({})), bench.context()).await.unwrap();
         let root = bench.workspace.root_path().display().to_string();

@@ -22,17 +22,10 @@ fn results(desk: &Desk) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// Makes a file that can be executed.
-fn executable(desk: &Desk, name: &str, text: &str) {
-    desk.write(name, text);
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(desk.path().join(name), mode).expect("set");
-}
-
 const TOOLS: &str = r#"
 [tools.show]
 description = "Shows its argument"
-command = ["./bin/show", "{{ args.text }}"]
+command = ["sh", "bin/show", "{{ args.text }}"]
 max_output_bytes = 500
 [tools.show.input_schema]
 type = "object"
@@ -45,7 +38,7 @@ agent = "worker"
 prompt = "Go."
 "#;
 
-const SHOW: &str = "#!/bin/sh\nprintf '%s arguments: [%s]\\n' $# \"$1\"\n";
+const SHOW: &str = "printf '%s arguments: [%s]\\n' $# \"$1\"\n";
 
 #[test]
 fn a_hostile_argument_reaches_the_program_as_one_or_not_at_all() {
@@ -67,7 +60,7 @@ fn a_hostile_argument_reaches_the_program_as_one_or_not_at_all() {
         calls.join(", ")
     );
     let desk = Desk::offline(&format!("deny = ['show(secret*)']\n{TOOLS}"), &script);
-    executable(&desk, "bin/show", SHOW);
+    desk.write("bin/show", SHOW);
     desk.good(&["check"]);
     desk.good(&["run"]);
     let results = results(&desk);
@@ -158,11 +151,7 @@ fn a_tool_is_kept_by_the_sandbox_and_its_program_from_change() {
     let tools = TOOLS.replace("\"bash\"]", "\"bash\", \"write_file\"]");
     let desk = Desk::offline(&tools, calls);
     let there = outside.path().join("there");
-    executable(
-        &desk,
-        "bin/show",
-        &format!("#!/bin/sh\necho x > {} && echo GOT\n", there.display()),
-    );
+    desk.write("bin/show", &format!("echo x > {} && echo GOT\n", there.display()));
     let mut command = desk.command(&["check"]);
     let said = Done::of(command.env_remove("CALLSHEET_SANDBOX__MODE"));
     assert!(said.out.contains("sandbox of commands: "), "{}{}", said.out, said.err);
@@ -181,5 +170,5 @@ fn a_tool_is_kept_by_the_sandbox_and_its_program_from_change() {
         "{found:?}"
     );
     assert_eq!(found[2].1, "error", "{found:?}");
-    assert!(desk.read("bin/show").starts_with("#!/bin/sh\necho x > "));
+    assert!(desk.read("bin/show").starts_with("echo x > "));
 }
