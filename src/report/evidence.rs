@@ -422,7 +422,6 @@ fn shortened(text: &str) -> String {
 
 /// Reads the evidence of a run from its journal, as far as that can be read, and the error that
 /// stopped the read, if any. Blocks.
-#[must_use]
 pub fn of_run(dir: &RunDir) -> (Evidence, Result<(), JournalError>) {
     let mut fold = EvidenceFold::default();
     let mut read = || -> Result<(), JournalError> {

@@ -129,8 +129,9 @@ fn changes_of_children_count_and_failed_ones_do_not() {
 
 #[test]
 fn a_test_counts_if_it_began_after_the_last_edit() {
-    type Play = fn(&mut Journal);
-    let table: [(&str, Play, Option<Option<bool>>, &[&str]); 8] = [
+    /// What happens, how, if the last test of `fix` came after its last edit, and the warnings.
+    type Row = (&'static str, fn(&mut Journal), Option<Option<bool>>, &'static [&'static str]);
+    let table: [Row; 8] = [
         ("no test", |j| j.writes("fix", "a", ToolStatus::Ok), None, &[]),
         (
             "after",
