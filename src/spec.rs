@@ -6,20 +6,23 @@
 pub mod acceptance;
 pub mod capability;
 pub mod hooks;
+mod join;
+mod output_format;
 pub mod sandbox;
 pub mod tool;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::acceptance::{Acceptance, CheckWork};
 use self::capability::Declared;
+pub use self::join::Join;
+pub use self::output_format::OutputFormat;
 use self::sandbox::Confinement;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::id::Name;
 use crate::message::Usage;
 use crate::permission::Permissions;
@@ -225,104 +228,6 @@ pub enum OnTimeout {
     Approve,
     /// The task fails with a timeout.
     Fail,
-}
-
-/// The form in which templates see a task's output text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum OutputFormat {
-    /// The text as it is.
-    #[default]
-    Text,
-    /// The text parsed as one JSON document.
-    Json,
-    /// The text parsed as a list of JSON documents, one a line; blank lines are skipped.
-    Jsonl,
-}
-
-impl OutputFormat {
-    /// Returns the part of an answer that is its output: a text as it is, JSON without white space
-    /// and a code fence around it.
-    #[must_use]
-    pub fn body(self, text: &str) -> &str {
-        match self {
-            Self::Text => text,
-            Self::Json | Self::Jsonl => acceptance::unfenced(text),
-        }
-    }
-
-    /// Converts an output's text to the value that templates see. One code fence around JSON is
-    /// taken away.
-    ///
-    /// # Errors
-    /// Returns a failure of the kind `output_format` if the text does not have this form.
-    pub fn parse(self, text: &str) -> Result<Value, Failure> {
-        let bad = |error: serde_json::Error| {
-            let message = format!("the output is not valid JSON: {error}");
-            Failure::new(FailureKind::OutputFormat, message)
-        };
-        let text = self.body(text);
-        match self {
-            Self::Text => Ok(Value::String(text.to_owned())),
-            Self::Json => serde_json::from_str(text).map_err(bad),
-            Self::Jsonl => {
-                let lines = text.lines().filter(|line| !line.trim().is_empty());
-                let values = lines.map(|line| serde_json::from_str::<Value>(line).map_err(bad));
-                values.collect::<Result<Vec<_>, _>>().map(Value::Array)
-            }
-        }
-    }
-}
-
-/// The rule that decides, from how a task's dependencies ended, whether the task may start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Join {
-    /// Every dependency completed (or was skipped by its own `when`).
-    #[default]
-    AllSuccess,
-    /// Every dependency has ended, whatever its state.
-    AllDone,
-    /// One dependency completed. The others may still be at work.
-    AnySuccess,
-    /// Every dependency has ended and none failed.
-    NoneFailed,
-    /// This many dependencies completed. The others may still be at work.
-    AtLeast(u32),
-}
-
-impl Join {
-    /// The words for the joins; the last one is followed by a number.
-    pub const WORDS: [&str; 5] =
-        ["all_success", "all_done", "any_success", "none_failed", "at_least:N"];
-
-    /// Reads a join as the configuration writes it. Returns `None` if the text is none.
-    #[must_use]
-    pub fn read(text: &str) -> Option<Self> {
-        Some(match text {
-            "all_success" => Self::AllSuccess,
-            "all_done" => Self::AllDone,
-            "any_success" => Self::AnySuccess,
-            "none_failed" => Self::NoneFailed,
-            _ => Self::AtLeast(text.strip_prefix("at_least:")?.trim().parse().ok()?),
-        })
-    }
-
-    /// Returns the number of dependencies that must complete, if the join asks for a number.
-    #[must_use]
-    pub fn wanted(self) -> Option<usize> {
-        match self {
-            Self::AnySuccess => Some(1),
-            Self::AtLeast(count) => Some(usize::try_from(count).unwrap_or(usize::MAX)),
-            Self::AllSuccess | Self::AllDone | Self::NoneFailed => None,
-        }
-    }
-
-    /// Returns true if a failed dependency need not keep the task from starting.
-    #[must_use]
-    pub fn accepts_failure(self) -> bool {
-        self == Self::AllDone || self.wanted().is_some()
-    }
 }
 
 /// The consequence of a failure of a task, as the configuration states it.
@@ -534,6 +439,6 @@ mod tests {
         assert_eq!(OutputFormat::Json.parse(" {\"a\": 1}\n"), Ok(json!({"a": 1})));
         assert_eq!(OutputFormat::Jsonl.parse("1\n\n[2]\n"), Ok(json!([1, [2]])));
         let error = OutputFormat::Json.parse("none").expect_err("not JSON");
-        assert_eq!(error.kind, FailureKind::OutputFormat);
+        assert_eq!(error.kind, crate::failure::FailureKind::OutputFormat);
     }
 }

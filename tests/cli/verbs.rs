@@ -406,6 +406,10 @@ fn the_help_names_every_verb() {
       graph        Draw the task graph
       cost         Print tokens and money by agent, task or model
       cancel       Stop a run, a task or an agent with its children
+      pending      List what waits for a person: approvals, permissions, questions of agents
+      approve      Approve what a run asks for, from any terminal
+      reject       Reject what a run asks for
+      answer       Answer the question of an agent
       compact      Ask a live agent to compact its context now
       fork         Start a new run from an event of another run, with changed configuration keys
       rebuild      Write the transcripts and logs of a run again from its journal
@@ -445,6 +449,8 @@ fn the_help_of_run_is_readable() {
       -f, --file <FILE>         The configuration file [default: agents.toml]
           --input <NAME=VALUE>  The value of an input of the run
           --profile <NAME>      The profile of the configuration to use
+          --plan <FILE>         A file of tasks that are added to the run, behind the approval of a
+                                person
           --json                Print events as JSON, one a line
           --keep-going          Continue with tasks that do not depend on a failed one
           --strict              End with exit code 8 if anything was left undone: a call was denied, the
