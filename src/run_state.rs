@@ -31,7 +31,7 @@ use self::questions::Questions;
 pub use self::result::failure_kinds;
 pub use self::retry::{Retry, RetryError};
 pub use self::task::TaskStatus;
-pub use self::verdict::Verdict;
+pub use self::verdict::{Verdict, verdict_of};
 use crate::event::{Event, PauseCause, Record, RunCompleted, RunCreated, RunStatus};
 use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;

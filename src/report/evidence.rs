@@ -8,7 +8,7 @@ mod changes;
 mod test_commands;
 mod words;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
@@ -21,9 +21,10 @@ use crate::journal::line::Position;
 use crate::journal::walk;
 use crate::message::Json;
 use crate::output::Output;
+use crate::run_state::{Verdict, verdict_of};
 use crate::tool::bash::verdict::{self, Found};
 use crate::turn::{
-    AgentSpawned, FileChange, Outcome, ToolFinished, ToolIntended, ToolStarted, ToolStatus,
+    FileChange, Outcome, Program, ToolFinished, ToolIntended, ToolStarted, ToolStatus,
 };
 
 /// The most characters of a command line that are kept: more than people write.
@@ -185,7 +186,8 @@ pub struct EvidenceFold {
     tasks: HashMap<Name, Gathered>,
     calls: HashMap<CallKey, OpenCall>,
     contents: Contents,
-    checks: HashSet<AgentId>,
+    /// The checks at work; true for an agent, false for a command.
+    checks: HashMap<AgentId, bool>,
     /// Number of the record with which the last test of the run began.
     tested: u64,
 }
@@ -223,8 +225,9 @@ impl EvidenceFold {
         match (&record.event, &record.agent) {
             (Event::TaskCompleted(completed), _) => self.output(task, &completed.output),
             (Event::TaskReused(reused), _) => self.output(task, &reused.output),
-            (Event::AgentSpawned(spawned), Some(id)) if is_check(id, spawned) => {
-                self.checks.insert(id.clone());
+            (Event::AgentSpawned(spawned), Some(id)) if spawned.check.is_some() => {
+                let is_agent = matches!(spawned.program, Program::Model { .. });
+                self.checks.insert(id.clone(), is_agent);
             }
             (Event::AgentEnded(ended), Some(id)) => self.ended(task, id, &ended.outcome),
             (Event::ToolIntended(intended), _) => self.intended(record.seq, intended),
@@ -262,13 +265,14 @@ impl EvidenceFold {
     }
 
     fn ended(&mut self, task: &Name, id: &AgentId, outcome: &Outcome) {
-        if self.checks.remove(id) {
-            let (passed, reason) = match outcome {
-                Outcome::Completed { output } => (Some(true), output.text.lines().next()),
-                Outcome::Failed { failure, .. } => (Some(false), Some(failure.message.as_str())),
-                Outcome::Cancelled { .. } => (None, None),
+        if let Some(is_agent) = self.checks.remove(id) {
+            let (passed, reason) = match verdict_of(outcome, is_agent) {
+                Verdict::Passed => (Some(true), None),
+                Verdict::Failed(failure) => (Some(false), Some(failure.message)),
+                Verdict::Undecided(failure) => (None, Some(failure.message)),
+                Verdict::Cancelled(reason) => (None, Some(reason)),
             };
-            let reason = reason.map(shortened);
+            let reason = reason.as_deref().map(shortened);
             let check = CheckEvidence { agent: id.clone(), passed, reason };
             return self.of(task).evidence.checks.push(check);
         }
@@ -396,13 +400,6 @@ impl Tool {
             _ => None,
         }
     }
-}
-
-/// Returns true if an agent judges the answer of its task. The name alone proves nothing: an agent
-/// definition may be called `check`.
-fn is_check(_id: &AgentId, _spawned: &AgentSpawned) -> bool {
-    // No record marks the judges of answers yet.
-    false
 }
 
 fn artifact(kind: &'static str, agent: Option<&AgentId>, output: &Output) -> Artifact {

@@ -26,11 +26,13 @@ impl AgentStatus {
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         self.check?;
-        self.outcome.as_ref().map(|outcome| verdict(outcome, self.definition.is_some()))
+        self.outcome.as_ref().map(|outcome| verdict_of(outcome, self.definition.is_some()))
     }
 }
 
-fn verdict(outcome: &Outcome, is_agent: bool) -> Verdict {
+/// Returns the verdict of a check that ended in this way; `is_agent` is false for a command.
+#[must_use]
+pub fn verdict_of(outcome: &Outcome, is_agent: bool) -> Verdict {
     match outcome {
         Outcome::Completed { output } if is_agent => read_verdict(&output.text),
         Outcome::Completed { .. } => Verdict::Passed,

@@ -1,6 +1,8 @@
 //! Plays agents against their own decisions: random replies and results, every preset, small
 //! windows, and summaries that come, fail or come late.
 
+#![expect(clippy::result_large_err, reason = "an outcome ends a play, which is rare")]
+
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
 

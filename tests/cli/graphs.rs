@@ -107,3 +107,31 @@ fn a_cleanup_runs_after_a_cancellation_from_another_terminal() {
     let at = |name: &str| desk.path().join(name).exists();
     assert_eq!((at("cleaned"), at("after")), (true, false));
 }
+
+#[test]
+fn a_plan_of_somebody_else_waits_for_a_person_before_anything_of_it_runs() {
+    let file = "[tasks.base]\nrun = 'echo base'\n";
+    let desk = Desk::commands(file);
+    desk.write("plan.toml", "[tasks.extra]\nrun = 'touch ran; echo {}'\ndepends_on = ['base']\n");
+    let waits = desk.call(&["run", "--plan", "plan.toml"]);
+    assert_eq!(waits.code, 6, "{}", waits.err);
+    assert!(waits.err.contains("Run 1 task (`extra`)"), "{}", waits.err);
+    // The record has the plan: what the file says later does not count.
+    desk.write("plan.toml", "[tasks.extra]\nrun = 'touch other'\n");
+    let question = desk.json(&["pending", "--json"]).remove(0);
+    assert!(question["shown"][0]["text"].as_str().expect("a text").contains("touch ran"));
+    assert!(!desk.path().join("ran").exists());
+    desk.good(&["approve", question["id"].as_str().expect("an id")]);
+    desk.good(&["resume"]);
+    assert!(desk.path().join("ran").exists() && !desk.path().join("other").exists());
+    // What is no task is refused, and the file can allow or deny plans.
+    desk.write("plan.toml", "[permissions]\ndefault = 'allow'\n[tasks.extra]\nrun = 'true'\n");
+    let refused = desk.call(&["run", "--plan", "plan.toml"]);
+    assert!(refused.code == 2 && refused.err.contains("a plan has only tasks"), "{}", refused.err);
+    desk.write("plan.toml", "[tasks.extra]\nrun = 'true'\n");
+    for (verdict, code) in [("allow", 0), ("deny", 2)] {
+        let text = format!("version = 1\n{file}[permissions]\nplan = '{verdict}'\n");
+        desk.write("agents.toml", &text);
+        assert_eq!(desk.call(&["run", "--plan", "plan.toml"]).code, code, "{verdict}");
+    }
+}

@@ -6,7 +6,7 @@ use super::*;
 use crate::failure::{Failure, FailureKind};
 use crate::output::Stored;
 use crate::plan::TaskCompleted;
-use crate::turn::{AgentEnded, Effect, ResultSource};
+use crate::turn::{AgentEnded, AgentSpawned, CheckPlace, Effect, ResultSource};
 
 /// Makes records and folds them.
 #[derive(Default)]
@@ -248,4 +248,33 @@ fn outputs_have_their_hashes_and_a_new_one_replaces_the_old() {
         Artifact { kind: "output", agent: None, hash, bytes: 3, stored: false },
     ];
     assert_eq!(found, wanted);
+}
+
+#[test]
+fn a_check_counts_by_its_verdict_and_the_last_one_speaks() {
+    let spawned = |program, index| AgentSpawned {
+        check: Some(CheckPlace { round: 1, index }),
+        ..AgentSpawned::main(program)
+    };
+    let agent =
+        || Program::Model { agent: Name::new("judge").expect("a name"), prompt: "x".into() };
+    let ended = |text: &str| {
+        let outcome = Outcome::Completed { output: Output::whole(text) };
+        let (turns, usage, shortfalls) = Default::default();
+        AgentEnded { outcome, turns, usage, shortfalls }
+    };
+    let mut journal = Journal::default();
+    for (id, answer) in [("fix/check-1", "pass"), ("fix/check-2", "fail\nno tests")] {
+        journal.add("fix", Some(id), spawned(agent(), 0));
+        journal.add("fix", Some(id), ended(answer));
+    }
+    // A child of a definition that is called `check` is none.
+    journal.add("fix", Some("fix/check-3"), AgentSpawned::main(agent()));
+    journal.add("fix", Some("fix/check-3"), ended("pass"));
+    let found = journal.of("fix");
+    let passed: Vec<_> = found.checks.iter().map(|check| check.passed).collect();
+    assert_eq!(passed, [Some(true), Some(false)]);
+    assert_eq!(found.warnings[0].code, "check_failed");
+    let brief = found.brief().expect("a line");
+    assert_eq!(brief, "1 of 2 checks passed; warning: the check fix/check-2 failed");
 }
