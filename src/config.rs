@@ -25,6 +25,7 @@ mod inputs;
 mod json_schema;
 mod keys;
 mod layers;
+mod limits;
 mod literal_keys;
 mod names;
 mod overrides;
@@ -458,7 +459,7 @@ fn build(setting: Setting<'_>, text: &Text) -> Config {
         tools,
         hooks: compaction::run_hooks(setting),
         tasks,
-        limits: limits(&raw.limits),
+        limits: limits::limits(&raw.limits),
         compaction,
         secrets: env::secrets(setting),
         entry,
@@ -466,29 +467,6 @@ fn build(setting: Setting<'_>, text: &Text) -> Config {
         concerns: Vec::new(),
         is_partial: false,
         content_hash: String::new(),
-    }
-}
-
-/// Returns the limits of the run.
-fn limits(raw: &raw::Limits) -> Limits {
-    Limits {
-        max_concurrency: *raw.max_concurrency,
-        max_depth: *raw.max_depth,
-        max_children: *raw.max_children,
-        max_descendants: *raw.max_descendants,
-        max_instances: *raw.max_instances,
-        timeout: *raw.timeout,
-        fail_fast: *raw.fail_fast,
-        cancel_running: *raw.cancel_running,
-        strict: *raw.strict,
-        grace_period: *raw.grace_period,
-    }
-}
-
-impl Default for Limits {
-    /// Returns the limits of a file that sets none.
-    fn default() -> Self {
-        limits(&raw::Limits::default())
     }
 }
 
