@@ -49,7 +49,7 @@ fn what_a_command_cannot_take_fails_its_task_with_the_way_out() {
 [limits]
 fail_fast = false
 [tasks.big]
-run = "seq 1 20000"
+run = "seq 1 25000"
 [tasks.variable]
 run = "true"
 depends_on = ["big"]
@@ -72,7 +72,7 @@ cwd = "agents.toml"
     let done = desk.call(&["run"]);
     assert_eq!(done.code, 8, "{}", done.err);
     for (task, said) in [
-        ("variable", "`$ALL` would have 108894 bytes, and a variable takes at most 65536"),
+        ("variable", "`$ALL` would have 138894 bytes, and a variable takes at most 122880"),
         ("variable", "`stdin`, or the path of the file that holds an output, `tasks.NAME.output_p"),
         ("key", "`idempotency_key`, line 1: the rendered text is blank"),
         ("gone", "`cwd`: "),
