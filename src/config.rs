@@ -21,6 +21,7 @@ mod excerpt;
 mod fan_out;
 mod files;
 mod foreign;
+mod graphs;
 mod inputs;
 mod json_schema;
 mod keys;
@@ -72,6 +73,7 @@ pub use crate::context::compaction::CompactionSpec;
 use self::check::Check;
 use self::diagnostic::{Giver, NO_HELP, Origin, Place, Problems, Settled, Text};
 use self::files::{Form, Shelf};
+use self::graphs::{Graph, Parts};
 use self::raw::{Header, Settings, VERSION};
 use self::shape::Section;
 use self::tree::Places;
@@ -313,7 +315,8 @@ fn read(
     // and names that its author knows.
     let raw = Settings::read_keys(&merged, &places);
     let setting = Setting { raw: &raw, root: &root, sources, shelf: &shelf, problems };
-    let config = build(setting, &texts[0]);
+    let graphs = graphs::read(setting, &merged, texts, &mut places);
+    let config = build(setting, &texts[0], &graphs);
     concern::concerns(setting);
     proposal::check(setting);
     let is_partial = shelf.left_out();
@@ -415,21 +418,13 @@ struct Setting<'a> {
 }
 
 /// Turns each section into the values that the program needs.
-fn build(setting: Setting<'_>, text: &Text) -> Config {
-    let Setting { raw, root, sources, problems, .. } = setting;
-    let inputs = inputs::inputs(setting);
+fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
+    let Setting { raw, root, sources, .. } = setting;
+    let mut inputs = inputs::inputs(setting);
     let mut models = providers::models(setting);
     let tools = tools::tools(setting, &inputs.values);
-    let mut agents = agents::agents(setting, &models.models);
-    let mut tasks = tasks::tasks(setting, &agents);
-    overrides::apply(setting, &models.models, &mut agents, &mut tasks);
-    if raw.tasks.iter().next().is_none() {
-        let (start, help) = (Place::start(text), "add a [tasks.NAME]");
-        problems.error("no_tasks", &start, "the file has no tasks", help);
-    } else if raw.tasks.values().all(|(_, task)| !*task.enabled) {
-        let (start, help) = (Place::start(text), "remove `enabled = false` from one");
-        problems.error("no_tasks", &start, "no task of the file is enabled", help);
-    }
+    let Parts { tasks, agents } = graphs::parts(setting, &models.models, &mut inputs, graphs);
+    plan::has_tasks(setting, text);
     let entry = plan::entry(setting);
     let compaction = compaction::compaction(setting, &models.models);
     let used = plan::models_in_use(&tasks, &agents, &compaction, &entry, &sources.targets);

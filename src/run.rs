@@ -383,7 +383,7 @@ fn planned(plan: &Plan) -> Vec<PlannedTask> {
         name: task.name.clone(),
         agent: match &task.work {
             Work::Agent { agent, .. } => Some(agent.clone()),
-            Work::Command { .. } | Work::Approval(_) => None,
+            Work::Command { .. } | Work::Approval(_) | Work::Graph { .. } => None,
         },
         approval: matches!(task.work, Work::Approval(_)),
         depends_on: task.depends_on.clone(),

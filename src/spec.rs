@@ -9,6 +9,7 @@ pub mod hooks;
 mod join;
 mod output_format;
 pub mod sandbox;
+pub mod sub_graph;
 pub mod tool;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use self::capability::Declared;
 pub use self::join::Join;
 pub use self::output_format::OutputFormat;
 use self::sandbox::Confinement;
+use self::sub_graph::SubGraph;
 use crate::failure::Failure;
 use crate::id::Name;
 use crate::message::Usage;
@@ -199,6 +201,12 @@ pub enum Work {
     },
     /// The task asks a person whether the plan may go on.
     Approval(Approval),
+    /// The task stands for the tasks of a sub-graph, on which it depends.
+    Graph {
+        /// The tasks whose outputs make the output of this one: those on which no other task of the
+        /// sub-graph depends.
+        outputs: Vec<Name>,
+    },
 }
 
 /// A question to a person that a task asks.
@@ -293,6 +301,9 @@ pub struct TaskSpec {
     pub output_file: Option<String>,
     /// Environment variables of a command; the values are templates.
     pub env: BTreeMap<String, String>,
+    /// The sub-graph to which the task belongs; absent for a task of the main file.
+    #[serde(default)]
+    pub within: Option<SubGraph>,
     /// Template of the text for a command's standard input.
     #[serde(default)]
     pub stdin: Option<String>,
@@ -368,6 +379,7 @@ impl TaskSpec {
             output: OutputFormat::default(),
             output_file: None,
             env: BTreeMap::new(),
+            within: None,
             stdin: None,
             cwd: None,
             idempotent: false,
@@ -384,7 +396,7 @@ impl TaskSpec {
     pub fn agents(&self) -> impl Iterator<Item = &Name> {
         let of_work = match &self.work {
             Work::Agent { agent, .. } => Some(agent),
-            Work::Command { .. } | Work::Approval(_) => None,
+            Work::Command { .. } | Work::Approval(_) | Work::Graph { .. } => None,
         };
         let of_checks = self.acceptance.checks.iter().filter_map(|check| match &check.work {
             CheckWork::Agent { agent, .. } => Some(agent),

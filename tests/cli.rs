@@ -30,6 +30,7 @@ mod scale;
 mod secrets;
 mod stop;
 mod stored;
+mod sub_graphs;
 mod survey;
 mod terminal;
 mod trust;

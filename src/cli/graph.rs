@@ -63,7 +63,7 @@ fn of_file(project: &Project) -> Result<Vec<Node>, Exit> {
     let node = |task: &crate::spec::TaskSpec| {
         let agent = match &task.work {
             Work::Agent { agent, .. } => Some(agent.clone()),
-            Work::Command { .. } | Work::Approval(_) => None,
+            Work::Command { .. } | Work::Approval(_) | Work::Graph { .. } => None,
         };
         let (name, depends_on) = (task.name.clone(), task.depends_on.clone());
         let approval = matches!(task.work, Work::Approval(_));
@@ -73,12 +73,20 @@ fn of_file(project: &Project) -> Result<Vec<Node>, Exit> {
 }
 
 /// Draws one line for each task, after all its dependencies: its name, its agent, `command` or
-/// `approval`, its state, its dependencies. Of many tasks, those that are alike share a line.
+/// `approval` or `sub-graph`, its state, its dependencies. Of many tasks, those that are alike share a
+/// line.
 fn ascii(nodes: &[Node], paint: Paint) -> String {
-    let who = |node: &Node| match &node.task.agent {
-        Some(agent) => format!("agent {agent}"),
-        None if node.task.approval => "approval".to_owned(),
-        None => "command".to_owned(),
+    let who = |node: &Node| {
+        let inner = format!("{}/", node.task.name);
+        match &node.task.agent {
+            Some(agent) => format!("agent {agent}"),
+            None if node.task.approval => "approval".to_owned(),
+            // Only a task that stands for a sub-graph depends on tasks below its own name.
+            None if node.task.depends_on.iter().any(|name| name.as_str().starts_with(&inner)) => {
+                "sub-graph".to_owned()
+            }
+            None => "command".to_owned(),
+        }
     };
     let ordered = in_order(nodes);
     let keys: Vec<_> = ordered

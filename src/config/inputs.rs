@@ -1,5 +1,6 @@
 //! Reads the inputs of the run: given values and defaults, checked against `[inputs]`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
@@ -55,6 +56,57 @@ pub(super) fn inputs(setting: Setting<'_>) -> Inputs {
         let Some((mut value, place)) = value else { continue };
         if let (Some(InputKind::Path), Value::String(text)) = (rules.kind, &value) {
             value = all.path(text, &place, setting).into();
+        }
+        all.values.insert(name.clone(), value);
+    }
+    all
+}
+
+/// A value that a task gives to an input of its sub-graph.
+#[derive(Clone, Debug)]
+pub(super) enum With {
+    /// A text, which is read by the type of the input.
+    Text(String),
+    Value(Value),
+}
+
+/// Checks the values that a task gives to its sub-graph against the inputs of that file, and adds the
+/// defaults. A value is absent if it could not be rendered, which is reported already.
+pub(super) fn of_graph(
+    setting: Setting<'_>,
+    given: &BTreeMap<&str, (Option<With>, &Place)>,
+    task: &Place,
+) -> Inputs {
+    let Setting { raw, problems, .. } = setting;
+    for (name, (_, place)) in given.iter().filter(|(name, _)| !raw.inputs.has(name)) {
+        let help = names::suggest(name, raw.inputs.names());
+        let message = format!("the sub-graph has no input `{name}`");
+        problems.error("unknown_input", place, message, help);
+    }
+    let mut all = Inputs::default();
+    for (Entry { name, .. }, input) in raw.inputs.values() {
+        let rules = Rules::read(name, input, problems);
+        let default = input.default.placed().filter(|(value, place)| rules.check(value, place));
+        let value = match (given.get(name.as_str()), default) {
+            (Some((None, _)), _) => None,
+            (Some((Some(With::Text(text)), place)), _) => {
+                rules.parse(text, place).map(|value| (value, *place))
+            }
+            (Some((Some(With::Value(value)), place)), _) => Some((value.clone(), *place)),
+            (None, Some((value, place))) => Some((value.clone(), place)),
+            (None, None) => {
+                let message = format!("the sub-graph needs a value for its input `{name}`");
+                let help = format!("add `with = {{ {name} = ... }}`");
+                problems.error("missing_input", task, message, help);
+                None
+            }
+        };
+        let Some((mut value, place)) = value.filter(|(value, place)| rules.check(value, place))
+        else {
+            continue;
+        };
+        if let (Some(InputKind::Path), Value::String(text)) = (rules.kind, &value) {
+            value = all.path(text, place, setting).into();
         }
         all.values.insert(name.clone(), value);
     }

@@ -3,11 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Setting;
+use super::diagnostic::{Place, Text};
 use super::shape::Item;
 use super::tasks::report_disabled;
 use crate::context::compaction::CompactionSpec;
 use crate::id::Name;
 use crate::spec::{AgentSpec, ModelSpec, TaskSpec};
+
+/// Reports a file without a task that runs.
+pub(super) fn has_tasks(setting: Setting<'_>, text: &Text) {
+    let (message, help) = match setting.raw.tasks.iter().next() {
+        None => ("the file has no tasks", "add a [tasks.NAME]"),
+        Some(_) if setting.raw.tasks.values().any(|(_, task)| *task.enabled) => return,
+        Some(_) => ("no task of the file is enabled", "remove `enabled = false` from one"),
+    };
+    setting.problems.error("no_tasks", &Place::start(text), message, help);
+}
 
 /// Returns the names in `entry`, and reports unknown ones.
 pub(super) fn entry(setting: Setting<'_>) -> Vec<Name> {

@@ -61,6 +61,12 @@ pub(super) fn add(
         problems.error("no_tasks", &Place::start(&text), message, "add [tasks.NAME]");
         return;
     }
+    for (_, task) in plan.get("tasks").and_then(Value::as_dict).into_iter().flatten() {
+        if let Some(file) = task.as_dict().and_then(|task| task.get("workflow")) {
+            let message = "a plan has no sub-graphs: nobody would be shown what their files hold";
+            problems.error("bad_value", &places.of(file).key, message, "write their tasks out");
+        }
+    }
     let verdict = verdict(main);
     match verdict.as_str() {
         Some("allow") => {}

@@ -46,7 +46,8 @@ fn spec(
         timeout: if is_approval { None } else { task.timeout.or(*setting.raw.defaults.timeout) },
         retry,
         on_failure: *task.on_failure,
-        output: if is_approval { OutputFormat::Json } else { output },
+        // An approval gives an object, and so does a sub-graph.
+        output: if is_approval || task.workflow.is_set() { OutputFormat::Json } else { output },
         output_file: task.output_file.clone(),
         env: env.collect(),
         stdin: task.stdin.clone(),
@@ -167,10 +168,11 @@ fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> 
             problems.error("conflict", &run.key, message, NO_HELP);
             None
         }
+        // The tasks of its file are added later.
+        (false, None) if task.workflow.is_set() => Some(Work::Graph { outputs: Vec::new() }),
         (false, None) => {
-            // A planned kind of work (a sub-graph) counts as work here, because its own key is
-            // reported already. So does an approval that could not be read.
-            if !task.approval.is_set() && !task.workflow.is_set() {
+            // An approval that could not be read is reported already.
+            if !task.approval.is_set() {
                 let message = format!("task `{name}` does nothing");
                 let help = "add `agent` and `prompt`, `run`, or `approval`";
                 problems.error("missing_field", &entry.at.key, message, help);

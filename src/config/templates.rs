@@ -265,7 +265,8 @@ impl Check<'_> {
         let agent = agent.and_then(|entry| entry.value.as_ref());
         let of_agent = agent.is_some_and(|agent| agent.output_schema.is_set());
         let is_text = !task.output.is_wrong() && *task.output == OutputFormat::Text;
-        is_text && !task.output_schema.is_set() && !of_agent && !task.approval.is_set()
+        let has_own_form = task.approval.is_set() || task.workflow.is_set();
+        is_text && !task.output_schema.is_set() && !of_agent && !has_own_form
     }
 
     fn undefined(&self, name: &str) {

@@ -127,7 +127,7 @@ impl<'a> Sight<'a> {
         self.open().any(|(_, task)| {
             let of_work = match &task.work {
                 Work::Agent { prompt, .. } => std::slice::from_ref(prompt),
-                Work::Command { .. } => &[],
+                Work::Command { .. } | Work::Graph { .. } => &[],
                 Work::Approval(approval) if tells(&approval.message) => return true,
                 Work::Approval(approval) => &approval.show,
             };

@@ -140,7 +140,7 @@ const CACHING: [&str; 7] = [
 fn is_wanted(config: &Config) -> bool {
     let notifies = |task: &TaskSpec| match &task.work {
         Work::Approval(approval) => !approval.notify.is_empty(),
-        Work::Agent { .. } | Work::Command { .. } => false,
+        Work::Agent { .. } | Work::Command { .. } | Work::Graph { .. } => false,
     };
     let in_tasks = || config.tasks.iter().any(|task| task.has_command() || notifies(task));
     let mut tools = config.agents.values().flat_map(|agent| &agent.tools);

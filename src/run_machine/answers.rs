@@ -199,7 +199,7 @@ impl RunMachine {
     ) -> Result<Program, TemplateError> {
         match &check.work {
             CheckWork::Command { run } => {
-                let env = self.scope().input_variables();
+                let env = self.scope().input_variables(self.spec(place));
                 // What judges an answer changes nothing, so it may run again.
                 let (run, idempotent) = (run.clone(), true);
                 Ok(Program::Command(Command { run, env, idempotent, ..Command::default() }))

@@ -1,7 +1,7 @@
 //! Decides how an attempt of a task ends: its output is checked, or its failure leads to another
 //! attempt, to a pause or to the end of the task.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::open::{Checking, Judged};
 use super::{RunMachine, scope};
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::id::Name;
 use crate::output::Output;
 use crate::plan::{TaskCancelled, TaskCompleted, TaskRetrying, TaskReused};
-use crate::spec::OnFailure;
+use crate::spec::{OnFailure, Work};
 use crate::turn::Outcome;
 
 impl RunMachine {
@@ -60,6 +60,26 @@ impl RunMachine {
             None => TaskCompleted { attempt, output }.into(),
         };
         self.record_task(place, event);
+    }
+
+    /// Returns true if a task stands for a sub-graph.
+    pub(super) fn is_graph(&self, place: usize) -> bool {
+        matches!(self.spec(place).work, Work::Graph { .. })
+    }
+
+    /// Completes a task that stands for a sub-graph, all of whose tasks have ended. Its output has the
+    /// outputs of the last of them by their names.
+    pub(super) fn complete_graph(&mut self, place: usize) {
+        let Work::Graph { outputs } = &self.spec(place).work else { return };
+        let stands = self.name(place);
+        let output = |name: &Name| {
+            let value = self.open.values.get(name.as_str());
+            let value = value.and_then(|value| value.get("outputs").or(value.get("output")));
+            let local = name.as_str().strip_prefix(stands.as_str()).unwrap_or_default();
+            (local.trim_start_matches('/').to_owned(), value.cloned().unwrap_or_default())
+        };
+        let outputs: Map<String, Value> = outputs.iter().map(output).collect();
+        self.check_output(place, Output::whole(Value::Object(outputs).to_string()), None);
     }
 
     /// Handles the failure of an attempt: the task's retry policy decides if another one follows.

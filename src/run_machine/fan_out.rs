@@ -156,7 +156,7 @@ fn reads(task: &TaskSpec) -> BTreeSet<String> {
     let mut has_expressions = false;
     match &task.work {
         Work::Agent { prompt, .. } => texts.push(prompt),
-        Work::Command { .. } => {}
+        Work::Command { .. } | Work::Graph { .. } => {}
         Work::Approval(approval) => {
             texts.push(&approval.message);
             has_expressions = !approval.show.is_empty();

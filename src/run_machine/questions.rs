@@ -45,7 +45,7 @@ impl RunMachine {
     fn approval(&self, place: usize) -> Option<&Approval> {
         match &self.spec(place).work {
             Work::Approval(approval) => Some(approval),
-            Work::Agent { .. } | Work::Command { .. } => None,
+            Work::Agent { .. } | Work::Command { .. } | Work::Graph { .. } => None,
         }
     }
 

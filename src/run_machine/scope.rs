@@ -69,12 +69,16 @@ impl Scope<'_> {
     pub fn values(&self, task: &TaskSpec) -> Value {
         // A template may name only the task's dependencies. To copy all outputs for each task would
         // take time quadratic in the number of tasks.
-        let named = task.depends_on.iter().map(Name::as_str);
-        let named = named.filter(|name| self.item.is_none_or(|item| item.reads.contains(*name)));
-        let tasks: BTreeMap<_, _> =
-            named.map(|name| (name, self.ended.get(name).unwrap_or(&NOT_ENDED))).collect();
+        let within = task.within.as_ref();
+        let named = task.depends_on.iter().filter_map(|name| {
+            Some((name, within.map_or(Some(name.as_str()), |within| within.local(name))?))
+        });
+        let named =
+            named.filter(|(_, local)| self.item.is_none_or(|item| item.reads.contains(*local)));
+        let value = |name: &Name| self.ended.get(name.as_str()).unwrap_or(&NOT_ENDED);
+        let tasks: BTreeMap<_, _> = named.map(|(name, local)| (local, value(name))).collect();
         let mut values = serde_json::json!({
-            "inputs": self.inputs,
+            "inputs": self.inputs_of(task),
             "tasks": tasks,
             "run": { "id": self.run, "name": self.workflow },
         });
@@ -104,6 +108,7 @@ impl Scope<'_> {
             }
             Work::Command { run } => Ok(Program::Command(self.command(task, run, &values)?)),
             Work::Approval(_) => Err(("approval", wrong("an approval has no agent"))),
+            Work::Graph { .. } => Err(("workflow", wrong("a sub-graph has no program of its own"))),
         }
     }
 
@@ -112,12 +117,14 @@ impl Scope<'_> {
     fn attach(&self, task: &TaskSpec, prompt: &mut String) {
         let mut left = task.context_budget;
         for name in &task.context {
+            let local = task.within.as_ref().and_then(|within| within.local(name));
+            let shown = local.unwrap_or(name.as_str());
             let ended = self.ended.get(name.as_str()).unwrap_or(&NOT_ENDED);
             let output = ended.get("outputs").or(ended.get("output")).unwrap_or(&Value::Null);
             let text = match output {
                 Value::Null => {
                     let state = ended["state"].as_str().unwrap_or_default();
-                    prompt.push_str(&format!("\n\n<output task=\"{name}\" state=\"{state}\"/>"));
+                    prompt.push_str(&format!("\n\n<output task=\"{shown}\" state=\"{state}\"/>"));
                     continue;
                 }
                 Value::String(text) => Cow::Borrowed(text.trim_end()),
@@ -125,11 +132,11 @@ impl Scope<'_> {
             };
             if let Some(rest) = left.checked_sub(measure::estimate(&text)) {
                 left = rest;
-                prompt.push_str(&format!("\n\n<output task=\"{name}\">\n{text}\n</output>"));
+                prompt.push_str(&format!("\n\n<output task=\"{shown}\">\n{text}\n</output>"));
             } else {
                 let (path, bytes) = (ended["output_path"].as_str().unwrap_or_default(), text.len());
                 prompt.push_str(&format!(
-                    "\n\n<output task=\"{name}\" path=\"{path}\" bytes=\"{bytes}\"/>"
+                    "\n\n<output task=\"{shown}\" path=\"{path}\" bytes=\"{bytes}\"/>"
                 ));
             }
         }
@@ -168,7 +175,7 @@ impl Scope<'_> {
             let text = template.map(|template| template::render(template, values)).transpose();
             text.map_err(|error| (key, error))
         };
-        let mut env = self.input_variables();
+        let mut env = self.input_variables(task);
         for (name, text) in &task.env {
             env.extend(rendered("env", Some(text))?.map(|value| (name.clone(), value)));
         }
@@ -196,14 +203,20 @@ impl Scope<'_> {
         })
     }
 
-    /// Returns the inputs as `INPUT_NAME` variables: texts as they are, other values as JSON.
-    pub(super) fn input_variables(&self) -> BTreeMap<String, String> {
-        let variables = self.inputs.iter().map(|(name, value)| {
+    /// Returns the inputs that a task sees as `INPUT_NAME` variables: texts as they are, other values as
+    /// JSON.
+    pub(super) fn input_variables(&self, task: &TaskSpec) -> BTreeMap<String, String> {
+        let variables = self.inputs_of(task).iter().map(|(name, value)| {
             let name = format!("INPUT_{}", name.to_uppercase().replace('-', "_"));
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             (name, value)
         });
         variables.collect()
+    }
+
+    /// Returns the inputs that a task sees.
+    fn inputs_of<'a>(&'a self, task: &'a TaskSpec) -> &'a Map<String, Value> {
+        task.within.as_ref().map_or(self.inputs, |within| &within.inputs)
     }
 }
 

@@ -80,6 +80,7 @@ impl RunMachine {
         match self.unstarted(place) {
             Unstarted::Starts if self.spec(place).fan_out.is_some() => self.start_fan_out(place),
             Unstarted::Starts if self.is_approval(place) => self.decide_approval(place),
+            Unstarted::Starts if self.is_graph(place) => self.complete_graph(place),
             Unstarted::Starts if self.locks_are_free(place) => self.open.slots.want_task(place),
             Unstarted::Starts => self.open.slots.forget_task(place),
             Unstarted::Waits => self.open.slots.forget_task(place),

@@ -237,7 +237,10 @@ fn may_follow(now: TaskState, next: TaskState) -> bool {
     };
     match now {
         Pending => matches!(next, Ready | Skipped | Cancelled | Failed | Reused),
-        Ready => matches!(next, Running | Waiting | Skipped | Cancelled | Failed | Reused),
+        // A task that stands for a sub-graph has no work of its own.
+        Ready => {
+            matches!(next, Running | Waiting | Skipped | Cancelled | Failed | Reused | Completed)
+        }
         Running => matches!(next, Completed | Failed | Cancelled | Waiting),
         Waiting => matches!(next, Running | Completed | Failed | Cancelled | Skipped | Reused),
         Completed | Failed | Skipped | Cancelled | Reused => false,

@@ -14,8 +14,8 @@ run = "test -e go || { touch slow; sleep 60; }"
 depends_on = ["big"]
 retry = { max_attempts = 2, retry_on = ["interrupted"], initial_interval = "1ms" }
 [tasks.last]
-run = "printf %s \"$ALL\" | tail -n 1"
-env = { ALL = "{{ tasks.big.output }}" }
+run = "tail -n 1"
+stdin = "{{ tasks.big.output }}"
 depends_on = ["big", "slow"]
 "#;
 

@@ -8,7 +8,7 @@ use crate::actor::services::Services;
 use crate::failure::{Failure, FailureKind};
 use crate::journal::JournalError;
 use crate::output::Output;
-use crate::spec::{OutputFormat, TaskSpec};
+use crate::spec::{OutputFormat, TaskSpec, Work};
 use crate::template;
 
 /// Checks the form of a task's output, and if it `is_last`, writes it to the task's `output_file` and
@@ -25,8 +25,8 @@ pub(super) async fn check(
     values: &Value,
     is_last: bool,
 ) -> Result<Result<(Value, Output), Failure>, JournalError> {
-    if spec.fan_out.is_some() {
-        // The outputs of its instances were checked and written one by one.
+    if spec.fan_out.is_some() || matches!(spec.work, Work::Graph { .. }) {
+        // The outputs of its instances, or of its tasks, were checked and written one by one.
         let value = OutputFormat::Json.parse(&output.text);
         let output = services.bounded(output).await;
         if let Some(failure) = store_if_read(services, &output, is_read_as_file).await {

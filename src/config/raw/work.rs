@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::approval::Approval;
 use crate::config::shape::kinds::{
     AGENT, COUNT, EXPRESSION, FILE, FILES, MODEL, PERMISSIONS, SHARE, TASKS, TEMPLATE, TEXT, TEXTS,
-    TOKENS, VARIABLES, words_of,
+    TOKENS, VARIABLES, WORDS, words_of,
 };
 use crate::config::shape::{Kind, List, Named, sections, words};
 use crate::permission::{NonInteractive, Verdict};
@@ -256,6 +256,13 @@ sections! {
         enabled: bool = true, Kind::Truth;
         /// The question to a person that the task asks. Such a task has neither `agent` nor `run`.
         approval: Approval, Approval::KIND, gives "conflict", "missing_field";
+        /// The file of a sub-graph, relative to the workspace: its tasks run in place of this one, as
+        /// `TASK/NAME`. Beside it only `with`, `depends_on`, `join`, `enabled` and `description` can
+        /// be set.
+        workflow: String, FILE, gives "conflict", "cycle", "bad_value", "not_a_configuration";
+        /// The inputs of the sub-graph: values, or templates that may use the inputs of this file.
+        with: Named<Json> = Named::default(), Kind::Map(&WORDS, &Kind::Any),
+            gives "unknown_input", "missing_input", "bad_input", "bad_template", "undefined_name";
         /// What the task's command and its agents are kept from, beside what `[sandbox]` keeps all
         /// from.
         sandbox: OwnSandbox = OwnSandbox::default(), OwnSandbox::KIND;
@@ -281,9 +288,5 @@ sections! {
         cache;
         /// What happens to the task when a crash leaves the outcome of its command unknown.
         on_unknown;
-        /// The file whose tasks take the place of this task.
-        workflow: Json;
-        /// The inputs of the tasks in `workflow`.
-        with;
     }
 }
