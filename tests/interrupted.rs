@@ -258,7 +258,7 @@ async fn a_run_that_ended_keeps_nothing() {
     let run = setup.start("[tasks.work]\nrun = 'echo done'\n").await;
     let spool = run.dir().spool();
     std::fs::write(spool.join("left.tmp"), "x").expect("a file");
-    let ended = tokio::time::timeout(Duration::from_secs(20), Ended::of(run)).await;
+    let ended = tokio::time::timeout(Duration::from_secs(120), Ended::of(run)).await;
     assert_eq!(ended.expect("it ends").output("work"), "done\n");
     assert_eq!(std::fs::read_dir(spool).expect("a folder").count(), 0);
 }

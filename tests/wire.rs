@@ -26,7 +26,7 @@ use crate::support::provider::Provider;
 
 /// Time to wait for an event that must not happen: longer than any answer on the loopback interface
 /// takes.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 /// Deadline for an event that must happen.
 const SHORT: Duration = Duration::from_millis(60);
 

@@ -9,10 +9,10 @@ use super::desk::{Desk, wait};
 use super::pty::Terminal;
 
 /// For what must happen: longer than anything here takes on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The time after which something is typed again.
-const AGAIN: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// The pause between two looks at the screen.
 const LOOK: Duration = Duration::from_millis(5);

@@ -39,7 +39,7 @@ use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
 /// Deadline for an event that must happen: far longer than it takes.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(120);
 
 /// A name.
 pub(crate) fn name(text: &str) -> Name {
