@@ -134,6 +134,9 @@ pub struct Effect {
     pub input: Json,
     /// The texts that the rules judge.
     pub texts: Vec<String>,
+    /// The whole command that the call runs, if it runs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// The rule that asks.
     pub rule: Option<String>,
     /// The change that the call would make to a file.
@@ -144,15 +147,15 @@ impl Effect {
     /// Returns the effect of the call that a question is about.
     #[must_use]
     pub fn of(question: &Question) -> Self {
-        let Question { tool, input, texts, rule, change, .. } = question.clone();
-        Self { tool, input, texts, rule, change }
+        let Question { tool, input, texts, subject, rule, change, .. } = question.clone();
+        Self { tool, input, texts, command: subject.whole, rule, change }
     }
 
     /// Returns the question of an agent about a call with this effect, to show it.
     #[must_use]
     pub fn asked_by(self, agent: AgentId) -> Question {
-        let Self { tool, input, texts, rule, change } = self;
-        let subject = Subject::default();
+        let Self { tool, input, texts, command, rule, change } = self;
+        let subject = Subject { whole: command, ..Subject::default() };
         Question { agent, tool, input, texts, subject, rule, change }
     }
 }

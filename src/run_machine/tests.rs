@@ -397,7 +397,7 @@ fn random_tasks(rng: &mut fastrand::Rng) -> Vec<TaskSpec> {
 }
 
 /// Makes random rules for an answer, in one task of three.
-fn random_rules(rng: &mut fastrand::Rng) -> (Acceptance, OutputFormat) {
+pub(super) fn random_rules(rng: &mut fastrand::Rng) -> (Acceptance, OutputFormat) {
     if rng.u32(..3) > 0 {
         return (Acceptance::default(), OutputFormat::Text);
     }
@@ -424,7 +424,7 @@ fn random_rules(rng: &mut fastrand::Rng) -> (Acceptance, OutputFormat) {
 }
 
 /// Returns the rules with checks that may take any time.
-fn timeless(rules: Acceptance) -> Acceptance {
+pub(super) fn timeless(rules: Acceptance) -> Acceptance {
     let checks = rules.checks.into_iter().map(|check| Check { timeout: None, ..check }).collect();
     Acceptance { checks, ..rules }
 }

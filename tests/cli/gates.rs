@@ -363,3 +363,24 @@ fn each_item_of_a_list_can_have_a_gate_of_its_own() {
     let resumed = desk.call(&["resume"]);
     assert_eq!(desk.read("painted"), "red failed,blue completed,", "{}", resumed.err);
 }
+
+#[test]
+fn the_command_of_an_own_tool_is_shown_to_whoever_answers() {
+    let desk = Desk::offline(
+        "[tools.publish]\ndescription = 'x'\ncommand = ['touch', '{{ args.what }}.done']\n\
+         input_schema = { type = 'object', properties = { what = { type = 'string' } } }\n\
+         [agents.a]\ninstructions = 'x'\ntools = ['publish']\n\
+         [tasks.one]\nagent = 'a'\nprompt = 'go'\n",
+        "[[rules]]\nturn = 1\n[[rules.calls]]\ntool = 'publish'\ninput = { what = 'all' }\n\
+         [[rules]]\nsay = 'done'\n",
+    );
+    let rules = "default = 'ask'\nnon_interactive = 'pause'";
+    desk.write("agents.toml", &desk.read("agents.toml").replace("default = \"allow\"", rules));
+    let run = desk.call(&["run"]);
+    assert_eq!(run.code, 6, "{}", run.err);
+    let shown = desk.good(&["pending"]);
+    assert!(shown.contains("touch all.done"), "{shown}");
+    assert_eq!(desk.call(&["approve", &id(&pending(&desk)[0])]).code, 0);
+    assert_eq!(desk.call(&["resume"]).code, 0);
+    assert!(desk.path().join("all.done").exists());
+}

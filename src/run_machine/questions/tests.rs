@@ -8,6 +8,7 @@ use crate::failure::FailureKind;
 use crate::id::AgentId;
 use crate::plan::TaskState;
 use crate::run_machine::testing::{Script, Step, World, name, task};
+use crate::run_machine::tests::{random_rules, timeless};
 use crate::run_machine::{CancelTarget, Finish};
 use crate::spec::{Approval, Join, Limits, OnTimeout, TaskSpec, Work};
 use crate::turn::question::{BY_TIMEOUT, Verdict};
@@ -250,6 +251,12 @@ fn random_tasks(rng: &mut fastrand::Rng) -> Vec<TaskSpec> {
                 };
                 let notify = if rng.bool() { vec!["tell".to_owned()] } else { Vec::new() };
                 gate(&format!("g{at}"), &before, Approval { notify, ..approval })
+            }
+            1 => {
+                // Its checks may ask too, and work in its slot.
+                let (acceptance, output) = random_rules(rng);
+                let acceptance = timeless(acceptance);
+                TaskSpec { acceptance, output, ..task(&format!("t{at}"), &before) }
             }
             _ => task(&format!("t{at}"), &before),
         };
