@@ -27,13 +27,19 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// as a debug build copies it.
 const MOST_MIB: u64 = 300;
 
+/// Length in bytes of a reply that is not waited for: sixteen times that of the longest that is read.
+const LONG_REPLY: usize = 64 << 20;
+
 /// A workspace whose only agent asks this server.
 fn desk(server: &Server, kind: Kind, case: &Case) -> Desk {
     let desk = Desk::empty();
-    // A reply that comes must be read to its end on a busy machine too; only one that never does is
-    // worth a short wait.
-    let is_endless =
-        (case.reply)(kind).iter().any(|part| matches!(part, Part::Drip(_) | Part::Stall));
+    // A reply that comes must be read to its end on a busy machine too; only one that never does, or
+    // that is longer than anything read, is worth a short wait.
+    let is_endless = (case.reply)(kind).iter().any(|part| match part {
+        Part::Bytes(_) => false,
+        Part::Repeat(bytes, times) => bytes.len() * times > LONG_REPLY,
+        Part::Drip(_) | Part::Stall => true,
+    });
     let is_read_out = !is_endless || !(case.says.is_empty() || case.says == "idle_timeout");
     let (request, idle) = if is_read_out { ("60s", "60s") } else { ("2s", "1s") };
     let base = server.base_url(kind, case.name);

@@ -268,14 +268,15 @@ sections! {
         sandbox: OwnSandbox = OwnSandbox::default(), OwnSandbox::KIND;
         /// The JSON Schema (draft 2020-12) that the output must fit, as a table or as the path of a
         /// JSON file. The output is then JSON.
-        output_schema: Json, SCHEMA => "that of the agent", gives "bad_schema";
+        output_schema: Json, SCHEMA => "that of the agent", gives "bad_schema", "conflict";
         /// The number of times that the agent is asked again, in the same conversation, when its
         /// answer has the wrong form, does not fit the schema or does not pass a check.
-        output_retries: u32, Kind::Whole(0, 100, "") => "that of the agent, else 2";
+        output_retries: u32, Kind::Whole(0, 100, "") => "that of the agent, else 2",
+            gives "conflict";
         /// The checks that an answer must pass, in their order.
         checks: List<Check> = Vec::new(), Kind::List(&Check::KIND), gives "missing_field", "conflict";
         /// The loop in which the work is repeated.
-        r#loop: Loop = Loop::default(), Loop::KIND, gives "missing_field";
+        r#loop: Loop = Loop::default(), Loop::KIND, gives "missing_field", "conflict";
     }
     notes {
         /// The purpose of the task, for people.
