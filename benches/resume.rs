@@ -190,6 +190,7 @@ fn created(run: RunId, dir: &RunDir) -> RunCreated {
         config_hash: String::new(),
         profile: None,
         plan: None,
+        proposed: Vec::new(),
         inputs: Json::encode(&json!({})),
         settings: BTreeMap::new(),
         keep_going: false,

@@ -31,6 +31,7 @@ pub mod model_service;
 mod notify;
 mod panic;
 pub mod permission;
+mod proposing;
 pub mod questions;
 mod recall;
 pub mod record_right;

@@ -66,7 +66,8 @@ pub use self::recorded::{KeyChange, changed_files, changed_settings, changes};
 #[cfg(test)]
 pub(crate) use self::reference::diagnostic_codes;
 pub use self::reference::reference;
-pub use self::sources::{Missing, Outside, Sources};
+
+pub use self::sources::{Missing, Outside, ProposedPlan, Sources};
 pub use self::templates::{RUN_FIELDS, TASK_FIELDS};
 pub use crate::context::compaction::CompactionSpec;
 
@@ -78,6 +79,7 @@ use self::raw::{Header, Settings, VERSION};
 use self::shape::Section;
 use self::tree::Places;
 use crate::id::Name;
+use crate::permission;
 use crate::spec::hooks::HookSpec;
 use crate::spec::sandbox::SandboxSpec;
 use crate::spec::tool::CommandTool;
@@ -105,6 +107,10 @@ pub struct Config {
     pub profile: Option<String>,
     /// The file with the plan that was added, if one was.
     pub plan: Option<PathBuf>,
+    /// The answer of the file to plans that somebody else wrote.
+    pub plans: permission::Verdict,
+    /// The parts that the configuration was made from, to make it again with more tasks.
+    pub sources: Sources,
     /// The environment variables that set configuration keys, except those that may hold a secret.
     pub settings: BTreeMap<String, String>,
     /// The inputs, checked and completed with their defaults.
@@ -183,6 +189,12 @@ impl Config {
     ) -> BTreeMap<&'a Name, &'a AgentSpec> {
         plan::team(&self.agents, mains)
     }
+
+    /// Returns true if an agent may propose tasks during a run.
+    #[must_use]
+    pub fn grows(&self) -> bool {
+        plan::grows(&self.agents)
+    }
 }
 
 /// Reads, layers and checks a configuration.
@@ -233,7 +245,9 @@ fn load_as(text: &str, form: Form, sources: &Sources) -> Result<Config, Diagnost
     match config {
         // The mistakes of a part may be none of the whole.
         Some(config) if !has_errors || config.is_partial => {
-            let content_hash = files::hash(&texts);
+            // The plans of agents stand last. They are no part of what a person trusts.
+            let given = texts.len().saturating_sub(sources.proposed.len());
+            let content_hash = files::hash(&texts[..given]);
             Ok(Config { warnings, concerns, content_hash, ..config })
         }
         _ => Err(Diagnostics(warnings)),
@@ -308,6 +322,7 @@ fn read(
     if let Some(plan) = &sources.plan {
         proposal::add(&mut tree, plan, &shelf, texts, &mut places, problems);
     }
+    let proposed = proposal::add_proposed(&mut tree, sources, &mut places, problems);
     Check::new(&places, problems, idle(sources)).file(&tree);
     check_header(&header, &start, problems);
     let merged = layered(tree, &header, sources, &mut places, &start, problems);
@@ -319,6 +334,7 @@ fn read(
     let config = build(setting, &texts[0], &graphs);
     concern::concerns(setting);
     proposal::check(setting);
+    texts.extend(proposed);
     let is_partial = shelf.left_out();
     Some(Config { files: shelf.into_taken(), is_partial, ..config })
 }
@@ -442,6 +458,8 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         state_dir: state_dir_of(raw, root, sources),
         profile: sources.profile.clone(),
         plan: sources.plan.clone(),
+        plans: raw.permissions.as_ref().map_or(permission::Verdict::Ask, |rules| *rules.plan),
+        sources: sources.clone(),
         settings: recorded::settings(&sources.environment),
         env: env::variables(setting, &inputs.values),
         sandbox: sandbox::sandbox(setting),

@@ -14,7 +14,7 @@ use crate::context::{
     CompactionBreaker, CompactionFailed, CompactionFinished, CompactionRequested, ContextEdited,
 };
 use crate::failure::Failure;
-use crate::id::{AgentId, Name, RunId};
+use crate::id::{AgentId, CallKey, Name, RunId};
 use crate::message::{Json, Usage};
 use crate::output::Output;
 use crate::plan::{
@@ -24,6 +24,7 @@ use crate::plan::{
 use crate::policy::BreakerState;
 use crate::spec::hooks::{HookFinished, HookStarted};
 use crate::spec::sandbox::SandboxProof;
+use crate::spec::{TaskSpec, Work};
 use crate::turn::{
     AgentEnded, AgentRestarted, AgentSpawned, ApprovalAnswered, ApprovalAsked, ModelFailed,
     ModelRequested, ModelResponded, Shortfalls, ToolFinished, ToolIntended, ToolStarted,
@@ -127,6 +128,8 @@ events! {
     HookStarted = "hook.started": run, milestone;
     /// A hook of the run has ended, or one of a tool call did not work.
     HookFinished = "hook.finished": run, milestone;
+    /// The tasks that an agent proposed were added to the plan.
+    PlanExtended = "plan.extended": run, milestone;
     /// All dependencies of a task have ended.
     TaskReady = "task.ready": run, detail;
     /// An attempt of a task began.
@@ -211,6 +214,10 @@ pub struct RunCreated {
     /// The file with the plan whose tasks were added (`run --plan`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<std::path::PathBuf>,
+    /// The plans that agents proposed during the run and that were added to it. The record itself has
+    /// none; the state of a run collects them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proposed: Vec<PlanExtended>,
     /// The inputs, checked, with defaults filled in.
     pub inputs: Json,
     /// The `CALLSHEET_*` variables that set configuration keys. Those of providers, secrets and
@@ -239,6 +246,22 @@ pub struct RunCreated {
     pub tasks: Vec<PlannedTask>,
 }
 
+/// Payload of `plan.extended`: tasks that an agent proposed and that were added to the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanExtended {
+    /// Key of the call that proposed them.
+    pub key: CallKey,
+    /// The agent that made the call.
+    pub by: AgentId,
+    /// The tasks as TOML, as the agent wrote them.
+    pub text: String,
+    /// The texts of the files that they name and that were not recorded before, by path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+    /// The tasks that were added, in their order.
+    pub tasks: Vec<PlannedTask>,
+}
+
 /// The place at which a run was forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Forked {
@@ -262,6 +285,19 @@ pub struct PlannedTask {
     /// Dependencies: the tasks that must end before it starts.
     #[serde(default)]
     pub depends_on: Vec<Name>,
+}
+
+impl From<&TaskSpec> for PlannedTask {
+    fn from(task: &TaskSpec) -> Self {
+        let (mut agent, mut approval) = (None, false);
+        match &task.work {
+            Work::Agent { agent: name, .. } => agent = Some(name.clone()),
+            Work::Approval(_) => approval = true,
+            Work::Command { .. } | Work::Graph { .. } => {}
+        }
+        let (name, depends_on) = (task.name.clone(), task.depends_on.clone());
+        Self { name, agent, approval, depends_on }
+    }
 }
 
 /// Payload of `run.opened`.

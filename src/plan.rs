@@ -26,10 +26,8 @@ pub struct Plan {
     dependencies: Vec<Vec<usize>>,
     /// The places of the tasks that depend on each task, in the order of the plan.
     dependents: Vec<Vec<usize>>,
-    /// Number of tasks of the configuration. The instances of fan-outs stand after them.
-    written: usize,
-    /// The fan-out of each instance with its number, from the place `written` on.
-    members: Vec<Member>,
+    /// The fan-out of each instance with its number, by its place.
+    members: HashMap<usize, Member>,
     /// The places of the instances of each task that has fanned out, by its place.
     instances: HashMap<usize, std::ops::Range<usize>>,
 }
@@ -105,8 +103,61 @@ impl Plan {
                 dependents[*dependency].push(place);
             }
         }
-        let (written, members, instances) = (tasks.len(), Vec::new(), HashMap::new());
-        Self { tasks, places, dependencies, dependents, written, members, instances }
+        let (members, instances) = (HashMap::new(), HashMap::new());
+        Self { tasks, places, dependencies, dependents, members, instances }
+    }
+
+    /// Checks that tasks can be added to the plan: each depends on tasks of the plan or on tasks that
+    /// are added with it. Returns the places of the dependencies of each.
+    ///
+    /// # Errors
+    /// Returns an error if a task exists already, if a dependency does not exist or is an instance, or
+    /// if the new tasks wait for each other.
+    pub fn extension(&self, tasks: &[TaskSpec]) -> Result<Vec<Vec<usize>>, PlanError> {
+        let mut new = HashMap::new();
+        for (place, task) in (self.tasks.len()..).zip(tasks) {
+            let is_twice = new.insert(&task.name, place).is_some();
+            if is_twice || self.places.contains_key(&task.name) {
+                return Err(PlanError::Duplicate(task.name.clone()));
+            }
+        }
+        let before = |task: &TaskSpec, name: &Name| {
+            let known = self.place(name).filter(|place| self.member(*place).is_none());
+            known.or_else(|| new.get(name).copied()).ok_or_else(|| PlanError::UnknownDependency {
+                task: task.name.clone(),
+                dependency: name.clone(),
+            })
+        };
+        let dependencies = tasks
+            .iter()
+            .map(|task| task.depends_on.iter().map(|name| before(task, name)).collect())
+            .collect::<Result<_, _>>()?;
+        // No task of the plan depends on a new one, so only new ones can close a cycle.
+        let own = tasks.iter().map(|task| {
+            let among = task.depends_on.iter().filter(|name| new.contains_key(name)).cloned();
+            TaskSpec { depends_on: among.collect(), ..task.clone() }
+        });
+        let first = Self::new(own.collect()).err().and_then(|found| found.into_iter().next());
+        first.map_or(Ok(dependencies), Err)
+    }
+
+    /// Adds tasks to the plan and returns their places.
+    ///
+    /// # Errors
+    /// Returns an error, and adds nothing, if [`extension`](Self::extension) does.
+    pub fn extend(&mut self, tasks: Vec<TaskSpec>) -> Result<std::ops::Range<usize>, PlanError> {
+        let dependencies = self.extension(&tasks)?;
+        let first = self.tasks.len();
+        for (place, task) in (first..).zip(&tasks) {
+            self.places.insert(task.name.clone(), place);
+        }
+        self.tasks.extend(tasks);
+        self.dependents.resize(self.tasks.len(), Vec::new());
+        for (place, before) in (first..).zip(&dependencies) {
+            before.iter().for_each(|dependency| self.dependents[*dependency].push(place));
+        }
+        self.dependencies.extend(dependencies);
+        Ok(first..self.tasks.len())
     }
 
     /// Adds the instances of the task at `place`, unless it has some. They have the dependencies of
@@ -124,7 +175,7 @@ impl Plan {
             self.tasks.push(instance);
             self.dependencies.push(Vec::new());
             self.dependents.push(Vec::new());
-            self.members.push(Member { of: place, number });
+            self.members.insert(first + number, Member { of: place, number });
         }
         self.instances.insert(place, first..first + count);
         first..first + count
@@ -143,7 +194,7 @@ impl Plan {
     /// Returns the fan-out to which the task at `place` belongs, if it is an instance.
     #[must_use]
     pub fn member(&self, place: usize) -> Option<Member> {
-        self.members.get(place.checked_sub(self.written)?).copied()
+        self.members.get(&place).copied()
     }
 
     /// Returns the places of the instances of the task at `place`; none if it has not fanned out.
@@ -152,8 +203,8 @@ impl Plan {
         self.instances.get(&place).cloned().unwrap_or(0..0)
     }
 
-    /// Returns the tasks, in the order of the configuration, and after them the instances of
-    /// fan-outs.
+    /// Returns the tasks, in the order of the configuration, and after them the instances of fan-outs
+    /// and the tasks that were added, as they came.
     #[must_use]
     pub fn tasks(&self) -> &[TaskSpec] {
         &self.tasks

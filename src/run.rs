@@ -14,6 +14,7 @@ mod launch;
 pub mod no_effect;
 mod opening;
 pub mod outlook;
+mod planner;
 mod remote;
 mod resume;
 pub mod sandbox;
@@ -52,7 +53,6 @@ use crate::model::Model;
 use crate::plan::{Plan, PlanError};
 use crate::run_machine::{self, RunMachine};
 use crate::run_state::IllegalRecord;
-use crate::spec::Work;
 use crate::spec::sandbox::SandboxProof;
 use crate::store::Store;
 use crate::tool::Tool;
@@ -227,7 +227,9 @@ impl Run {
         let (gateways, sandbox) = (parts.gateways.clone(), parts.sandbox.proof.clone());
         let deltas = DeltaFeed::new(options.watcher.clone());
         let watcher = deltas.clone();
-        let services = parts.into_services(&config, &options, id, &dir, journal, watcher)?;
+        let proposed = state.proposed_plans();
+        let services =
+            parts.into_services(&config, &options, id, &dir, journal, proposed, watcher)?;
         let services = Arc::new(services);
         let settings = machine_settings((id, &dir), plan, &config, Flags::from(&options));
         let attended = options.asker.is_some();
@@ -354,6 +356,7 @@ fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCr
         config_hash: blake3::hash(config.text.as_bytes()).to_hex().to_string(),
         profile: config.profile.clone(),
         plan: config.plan.clone(),
+        proposed: Vec::new(),
         inputs: Json::encode(&config.inputs),
         settings: config.settings.clone(),
         keep_going: options.keep_going,
@@ -379,14 +382,5 @@ fn accepted(config: &Config, plan: &Plan) -> Accepted {
 
 /// Returns the tasks of a plan in the form in which they are recorded.
 fn planned(plan: &Plan) -> Vec<PlannedTask> {
-    let tasks = plan.tasks().iter().map(|task| PlannedTask {
-        name: task.name.clone(),
-        agent: match &task.work {
-            Work::Agent { agent, .. } => Some(agent.clone()),
-            Work::Command { .. } | Work::Approval(_) | Work::Graph { .. } => None,
-        },
-        approval: matches!(task.work, Work::Approval(_)),
-        depends_on: task.depends_on.clone(),
-    });
-    tasks.collect()
+    plan.tasks().iter().map(PlannedTask::from).collect()
 }

@@ -32,6 +32,7 @@ mod asking;
 mod attempts;
 mod fan_out;
 pub(crate) mod forecast;
+mod growth;
 mod hooks;
 mod limits;
 mod locks;
@@ -58,7 +59,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 pub use self::action::CancelTarget;
-pub(crate) use self::action::{Action, ChildResult, Delegation, Finish, Refused};
+pub(crate) use self::action::{Action, ChildResult, Delegation, Finish, Proposal, Refused};
 use self::agenda::Agenda;
 pub(crate) use self::open::Left;
 use self::open::Open;
@@ -97,6 +98,8 @@ pub struct Settings {
     pub results: PathBuf,
     /// The hooks that are set.
     pub hooks: BTreeSet<Hook>,
+    /// True if agents may propose tasks, which may depend on any task before them.
+    pub grows: bool,
     /// Id of the process, for the records.
     pub pid: u32,
     /// True if somebody watches the run: it then stays open for answers when nothing else is left.
@@ -225,6 +228,14 @@ impl RunMachine {
         self.decide();
     }
 
+    /// Takes in the tasks that an agent proposes, or proposes again.
+    /// [`Action::AnswerProposal`] says what became of them.
+    pub fn propose(&mut self, now: Now, proposal: Proposal) {
+        self.now = now;
+        self.proposed(proposal);
+        self.decide();
+    }
+
     /// Takes in the question of an agent, or the same question again.
     pub fn ask(&mut self, now: Now, ask: Ask) {
         self.now = now;
@@ -350,6 +361,7 @@ impl RunMachine {
             (None, Event::RunOpened(_)) => self.opened(),
             (None, Event::HookStarted(started)) => self.hook_started(started.hook),
             (None, Event::HookFinished(_)) => self.open.hook = None,
+            (None, Event::PlanExtended(extended)) => self.extended(extended)?,
             _ => {}
         }
         Ok(())

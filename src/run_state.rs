@@ -9,6 +9,7 @@ mod agent;
 mod begin_again;
 mod clock;
 mod fan_out;
+mod growth;
 mod hooks;
 pub mod questions;
 mod result;
@@ -375,6 +376,7 @@ impl RunState {
                 }
             }
             Event::HookStarted(started) => self.hooks.started(started.hook),
+            Event::PlanExtended(extended) => self.extend_plan(extended),
             Event::RunPaused(paused) => {
                 self.phase = RunPhase::Paused;
                 self.paused_reason = Some(paused.reason.clone());

@@ -440,6 +440,9 @@ pub enum ResultSource {
 /// Name of the tool by which an agent asks a person.
 pub const ASK_PERSON_TOOL: &str = "ask_person";
 
+/// Name of the tool by which an agent proposes tasks for the run.
+pub const PROPOSE_TASKS_TOOL: &str = "propose_tasks";
+
 /// Name of the tool by which an agent says that it cannot do its work.
 pub const GIVE_UP_TOOL: &str = "give_up";
 

@@ -20,6 +20,7 @@ mod hostile_terminal;
 mod judge;
 mod mistakes;
 mod own;
+mod proposals;
 mod pty;
 mod report;
 mod results;

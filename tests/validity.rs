@@ -239,6 +239,7 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let service = ModelService { spec, model: fake.clone(), retry, known_capabilities };
     let agents = config.agents.iter();
     let services = Arc::new(Services {
+        planner: None,
         agents: agents.map(|(name, spec)| (name.clone(), Arc::new(spec.clone()))).collect(),
         models: HashMap::from([(name("main"), Arc::new(service))]),
         addresses: Addresses::new([provider.clone()]),

@@ -164,6 +164,10 @@ impl Actor for Agent {
                 // Nobody waits if the agent was restarted meanwhile: its next step asks again.
                 state.answers.questions.answer(&id, *answered);
             }
+            AgentMsg::ProposalAnswered { call, answer } => {
+                // Nobody waits if the agent was restarted meanwhile: its next step proposes again.
+                state.answers.proposals.answer(&call, answer);
+            }
             AgentMsg::SlotGranted => drop(state.answers.slot.answer(&(), ())),
             AgentMsg::Admitted(call) => state.answers.permits.admit(call),
             AgentMsg::IsUnderWay(call, provider) => {

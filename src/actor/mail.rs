@@ -14,7 +14,7 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
 use crate::output::Output;
-use crate::run_machine::{Ask, CancelTarget, ChildResult, Delegation, Refused};
+use crate::run_machine::{Ask, CancelTarget, ChildResult, Delegation, Proposal, Refused};
 use crate::run_state::questions::Answered;
 use crate::spec::hooks::HookFinished;
 use crate::turn::Outcome;
@@ -31,6 +31,8 @@ pub enum SupervisorMsg {
     SlotWanted(AgentId),
     /// An agent asks a person, or asks again.
     Ask(Box<Ask>),
+    /// An agent proposes tasks for the run, or proposes them again.
+    Propose(Box<Proposal>),
     /// A person answers a question.
     Answer {
         /// The number by which what became of the answer is known; `None` if nobody wants to know.
@@ -116,6 +118,13 @@ pub enum AgentMsg {
         id: String,
         /// The answer.
         answered: Box<Answered>,
+    },
+    /// The tasks that the agent proposed were added, or refused.
+    ProposalAnswered {
+        /// The call that proposed them.
+        call: CallKey,
+        /// Nothing, or why they were not added.
+        answer: Result<(), Refused>,
     },
     /// The agent has its slot back.
     SlotGranted,

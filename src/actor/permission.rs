@@ -16,7 +16,7 @@ use crate::tool::hook::Answer;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::{Change, ToolError, bash};
 use crate::turn::question::{ApprovalAsked, ApprovalKind, PersonsAnswer};
-use crate::turn::{ASK_PERSON_TOOL, GIVE_UP_TOOL};
+use crate::turn::{ASK_PERSON_TOOL, GIVE_UP_TOOL, PROPOSE_TASKS_TOOL};
 use crate::turn_machine::PendingCall;
 
 /// Returns true if the rules allow a call without asking a person.
@@ -28,7 +28,8 @@ pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> boo
     match judged(context, spec, name, input).0 {
         Verdict::Allow => true,
         Verdict::Deny => false,
-        Verdict::Ask if name == ASK_PERSON_TOOL => true,
+        // They ask by themselves.
+        Verdict::Ask if name == ASK_PERSON_TOOL || name == PROPOSE_TASKS_TOOL => true,
         Verdict::Ask => {
             let nobody = context.services.asker.is_none();
             nobody && spec.permissions.non_interactive == NonInteractive::Allow
@@ -118,7 +119,7 @@ pub(super) async fn denial(
         Verdict::Allow => None,
         Verdict::Deny => Some(format!("Permission denied: {}.", because())),
         // A person who does not want the question need not answer it.
-        Verdict::Ask if name == ASK_PERSON_TOOL => None,
+        Verdict::Ask if name == ASK_PERSON_TOOL || name == PROPOSE_TASKS_TOOL => None,
         Verdict::Ask => match (&context.services.asker, spec.permissions.non_interactive) {
             (None, NonInteractive::Allow) => None,
             (None, NonInteractive::Deny) => {
@@ -139,16 +140,37 @@ pub(super) async fn denial(
                     rule: rule.filter(|_| asking.is_none()).map(ToString::to_string),
                     change: change(context, name, input).await,
                 };
-                asked(context, call, question).await?.map(|reason| {
-                    let reason = reason.map(|reason| format!(" The reason: {reason}"));
-                    format!(
-                        "Permission denied: the person who was asked said no.{}",
-                        reason.unwrap_or_default()
-                    )
-                })
+                asked(context, call, question).await?.map(refusal)
             }
         },
     })
+}
+
+/// Returns the answer of a person who said no, in words for the model.
+fn refusal(reason: Option<String>) -> String {
+    let reason = reason.map(|reason| format!(" The reason: {reason}"));
+    format!("Permission denied: the person who was asked said no.{}", reason.unwrap_or_default())
+}
+
+/// Asks a person whether a call may run, whatever the rules say and whether or not somebody is at the
+/// terminal. Returns the reason why it may not, in words for the model.
+///
+/// # Errors
+/// Returns an error if the agent must end before a person has answered.
+pub(super) async fn approval(
+    context: &StepContext,
+    call: &PendingCall,
+) -> Result<Option<String>, ToolError> {
+    let question = Question {
+        agent: context.agent.clone(),
+        tool: call.call.name.clone(),
+        input: call.call.input.clone(),
+        texts: Vec::new(),
+        subject: Subject::of(&call.call.name, Vec::new()),
+        rule: None,
+        change: None,
+    };
+    Ok(asked(context, call, question).await?.map(refusal))
 }
 
 /// Denies a question that an earlier process left open, when a person was at its terminal: nobody

@@ -18,7 +18,7 @@ use super::model_service::ModelService;
 use super::replies::Replies;
 
 use crate::context::compaction::CompactionSpec;
-use crate::id::{AgentId, Name, RunId};
+use crate::id::{AgentId, CallKey, Name, RunId};
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::{JournalError, JournalHandle};
 use crate::message::Json;
@@ -27,7 +27,7 @@ use crate::permission::Subject;
 use crate::redaction::Secrets;
 use crate::spec::hooks::HookSpec;
 use crate::spec::sandbox::Confinement;
-use crate::spec::{AgentSpec, Limits};
+use crate::spec::{AgentSpec, Limits, TaskSpec};
 use crate::store::{self, INLINE_BYTES, Store};
 use crate::tool::Change;
 use crate::tool::Toolbox;
@@ -73,6 +73,8 @@ pub struct Services {
     pub hooks: HookSpec,
     /// The settings of compaction.
     pub compaction: CompactionSpec,
+    /// Checks the tasks that agents propose; `None`: none can be proposed.
+    pub planner: Option<Arc<dyn Planner>>,
     /// The journal.
     pub journal: JournalHandle,
     /// The state of the disk as the supervisor last set it: no new work begins while it is full.
@@ -104,6 +106,33 @@ pub trait Watcher: Send + Sync + std::fmt::Debug {
 
     /// Takes that no more parts of the reply come.
     fn ended(&self, agent: &AgentId);
+}
+
+/// Checks the tasks that agents propose against the configuration of the run.
+pub trait Planner: Send + Sync + std::fmt::Debug {
+    /// Reads the tasks that `by`, an agent of this definition, proposes as TOML. Blocks while it reads
+    /// the files that they name.
+    ///
+    /// # Errors
+    /// Returns what is wrong with them, in words for the model that wrote them.
+    fn read(&self, by: &AgentId, definition: &Name, text: &str) -> Result<Proposed, String>;
+
+    /// Takes that the tasks of a call were added: later ones may depend on them.
+    fn added(&self, call: &CallKey, by: &AgentId, text: &str);
+
+    /// Returns true if the tasks of this call were added.
+    fn has(&self, call: &CallKey) -> bool;
+}
+
+/// Tasks that an agent proposes and that pass the check of the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Proposed {
+    /// The tasks.
+    pub tasks: Vec<TaskSpec>,
+    /// The texts of the files that they name and that were not recorded before, by path.
+    pub files: BTreeMap<String, String>,
+    /// True if they may be added without the approval of a person.
+    pub is_allowed: bool,
 }
 
 /// A question to a person: may this call run? Everything in it may be hostile text of a model.

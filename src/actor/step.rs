@@ -55,6 +55,8 @@ pub struct Answers {
     pub children: Replies<CallKey, Result<ChildResult, Refused>>,
     /// The answers of people, by the id of the question.
     pub questions: Replies<String, Answered>,
+    /// What became of proposed tasks, by the call.
+    pub proposals: Replies<CallKey, Result<(), Refused>>,
     /// The return of the agent's slot.
     pub slot: Replies<(), ()>,
     /// The permits of the agent's calls to providers.
@@ -70,6 +72,7 @@ impl Answers {
         Self {
             children: Replies::default(),
             questions: Replies::default(),
+            proposals: Replies::default(),
             slot: Replies::default(),
             permits: Permits::new(caller),
             summaries: Replies::default(),

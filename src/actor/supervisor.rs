@@ -212,6 +212,7 @@ impl Actor for Supervisor {
             SupervisorMsg::Delegate(delegation) => state.machine.delegate(now, delegation),
             SupervisorMsg::SlotWanted(agent) => state.machine.slot_wanted(now, agent),
             SupervisorMsg::Ask(ask) => state.machine.ask(now, *ask),
+            SupervisorMsg::Propose(proposal) => state.machine.propose(now, *proposal),
             SupervisorMsg::Answer { request, mut answer } => {
                 answer.text.iter_mut().for_each(|text| self.services.secrets.redact(text));
                 state.machine.person_answered(now, request, answer);

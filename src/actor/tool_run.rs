@@ -23,7 +23,7 @@ use super::questions;
 use super::spans;
 use super::step::{SlotReturn, StepContext, ended, take_slot};
 use super::tool_context::{record_start, tool_context};
-use super::{hooks, permission, recall};
+use super::{hooks, permission, proposing, recall};
 use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
 use crate::event::SharedRecord;
@@ -31,7 +31,8 @@ use crate::run_machine::{ChildResult, Delegation, Refused};
 use crate::tool::steps::{CompactInput, DelegateInput, GiveUpInput, SnipInput, TodoInput};
 use crate::tool::{Tool, ToolError, ToolOutput, arguments};
 use crate::turn::{
-    ASK_PERSON_TOOL, Effect, GIVE_UP_TOOL, Outcome, ResultSource, ToolFinished, ToolStarted,
+    ASK_PERSON_TOOL, Effect, GIVE_UP_TOOL, Outcome, PROPOSE_TASKS_TOOL, ResultSource, ToolFinished,
+    ToolStarted,
 };
 use crate::turn_machine::PendingCall;
 
@@ -247,6 +248,7 @@ async fn dispatch(
                 .ok_or_else(|| ToolError::Failed("nothing to drop".to_owned()))
         }
         ASK_PERSON_TOOL => questions::ask_person(context, call).await,
+        PROPOSE_TASKS_TOOL => proposing::propose(context, call).await,
         RECALL_TOOL => recall::recall(context, arguments(input)?).await,
         "todo_write" => Ok(ToolOutput::ok(arguments::<TodoInput>(input)?.answer())),
         _ => {

@@ -15,7 +15,6 @@ use crate::event::PlannedTask;
 use crate::exit::Exit;
 use crate::id::Name;
 use crate::report::fold::{self, Group};
-use crate::spec::Work;
 
 /// The most dependencies that a line of several tasks names.
 const BEFORE: usize = 5;
@@ -60,16 +59,8 @@ fn of_file(project: &Project) -> Result<Vec<Node>, Exit> {
         missing_inputs: Missing::Allow,
         ..project.sources()
     })?;
-    let node = |task: &crate::spec::TaskSpec| {
-        let agent = match &task.work {
-            Work::Agent { agent, .. } => Some(agent.clone()),
-            Work::Command { .. } | Work::Approval(_) | Work::Graph { .. } => None,
-        };
-        let (name, depends_on) = (task.name.clone(), task.depends_on.clone());
-        let approval = matches!(task.work, Work::Approval(_));
-        Node { task: PlannedTask { name, agent, approval, depends_on }, state: None }
-    };
-    Ok(config.tasks.iter().map(node).collect())
+    let nodes = config.tasks.iter().map(|task| Node { task: task.into(), state: None });
+    Ok(nodes.collect())
 }
 
 /// Draws one line for each task, after all its dependencies: its name, its agent, `command` or

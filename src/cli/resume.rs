@@ -181,7 +181,7 @@ fn able_to_resume(
             return (None, exit);
         }
     };
-    let able = match values::of_ended(dir, state, &config.tasks) {
+    let able = match values::of_ended(dir, state, &config.tasks, config.grows()) {
         Ok(_) => Exit::Done,
         Err(error) => refused(project, Some(dir), &error),
     };

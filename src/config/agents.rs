@@ -13,11 +13,12 @@ use crate::id::Name;
 use crate::permission::{Bound, Permissions, Rule};
 use crate::policy::RestartPolicy;
 use crate::spec::{AgentSpec, ModelSpec};
-use crate::turn::{ASK_PERSON_TOOL, GIVE_UP_TOOL};
+use crate::turn::{ASK_PERSON_TOOL, GIVE_UP_TOOL, PROPOSE_TASKS_TOOL};
 
 /// Names of the tools that are built in.
-pub(super) const TOOLS: [&str; 14] = [
+pub(super) const TOOLS: [&str; 15] = [
     ASK_PERSON_TOOL,
+    PROPOSE_TASKS_TOOL,
     "bash",
     "read_file",
     "write_file",
@@ -297,8 +298,8 @@ fn warn_of_denied_tools(
     for Item { value: tool, at } in raw.tools.iter() {
         let is_known = all_tools(setting).any(|known| known == tool);
         // These need no permission, unless a rule denies them.
-        let is_free =
-            tool == GIVE_UP_TOOL || tool == ASK_PERSON_TOOL && !permissions.always_denies(tool);
+        let asks = tool == ASK_PERSON_TOOL || tool == PROPOSE_TASKS_TOOL;
+        let is_free = tool == GIVE_UP_TOOL || asks && !permissions.always_denies(tool);
         if !is_known || is_free || permissions.can_allow(tool) {
             continue;
         }

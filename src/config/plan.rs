@@ -9,6 +9,7 @@ use super::tasks::report_disabled;
 use crate::context::compaction::CompactionSpec;
 use crate::id::Name;
 use crate::spec::{AgentSpec, ModelSpec, TaskSpec};
+use crate::turn::PROPOSE_TASKS_TOOL;
 
 /// Reports a file without a task that runs.
 pub(super) fn has_tasks(setting: Setting<'_>, text: &Text) {
@@ -55,12 +56,25 @@ pub(super) fn models_in_use(
         open.extend(task.depends_on.iter().map(Name::as_str));
         at_work.extend(task.agents());
     }
-    let mut used: BTreeSet<_> =
-        team(agents, at_work).values().map(|agent| agent.model.clone()).collect();
+    let mut team = team(agents, at_work);
+    if team.values().any(|agent| proposes(agent)) {
+        // The tasks that it proposes may name any agent.
+        team = agents.iter().collect();
+    }
+    let mut used: BTreeSet<_> = team.values().map(|agent| agent.model.clone()).collect();
     if !used.is_empty() && compaction.preset.name != "off" {
         used.extend(compaction.model.clone());
     }
     used
+}
+
+/// Returns true if one of the agents may propose tasks during a run.
+pub(super) fn grows(agents: &BTreeMap<Name, AgentSpec>) -> bool {
+    agents.values().any(proposes)
+}
+
+fn proposes(agent: &AgentSpec) -> bool {
+    agent.tools.iter().any(|tool| tool.as_str() == PROPOSE_TASKS_TOOL)
 }
 
 /// Returns the given agents and all agents that they can start, directly or through others.

@@ -1,17 +1,22 @@
-//! Adds the tasks of a plan that somebody else wrote, most often a model (`run --plan FILE`), to the
-//! configuration, behind the approval of a person.
+//! Adds the tasks of a plan that somebody else wrote, most often a model, to the configuration: of a
+//! file (`run --plan FILE`) behind the approval of a person, or those that agents proposed during the
+//! run.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use figment::value::{Dict, Value};
 use miette::NamedSource;
 
-use super::Setting;
 use super::diagnostic::{Giver, NO_HELP, Origin, Place, Problems, Text};
 use super::files::{self, Form, Shelf};
+use super::sources::ProposedPlan;
 use super::tree::{self, Places};
+use super::{Config, Diagnostic, Diagnostics, Outside, Setting, Severity, Sources, load_text};
+use crate::id::Name;
 use crate::permission::Verdict;
+use crate::spec::{AgentSpec, TaskSpec};
 
 /// The task that asks a person. The tasks of the plan depend on it.
 const APPROVAL: &str = "approve_plan";
@@ -21,6 +26,35 @@ const KEYS: [&str; 2] = ["version", "tasks"];
 
 /// The most tasks of a plan: a person has to read it.
 const MOST: usize = 200;
+
+/// The most mistakes of a plan that its author is told at once.
+const MISTAKES: usize = 20;
+
+/// The keys of tasks that an agent may propose without a person, where the file allows plans.
+const HARMLESS: [&str; 22] = [
+    "agent",
+    "checks",
+    "context",
+    "context_budget",
+    "depends_on",
+    "description",
+    "foreach",
+    "foreach_as",
+    "foreach_key",
+    "join",
+    "locks",
+    "loop",
+    "max_concurrency",
+    "min_success",
+    "on_failure",
+    "output",
+    "output_retries",
+    "output_schema",
+    "prompt",
+    "retry",
+    "timeout",
+    "when",
+];
 
 /// Adds the tasks of a plan to the main file. Unless the file has `permissions.plan = "allow"`, all
 /// of them wait for the approval of a person, who is shown the whole plan.
@@ -40,6 +74,48 @@ pub(super) fn add(
     let text: Text = Arc::new(NamedSource::new(written, read.text));
     texts.push(Arc::clone(&text));
     let Some(mut plan) = form.parse(&text, &place, places, problems) else { return };
+    let Some(names) = names(&mut plan, &text, places, problems) else { return };
+    let verdict = verdict(main);
+    match verdict.as_str() {
+        Some("allow") => {}
+        // [`check`] reports it.
+        Some("deny") => {}
+        _ => ask(&mut plan, &names, &text, &place, places),
+    }
+    enter(main, &names, &place, places);
+    files::join(main, plan, places, problems);
+}
+
+/// Adds the tasks that agents proposed during the run, which were approved before. Returns their
+/// texts.
+pub(super) fn add_proposed(
+    main: &mut Dict,
+    sources: &Sources,
+    places: &mut Places,
+    problems: &Problems,
+) -> Vec<Text> {
+    let mut texts = Vec::new();
+    for proposed in &sources.proposed {
+        let text: Text = Arc::new(NamedSource::new(&proposed.label, proposed.text.clone()));
+        texts.push(Arc::clone(&text));
+        let place = Place::start(&text);
+        let plan = Form::Configuration.parse(&text, &place, places, problems);
+        let Some(mut plan) = plan else { continue };
+        let Some(names) = names(&mut plan, &text, places, problems) else { continue };
+        enter(main, &names, &place, places);
+        files::join(main, plan, places, problems);
+    }
+    texts
+}
+
+/// Returns the names of the tasks of a plan, which has nothing else. Returns `None` if it has too few
+/// or too many.
+fn names(
+    plan: &mut Dict,
+    text: &Text,
+    places: &Places,
+    problems: &Problems,
+) -> Option<Vec<String>> {
     plan.retain(|key, value| {
         let is_known = KEYS.contains(&key.as_str());
         if !is_known {
@@ -58,8 +134,8 @@ pub(super) fn add(
             0 => "the plan has no tasks".to_owned(),
             count => format!("the plan has {count} tasks, more than {MOST}"),
         };
-        problems.error("no_tasks", &Place::start(&text), message, "add [tasks.NAME]");
-        return;
+        problems.error("no_tasks", &Place::start(text), message, "add [tasks.NAME]");
+        return None;
     }
     for (_, task) in plan.get("tasks").and_then(Value::as_dict).into_iter().flatten() {
         if let Some(file) = task.as_dict().and_then(|task| task.get("workflow")) {
@@ -67,18 +143,100 @@ pub(super) fn add(
             problems.error("bad_value", &places.of(file).key, message, "write their tasks out");
         }
     }
-    let verdict = verdict(main);
-    match verdict.as_str() {
-        Some("allow") => {}
-        // [`check`] reports it.
-        Some("deny") => {}
-        _ => ask(&mut plan, &names, &text, &place, places),
-    }
-    // Without this, a file with an `entry` would not run them.
+    Some(names)
+}
+
+/// Adds the tasks of a plan to `entry`: without this, a file with an `entry` would not run them.
+fn enter(main: &mut Dict, names: &[String], place: &Place, places: &mut Places) {
     if let Some(Value::Array(_, entry)) = main.get_mut("entry") {
-        entry.extend(names.iter().map(|name| given(name.as_str(), &place, places)));
+        entry.extend(names.iter().map(|name| given(name.as_str(), place, places)));
     }
-    files::join(main, plan, places, problems);
+}
+
+/// The tasks that an agent proposes and that pass the check.
+#[derive(Debug)]
+pub(crate) struct Added {
+    pub(crate) tasks: Vec<TaskSpec>,
+    /// The texts of the files that they name and that the configuration did not name before.
+    pub(crate) files: BTreeMap<String, String>,
+    /// True if the file allows them without the approval of a person.
+    pub(crate) is_allowed: bool,
+}
+
+impl Config {
+    /// Makes the configuration again with these plans, of which the last is new, and returns the tasks
+    /// of the last. An agent of the definition `by` proposes it.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the last plan, in words for the model that wrote it.
+    pub(crate) fn extended(&self, plans: Vec<ProposedPlan>, by: &Name) -> Result<Added, String> {
+        let Some(ProposedPlan { label, text }) = plans.last().cloned() else {
+            return Err("there is no plan".to_owned());
+        };
+        if self.plans == Verdict::Deny {
+            return Err("`permissions.plan` denies plans".to_owned());
+        }
+        let sources = Sources {
+            proposed: plans,
+            // What a person trusted was read when the run began.
+            recorded: Some(self.files.clone()),
+            outside: Outside::LeaveOut,
+            ..self.sources.clone()
+        };
+        let found = load_text(&self.text, &sources).map_err(|found| mistakes(&found, &label))?;
+        let errors = found.warnings.iter().filter(|found| found.severity == Severity::Error);
+        let errors: Vec<_> = errors.cloned().collect();
+        if !errors.is_empty() {
+            return Err(mistakes(&Diagnostics(errors), &label));
+        }
+        let is_known = |text: &String| self.concerns.iter().any(|known| known.text == *text);
+        let mut wanted = found.concerns.iter().map(|concern| &concern.text);
+        if let Some(new) = wanted.find(|text| !is_known(text)) {
+            return Err(format!("a plan may not want this: {new}"));
+        }
+        if found.is_partial && !self.is_partial {
+            return Err("a plan may name only files of the workspace".to_owned());
+        }
+        let table = text.parse::<toml::Table>().unwrap_or_default();
+        let own = table.get("tasks").and_then(toml::Value::as_table).cloned().unwrap_or_default();
+        let is_new = |task: &&TaskSpec| own.contains_key(task.name.as_str());
+        let tasks: Vec<_> = found.tasks.iter().filter(is_new).cloned().collect();
+        let files = found.files.into_iter().filter(|(path, _)| !self.files.contains_key(path));
+        let is_harmless = is_harmless(&own, &tasks, self.agents.get(by));
+        let is_allowed = self.plans == Verdict::Allow && is_harmless;
+        Ok(Added { tasks, files: files.collect(), is_allowed })
+    }
+}
+
+/// Returns true if tasks give an agent nothing that it could not do by `delegate`: they are work for
+/// itself and for agents that it may delegate to, without commands, files and ways around a stop.
+fn is_harmless(tasks: &toml::Table, specs: &[TaskSpec], by: Option<&AgentSpec>) -> bool {
+    let own = tasks.values().filter_map(toml::Value::as_table);
+    let has_known_keys =
+        own.flat_map(toml::Table::keys).all(|key| HARMLESS.contains(&key.as_str()));
+    let may_name =
+        |agent: &Name| by.is_some_and(|by| *agent == by.name || by.sub_agents.contains(agent));
+    has_known_keys && specs.iter().all(|task| !task.has_command() && task.agents().all(may_name))
+}
+
+/// Returns the mistakes of a plan, a line each.
+fn mistakes(found: &Diagnostics, label: &str) -> String {
+    let errors = found.0.iter().filter(|found| found.severity == Severity::Error);
+    let line = |found: &Diagnostic| {
+        let help = found.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
+        let place = match found.file == label {
+            true => format!("line {}, column {}: ", found.line, found.column),
+            false => String::new(),
+        };
+        format!("{place}{}{help}", found.message)
+    };
+    let mut lines: Vec<_> = errors.map(line).collect();
+    let more = lines.len().saturating_sub(MISTAKES);
+    lines.truncate(MISTAKES);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines.join("\n")
 }
 
 /// Reports a plan whose tasks were added although a profile, a variable or a flag denies plans.

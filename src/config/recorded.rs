@@ -14,6 +14,7 @@ use figment::value::{Dict, Value};
 use miette::NamedSource;
 use serde_json::Value as Json;
 
+use super::sources::ProposedPlan;
 use super::tree::{self, Places};
 use super::{Diagnostic, Sources, files, layers, root};
 use crate::event::RunCreated;
@@ -48,6 +49,8 @@ impl Sources {
         self.recorded_inputs = true;
         self.profile.clone_from(&created.profile);
         self.plan.clone_from(&created.plan);
+        let proposed = created.proposed.iter();
+        self.proposed = proposed.map(|plan| ProposedPlan::new(&plan.by, &plan.text)).collect();
         self.environment.retain(|variable, _| !layers::is_recorded(variable));
         // Others in a record would pass for what the person says now.
         self.environment.extend(settings(&created.settings));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::id::Name;
+use crate::id::{AgentId, Name};
 
 /// The treatment of a provider's key or an input that is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct Sources {
     pub profile: Option<String>,
     /// The file with a plan whose tasks are added behind the approval of a person; an absolute path.
     pub plan: Option<PathBuf>,
+    /// The plans that agents proposed during the run, with the words for where each comes from.
+    pub proposed: Vec<ProposedPlan>,
     /// Inputs as they were given; the last one of a name counts.
     pub inputs: Vec<(String, String)>,
     /// Values of flags, by dotted keys.
@@ -64,6 +66,23 @@ pub struct Sources {
     pub recorded_elsewhere: bool,
     /// Values of flags that a run recorded, by dotted keys; `overrides` win over them.
     pub recorded_overrides: Vec<(String, toml::Value)>,
+}
+
+/// A plan that an agent proposed during a run.
+#[derive(Clone, Debug)]
+pub struct ProposedPlan {
+    /// The name of the text in diagnostics.
+    pub label: String,
+    /// The tasks as TOML.
+    pub text: String,
+}
+
+impl ProposedPlan {
+    /// Creates a plan that was proposed by this agent.
+    #[must_use]
+    pub fn new(by: &AgentId, text: &str) -> Self {
+        Self { label: format!("plan of {by}"), text: text.to_owned() }
+    }
 }
 
 impl Sources {

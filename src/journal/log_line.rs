@@ -125,6 +125,7 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
         | Event::RunOpened(_)
         | Event::RunPaused(_)
         | Event::RunCompleted(_)
+        | Event::PlanExtended(_)
         | Event::HookStarted(_)
         | Event::HookFinished(_)
         | Event::GatewayParked(_)
@@ -230,6 +231,12 @@ fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
             let (read, made) = (tokens(e.usage.context()), tokens(e.usage.output));
             write!(out, "run {status}: {read} in / {made} out")?;
             e.cost_usd.map_or(Ok(()), |cost| write!(out, ", ${cost:.4}"))
+        }
+        Event::PlanExtended(e) => {
+            let names =
+                e.tasks.iter().map(|task| task.name.as_str()).collect::<Vec<_>>().join(", ");
+            let (count, by) = (e.tasks.len(), &e.by);
+            write!(out, "{count} proposed by {by}: {}", first_line(&names, QUOTED))
         }
         Event::HookStarted(e) => write!(out, "hook {} started", e.hook),
         Event::HookFinished(e) => match &e.error {

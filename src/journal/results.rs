@@ -124,6 +124,7 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
         | Event::RunOpened(_)
         | Event::RunPaused(_)
         | Event::RunCompleted(_)
+        | Event::PlanExtended(_)
         | Event::HookStarted(_)
         | Event::HookFinished(_)
         | Event::TaskReady(_)

@@ -317,6 +317,7 @@ mod tests {
             config_hash: String::new(),
             profile: None,
             plan: None,
+            proposed: Vec::new(),
             inputs: Json::encode(&()),
             settings: BTreeMap::new(),
             keep_going: false,

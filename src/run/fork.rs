@@ -80,7 +80,7 @@ pub fn fork(
     }
 
     // Checked before the directory is made: a fork that could not continue leaves nothing behind.
-    values::of_ended(from, &state, plan.tasks())?;
+    values::of_ended(from, &state, plan.tasks(), config.grows())?;
 
     let folder = from.path().parent().unwrap_or(from.path());
     let to = RunDir::at(folder.join(created.run.to_string()));

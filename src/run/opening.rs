@@ -173,13 +173,17 @@ impl StoppedRun {
 
     /// Returns the outputs of ended tasks that later tasks read, and stores those that they read as files. With another configuration there
     /// are none: each task is decided again. Blocks.
-    pub(super) fn values(&self, tasks: &[TaskSpec]) -> Result<Map<String, Value>, StartError> {
+    pub(super) fn values(
+        &self,
+        tasks: &[TaskSpec],
+        grows: bool,
+    ) -> Result<Map<String, Value>, StartError> {
         match &self.reopening {
             Reopening::Accepting(_) => Ok(Map::new()),
             reopening => {
                 let state = reopening.state_after(self.state())?;
                 values::store_named(self.dir(), &state, tasks)?;
-                values::of_ended(self.dir(), &state, tasks)
+                values::of_ended(self.dir(), &state, tasks, grows)
             }
         }
     }

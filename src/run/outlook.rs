@@ -52,7 +52,7 @@ pub fn as_recorded(
             let tasks = created.tasks.iter().map(|task| task.name.to_string()).collect();
             let plan = plan_of(config, &Options { tasks, ..Options::default() })?;
             // A run whose outputs cannot be read does not resume; the caller reports that.
-            let outputs = super::values::of_ended(dir, &opened, plan.tasks()).ok();
+            let outputs = super::values::of_ended(dir, &opened, plan.tasks(), config.grows()).ok();
             let foresee =
                 |outputs| foresee(dir, opened.clone(), plan, config, created, outputs, &commands);
             outputs.map(foresee).transpose()?

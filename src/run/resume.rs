@@ -67,13 +67,13 @@ impl Run {
         let options = Options { tasks: stopped.tasks(), keep_going, strict, ..options };
         let plan = plan_of(&config, &options)?;
         let parts = services::Prepared::prepare(&config, &options).await?;
-        let tasks = plan.tasks().to_vec();
+        let (tasks, grows) = (plan.tasks().to_vec(), config.grows());
         let secrets = services::redacted(&config);
         let opening = blocking(move || {
             if !results::has_folder(stopped.dir())? {
                 stopped.dir().make_results()?;
             }
-            let mut values = stopped.values(&tasks)?;
+            let mut values = stopped.values(&tasks, grows)?;
             // Results of an earlier version were stored as they came.
             values.values_mut().for_each(|value| {
                 secrets.redact_value(value);

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::watch;
 
+use super::planner::Planner;
 use super::{Options, StartError, sandbox};
 use crate::actor::addresses::Addresses;
 use crate::actor::briefing::{Briefings, Front, Stock};
@@ -19,6 +20,7 @@ use crate::actor::spans;
 use crate::config::{Config, ProviderKind, ProviderSpec};
 use crate::context::layers::preset::Preference;
 use crate::context::provider::strategy::{self, Strategy, StrategySettings, Wanted};
+use crate::event::PlanExtended;
 use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
 use crate::journal::disk_space::DiskSpace;
@@ -116,6 +118,7 @@ impl Prepared {
         run: RunId,
         dir: &RunDir,
         journal: JournalHandle,
+        proposed: &[PlanExtended],
         watcher: Arc<dyn Watcher>,
     ) -> Result<Services, StartError> {
         let limits = super::settings::Flags::from(options).limits(config);
@@ -153,6 +156,7 @@ impl Prepared {
             limits,
             hooks: config.hooks.clone(),
             compaction: config.compaction.clone(),
+            planner: Some(Arc::new(Planner::new(config, proposed))),
             journal,
             room: watch::Sender::new(DiskSpace::Enough),
             transcripts: dir.agents(),

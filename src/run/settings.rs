@@ -30,6 +30,7 @@ pub(super) fn machine_settings(
         env: config.env.clone(),
         hooks: config.hooks.set(),
         results: dir.results(),
+        grows: config.grows(),
         attended: false,
         pid: std::process::id(),
     }

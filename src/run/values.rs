@@ -15,7 +15,8 @@ use crate::run_state::RunState;
 use crate::spec::{OutputFormat, TaskSpec};
 use crate::store::{self, Store};
 
-/// Returns the outputs, by task, that templates of later tasks may name. Blocks.
+/// Returns the outputs, by task, that templates of later tasks may name: of a run that grows, those of
+/// all tasks. Blocks.
 ///
 /// # Errors
 /// Returns an error if a stored output is not what was recorded, or if an output does not have the
@@ -24,6 +25,7 @@ pub fn of_ended(
     dir: &RunDir,
     state: &RunState,
     tasks: &[TaskSpec],
+    grows: bool,
 ) -> Result<Map<String, Value>, StartError> {
     let open = tasks.iter().filter(|task| {
         let status = state.task(&task.name);
@@ -42,7 +44,7 @@ pub fn of_ended(
         values.insert(name.to_string(), value);
         Ok::<_, StartError>(())
     };
-    for task in tasks.iter().filter(|task| named.contains(&task.name)) {
+    for task in tasks.iter().filter(|task| grows || named.contains(&task.name)) {
         read(&task.name, task.output_format())?;
     }
     // The output of a fan-out is made from those of its instances.

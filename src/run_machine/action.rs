@@ -3,6 +3,8 @@
 //! Plain data without handles, ports or paths, so that the performer of an action, and the agent
 //! that answers it, may be in another task, in a test, or on another machine.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -11,6 +13,7 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
 use crate::output::Output;
 use crate::run_state::questions::{Answered, Question};
+use crate::spec::TaskSpec;
 use crate::spec::hooks::Hook;
 use crate::turn::Outcome;
 use crate::turn::question::Verdict;
@@ -60,6 +63,15 @@ pub enum Action {
         call: CallKey,
         /// The child's result, or the reason why there is no child.
         answer: Result<ChildResult, Refused>,
+    },
+    /// Answers an agent's `propose_tasks` call.
+    AnswerProposal {
+        /// The agent that made the call.
+        agent: AgentId,
+        /// The call.
+        call: CallKey,
+        /// Nothing if the tasks were added, or the reason why they were not.
+        answer: Result<(), Refused>,
     },
     /// Checks the form of an output and writes it to the task's output file, outside the mailbox.
     /// Answered by [`output_checked`](super::RunMachine::output_checked).
@@ -143,6 +155,21 @@ pub struct Delegation {
     pub agent: Name,
     /// The child's first user message.
     pub prompt: String,
+}
+
+/// The tasks that an agent proposes for the run, and that may be added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// The agent that proposes them.
+    pub agent: AgentId,
+    /// The `propose_tasks` call. Its tasks are added once.
+    pub call: CallKey,
+    /// The tasks as the agent wrote them.
+    pub text: String,
+    /// The tasks.
+    pub tasks: Vec<TaskSpec>,
+    /// The texts of the files that they name and that were not recorded before, by path.
+    pub files: BTreeMap<String, String>,
 }
 
 /// The result of a child that has ended, after all agents that worked for it.

@@ -30,37 +30,37 @@ pub(super) struct Agenda {
 impl Agenda {
     /// Makes the agenda of a run, with every task touched that has not ended.
     pub(super) fn new(plan: &Plan, state: &RunState) -> Self {
-        let count = plan.tasks().len();
-        let standings: Vec<_> =
-            plan.tasks().iter().map(|task| state.standing(&task.name)).collect();
-        let mut agenda = Self {
-            tallies: vec![Tally::default(); count],
-            instances: HashMap::new(),
-            waiting: vec![0; count],
-            touched: VecDeque::new(),
-            is_touched: vec![false; count],
-            #[cfg(test)]
-            touches: 0,
-        };
-        for place in 0..count {
+        let mut agenda = Self::default();
+        agenda.extend(plan, state, 0..plan.tasks().len());
+        agenda
+    }
+
+    /// Adds tasks of the plan, and touches those that have not ended.
+    pub(super) fn extend(&mut self, plan: &Plan, state: &RunState, added: Range<usize>) {
+        self.resize(added.end);
+        let standing = |place: usize| state.standing(&plan.tasks()[place].name);
+        for place in added {
+            let is_open = standing(place) == Standing::Open;
             for dependency in plan.dependencies(place) {
-                agenda.tallies[place].add(standings[*dependency]);
-                agenda.waiting[*dependency] += usize::from(standings[place] == Standing::Open);
+                self.tallies[place].add(standing(*dependency));
+                self.waiting[*dependency] += usize::from(is_open);
             }
-            if standings[place] == Standing::Open {
-                agenda.touch(place);
+            if is_open {
+                self.touch(place);
             }
         }
-        agenda
+    }
+
+    fn resize(&mut self, count: usize) {
+        self.tallies.resize(count, Tally::default());
+        self.waiting.resize(count, 0);
+        self.is_touched.resize(count, false);
     }
 
     /// Adds the instances of a fan-out, and touches those that have not ended, or their task if
     /// there is none.
     pub(super) fn expand(&mut self, place: usize, instances: Range<usize>, state: &[Standing]) {
-        let count = instances.end;
-        self.tallies.resize(count, Tally::default());
-        self.waiting.resize(count, 0);
-        self.is_touched.resize(count, false);
+        self.resize(instances.end);
         let mut tally = Tally::default();
         for (instance, standing) in instances.zip(state) {
             tally.add(*standing);

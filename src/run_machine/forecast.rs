@@ -126,6 +126,7 @@ impl Forecast {
             | Action::Interrupt(_)
             | Action::GrantSlot(_)
             | Action::AnswerDelegation { .. }
+            | Action::AnswerProposal { .. }
             | Action::EndHook
             | Action::AnswerQuestion { .. }
             | Action::TellAnswerer { .. }

@@ -17,6 +17,7 @@ use super::timers::Timers;
 use crate::event::PauseCause;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
+use crate::spec::TaskSpec;
 use crate::spec::hooks::Hook;
 use crate::turn::Outcome;
 
@@ -151,6 +152,8 @@ pub(super) struct Open {
     pub(super) values: Map<String, Value>,
     /// The items of the tasks that have fanned out and have not ended, by place in the plan.
     pub(super) items: HashMap<usize, Arc<Items>>,
+    /// The tasks that agents proposed and that are on their way to the journal, by the call.
+    pub(super) growing: HashMap<CallKey, Vec<TaskSpec>>,
     /// The locks of tasks, and the limits of fan-outs on their instances.
     pub(super) locks: Locks,
     /// The tasks that may start although a failure keeps the others from it; absent before a
@@ -203,6 +206,7 @@ impl Open {
             waiting_for_resume: BTreeSet::new(),
             values: outputs,
             items: HashMap::new(),
+            growing: HashMap::new(),
             locks: Locks::default(),
             spared: None,
             is_cleanup_stopped: false,

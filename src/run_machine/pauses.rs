@@ -57,8 +57,7 @@ impl RunMachine {
     pub(super) fn pause_when_quiet(&mut self) {
         // The consequences of an agent's end are recorded first, so that a resumed run need not
         // decide them again.
-        let is_quiet =
-            self.open.live == 0 && self.open.ending == 0 && self.open.proposed.is_empty();
+        let is_quiet = self.open.live == 0 && self.open.ending == 0 && !self.is_recording();
         if is_quiet && self.open.hook.is_none() {
             self.open.is_finishing = true;
             let reason = self.open.interrupted.clone().unwrap_or_default();
@@ -67,11 +66,16 @@ impl RunMachine {
         }
     }
 
+    /// Returns true if a change of a task or of the plan is on its way to the journal.
+    fn is_recording(&self) -> bool {
+        !self.open.proposed.is_empty() || !self.open.growing.is_empty()
+    }
+
     /// Records the run's result once every task and every agent has ended.
     pub(super) fn complete_when_done(&mut self) {
         self.pause_for_people();
         let is_pausing = self.open.interrupted.is_some();
-        if is_pausing || self.state.open_agents() > 0 || !self.open.proposed.is_empty() {
+        if is_pausing || self.state.open_agents() > 0 || self.is_recording() {
             return;
         }
         if self.state.open_tasks() > 0 {

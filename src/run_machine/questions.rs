@@ -297,6 +297,7 @@ impl RunMachine {
             && open.asking.is_quiet()
             && open.proposed.is_empty()
             && open.checking.is_empty()
+            && open.growing.is_empty()
             && open.coming.is_empty()
             && open.spawning.is_empty()
             && open.ending == 0

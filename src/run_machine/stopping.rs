@@ -120,6 +120,17 @@ impl RunMachine {
         self.open.spared = Some(spared);
     }
 
+    /// Adds a task that was added to the plan to those that may start after a failure, if it follows
+    /// from one of them or accepts failures.
+    pub(super) fn spare_added(&mut self, place: usize) {
+        let Some(spared) = &mut self.open.spared else { return };
+        let before = self.settings.plan.dependencies(place);
+        let accepts = self.settings.plan.tasks()[place].effective_join().accepts_failure();
+        if before.iter().any(|at| spared.contains(at)) || accepts && !before.is_empty() {
+            spared.insert(place);
+        }
+    }
+
     /// Cancels a part of the run. Returns false if there is no such part.
     pub(super) fn cancelled(&mut self, target: &CancelTarget, reason: &str) -> bool {
         match target {

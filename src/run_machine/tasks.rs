@@ -330,7 +330,8 @@ impl RunMachine {
 
     /// Drops the value of a task that no later task may name: outputs can be large.
     fn drop_unused_value(&mut self, place: usize) {
-        if !self.agenda.is_awaited(place) {
+        let may_be_named = self.settings.grows && self.settings.plan.member(place).is_none();
+        if !self.agenda.is_awaited(place) && !may_be_named {
             let name = self.name(place).clone();
             self.open.values.remove(name.as_str());
         }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    Action, Ask, CancelTarget, ChildResult, Delegation, Finish, Left, Now, Refused, RunMachine,
-    Settings, Start,
+    Action, Ask, CancelTarget, ChildResult, Delegation, Finish, Left, Now, Proposal, Refused,
+    RunMachine, Settings, Start,
 };
 use crate::event::{Draft, Event, PauseCause, PlannedTask, Record, RunCreated, SharedRecord};
 use crate::failure::{Failure, FailureKind};
@@ -45,6 +45,8 @@ pub(super) enum Step {
     Delegate(u32),
     /// It asks a person and waits for the answer.
     Ask,
+    /// It proposes the tasks of [`proposed_by`].
+    Propose,
     /// It ends with an output.
     Answer,
     /// It ends with a failure of a kind that is retried.
@@ -71,6 +73,8 @@ struct Actor {
     waits: Vec<CallKey>,
     /// The question whose answer it waits for.
     asks: Option<String>,
+    /// The proposal whose answer it waits for.
+    proposes: Option<CallKey>,
     /// True from the last answer of its children until it has its slot again.
     returning: bool,
     has_slot: bool,
@@ -147,6 +151,7 @@ impl World {
             results: "/run/results".into(),
             hooks: Default::default(),
             pid: 1,
+            grows: true,
             attended: false,
         };
         let mut world = Self {
@@ -173,12 +178,7 @@ impl World {
             hooks_run: Vec::new(),
             failing_hooks: Vec::new(),
         };
-        let planned = world.settings.plan.tasks().iter().map(|task| PlannedTask {
-            name: task.name.clone(),
-            agent: None,
-            approval: false,
-            depends_on: task.depends_on.clone(),
-        });
+        let planned = world.settings.plan.tasks().iter().map(PlannedTask::from);
         let created = RunCreated {
             run: world.settings.run,
             workflow: "test".to_owned(),
@@ -189,6 +189,7 @@ impl World {
             config_hash: String::new(),
             profile: None,
             plan: None,
+            proposed: Vec::new(),
             inputs: Json::encode(&serde_json::json!({})),
             settings: BTreeMap::new(),
             overrides: BTreeMap::new(),
@@ -473,6 +474,10 @@ impl World {
             if let Err(error) = self.state.apply(&record) {
                 panic!("{error}: {:?} {:?}\n{}", record.agent, record.event, self.story());
             }
+            if let Event::PlanExtended(extended) = &record.event {
+                let tasks = proposed_by(&extended.by);
+                self.settings.plan.extend(tasks).expect("they were checked");
+            }
             self.records.push(record.clone());
             records.push(record);
         }
@@ -652,6 +657,9 @@ impl World {
                 Action::AnswerDelegation { parent, call, answer } => {
                     self.answered(&parent, &call, answer);
                 }
+                Action::AnswerProposal { agent, call, answer } => {
+                    self.proposal_answered(&agent, &call, &answer);
+                }
                 Action::AnswerQuestion { agent, id, .. } => self.person_answered(&agent, &id),
                 Action::TellAnswerer { request, verdict } => {
                     let told = self.verdicts.insert(request, verdict);
@@ -688,8 +696,9 @@ impl World {
         // Only an agent that waits for children may begin without a slot.
         let waits_first = matches!(steps.front(), Some(Step::Delegate(_) | Step::Ask));
         assert!(has_slot || waits_first, "{agent} works without a slot\n{}", self.story());
-        let (waits, asks, returning, told, ending) = (Vec::new(), None, false, None, false);
-        let actor = Actor { task, steps, waits, asks, returning, has_slot, told, ending };
+        let (waits, asks, proposes, told) = (Vec::new(), None, None, None);
+        let (returning, ending) = (false, false);
+        let actor = Actor { task, steps, waits, asks, proposes, returning, has_slot, told, ending };
         self.actors.insert(agent.clone(), actor);
         self.spawned.push(agent.clone());
         self.pending.push(Pending::Step(agent));
@@ -699,7 +708,7 @@ impl World {
         let Some(actor) = self.actors.get_mut(agent) else { return };
         actor.told = Some(outcome);
         actor.waits.clear();
-        actor.asks = None;
+        (actor.asks, actor.proposes) = (None, None);
         if actor.steps.front() != Some(&Step::Stuck) && !actor.ending {
             self.pending.push(Pending::Step(agent.clone()));
         }
@@ -738,6 +747,19 @@ impl World {
             self.pass(agent);
             let now = self.now();
             self.machine.slot_wanted(now, agent.clone());
+        }
+    }
+
+    fn proposal_answered(&mut self, agent: &AgentId, call: &CallKey, answer: &Result<(), Refused>) {
+        let plans = self.state.proposed_plans();
+        let is_added = plans.iter().filter(|plan| plan.key == *call).count();
+        assert_eq!(is_added, usize::from(answer.is_ok()), "{agent}: {answer:?}\n{}", self.story());
+        let Some(actor) = self.actors.get_mut(agent).filter(|actor| actor.told.is_none()) else {
+            return;
+        };
+        if actor.proposes.take_if(|proposes| proposes == call).is_some() {
+            self.pass(agent);
+            self.pending.push(Pending::Step(agent.clone()));
         }
     }
 
@@ -785,7 +807,8 @@ impl World {
             }
             return;
         }
-        if !actor.waits.is_empty() || actor.asks.is_some() || actor.returning {
+        let is_answered = actor.waits.is_empty() && actor.asks.is_none();
+        if !is_answered || actor.proposes.is_some() || actor.returning {
             return;
         }
         let step = actor.steps.front().copied();
@@ -820,6 +843,15 @@ impl World {
                 let asked = ApprovalAsked::new(id, ApprovalKind::Question, "well?");
                 let (agent, now) = (agent.clone(), self.now());
                 self.machine.ask(now, Ask { agent, task, asked });
+            }
+            Some(Step::Propose) => {
+                let done = self.done.get(agent).copied().unwrap_or(0);
+                let call = call_of(agent, done, 98);
+                actor.proposes = Some(call.clone());
+                let (agent, text, files) = (agent.clone(), String::new(), BTreeMap::new());
+                let tasks = proposed_by(&agent);
+                let now = self.now();
+                self.machine.propose(now, Proposal { agent, call, text, tasks, files });
             }
             Some(Step::Answer) | None => self.end_with_answer(agent),
             Some(Step::Refute) if self.state.agents()[agent].definition.is_some() => {
@@ -869,6 +901,17 @@ impl World {
         let draft = end(&actor.task, agent, outcome);
         self.queue(agent.as_str(), vec![draft]);
     }
+}
+
+/// Returns the tasks that an agent proposes: one that depends on nothing, and one that depends on it and
+/// on the task of the agent, unless that is an instance.
+fn proposed_by(agent: &AgentId) -> Vec<TaskSpec> {
+    let main = agent.as_str().split(['/', '~']).next().unwrap_or_default();
+    let first = format!("p-{}", main.replace(['[', ']'], "-"));
+    let second = format!("{first}-then");
+    let before = if main.contains('[') { vec![&*first] } else { vec![&*first, main] };
+    let always = main.len() % 2 == 0;
+    vec![task(&first, &[]), TaskSpec { join: Join::AllDone, always, ..task(&second, &before) }]
 }
 
 fn is_of(pending: &Pending, agent: &AgentId) -> bool {

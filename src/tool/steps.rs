@@ -1,5 +1,5 @@
 //! Descriptions of the tools that are steps of the agent itself: `delegate`, `compact`, `snip`,
-//! `recall`, `todo_write`, `give_up` and `ask_person`.
+//! `recall`, `todo_write`, `give_up`, `ask_person` and `propose_tasks`.
 //!
 //! Owns their specs, arguments and answers, and performs nothing: that needs the agent's own state
 //! or the supervisor. Imports from `context` what the presets say of `compact` and `snip`, and the
@@ -13,7 +13,7 @@ use crate::context::layers::preset::{CompactTool, Preset, SnipTool};
 use crate::context::recall::{Query, RECALL_TOOL, Wanted};
 use crate::id::Name;
 use crate::message::Json;
-use crate::turn::{ASK_PERSON_TOOL, Effect, GIVE_UP_TOOL};
+use crate::turn::{ASK_PERSON_TOOL, Effect, GIVE_UP_TOOL, PROPOSE_TASKS_TOOL};
 
 /// The arguments of `delegate`.
 #[derive(Clone, Debug, Deserialize)]
@@ -104,6 +104,14 @@ pub struct AskPersonInput {
     pub choices: Vec<String>,
 }
 
+/// The arguments of `propose_tasks`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProposeTasksInput {
+    /// The tasks as TOML: tables `[tasks.NAME]`, as in `agents.toml`.
+    pub tasks: String,
+}
+
 /// The arguments of `compact`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -190,6 +198,7 @@ pub fn named(name: &str, preset: &Preset) -> Option<ToolSpec> {
         "todo_write" => Some(todo_write()),
         GIVE_UP_TOOL => Some(give_up()),
         ASK_PERSON_TOOL => Some(ask_person()),
+        PROPOSE_TASKS_TOOL => Some(propose_tasks()),
         _ => None,
     }
 }
@@ -257,6 +266,27 @@ fn ask_person() -> ToolSpec {
     });
     // The question is known by the key of the call, so a repeated call finds its answer.
     spec(ASK_PERSON_TOOL, description, &schema, Effect::Keyed)
+}
+
+fn propose_tasks() -> ToolSpec {
+    let description = "Adds tasks to the run that you work in. Other agents and commands do them after \
+        your answer or beside you; you do not wait for them. A person may have to approve them first, \
+        which may take hours. Write them as TOML, a table for each task:\n\
+        [tasks.NAME]\nagent = \"AGENT\"\nprompt = \"\"\"What is to be done, with all that the agent needs to \
+        know.\"\"\"\ndepends_on = [\"OTHER\"]\n\
+        A prompt may hold {{ tasks.OTHER.output }} of a task that it depends on. For a list of things of \
+        the same kind write one task with foreach = \"tasks.OTHER.output\" (a task whose output is a JSON \
+        list) and {{ item }} in its prompt; {{ tasks.NAME.outputs }} is then the list of its results. Let \
+        one task that depends on the others put their results together.";
+    let tasks = json!({"type": "string", "description": "The tasks as TOML"});
+    let schema = json!({
+        "type": "object",
+        "properties": {"tasks": tasks},
+        "required": ["tasks"],
+        "additionalProperties": false,
+    });
+    // The supervisor knows the tasks by the key of the call, so a repeated call adds them once.
+    spec(PROPOSE_TASKS_TOOL, description, &schema, Effect::Keyed)
 }
 
 fn compact(tool: &CompactTool) -> ToolSpec {
@@ -405,7 +435,8 @@ mod tests {
         let own = crate::tool::bash::tools().into_iter().chain(crate::tool::files::tools());
         let own = own.chain(crate::tool::search::tools()).chain(crate::tool::skills::tools());
         let mut specs: Vec<ToolSpec> = own.map(|tool| tool.spec().clone()).collect();
-        let steps = ["ask_person", "compact", "snip", "recall", "todo_write", "give_up"];
+        let steps =
+            ["ask_person", "propose_tasks", "compact", "snip", "recall", "todo_write", "give_up"];
         specs.extend(steps.iter().filter_map(|name| named(name, &preset)));
         specs.push(delegate(&[("helper", "what its `description` says")]));
         specs.sort_by(|a, b| a.name.cmp(&b.name));

@@ -590,6 +590,7 @@ pub(crate) fn three_layer() -> CompactionSpec {
 /// Services around a journal in memory, for one actor alone.
 pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHandle) -> Services {
     Services {
+        planner: None,
         watcher: callsheet::run::delta_feed::DeltaFeed::new(None),
         secrets: callsheet::redaction::Secrets::default(),
         run: RunId::from(uuid::Uuid::now_v7()),

@@ -76,6 +76,9 @@ impl Supervisor {
             Action::AnswerDelegation { parent, call, answer } => {
                 mail(state, &parent, AgentMsg::ChildEnded { call, answer });
             }
+            Action::AnswerProposal { agent, call, answer } => {
+                mail(state, &agent, AgentMsg::ProposalAnswered { call, answer });
+            }
             Action::CheckOutput { task, output, values, is_last } => {
                 let plan = state.machine.plan();
                 let Some(spec) = plan.task(&task).cloned() else { return };

@@ -41,6 +41,7 @@ impl Story {
             config_hash: String::new(),
             profile: None,
             plan: None,
+            proposed: Vec::new(),
             inputs: Json::encode(&serde_json::json!({})),
             settings: BTreeMap::new(),
             overrides: BTreeMap::new(),

@@ -120,8 +120,9 @@ sections! {
         /// The answer to a call of `bash` that no rule matches, in place of `default = "ask"`, while
         /// the sandbox keeps the command: `allow` lets it run without a question.
         sandboxed: Verdict = Verdict::Ask, words_of::<Verdict>(&[]);
-        /// The answer to a plan of tasks that is added to a run (`run --plan`): `ask`, the tasks wait for
-        /// the approval of a person, `allow`, or `deny`, the run does not begin.
+        /// The answer to tasks that are added to a run (`run --plan`, the tool `propose_tasks`): `ask`,
+        /// they wait for the approval of a person, `allow`, or `deny`. Tasks that an agent proposes and
+        /// that do more than `delegate` could are asked about also where the file says `allow`.
         plan: Verdict = Verdict::Ask, words_of::<Verdict>(&[]), gives "conflict";
         /// The answer to a question when there is no terminal: `deny`, and the agent receives the
         /// reason; `pause`, the agent waits until a person answers with `callsheet approve` or

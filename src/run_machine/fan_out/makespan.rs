@@ -34,6 +34,7 @@ fn makespan(tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) -> Duration {
         results: Default::default(),
         hooks: Default::default(),
         pid: 1,
+        grows: false,
         attended: false,
     };
     let planned = tasks.iter().map(|task| json!({ "name": task.name }));

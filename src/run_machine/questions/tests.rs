@@ -278,6 +278,7 @@ fn by_hash(_: &World, id: &AgentId) -> Vec<Step> {
             0 => Step::Crash,
             1 if !id.as_str().contains('/') => Step::Delegate(rng.u32(1..4)),
             2 | 3 => Step::Ask,
+            4 if id.as_str().starts_with('t') => Step::Propose,
             _ => continue,
         });
     }

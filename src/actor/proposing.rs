@@ -1,0 +1,99 @@
+//! Proposes tasks for the run on behalf of an agent: checks them, asks a person where the
+//! configuration does not allow them, and waits until they are part of the plan.
+
+use std::sync::Arc;
+
+use super::mail::SupervisorMsg;
+use super::permission;
+use super::services::{Planner, Proposed};
+use super::step::StepContext;
+use crate::run_machine::{Proposal, Refused};
+use crate::tool::sandbox::Sandbox;
+use crate::tool::steps::ProposeTasksInput;
+use crate::tool::{ToolError, ToolOutput, arguments};
+use crate::turn_machine::PendingCall;
+
+/// The most bytes of a proposal: more than 200 tasks need, and what a person can still read.
+const BYTES: usize = 256 << 10;
+
+/// Proposes the tasks of a call of `propose_tasks`, and returns what became of them for the model.
+///
+/// # Errors
+/// Returns an error if the arguments are wrong, or if the agent must end before a person has answered.
+pub(super) async fn propose(
+    context: &StepContext,
+    call: &PendingCall,
+) -> Result<ToolOutput, ToolError> {
+    let ProposeTasksInput { tasks: text } = arguments(&call.call.input)?;
+    if text.len() > BYTES {
+        return Err(ToolError::Arguments(format!("`tasks` has more than {BYTES} bytes")));
+    }
+    let Some(planner) = &context.services.planner else {
+        return Err(ToolError::Failed("this run takes no more tasks".to_owned()));
+    };
+    // A resumed agent repeats a call whose result was not recorded.
+    let proposed = match planner.has(&call.key) {
+        true => Proposed { is_allowed: true, ..Proposed::default() },
+        false => match read(context, planner, &text).await? {
+            Ok(proposed) => proposed,
+            Err(problem) => return Ok(ToolOutput::error(format!("Nothing was added: {problem}"))),
+        },
+    };
+    if !proposed.is_allowed
+        && let Some(refusal) = permission::approval(context, call).await?
+    {
+        return Ok(ToolOutput::denied(refusal));
+    }
+    let names: Vec<_> = proposed.tasks.iter().map(|task| task.name.to_string()).collect();
+    let answer = context.answers.proposals.expect(call.key.clone());
+    context.services.tell_supervisor(SupervisorMsg::Propose(Box::new(Proposal {
+        agent: context.agent.clone(),
+        call: call.key.clone(),
+        text: text.clone(),
+        tasks: proposed.tasks,
+        files: proposed.files,
+    })));
+    let answer = tokio::select! {
+        () = context.cancel.cancelled() => return Err(ToolError::Unanswered),
+        answer = answer.wait() => answer,
+    };
+    Ok(match answer {
+        Some(Ok(())) => {
+            planner.added(&call.key, &context.agent, &text);
+            let which =
+                if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+            ToolOutput::ok(format!("The tasks were added to the run{which}."))
+        }
+        Some(Err(Refused(reason))) => ToolOutput::error(format!("Nothing was added: {reason}.")),
+        // This cannot happen: no other task waits for the same call.
+        None => return Err(ToolError::Unanswered),
+    })
+}
+
+/// Checks the tasks of a proposal, outside the mailbox.
+async fn read(
+    context: &StepContext,
+    planner: &Arc<dyn Planner>,
+    text: &str,
+) -> Result<Result<Proposed, String>, ToolError> {
+    let Some(definition) = context.spec.as_ref().map(|spec| spec.name.clone()) else {
+        return Err(ToolError::Failed("a command proposes nothing".to_owned()));
+    };
+    let (planner, by) = (planner.clone(), context.agent.clone());
+    let own = text.to_owned();
+    let read = tokio::task::spawn_blocking(move || planner.read(&by, &definition, &own)).await;
+    let read = read.map_err(|error| ToolError::Failed(error.to_string()))?;
+    Ok(read.and_then(|proposed| {
+        // A model wrote the command, so it needs the sandbox that is wanted.
+        let command = proposed.tasks.iter().find(|task| task.has_command());
+        match (&context.services.sandbox, command) {
+            (Sandbox::Missing(reason), Some(task)) => {
+                let name = &task.name;
+                Err(format!(
+                    "task `{name}` has a command, and there is no sandbox for it: {reason}"
+                ))
+            }
+            _ => Ok(proposed),
+        }
+    }))
+}

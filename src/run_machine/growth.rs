@@ -1,0 +1,77 @@
+//! Decides about the tasks that agents propose during a run, and adds them to the plan.
+
+use super::action::{Proposal, Refused};
+use super::{Action, RunMachine};
+use crate::event::{Draft, PlanExtended, PlannedTask};
+use crate::id::{AgentId, CallKey};
+use crate::plan::PlanError;
+use crate::spec::TaskSpec;
+
+/// The most tasks that agents may add to a run. Plans that somebody reads stay far below it; it stops
+/// agents whose proposals propose.
+const MOST: usize = 1000;
+
+impl RunMachine {
+    /// Handles a proposal, or the same proposal again.
+    pub(super) fn proposed(&mut self, proposal: Proposal) {
+        let Proposal { agent, call, text, tasks, files } = proposal;
+        if self.state.proposed_plans().iter().any(|plan| plan.key == call) {
+            return self.answer_proposal(agent, call, Ok(()));
+        }
+        // An interrupted agent proposes again when the run is resumed.
+        if self.open.interrupted.is_some() || self.open.growing.contains_key(&call) {
+            return;
+        }
+        if let Err(reason) = self.may_grow_by(&tasks) {
+            return self.answer_proposal(agent, call, Err(Refused(reason)));
+        }
+        let planned = tasks.iter().map(PlannedTask::from).collect();
+        self.open.growing.insert(call.clone(), tasks);
+        let extended = PlanExtended { key: call, by: agent, text, files, tasks: planned };
+        self.record(vec![Draft::run(extended)]);
+    }
+
+    /// Returns the reason why tasks cannot be added, in words for the model that proposed them.
+    fn may_grow_by(&self, tasks: &[TaskSpec]) -> Result<(), String> {
+        if self.open.is_finishing || self.open.stopped.is_some() {
+            return Err("the run is being stopped".to_owned());
+        }
+        let coming = || self.open.growing.values().flatten();
+        let before = self.state.proposed_plans().iter().map(|plan| plan.tasks.len());
+        let all = before.sum::<usize>() + coming().count() + tasks.len();
+        if all > MOST {
+            return Err(format!("the run would have {all} proposed tasks, more than {MOST}"));
+        }
+        if let Some(same) = tasks.iter().find(|task| coming().any(|other| other.name == task.name))
+        {
+            return Err(PlanError::Duplicate(same.name.clone()).to_string());
+        }
+        let found = self.settings.plan.extension(tasks);
+        found.map(drop).map_err(|problem| match problem {
+            PlanError::Duplicate(name) => {
+                let state = self.state.task(&name).map(|status| status.state.as_str());
+                format!("task `{name}` exists already ({})", state.unwrap_or("pending"))
+            }
+            other => other.to_string(),
+        })
+    }
+
+    /// Adds the tasks of a recorded proposal to the plan.
+    ///
+    /// # Errors
+    /// Returns an error if they cannot be added, although that was checked.
+    pub(super) fn extended(&mut self, extended: &PlanExtended) -> Result<(), String> {
+        let Some(tasks) = self.open.growing.remove(&extended.key) else { return Ok(()) };
+        let added = self.settings.plan.extend(tasks).map_err(|problem| problem.to_string())?;
+        self.agenda.extend(&self.settings.plan, &self.state, added.clone());
+        for place in added {
+            self.spare_added(place);
+        }
+        self.answer_proposal(extended.by.clone(), extended.key.clone(), Ok(()));
+        Ok(())
+    }
+
+    fn answer_proposal(&mut self, agent: AgentId, call: CallKey, answer: Result<(), Refused>) {
+        self.actions.push_back(Action::AnswerProposal { agent, call, answer });
+    }
+}

@@ -1,0 +1,169 @@
+//! Agents that propose tasks: what they may, what a person is asked, and what a restart keeps.
+
+use super::desk::Desk;
+
+/// An agent that proposes this plan, and then says what became of it.
+fn desk(plan: &str, permissions: &str) -> Desk {
+    let desk = Desk::offline(
+        "[agents.planner]\nmodel = 'default'\ninstructions = 'x'\ntools = ['propose_tasks']\n\
+         sub_agents = ['reader']\n[agents.reader]\nmodel = 'default'\ninstructions = 'x'\n\
+         [agents.other]\nmodel = 'default'\ninstructions = 'x'\n\
+         [tasks.early]\nrun = 'echo one two'\n\
+         [tasks.plan]\nagent = 'planner'\nprompt = 'plan'\ndepends_on = ['early']\n",
+        &format!(
+            "[[rules]]\nagent = 'planner'\nturn = 1\n[[rules.calls]]\ntool = 'propose_tasks'\n\
+             input = {{ tasks = '''{{% raw %}}{plan}{{% endraw %}}''' }}\n\
+             [[rules]]\nagent = 'planner'\nsay = 'planned'\n\
+             [[rules]]\nagent = 'reader'\nsay = 'read: {{{{ prompt }}}}'\n\
+             [[rules]]\nsay = 'x'\n"
+        ),
+    );
+    let text = desk.read("agents.toml");
+    desk.write("agents.toml", &format!("{text}{permissions}"));
+    desk
+}
+
+const PLAN: &str = r#"
+[tasks.each]
+agent = "reader"
+prompt = "{{ item }}"
+foreach = "tasks.early.output | trim | split(' ')"
+depends_on = ["early"]
+[tasks.sum]
+agent = "reader"
+prompt = "after {{ tasks.plan.output }}: {{ tasks.each.outputs | length }}"
+depends_on = ["plan", "each"]
+"#;
+
+fn allowing(plan: &str) -> Desk {
+    let desk = desk(plan, "");
+    let text =
+        desk.read("agents.toml").replace("[permissions]\n", "[permissions]\nplan = 'allow'\n");
+    desk.write("agents.toml", &text);
+    desk
+}
+
+/// The result of the call that proposed tasks.
+fn told(desk: &Desk) -> String {
+    let events = desk.json(&["tail", "--json"]);
+    let mut results = events.iter().filter(|event| {
+        event["data"]["name"] == "propose_tasks" && event["type"] == "tool.finished"
+    });
+    results.next().map(|event| event["data"].to_string()).unwrap_or_default()
+}
+
+fn run_id(desk: &Desk) -> String {
+    let run = desk.runs().remove(0);
+    run.file_name().expect("a name").to_string_lossy().into_owned()
+}
+
+#[test]
+fn proposed_tasks_wait_for_a_person_and_run_like_written_ones() {
+    let desk = desk(PLAN, "");
+    let run = desk.call(&["run"]);
+    assert_eq!(run.code, 6, "{}{}", run.out, run.err);
+    let rows = desk.json(&["pending", "--json"]);
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    assert!(row.to_string().contains("foreach"), "{row}");
+    let shown = desk.call(&["pending"]).out;
+    for text in ["plan wants to use propose_tasks", "[tasks.each]", "foreach = "] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    let id = row["id"].as_str().expect("an id");
+    assert_eq!(desk.call(&["approve", id]).code, 0);
+    let resumed = desk.call(&["resume"]);
+    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+    let sum = desk.call(&["show", &format!("{}/sum", run_id(&desk))]);
+    assert!(sum.out.contains("after planned: 2"), "{}{}", sum.out, sum.err);
+    assert!(desk.good(&["graph", &run_id(&desk)]).contains("sum"));
+    // A fork before the end has the tasks too, each once.
+    let events = desk.json(&["tail", "--json"]);
+    let added = events.iter().filter(|event| event["type"] == "plan.extended").count();
+    assert_eq!(added, 1);
+    let last = events.iter().rposition(|event| event["type"] == "task.started").expect("one");
+    let seq = events[last]["seq"].to_string();
+    let fork = desk.call(&["fork", &format!("{}@{seq}", run_id(&desk))]);
+    assert_eq!(fork.code, 0, "{}{}", fork.out, fork.err);
+}
+
+#[test]
+fn a_later_process_has_the_proposed_tasks() {
+    let desk = desk(
+        "[tasks.x]\nrun = \"test -e go\"\n[tasks.y]\nrun = \"touch made\"\ndepends_on = [\"x\"]\n",
+        "",
+    );
+    assert_eq!(desk.call(&["run"]).code, 6);
+    let id = desk.json(&["pending", "--json"])[0]["id"].as_str().expect("an id").to_owned();
+    assert_eq!(desk.call(&["approve", &id]).code, 0);
+    let failed = desk.call(&["resume"]);
+    assert_eq!(failed.code, 1, "{}{}", failed.out, failed.err);
+    assert!(failed.out.contains("x      failed"), "{}", failed.out);
+    desk.write("go", "");
+    let retried = desk.call(&["resume", "--retry-failed"]);
+    assert_eq!(retried.code, 0, "{}{}", retried.out, retried.err);
+    assert!(desk.path().join("made").exists());
+}
+
+#[test]
+fn a_person_who_says_no_is_told_to_the_agent() {
+    let desk = desk(PLAN, "");
+    assert_eq!(desk.call(&["run"]).code, 6);
+    let id = desk.json(&["pending", "--json"])[0]["id"].as_str().expect("an id").to_owned();
+    assert_eq!(desk.call(&["reject", &id, "--reason", "too dear"]).code, 0);
+    let resumed = desk.call(&["resume"]);
+    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+    assert!(told(&desk).contains("too dear"), "{}", told(&desk));
+    assert!(!desk.good(&["graph", &run_id(&desk)]).contains("sum"));
+}
+
+#[test]
+fn a_file_may_allow_plans_but_not_more_than_the_agent_may_delegate() {
+    let desk = allowing(PLAN);
+    let run = desk.call(&["run"]);
+    assert_eq!(run.code, 0, "{}{}", run.out, run.err);
+    for more in [
+        "[tasks.x]\nrun = \"touch made\"\n",
+        "[tasks.x]\nagent = \"other\"\nprompt = \"x\"\n",
+        "[tasks.x]\nagent = \"reader\"\nprompt = \"x\"\noutput_file = \"made\"\n",
+        "[tasks.x]\nagent = \"reader\"\nprompt = \"x\"\nalways = true\n",
+        "[tasks.x]\nagent = \"reader\"\nprompt = \"x\"\n[[tasks.x.checks]]\nrun = \"touch made\"\n",
+    ] {
+        let desk = allowing(more);
+        let run = desk.call(&["run"]);
+        assert_eq!(run.code, 6, "{more}: {}{}", run.out, run.err);
+        assert!(!desk.path().join("made").exists(), "{more}");
+    }
+    let desk = allowing(PLAN);
+    desk.write("agents.toml", &desk.read("agents.toml").replace("plan = 'allow'", "plan = 'deny'"));
+    assert_eq!(desk.call(&["run"]).code, 0);
+    assert!(told(&desk).contains("denies plans"), "{}", told(&desk));
+}
+
+#[test]
+fn a_wrong_plan_adds_nothing_and_says_what_is_wrong() {
+    let many: String =
+        (0..201).map(|n| format!("[tasks.t{n}]\nagent = \"reader\"\nprompt = \"x\"\n")).collect();
+    for (plan, says) in [
+        ("no toml", "line 1"),
+        ("", "no tasks"),
+        ("[agents.a]\n[tasks.x]\nrun = \"x\"\n", "only tasks, not `agents`"),
+        ("[tasks.x]\nagent = \"nobody\"\nprompt = \"x\"\n", "nobody"),
+        ("[tasks.x]\nagent = \"reader\"\nprompt = \"{{ tasks.plan.output }}\"\n", "depends_on"),
+        ("[tasks.plan]\nrun = \"x\"\n", "plan"),
+        ("[tasks.x]\nworkflow = \"x.toml\"\n", "no sub-graphs"),
+        (
+            "[tasks.x]\nrun = \"x\"\ndepends_on = [\"y\"]\n[tasks.y]\nrun = \"x\"\ndepends_on = [\"x\"]\n",
+            "x",
+        ),
+        ("[tasks.x]\nagent = \"reader\"\nprompt = \"x\"\ncontext = [\"nothing\"]\n", "nothing"),
+        (&many, "more than 200"),
+    ] {
+        let desk = allowing(plan);
+        let run = desk.call(&["run"]);
+        assert_eq!(run.code, 0, "{says}: {}{}", run.out, run.err);
+        let told = told(&desk);
+        assert!(told.contains("Nothing was added") && told.contains(says), "{says}: {told}");
+        let events = desk.json(&["tail", "--json"]);
+        assert!(events.iter().all(|event| event["type"] != "plan.extended"), "{says}");
+    }
+}
