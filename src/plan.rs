@@ -1,6 +1,6 @@
 //! The task graph: checks the tasks of a run once, and decides which of them may start.
 //!
-//! Pure. Owns the payloads of the `task.*` events. A task is named by its place in the plan, so
+//! Pure. Owns the payloads of the `task.*` events and of `plan.extended`. A task is named by its place in the plan, so
 //! that a decision reads the neighbours of one task and never the whole plan.
 
 mod records;
@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::records::{
-    Consequence, Instances, TaskCancelled, TaskCompleted, TaskFailed, TaskReady, TaskRetrying,
-    TaskReused, TaskSkipped, TaskStarted,
+    Consequence, Instances, PlanExtended, PlannedTask, TaskCancelled, TaskCompleted, TaskFailed,
+    TaskReady, TaskRetrying, TaskReused, TaskSkipped, TaskStarted,
 };
 use crate::id::Name;
 use crate::spec::{Join, TaskSpec};

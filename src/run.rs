@@ -229,7 +229,7 @@ impl Run {
         let watcher = deltas.clone();
         let proposed = state.proposed_plans();
         let services =
-            parts.into_services(&config, &options, id, &dir, journal, proposed, watcher)?;
+            parts.into_services(&config, &options, (id, &dir), journal, proposed, watcher)?;
         let services = Arc::new(services);
         let settings = machine_settings((id, &dir), plan, &config, Flags::from(&options));
         let attended = options.asker.is_some();

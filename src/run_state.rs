@@ -19,7 +19,6 @@ mod task;
 mod verdict;
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -136,20 +135,6 @@ impl RunState {
     #[must_use]
     pub fn created(&self) -> Option<&RunCreated> {
         self.created.as_ref()
-    }
-
-    /// Returns the reading of the run's clock. The clock stands still while no process drives the
-    /// run, and while it is paused.
-    #[must_use]
-    pub fn reading(&self) -> Reading {
-        self.clock.reading()
-    }
-
-    /// Returns the part of its time limit that the run has used: the time for which it was open
-    /// since it began, or since a new configuration was last accepted.
-    #[must_use]
-    pub fn spent(&self) -> Duration {
-        self.reading().since(self.began)
     }
 
     /// Returns the phase of the run.

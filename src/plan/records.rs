@@ -1,11 +1,59 @@
-//! The payloads of the `task.*` events.
+//! The payloads of the `task.*` events and of `plan.extended`.
+
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::id::{AgentId, Name};
+use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
+use crate::spec::{TaskSpec, Work};
+
+/// Payload of `plan.extended`: tasks that an agent proposed and that were added to the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanExtended {
+    /// Key of the call that proposed them.
+    pub key: CallKey,
+    /// The agent that made the call.
+    pub by: AgentId,
+    /// The tasks as TOML, as the agent wrote them.
+    pub text: String,
+    /// The texts of the files that they name and that were not recorded before, by path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+    /// The tasks that were added, in their order.
+    pub tasks: Vec<PlannedTask>,
+}
+
+/// A task as `run.created` lists it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedTask {
+    /// The task.
+    pub name: Name,
+    /// The agent definition that does the task; absent for a command and an approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Name>,
+    /// True if the task asks a person.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approval: bool,
+    /// Dependencies: the tasks that must end before it starts.
+    #[serde(default)]
+    pub depends_on: Vec<Name>,
+}
+
+impl From<&TaskSpec> for PlannedTask {
+    fn from(task: &TaskSpec) -> Self {
+        let (mut agent, mut approval) = (None, false);
+        match &task.work {
+            Work::Agent { agent: name, .. } => agent = Some(name.clone()),
+            Work::Approval(_) => approval = true,
+            Work::Command { .. } | Work::Graph { .. } => {}
+        }
+        let (name, depends_on) = (task.name.clone(), task.depends_on.clone());
+        Self { name, agent, approval, depends_on }
+    }
+}
 
 /// `task.ready`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -910,7 +910,7 @@ fn proposed_by(agent: &AgentId) -> Vec<TaskSpec> {
     let first = format!("p-{}", main.replace(['[', ']'], "-"));
     let second = format!("{first}-then");
     let before = if main.contains('[') { vec![&*first] } else { vec![&*first, main] };
-    let always = main.len() % 2 == 0;
+    let always = main.len().is_multiple_of(2);
     vec![task(&first, &[]), TaskSpec { join: Join::AllDone, always, ..task(&second, &before) }]
 }
 

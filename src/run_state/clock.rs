@@ -68,6 +68,22 @@ impl Stopwatch {
     }
 }
 
+impl super::RunState {
+    /// Returns the reading of the run's clock. The clock stands still while no process drives the
+    /// run, and while it is paused.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        self.clock.reading()
+    }
+
+    /// Returns the part of its time limit that the run has used: the time for which it was open
+    /// since it began, or since a new configuration was last accepted.
+    #[must_use]
+    pub fn spent(&self) -> Duration {
+        self.reading().since(self.began)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
