@@ -91,7 +91,11 @@ fn check(setting: Setting<'_>, item: &Item<RawCheck>, scope: &Scope<'_>) -> Opti
                 problems.error("conflict", &prompt.key, message, NO_HELP);
             }
             command(run, place, problems);
-            CheckWork::Command { run: run.clone() }
+            for (variable, text) in raw.env.values() {
+                scope.check(text, &variable.at.value, Language::Template);
+            }
+            let env = raw.env.values().map(|(name, text)| (name.name.clone(), text.clone()));
+            CheckWork::Command { run: run.clone(), env: env.collect() }
         }
         (None, Some((agent, place))) => {
             setting.raw.agents.must_have("unknown_agent", agent, place, problems);
@@ -101,6 +105,11 @@ fn check(setting: Setting<'_>, item: &Item<RawCheck>, scope: &Scope<'_>) -> Opti
                 return None;
             };
             scope.check(prompt, place, Language::Template);
+            if let Some(env) = raw.env.at() {
+                let message = "a check by an agent takes no `env`";
+                let help = "the `prompt` can name the same values";
+                problems.error("conflict", &env.key, message, help);
+            }
             CheckWork::Agent { agent: Name::new(agent).ok()?, prompt: prompt.clone() }
         }
         (Some(_), Some((_, place))) => {

@@ -105,7 +105,11 @@ fn names_output_paths(task: &Task) -> bool {
     let texts = texts.into_iter().chain([&task.idempotency_key]).filter_map(|text| text.as_deref());
     let variables = task.env.values().map(|(_, text)| text.as_str());
     let asked = task.approval.iter().flat_map(approvals::all_texts);
-    texts.chain(variables).chain(asked).any(|text| text.contains("output_path"))
+    let judged = task.checks.iter().flat_map(|check| {
+        let variables = check.value.env.values().map(|(_, text)| text.as_str());
+        check.value.prompt.as_deref().into_iter().chain(variables)
+    });
+    texts.chain(variables).chain(asked).chain(judged).any(|text| text.contains("output_path"))
 }
 
 fn depends_on(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Vec<Name> {

@@ -172,7 +172,11 @@ impl RunMachine {
         let program = match self.program_of_check(place, &check, value) {
             Ok(program) => program,
             Err(error) => {
-                return self.attempt_failed(place, template_failure("checks.prompt", &error));
+                let key = match check.work {
+                    CheckWork::Command { .. } => "checks.env",
+                    CheckWork::Agent { .. } => "checks.prompt",
+                };
+                return self.attempt_failed(place, template_failure(key, &error));
             }
         };
         if !self.may_go_on(place, main) {
@@ -198,8 +202,10 @@ impl RunMachine {
         value: &Value,
     ) -> Result<Program, TemplateError> {
         match &check.work {
-            CheckWork::Command { run } => {
-                let env = self.scope().input_variables(self.spec(place));
+            CheckWork::Command { run, env } => {
+                let round = self.status(place).map_or(1, |status| status.round());
+                let values = self.values_of_answer(place, value, round);
+                let env = self.scope().variables(self.spec(place), env, &values)?;
                 // What judges an answer changes nothing, so it may run again.
                 let (run, idempotent) = (run.clone(), true);
                 Ok(Program::Command(Command { run, env, idempotent, ..Command::default() }))

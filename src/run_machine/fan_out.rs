@@ -163,10 +163,12 @@ fn reads(task: &TaskSpec) -> BTreeSet<String> {
         }
     }
     let rules = &task.acceptance;
-    texts.extend(rules.checks.iter().filter_map(|check| match &check.work {
-        CheckWork::Agent { prompt, .. } => Some(prompt.as_str()),
-        CheckWork::Command { .. } => None,
-    }));
+    for check in &rules.checks {
+        match &check.work {
+            CheckWork::Agent { prompt, .. } => texts.push(prompt),
+            CheckWork::Command { env, .. } => texts.extend(env.values().map(String::as_str)),
+        }
+    }
     let until = rules.repeat.as_ref().map(|repeat| format!("{{{{ {} }}}}", repeat.until));
     texts.extend(until.as_deref());
     let all = || task.depends_on.iter().map(ToString::to_string).collect();

@@ -175,24 +175,13 @@ impl Scope<'_> {
             let text = template.map(|template| template::render(template, values)).transpose();
             text.map_err(|error| (key, error))
         };
-        let mut env = self.input_variables(task);
-        for (name, text) in &task.env {
-            env.extend(rendered("env", Some(text))?.map(|value| (name.clone(), value)));
-        }
+        let mut env = self.variables(task, &task.env, values).map_err(|error| ("env", error))?;
         if let Some(key) = rendered("idempotency_key", task.idempotency_key.as_ref())? {
             if key.trim().is_empty() {
                 return Err(("idempotency_key", wrong("the rendered text is blank")));
             }
             env.insert(KEY_VARIABLE.to_owned(), key);
-        }
-        if let Some((name, value)) = env.iter().find(|(_, value)| value.len() > VARIABLE_BYTES) {
-            let message = format!(
-                "`${name}` would have {} bytes, and a variable takes at most {VARIABLE_BYTES}: give \
-                 the value by `stdin`, or the path of the file that holds an output, \
-                 `tasks.NAME.output_path`",
-                value.len()
-            );
-            return Err(("env", wrong(&message)));
+            fits_variables(&env).map_err(|error| ("idempotency_key", error))?;
         }
         Ok(Command {
             run: run.to_owned(),
@@ -203,9 +192,27 @@ impl Scope<'_> {
         })
     }
 
+    /// Returns the variables of a command: the inputs that its task sees, and these templates, rendered.
+    ///
+    /// # Errors
+    /// Returns an error for a template that cannot be rendered and for a value that is too long.
+    pub(super) fn variables(
+        &self,
+        task: &TaskSpec,
+        templates: &BTreeMap<String, String>,
+        values: &Value,
+    ) -> Result<BTreeMap<String, String>, TemplateError> {
+        let mut env = self.input_variables(task);
+        for (name, text) in templates {
+            env.insert(name.clone(), template::render(text, values)?);
+        }
+        fits_variables(&env)?;
+        Ok(env)
+    }
+
     /// Returns the inputs that a task sees as `INPUT_NAME` variables: texts as they are, other values as
     /// JSON.
-    pub(super) fn input_variables(&self, task: &TaskSpec) -> BTreeMap<String, String> {
+    fn input_variables(&self, task: &TaskSpec) -> BTreeMap<String, String> {
         let variables = self.inputs_of(task).iter().map(|(name, value)| {
             let name = format!("INPUT_{}", name.to_uppercase().replace('-', "_"));
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -217,6 +224,19 @@ impl Scope<'_> {
     /// Returns the inputs that a task sees.
     fn inputs_of<'a>(&'a self, task: &'a TaskSpec) -> &'a Map<String, Value> {
         task.within.as_ref().map_or(self.inputs, |within| &within.inputs)
+    }
+}
+
+/// Returns an error if a value is longer than a variable can be.
+fn fits_variables(env: &BTreeMap<String, String>) -> Result<(), TemplateError> {
+    match env.iter().find(|(_, value)| value.len() > VARIABLE_BYTES) {
+        None => Ok(()),
+        Some((name, value)) => Err(wrong(&format!(
+            "`${name}` would have {} bytes, and a variable takes at most {VARIABLE_BYTES}: give \
+             the value by `stdin`, or the path of the file that holds an output, \
+             `tasks.NAME.output_path`",
+            value.len()
+        ))),
     }
 }
 

@@ -402,7 +402,7 @@ pub(super) fn random_rules(rng: &mut fastrand::Rng) -> (Acceptance, OutputFormat
         return (Acceptance::default(), OutputFormat::Text);
     }
     let check = |rng: &mut fastrand::Rng| {
-        let run = || CheckWork::Command { run: "judge".to_owned() };
+        let run = || CheckWork::Command { run: "judge".to_owned(), env: BTreeMap::new() };
         let agent = || CheckWork::Agent {
             agent: name("judge"),
             prompt: "Judge {{ output.round }} of {{ iteration }}.".to_owned(),

@@ -3,6 +3,7 @@
 //!
 //! Pure. `run_machine/answers.rs` applies them, in this order.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,9 @@ pub enum CheckWork {
     Command {
         /// The command line, given to `sh -c` unchanged.
         run: String,
+        /// Templates of the environment variables of the command, by name.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        env: BTreeMap<String, String>,
     },
     /// An agent, which answers `pass` or `fail`.
     Agent {
@@ -70,7 +74,7 @@ impl CheckWork {
     #[must_use]
     pub fn words(&self) -> String {
         match self {
-            Self::Command { run } => format!("`{}`", first_line(run)),
+            Self::Command { run, .. } => format!("`{}`", first_line(run)),
             Self::Agent { agent, .. } => format!("agent `{agent}`"),
         }
     }

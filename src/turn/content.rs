@@ -203,7 +203,7 @@ mod tests {
         let judged = |n: u32| Acceptance {
             schema: (n == 1).then(|| Schema::new(json!({})).expect("a schema")),
             checks: Vec::from_iter((n == 2).then(|| Check {
-                work: CheckWork::Command { run: "true".to_owned() },
+                work: CheckWork::Command { run: "true".to_owned(), env: BTreeMap::new() },
                 timeout: None,
             })),
             repeat: (n == 3).then(|| Loop { until: "output".to_owned(), max_iterations: 2 }),

@@ -20,7 +20,8 @@ prompt = "Fix it."
 output_schema = "schemas/fix.json"
 output_file = "fix.json"
 [[tasks.fix.checks]]
-run = 'echo "saw $OUTPUT"; ! grep -q 2 "$OUTPUT_PATH"'
+run = 'echo "saw $OUTPUT"; grep -q "$N" "$OUTPUT_PATH" && test "$N in $ROUND" != "2 in 2"'
+env = { N = "{{ output.n }}", ROUND = "{{ iteration }}" }
 [[tasks.fix.checks]]
 agent = "judge"
 prompt = "Is {{ output.n }} right in round {{ iteration }}?"

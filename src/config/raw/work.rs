@@ -155,6 +155,9 @@ sections! {
         /// `$OUTPUT_PATH`, and as `$OUTPUT` if it has at most 64 KiB. The check passes if the exit
         /// code is 0. A crash makes it run again.
         run: String, TEXT, gives "template_in_run";
+        /// Environment variables for that command, by name. Their templates can use `output` and
+        /// `iteration`, as in `{ FILE = "{{ output.file }}" }`, and the item of a fan-out.
+        env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "conflict";
         /// The agent that makes the check. Its answer begins with the line `pass` or `fail`.
         agent: String, AGENT, gives "conflict";
         /// The first message to that agent, which can use `output` and `iteration`. The form of its
