@@ -318,8 +318,8 @@ impl Words<'_> {
             let text = status.output.as_ref().map(|o| store::whole_text(&self.results, o));
             let Ok(text) = text.transpose() else { continue };
             let value = text.and_then(|text| task.output_format().parse(&text).ok());
-            let known = value.map(|value| scope::value_of(task, value));
-            then.insert(task.name.to_string(), scope::ended(status, known, Some(&self.results)));
+            let value = scope::value_of(task, value.unwrap_or_default());
+            then.insert(task.name.to_string(), scope::ended(status, value, Some(&self.results)));
         }
         then
     }

@@ -47,8 +47,10 @@ pub fn of_ended(
     for task in tasks.iter().filter(|task| grows || named.contains(&task.name)) {
         read(&task.name, task.output_format())?;
     }
-    // The output of a fan-out is made from those of its instances.
-    for task in open.filter(|task| task.fan_out.is_some()) {
+    // The outputs of a fan-out that has not completed are those of its instances.
+    let has_output = |task: &TaskSpec| state.task(&task.name).is_some_and(|s| s.output.is_some());
+    let ended = tasks.iter().filter(|task| named.contains(&task.name) && !has_output(task));
+    for task in open.chain(ended).filter(|task| task.fan_out.is_some()) {
         for (instance, _) in state.task(&task.name).iter().flat_map(|status| &status.instances) {
             read(instance, task.output)?;
         }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::RunMachine;
 use super::scope::{self, Item};
 use crate::failure::{Failure, FailureKind};
+use crate::id::Name;
 use crate::output::Output;
 use crate::plan::{Instances, Standing, TaskCancelled, TaskStarted, TaskState};
 use crate::spec::acceptance::CheckWork;
@@ -267,11 +268,10 @@ impl RunMachine {
         if tally.open() > 0 || self.open.checking.contains_key(&place) {
             return;
         }
-        let instances = self.settings.plan.instances(place);
-        let (done, all) = (tally.done(), instances.len());
+        let (done, all) = (tally.done(), self.settings.plan.instances(place).len());
         if is_enough(done, all, self.spec(place).fan_out.as_ref()) {
-            let outputs = instances.map(|instance| self.end_of(instance)).collect();
-            let output = Output::whole(Value::Array(outputs).to_string());
+            let outputs = self.ends_of_instances(place).unwrap_or_else(|| json!([]));
+            let output = Output::whole(outputs.to_string());
             return self.check_output(place, output, None);
         }
         if let Some(reason) = self.cut_short(place) {
@@ -315,30 +315,22 @@ impl RunMachine {
         Failure::new(FailureKind::InstancesFailed, message)
     }
 
-    /// Returns the end of an instance as the output of its task lists it.
-    fn end_of(&mut self, instance: usize) -> Value {
-        let name = self.name(instance).clone();
-        let mut value = self.open.values.get(name.as_str()).cloned().unwrap_or_default();
-        let member = self.settings.plan.member(instance);
-        let key = member.and_then(|member| {
-            Some(self.open.items.get(&member.of)?.all.get(member.number)?.0.clone())
-        });
-        json!({
-            "index": member.map(|member| member.number),
-            "key": key,
-            "state": self.task_state(instance).as_str(),
-            "output": value.get_mut("output").map(Value::take),
-            "error": value.get_mut("error").map(Value::take),
-        })
-    }
-
-    /// Drops what only an open fan-out needs.
-    pub(super) fn fan_out_ended(&mut self, place: usize) {
-        self.open.items.remove(&place);
-        for instance in self.settings.plan.instances(place) {
-            let name = self.name(instance).to_string();
-            self.open.values.remove(&name);
-        }
+    /// Returns the ends of the instances of a task as its `outputs` list them, in the order of the
+    /// items; `None` if it has not fanned out.
+    pub(super) fn ends_of_instances(&self, place: usize) -> Option<Value> {
+        let instances = &self.status(place)?.instances;
+        let end = |(number, (name, key)): (usize, &(Name, String))| {
+            let status = self.state.task(name);
+            let output = self.open.values.get(name.as_str()).and_then(|value| value.get("output"));
+            json!({
+                "index": number,
+                "key": key,
+                "state": status.map(|status| status.state.as_str()),
+                "output": output,
+                "error": status.and_then(|status| Some(status.failure.as_ref()?.to_string())),
+            })
+        };
+        (!instances.is_empty()).then(|| instances.iter().enumerate().map(end).collect())
     }
 
     /// Handles the cancellation of a task that has fanned out: its instances are cancelled.

@@ -306,9 +306,7 @@ impl RunMachine {
             self.open.waiting_for_resume.remove(&place);
             self.open.timers.cancel(&Timer::Retry(place));
             self.note_value(place);
-            if self.spec(place).fan_out.is_some() {
-                self.fan_out_ended(place);
-            }
+            self.open.items.remove(&place);
             for dependency in self.settings.plan.dependencies(place).to_vec() {
                 self.drop_unused_value(dependency);
             }
@@ -320,10 +318,19 @@ impl RunMachine {
         let name = self.name(place).clone();
         // The output of a completed task was stored when it was checked.
         let known = self.open.values.remove(name.as_str());
+        let known = known.unwrap_or_else(|| {
+            // The instances of a fan-out that did not complete have their ends nevertheless.
+            let ends = self.agenda.is_awaited(place).then(|| self.ends_of_instances(place));
+            scope::value_of(self.spec(place), ends.flatten().unwrap_or_default())
+        });
         if let Some(status) = self.state.task(&name) {
             let results = self.settings.plan.is_read_as_file(place);
             let results = results.then_some(self.settings.results.as_path());
-            self.open.values.insert(name.to_string(), scope::ended(status, known, results));
+            let value = scope::ended(status, known, results);
+            for (instance, _) in &status.instances {
+                self.open.values.remove(instance.as_str());
+            }
+            self.open.values.insert(name.to_string(), value);
         }
         self.drop_unused_value(place);
     }

@@ -94,6 +94,43 @@ fn only_failed_instances_begin_again_and_reordered_items_keep_their_results() {
 }
 
 #[test]
+fn the_outputs_of_a_fan_out_that_failed_name_each_item_also_after_a_resume() {
+    let outputs = "env = { ALL = '{{ tasks.work.outputs }}' }\nrun = 'printf %s \"$ALL\"'\n\
+                   join = 'all_done'\n";
+    let desk = Desk::commands(&format!(
+        "[tasks.work]\nforeach = \"['a', 'b']\"\nenv = {{ ITEM = '{{{{ item }}}}' }}\n\
+         run = 'printf %s $ITEM; test $ITEM != b'\non_failure = 'continue'\n\
+         [tasks.now]\ndepends_on = ['work']\n{outputs}\
+         [tasks.gate]\napproval = {{ message = 'Go on?' }}\n\
+         [tasks.later]\ndepends_on = ['work', 'gate']\n{outputs}\
+         [tasks.never]\nwhen = 'false'\nforeach = '[1]'\nrun = 'true'\n\
+         [tasks.none]\ndepends_on = ['never']\nrun = 'true'\n\
+         env = {{ ALL = '{{{{ tasks.never.outputs | default([]) }}}}' }}\n"
+    ));
+    assert_eq!(desk.call(&["run"]).code, 6);
+    let question = desk.json(&["pending", "--json"]).remove(0);
+    desk.good(&["approve", question["id"].as_str().expect("an id")]);
+    let resumed = desk.call(&["resume"]);
+    assert_eq!(resumed.code, 1, "{}{}", resumed.out, resumed.err);
+    for task in ["desk/now", "desk/later"] {
+        let ends: Value =
+            serde_json::from_str(&desk.good(&["show", task, "--output"])).expect("JSON");
+        assert_eq!(
+            (&ends[0], &ends[1]["key"], &ends[1]["state"], &ends[1]["output"]),
+            (
+                &json!({ "index": 0, "key": "a", "state": "completed", "output": "a", "error": null }),
+                &json!("b"),
+                &json!("failed"),
+                &Value::Null
+            ),
+            "{task}"
+        );
+        let error = ends[1]["error"].as_str().expect("a reason");
+        assert!(error.starts_with("command_failed"), "{error}");
+    }
+}
+
+#[test]
 fn a_cleanup_runs_after_a_cancellation_from_another_terminal() {
     let desk = Desk::commands(
         "[tasks.work]\nrun = 'touch begun; sleep 60'\n[tasks.after]\nrun = 'touch after'\n\
