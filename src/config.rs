@@ -444,7 +444,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
     let entry = plan::entry(setting);
     let compaction = compaction::compaction(setting, &models.models);
     let used = plan::models_in_use(&tasks, &agents, &compaction, &entry, &sources.targets);
-    let providers = providers::providers(setting, &mut models, &used);
+    let providers = providers::providers(setting, &mut models, &used, &agents);
     plan::prices(setting, &models.models, &used);
     providers::check_capabilities(setting, &models.models, &providers);
     let directory = root.file_name().map(|name| name.to_string_lossy().into_owned());

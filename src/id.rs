@@ -168,10 +168,18 @@ impl AgentId {
         Self(format!("{}/{agent}-{ordinal}", self.0).into())
     }
 
-    /// Returns the name of the task whose agent this is, or above it.
+    /// Returns true if this is the main agent of an attempt of a task, and not one below it.
     #[must_use]
-    pub fn task(&self) -> Option<&str> {
-        self.0.split(['/', '~']).next()
+    pub fn is_main_of(&self, task: &Name) -> bool {
+        let rest = self.0.strip_prefix(task.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('~') && !rest.contains('/'))
+    }
+
+    /// Returns the names that the task of this agent can have, the shortest first: the task of a
+    /// sub-graph has a `/` in its name, as an agent below another one has in its id.
+    pub fn possible_tasks(&self) -> impl Iterator<Item = &str> {
+        let ends = self.0.match_indices('/').map(|(at, _)| at).chain([self.0.len()]);
+        ends.map(|end| self.0[..end].split('~').next().unwrap_or_default())
     }
 
     /// Returns true if this agent is `top` or a child of it, directly or through other children.
@@ -270,6 +278,21 @@ mod tests {
         for bad in ["", "A", "a b", "a/b", "ä", "a."] {
             assert!(Name::new(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_main_agents_of_a_task_are_told_from_those_below() {
+        let name = |text: &str| Name::new(text).expect("a name");
+        let task = name("nightly").inner(&name("list")).instance(2);
+        for attempt in [1, 2] {
+            let main = AgentId::main(&task, attempt);
+            assert!(main.is_main_of(&task), "{main}");
+            assert!(!main.is_main_of(&name("nightly")), "{main}");
+            let below = main.child(&name("check"), 1);
+            assert!(!below.is_main_of(&task), "{below}");
+            assert!(below.possible_tasks().any(|possible| possible == task.as_str()), "{below}");
+        }
+        assert!(!AgentId::main(&name("a-b"), 1).is_main_of(&name("a")));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::times::Times;
 use super::{complain, refusal, runtime};
 use crate::event::{Event, PauseCause, Record, SharedRecord};
 use crate::exit::Exit;
+use crate::id::AgentId;
 use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
 use crate::journal::line::Position;
@@ -69,7 +70,10 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
 /// Prints the texts of the models that the filter selects, until the future is dropped.
 async fn print_deltas(dir: &RunDir, filter: &Filter) {
     let deltas = Deltas::new(None, Paint::of(Stream::Out));
-    deltas.follow(dir, |agent| filter.fits(Some(agent.as_str()), agent.task())).await;
+    let fits = |agent: &AgentId| {
+        agent.possible_tasks().any(|task| filter.fits(Some(agent.as_str()), Some(task)))
+    };
+    deltas.follow(dir, fits).await;
 }
 
 /// Waits until there is a run. Ctrl-C ends the program as usual.
@@ -398,7 +402,8 @@ fn is_milestone(record: &Record) -> bool {
         // A main agent begins and ends with its task, which has its own line.
         Event::AgentSpawned(spawned) => spawned.parent.is_some(),
         Event::AgentEnded(_) => {
-            record.agent.as_ref().is_some_and(|agent| agent.as_str().contains('/'))
+            let of_task = record.agent.as_ref().zip(record.task.as_ref());
+            of_task.is_some_and(|(agent, task)| !agent.is_main_of(task))
         }
         // Other pauses and openings are reported at the beginning and the end of the output.
         Event::RunPaused(paused) => paused.cause == PauseCause::DiskFull,

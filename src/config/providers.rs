@@ -18,7 +18,7 @@ use crate::model::http::is_loopback;
 use crate::model::script::Script;
 use crate::policy::RetryPolicy;
 use crate::spec::capability::{Capability, Declared};
-use crate::spec::{ModelSpec, Price};
+use crate::spec::{AgentSpec, ModelSpec, Price};
 
 /// The protocol that a provider speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,17 +211,22 @@ pub(super) fn providers(
     setting: Setting<'_>,
     models: &mut Models,
     used: &BTreeSet<Name>,
+    agents: &BTreeMap<Name, AgentSpec>,
 ) -> BTreeMap<Name, ProviderSpec> {
     let retry = retry::of_calls(setting.raw.defaults.retry.as_ref(), setting.problems);
     let mut all = BTreeMap::new();
     settle_homeless(setting, models, used, &retry, &mut all);
+    // A script sees the agents of sub-graphs by the names that they have in their files.
+    let agents: BTreeSet<_> = agents.keys().map(Name::local).collect();
+    let agents: BTreeSet<_> =
+        setting.raw.agents.names().chain(agents.iter().map(Name::as_str)).collect();
     let called = models.models.values().filter(|model| used.contains(&model.name));
     let called: BTreeSet<&Name> = called.map(|model| &model.provider).collect();
     for (entry, raw) in setting.raw.providers.values() {
         let Ok(name) = Name::new(&entry.name) else { continue };
         let missing =
             if called.contains(&name) { setting.sources.missing_keys } else { Missing::Allow };
-        if let Some(spec) = provider(setting, name.clone(), entry, raw, missing, &retry) {
+        if let Some(spec) = provider(setting, name.clone(), entry, raw, missing, &retry, &agents) {
             all.insert(name, spec);
         }
     }
@@ -317,6 +322,7 @@ fn provider(
     raw: &Provider,
     missing: Missing,
     retry: &RetryPolicy,
+    agents: &BTreeSet<&str>,
 ) -> Option<ProviderSpec> {
     let problems = setting.problems;
     if let Some((key, at)) = raw.api_key.as_ref().zip(raw.api_key.at()) {
@@ -332,7 +338,7 @@ fn provider(
     let kind = match wire {
         Wire::Anthropic => ProviderKind::Anthropic,
         Wire::OpenAi => ProviderKind::OpenAi,
-        Wire::Scripted => script(setting, entry, raw)?,
+        Wire::Scripted => script(setting, entry, raw, agents)?,
     };
     let key = present(key(setting, wire, entry, raw), missing, problems);
     let secret_headers = secret_headers(setting, raw, missing);
@@ -410,7 +416,12 @@ fn check_address(raw: &Provider, problems: &Problems) {
     }
 }
 
-fn script(setting: Setting<'_>, entry: &Entry<Provider>, raw: &Provider) -> Option<ProviderKind> {
+fn script(
+    setting: Setting<'_>,
+    entry: &Entry<Provider>,
+    raw: &Provider,
+    agents: &BTreeSet<&str>,
+) -> Option<ProviderKind> {
     if !raw.script.is_set() {
         let message = format!("provider `{}` is scripted but has no `script`", entry.name);
         let help = "add `script = \"FILE\"`";
@@ -426,10 +437,10 @@ fn script(setting: Setting<'_>, entry: &Entry<Provider>, raw: &Provider) -> Opti
     let text = read.text;
     let parsed = Script::parse_all(&text);
     if let Ok(script) = &parsed {
-        for (number, agent) in script.rules_for_nobody(setting.raw.agents.names()) {
+        for (number, agent) in script.rules_for_nobody(agents.iter().copied()) {
             let message =
                 format!("rule {number} of the script is for agent `{agent}`, which does not exist");
-            let help = names::suggest(&agent, setting.raw.agents.names());
+            let help = names::suggest(&agent, agents.iter().copied());
             setting.problems.warning("unmatched_agent", place, message, help);
         }
     }

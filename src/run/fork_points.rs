@@ -85,7 +85,7 @@ pub fn before_failure(dir: &RunDir, task: &Name) -> Result<Option<u64>, JournalE
                 {
                     good.insert(agent.clone(), last);
                 }
-                (Event::AgentEnded(ended), Some(agent)) if is_main(agent) => {
+                (Event::AgentEnded(ended), Some(agent)) if agent.is_main_of(task) => {
                     failed = match ended.outcome {
                         Outcome::Completed { .. } => None,
                         Outcome::Failed { .. } | Outcome::Cancelled { .. } => {
@@ -100,16 +100,12 @@ pub fn before_failure(dir: &RunDir, task: &Name) -> Result<Option<u64>, JournalE
     Ok(failed)
 }
 
-fn is_main(agent: &AgentId) -> bool {
-    !agent.as_str().contains('/')
-}
-
 fn point_of(record: &Record) -> Option<(Name, ForkEvent)> {
     let task = record.task.clone()?;
     let event = match (&record.event, &record.agent) {
         (Event::TaskStarted(started), None) => ForkEvent::Started(started.attempt),
         (Event::TaskCompleted(_), None) => ForkEvent::Completed,
-        (Event::ToolFinished(finished), Some(agent)) if is_main(agent) => {
+        (Event::ToolFinished(finished), Some(agent)) if agent.is_main_of(&task) => {
             ForkEvent::Turn(agent.clone(), finished.turn)
         }
         _ => return None,

@@ -46,7 +46,7 @@ impl Journal {
             input,
             effect,
         };
-        let task = id.task().expect("a task").to_owned();
+        let task = id.possible_tasks().next().expect("a task").to_owned();
         self.add(&task, Some(agent), intended);
         let started = ToolStarted { key: key.clone(), pgid: None, starttime: None, change };
         self.add(&task, Some(agent), started);
@@ -76,7 +76,7 @@ impl Journal {
             took_ms: 1,
         };
         let id = AgentId::from_text(agent);
-        let task = id.task().expect("a task").to_owned();
+        let task = id.possible_tasks().next().expect("a task").to_owned();
         self.add(&task, Some(agent), finished);
     }
 
