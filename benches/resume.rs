@@ -206,7 +206,7 @@ fn created(run: RunId, dir: &RunDir) -> RunCreated {
 async fn begin(journal: &JournalHandle, task: &Name) {
     let agent = AgentId::main(task, 1);
     let started =
-        TaskStarted { attempt: 1, agent: Some(agent.clone()), instances: None, key: None };
+        TaskStarted { attempt: 1, agent: Some(agent.clone()), instances: None, key: None, item: None };
     record(journal, vec![Draft::task(task, TaskReady {})]).await;
     let drafts = vec![Draft::task(task, started), Draft::agent(task, &agent, spawned(None))];
     record(journal, drafts).await;

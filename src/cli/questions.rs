@@ -84,7 +84,10 @@ impl Pending {
                 .push("  (all that it would do is not recorded, or its record is lost)".to_owned());
         }
         for shown in &asked.shown {
-            lines.push(format!("  {}:", safe(&shown.expression)));
+            // A text that is written out names itself: the whole of a plan that is to be approved.
+            if serde_json::from_str::<String>(&shown.expression).is_err() {
+                lines.push(format!("  {}:", safe(&shown.expression)));
+            }
             lines.extend(block(&shown.text).into_iter().map(|line| format!("  {line}")));
             if shown.left_out > 0 {
                 lines.push(format!("    [{} bytes more]", shown.left_out));

@@ -261,8 +261,16 @@ fn describe_task(event: &Event, out: &mut String) -> std::fmt::Result {
         Event::TaskStarted(e) => {
             write!(out, "task started, attempt {}", e.attempt)?;
             match (&e.agent, &e.instances) {
-                (Some(agent), _) => write!(out, ", by {}", cut(agent.as_str(), QUOTED)),
-                (None, Some(instances)) => write!(out, ", with {} instances", instances.keys.len()),
+                (Some(agent), _) => {
+                    write!(out, ", by {}", cut(agent.as_str(), QUOTED))?;
+                    match &e.item {
+                        Some(item) => write!(out, ", for {}", first_line(item, QUOTED)),
+                        None => Ok(()),
+                    }
+                }
+                (None, Some(instances)) => {
+                    write!(out, ", with {}", plural(instances.keys.len() as u64, "instance"))
+                }
                 (None, None) => Ok(()),
             }
         }

@@ -74,6 +74,9 @@ pub struct TaskStarted {
     /// equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// The key of the item, if the task is an instance of a fan-out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
 }
 
 /// The instances of a task that fans out: one for each item, in the order of the list.

@@ -154,6 +154,11 @@ pub(super) fn seconds(time: Duration) -> String {
 /// none.
 pub(super) fn note(task: &TaskStatus) -> Option<String> {
     let note = match task.state {
+        // The output of a fan-out is a list for programs.
+        TaskState::Completed | TaskState::Reused if !task.instances.is_empty() => {
+            let count = task.instances.len();
+            format!("{count} instance{}", if count == 1 { "" } else { "s" })
+        }
         TaskState::Completed | TaskState::Reused => {
             let text = &task.output.as_ref()?.text;
             text.lines().rev().find(|line| !line.trim().is_empty())?.to_owned()

@@ -156,7 +156,8 @@ impl Scope<'_> {
         let (mut shown, mut room) = (Vec::new(), question::ALL_SHOWN_BYTES);
         for expression in &approval.show {
             let value = template::evaluate(expression, &values).map_err(|e| ("show", e))?;
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            // For people: JSON on lines of its own.
+            let text = value.as_str().map_or_else(|| format!("{value:#}"), str::to_owned);
             let (text, left_out) = question::bounded(&text, question::SHOWN_BYTES.min(room));
             room -= text.len();
             shown.push(Shown { expression: expression.clone(), text, left_out });

@@ -224,7 +224,7 @@ impl RunMachine {
         self.open.slots.take(agent.clone(), Rank::Main);
         self.take_locks(place);
         self.open.proposed.insert(place);
-        let started = started(attempt, &agent, key);
+        let started = self.started(place, attempt, &agent, key);
         let spawned = AgentSpawned::main(program);
         self.record(vec![Draft::task(&task, started), Draft::agent(&task, &agent, spawned)]);
     }
@@ -247,7 +247,7 @@ impl RunMachine {
             // An agent that was asked to end is of no more use; one that has ended settles its
             // attempt.
             Some((agent, attempt)) if self.open.told(&agent).is_none() => {
-                let started = started(attempt, &agent, key);
+                let started = self.started(place, attempt, &agent, key);
                 Beginning::GoesOn(agent, started)
             }
             Some(_) | None => Beginning::Starts { key, program },
@@ -344,6 +344,12 @@ impl RunMachine {
         }
     }
 
+    /// Returns the record of the start of an attempt.
+    fn started(&self, place: usize, attempt: u32, agent: &AgentId, key: String) -> TaskStarted {
+        let item = self.item(place).map(|item| item.key.to_owned());
+        TaskStarted { attempt, agent: Some(agent.clone()), instances: None, key: Some(key), item }
+    }
+
     pub(super) fn spec(&self, place: usize) -> &TaskSpec {
         &self.settings.plan.tasks()[place]
     }
@@ -351,9 +357,4 @@ impl RunMachine {
     pub(super) fn status(&self, place: usize) -> Option<&TaskStatus> {
         self.state.task(self.name(place))
     }
-}
-
-/// Returns the record of the start of an attempt.
-fn started(attempt: u32, agent: &AgentId, key: String) -> TaskStarted {
-    TaskStarted { attempt, agent: Some(agent.clone()), instances: None, key: Some(key) }
 }

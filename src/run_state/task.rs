@@ -260,7 +260,7 @@ mod tests {
         let agent = |attempt| AgentId::from_text(&format!("t~{attempt}"));
         let started = |attempt| -> Event {
             let (agent, key) = (Some(agent(attempt)), Some("k".to_owned()));
-            TaskStarted { attempt, agent, instances: None, key }.into()
+            TaskStarted { attempt, agent, instances: None, key, item: None }.into()
         };
         // Each row: the attempt that starts after the hold, the number of attempts of an earlier
         // configuration, and the time of the latest one from the 5 ms before the hold and the 3 ms

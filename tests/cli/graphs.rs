@@ -48,6 +48,8 @@ fn each_item_of_a_list_gets_a_task_of_its_own() {
     let rows = desk.json(&["ps", "-a", "--json"]);
     let names: Vec<_> = rows.iter().filter(|r| r["kind"] == "task").map(|r| &r["name"]).collect();
     assert_eq!(names, ["files", "review", "review[0]", "review[1]", "review[2]", "report"]);
+    assert!(done.err.contains("attempt 1, by review[1], for src/a.rs\n"), "{}", done.err);
+    assert!(done.out.lines().any(|line| line.ends_with("  3 instances")), "{}", done.out);
     let log = desk.runs()[0].join("agents/review[0].log");
     assert!(log.exists(), "{}", log.display());
     desk.good(&["cancel", "desk/review[0]"]);
@@ -158,6 +160,9 @@ fn a_plan_of_somebody_else_waits_for_a_person_before_anything_of_it_runs() {
     let question = desk.json(&["pending", "--json"]).remove(0);
     assert!(question["shown"][0]["text"].as_str().expect("a text").contains("touch ran"));
     assert!(!desk.path().join("ran").exists());
+    // The plan is shown once, as it is written.
+    let pending = desk.good(&["pending"]);
+    assert!(pending.contains("\n    [tasks.extra]\n") && !pending.contains("\\n"), "{pending}");
     desk.good(&["approve", question["id"].as_str().expect("an id")]);
     desk.good(&["resume"]);
     assert!(desk.path().join("ran").exists() && !desk.path().join("other").exists());
