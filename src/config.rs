@@ -38,6 +38,7 @@ mod recorded;
 mod reference;
 mod retry;
 mod sandbox;
+mod scripts;
 mod shape;
 mod size;
 mod sources;

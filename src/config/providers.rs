@@ -1,21 +1,18 @@
 //! Builds the providers and models: addresses, keys, prices and limits.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use miette::NamedSource;
 use serde_json::Value as Json;
 
 use super::diagnostic::{NO_HELP, Place, Problems};
 use super::keys::{self, NoKey, Secret};
 use super::raw::{HeaderValue, Model, Prices, Provider, Wire};
 use super::shape::{Entry, Field, Item, ListOr};
-use super::{Missing, Setting, files, names, retry};
+use super::{Missing, Setting, names, retry, scripts};
 use crate::id::Name;
 use crate::model::http::is_loopback;
-use crate::model::script::Script;
 use crate::policy::RetryPolicy;
 use crate::spec::capability::{Capability, Declared};
 use crate::spec::{AgentSpec, ModelSpec, Price};
@@ -338,7 +335,7 @@ fn provider(
     let kind = match wire {
         Wire::Anthropic => ProviderKind::Anthropic,
         Wire::OpenAi => ProviderKind::OpenAi,
-        Wire::Scripted => script(setting, entry, raw, agents)?,
+        Wire::Scripted => scripts::script(setting, entry, raw, agents)?,
     };
     let key = present(key(setting, wire, entry, raw), missing, problems);
     let secret_headers = secret_headers(setting, raw, missing);
@@ -414,57 +411,6 @@ fn check_address(raw: &Provider, problems: &Problems) {
         let message = format!("the key is sent to `{authority}` without encryption");
         problems.warning("plain_http", place, message, "use `https://`");
     }
-}
-
-fn script(
-    setting: Setting<'_>,
-    entry: &Entry<Provider>,
-    raw: &Provider,
-    agents: &BTreeSet<&str>,
-) -> Option<ProviderKind> {
-    if !raw.script.is_set() {
-        let message = format!("provider `{}` is scripted but has no `script`", entry.name);
-        let help = "add `script = \"FILE\"`";
-        setting.problems.error("missing_field", &entry.at.key, message, help);
-    }
-    let (written, place) = raw.script.placed()?;
-    let script = setting.root.join(written);
-    let Some(read) = setting.shelf.read_unrecorded(&script, place, setting.problems) else {
-        // What is left out is read when the file is trusted.
-        return setting.shelf.left_out().then_some(ProviderKind::Scripted { script });
-    };
-    let form = files::Form::of(&read.real, setting.root);
-    let text = read.text;
-    let parsed = Script::parse_all(&text);
-    if let Ok(script) = &parsed {
-        for (number, agent) in script.rules_for_nobody(agents.iter().copied()) {
-            let message =
-                format!("rule {number} of the script is for agent `{agent}`, which does not exist");
-            let help = names::suggest(&agent, agents.iter().copied());
-            setting.problems.warning("unmatched_agent", place, message, help);
-        }
-    }
-    if let Err(mistakes) = parsed {
-        // The name is built like that of the configuration, so that diagnostics of both look alike.
-        let shown = setting.sources.file.parent().unwrap_or(Path::new("")).join(written);
-        if form == files::Form::Anything {
-            let line = mistakes.first().map_or(1, |mistake| mistake.line);
-            let message = format!("`{}` is not a script: see line {line}", shown.display());
-            let help = "its lines are not shown: a script ends in `.toml`";
-            setting.problems.error("bad_script", place, message, help);
-            return None;
-        }
-        let text = Arc::new(NamedSource::new(shown.display().to_string(), text));
-        for mistake in mistakes {
-            if setting.problems.is_full() {
-                continue;
-            }
-            let place = Place::at(&text, mistake.line, mistake.column);
-            setting.problems.error("bad_script", &place, mistake.message, NO_HELP);
-        }
-        return None;
-    }
-    Some(ProviderKind::Scripted { script })
 }
 
 /// Returns the key of a provider. A server with its own `base_url` gets a key only if the file says
