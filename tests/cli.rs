@@ -5,6 +5,7 @@ mod context;
 mod crash;
 mod desk;
 mod evidence;
+mod example_graphs;
 mod exits;
 mod explain;
 mod failures;
