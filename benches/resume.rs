@@ -205,8 +205,13 @@ fn created(run: RunId, dir: &RunDir) -> RunCreated {
 /// Records the beginning of a task and of the agent that works for it.
 async fn begin(journal: &JournalHandle, task: &Name) {
     let agent = AgentId::main(task, 1);
-    let started =
-        TaskStarted { attempt: 1, agent: Some(agent.clone()), instances: None, key: None, item: None };
+    let started = TaskStarted {
+        attempt: 1,
+        agent: Some(agent.clone()),
+        instances: None,
+        key: None,
+        item: None,
+    };
     record(journal, vec![Draft::task(task, TaskReady {})]).await;
     let drafts = vec![Draft::task(task, started), Draft::agent(task, &agent, spawned(None))];
     record(journal, drafts).await;

@@ -197,7 +197,13 @@ env = { OF = "{{ tasks.done.output }}" }
             drafts.push(Draft::task(&task, TaskReady {}));
             drafts.push(Draft::task(
                 &task,
-                TaskStarted { attempt: 1, agent: Some(id.clone()), instances: None, key: None, item: None },
+                TaskStarted {
+                    attempt: 1,
+                    agent: Some(id.clone()),
+                    instances: None,
+                    key: None,
+                    item: None,
+                },
             ));
             let spawned = AgentSpawned::main(program);
             drafts.push(Draft::agent(&task, &id, spawned));

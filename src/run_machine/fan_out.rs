@@ -208,7 +208,8 @@ impl RunMachine {
                 let instances = Some(items.record());
                 self.open.items.insert(place, Arc::new(items));
                 let attempt = attempt + 1;
-                let started = TaskStarted { attempt, agent: None, instances, key: None, item: None };
+                let started =
+                    TaskStarted { attempt, agent: None, instances, key: None, item: None };
                 self.record_task(place, started.into());
             }
         }

@@ -117,7 +117,8 @@ fn blocks(page: &str, kind: &str) -> String {
 
 /// A text without times, sizes and the widths of columns.
 fn settled(text: &str) -> String {
-    let varies = [(r"\d+\.\d s", "0.0 s"), (r"(\d[\d.]*k?|N) (in|out|tokens in)\b", "N $2"), (" +", " ")];
+    let varies =
+        [(r"\d+\.\d s", "0.0 s"), (r"(\d[\d.]*k?|N) (in|out|tokens in)\b", "N $2"), (" +", " ")];
     varies.iter().fold(text.to_owned(), |text, (what, word)| {
         let what = regex::Regex::new(what).expect("an expression");
         what.replace_all(&text, *word).into_owned()
@@ -170,7 +171,11 @@ fn a_fix_that_never_passes_its_check_is_named_and_the_others_become_patches() {
     assert_eq!(example.shell(&approve).code, 0);
     let resumed = example.shell("callsheet resume");
     assert_eq!(resumed.code, 1, "{}{}", resumed.out, resumed.err);
-    assert!(resumed.out.contains("fix[0] (lib-config-9): check_failed: check 1"), "{}", resumed.out);
+    assert!(
+        resumed.out.contains("fix[0] (lib-config-9): check_failed: check 1"),
+        "{}",
+        resumed.out
+    );
     let (report, states) = example.report();
     assert!(!states.contains_key("review[8]") && states.contains_key("review[7]"), "{states:?}");
     for (task, state) in [
@@ -223,11 +228,12 @@ fn the_research_runs_a_plan_that_a_person_has_approved() {
     // What a model writes into the plan stays a text, whatever it is.
     let hostile = r#"Why {{ tasks.sources.output }} "#.to_owned() + r#"or """ or \ or {% raw %}?"#;
     let script = example.desk.read("offline/planner.toml");
-    let text = Value::from(hostile.as_str()).to_string().replace("{%", "{{ '{%' }}").replace(
-        "{{ tasks",
-        "{{ '{{' }} tasks",
-    );
-    let asked = "\"Which changes could have slowed this down, and when were they made and undone?\"";
+    let text = Value::from(hostile.as_str())
+        .to_string()
+        .replace("{%", "{{ '{%' }}")
+        .replace("{{ tasks", "{{ '{{' }} tasks");
+    let asked =
+        "\"Which changes could have slowed this down, and when were they made and undone?\"";
     assert!(script.contains(asked));
     example.desk.write("offline/planner.toml", &script.replace(asked, &text));
     let planned = example.shell("callsheet run -f planner.toml && callsheet run --plan plan.toml");
@@ -263,7 +269,10 @@ fn the_night_does_its_work_and_cleans_up_also_where_a_part_fails() {
     // The README ends with the night in which a part fails.
     example.follow_the_readme();
     let first = example.desk.read("report.md");
-    assert!(first.contains("# `nightly`: **completed**") && first.contains("exit code: 0"), "{first}");
+    assert!(
+        first.contains("# `nightly`: **completed**") && first.contains("exit code: 0"),
+        "{first}"
+    );
     assert!(first.contains("edit_file"), "what was denied is told: {first}");
     let (report, states) = example.report();
     assert_eq!((report["state"].as_str(), &report["exit_code"]), (Some("partial"), &8.into()));

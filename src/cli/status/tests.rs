@@ -69,8 +69,13 @@ impl Story {
         let task = name(&format!("part-{number}"));
         let agent = AgentId::main(&task, 1);
         self.happens(Draft::task(&task, TaskReady {}));
-        let started =
-            TaskStarted { attempt: 1, agent: Some(agent.clone()), instances: None, key: None, item: None };
+        let started = TaskStarted {
+            attempt: 1,
+            agent: Some(agent.clone()),
+            instances: None,
+            key: None,
+            item: None,
+        };
         self.happens(Draft::task(&task, started));
         self.spawned(&task, &agent, None);
         (task, agent)
