@@ -25,6 +25,13 @@ use crate::redaction::LiveRedactor;
 use crate::turn::ModelFailed;
 use crate::turn_boundary::LEAST_OUTPUT_TOKENS;
 
+/// Most attempts of a call that writes a summary. An agent can go on without it: a record that needs no
+/// model stands in its place, while an agent that waits for attempt after attempt stands still.
+const SUMMARY_ATTEMPTS: u32 = 2;
+
+/// The longest pause before the second attempt of such a call, also where the provider asks for more.
+const SUMMARY_PAUSE: Duration = Duration::from_secs(5);
+
 /// The agent that makes a call, for the records.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
@@ -69,7 +76,8 @@ enum Next {
 }
 
 /// Makes a call, and makes it again as long as the retry policy allows. Failed attempts are
-/// recorded for the caller, if one is given.
+/// recorded for the caller, if one is given. A call without one writes a summary: it is tried twice at
+/// most, and its failures do not count against the provider.
 ///
 /// # Errors
 /// Returns the last attempt's error, the cancellation, or the journal's error.
@@ -91,7 +99,14 @@ pub async fn call(
             Err(error) => error,
         };
         note_what_is_missing(&error, service);
-        let next = next(&error, service, attempt, &request);
+        let next = match next(&error, service, attempt, &request) {
+            Next::Again(pause) if caller.is_none() => match attempt >= SUMMARY_ATTEMPTS {
+                true => Next::GiveUp,
+                false if pause > SUMMARY_PAUSE => Next::GiveUp,
+                false => Next::Again(pause),
+            },
+            next => next,
+        };
         let pause = match next {
             Next::GiveUp => None,
             Next::Again(pause) => Some(pause),
@@ -207,7 +222,10 @@ async fn one_attempt(
     if let Some(agent) = agent {
         services.watcher.ended(agent);
     }
-    permit.finish(end_of(&result));
+    permit.finish(match end_of(&result) {
+        CallEnd::Failed if agent.is_none() => CallEnd::Abandoned,
+        end => end,
+    });
     Ok(result)
 }
 

@@ -41,8 +41,8 @@ const MAX_CHARS_PER_TOKEN: u64 = 8;
 /// code have on average.
 const CHARS_PER_TOKEN: u64 = 3;
 
-/// Most retries of a call whose stream broke.
-const STREAM_RETRIES: u32 = 2;
+/// Most retries of a call whose stream broke: as many as of one that failed.
+const STREAM_RETRIES: u32 = 1;
 
 /// Most times that a request that is too long is made smaller. Each time a third is removed if the
 /// provider does not say how much is too much, so that about an eighth is left at the end.
