@@ -335,7 +335,9 @@ fn provider(
     let kind = match wire {
         Wire::Anthropic => ProviderKind::Anthropic,
         Wire::OpenAi => ProviderKind::OpenAi,
-        Wire::Scripted => scripts::script(setting, entry, raw, agents)?,
+        Wire::Scripted => {
+            ProviderKind::Scripted { script: scripts::script(setting, entry, raw, agents)? }
+        }
     };
     let key = present(key(setting, wire, entry, raw), missing, problems);
     let secret_headers = secret_headers(setting, raw, missing);

@@ -1,25 +1,24 @@
 //! Reads the script of a scripted provider, and reports its mistakes.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use miette::NamedSource;
 
 use super::diagnostic::{NO_HELP, Place};
-use super::providers::ProviderKind;
 use super::raw::Provider;
 use super::shape::Entry;
 use super::{Setting, files, names};
 use crate::model::script::Script;
 
-/// Reads the script of a provider; `agents` are the names of agents that its rules can match.
+/// Reads the script of a provider and returns its path; `agents` are the names of agents that its rules can match.
 pub(super) fn script(
     setting: Setting<'_>,
     entry: &Entry<Provider>,
     raw: &Provider,
     agents: &BTreeSet<&str>,
-) -> Option<ProviderKind> {
+) -> Option<PathBuf> {
     if !raw.script.is_set() {
         let message = format!("provider `{}` is scripted but has no `script`", entry.name);
         let help = "add `script = \"FILE\"`";
@@ -29,7 +28,7 @@ pub(super) fn script(
     let script = setting.root.join(written);
     let Some(read) = setting.shelf.read_unrecorded(&script, place, setting.problems) else {
         // What is left out is read when the file is trusted.
-        return setting.shelf.left_out().then_some(ProviderKind::Scripted { script });
+        return setting.shelf.left_out().then_some(script);
     };
     let form = files::Form::of(&read.real, setting.root);
     let text = read.text;
@@ -62,5 +61,5 @@ pub(super) fn script(
         }
         return None;
     }
-    Some(ProviderKind::Scripted { script })
+    Some(script)
 }
