@@ -334,6 +334,9 @@ pub(super) struct Check {
     /// The value of an input of the run
     #[arg(long = "input", value_name = "NAME=VALUE", value_parser = key_value)]
     pub inputs: Vec<(String, String)>,
+    /// A file with tasks that `run --plan` would add
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
     /// Print diagnostics as JSON, one a line
     #[arg(long)]
     pub json: bool,

@@ -2,7 +2,7 @@
 
 use super::args;
 use super::locate::Project;
-use super::{complain, mistakes, say, say_json, trust};
+use super::{complain, mistakes, run, say, say_json, trust};
 use crate::config::{self, Sources};
 use crate::exit::Exit;
 use crate::printable;
@@ -14,6 +14,7 @@ const LISTED: usize = 200;
 pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
     let sources = Sources {
         profile: verb.profile.clone(),
+        plan: verb.plan.as_deref().map(run::absolute),
         inputs: verb.inputs.clone(),
         missing_inputs: config::Missing::Allow,
         ..project.sources()

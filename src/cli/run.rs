@@ -1,5 +1,7 @@
 //! `run`: starts a run of the task graph and prints its progress.
 
+use std::path::{Path, PathBuf};
+
 use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown};
@@ -17,6 +19,11 @@ use crate::run::{Options, Run};
 /// The variable that sets `sandbox.mode`.
 const SANDBOX_MODE: &str = "CALLSHEET_SANDBOX__MODE";
 
+/// Returns the absolute path of a file that a flag names; a file that does not exist keeps its own.
+pub(super) fn absolute(file: &Path) -> PathBuf {
+    file.canonicalize().unwrap_or_else(|_| file.to_owned())
+}
+
 pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
     let run_id = match verb.run_id.as_deref().map(|text| (text, RunId::parse(text))) {
         Some((text, None)) => {
@@ -31,7 +38,7 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
     }
     let mut sources = Sources {
         profile: verb.profile.clone(),
-        plan: verb.plan.as_ref().map(|plan| plan.canonicalize().unwrap_or_else(|_| plan.clone())),
+        plan: verb.plan.as_deref().map(absolute),
         inputs: verb.inputs.clone(),
         targets: verb.tasks.clone(),
         ..project.sources()

@@ -152,6 +152,7 @@ fn a_plan_of_somebody_else_waits_for_a_person_before_anything_of_it_runs() {
     let file = "[tasks.base]\nrun = 'echo base'\n";
     let desk = Desk::commands(file);
     desk.write("plan.toml", "[tasks.extra]\nrun = 'touch ran; echo {}'\ndepends_on = ['base']\n");
+    assert!(desk.good(&["check", "--plan", "plan.toml"]).contains("3 tasks"));
     let waits = desk.call(&["run", "--plan", "plan.toml"]);
     assert_eq!(waits.code, 6, "{}", waits.err);
     assert!(waits.err.contains("Run 1 task (`extra`)"), "{}", waits.err);
@@ -169,6 +170,8 @@ fn a_plan_of_somebody_else_waits_for_a_person_before_anything_of_it_runs() {
     // What is no task is refused, and the file can allow or deny plans.
     desk.write("plan.toml", "[permissions]\ndefault = 'allow'\n[tasks.extra]\nrun = 'true'\n");
     let refused = desk.call(&["run", "--plan", "plan.toml"]);
+    let checked = desk.call(&["check", "--plan", "plan.toml"]);
+    assert_eq!((checked.code, checked.err.lines().next()), (2, refused.err.lines().next()));
     assert!(refused.code == 2 && refused.err.contains("a plan has only tasks"), "{}", refused.err);
     desk.write("plan.toml", "[tasks.extra]\nrun = 'true'\n");
     for (verdict, code) in [("allow", 0), ("deny", 2)] {
