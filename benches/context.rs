@@ -114,18 +114,36 @@ fn show_presets(name: &str, class: &[Conversation], outcomes: &[Outcome], base: 
     let tokens: usize = class.iter().map(Conversation::tokens).sum();
     println!("\n{name}: {} conversations, {} tokens", class.len(), short(tokens as u64));
     println!(
-        "{:12} {:>8} {:>6} {:>8} {:>10} {:>9} {:>9}",
-        "preset", "billed", "ratio", "largest", "recall_old", "lines_old", "summaries"
+        "{:12} {:>8} {:>6} {:>8} {:>10} {:>9} {:>9} {:>11} {:>6} {:>11} {:>8} {:>6} {:>6}",
+        "preset",
+        "billed",
+        "ratio",
+        "largest",
+        "recall_old",
+        "lines_old",
+        "summaries",
+        "constraints",
+        "files",
+        "files_whole",
+        "outcomes",
+        "values",
+        "order"
     );
-    for Outcome { preset, score, .. } in outcomes {
+    for Outcome { preset, score, answers, .. } in outcomes {
         println!(
-            "{preset:12} {:>8} {:>6.2} {:>8} {:>10} {:>9} {:>9}",
+            "{preset:12} {:>8} {:>6.2} {:>8} {:>10} {:>9} {:>9} {:>11} {:>6} {:>11} {:>8} {:>6} {:>6}",
             short(score.billed.round() as u64),
             score.billed / base,
             short(score.largest.round() as u64),
             ratio(score.names_old),
             ratio(score.lines_old),
-            score.summary_calls
+            score.summary_calls,
+            ratio(answers.constraints),
+            ratio(answers.files),
+            ratio(answers.files_whole),
+            ratio(answers.outcomes),
+            ratio(answers.values),
+            ratio(answers.order)
         );
     }
 }

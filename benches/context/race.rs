@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use callsheet::context::laboratory::asker::{Answers, Asker};
+use callsheet::context::laboratory::facts::Facts;
 use callsheet::context::laboratory::replay::Replay;
 use callsheet::context::laboratory::score::{Said, Score, Scorer};
 use callsheet::context::layers::preset::Preset;
@@ -28,6 +30,7 @@ pub(crate) struct Outcome {
     pub(crate) place: usize,
     pub(crate) preset: String,
     pub(crate) score: Score,
+    pub(crate) answers: Answers,
 }
 
 /// Returns the outcomes of these presets, in order. Presets that could not begin by `deadline` are
@@ -39,11 +42,13 @@ pub(crate) fn run(presets: &[Preset], class: &[Conversation], deadline: Instant)
         while Instant::now() < deadline {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(preset) = presets.get(place) else { break };
-            let mut score = Score::default();
+            let (mut score, mut answers) = (Score::default(), Answers::default());
             for conversation in class {
-                score += score_of(preset, conversation);
+                let (scored, answered) = score_of(preset, conversation);
+                score += scored;
+                answers += answered;
             }
-            let outcome = Outcome { place, preset: preset.name.clone(), score };
+            let outcome = Outcome { place, preset: preset.name.clone(), score, answers };
             outcomes.lock().expect("no thread panicked").push(outcome);
         }
     };
@@ -53,12 +58,13 @@ pub(crate) fn run(presets: &[Preset], class: &[Conversation], deadline: Instant)
     outcomes
 }
 
-fn score_of(preset: &Preset, conversation: &Conversation) -> Score {
+fn score_of(preset: &Preset, conversation: &Conversation) -> (Score, Answers) {
     let overhead = conversation.system.chars().count().div_ceil(4) as u64;
     let window = Window { tokens: WINDOW, output: 0, overhead };
     let around = Surroundings::new("transcript", "results", window);
     let mut replay = Replay::new(preset, around);
     let (mut said, mut scorer) = (Said::default(), Scorer::new(around.price));
+    let (mut facts, mut asker) = (Facts::default(), Asker::default());
     for json in &conversation.messages {
         if json.to_value()["role"] == Role::Assistant.as_str() {
             let used = said.used_by(json);
@@ -67,11 +73,13 @@ fn score_of(preset: &Preset, conversation: &Conversation) -> Score {
             let system = format!("{}{added}", conversation.system);
             let done = (turn.edits.len(), turn.summary_calls.as_slice());
             scorer.request(replay.view(), &system, done, &said, &used);
+            asker.request(replay.view(), &system, &facts, json);
         }
         said.push(json);
+        facts.push(json);
         replay.push(json.clone()).expect("what was made or read is a message");
     }
-    scorer.score()
+    (scorer.score(), asker.answers())
 }
 
 /// Reads a conversation from a file, whatever its format.

@@ -10,7 +10,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::complete;
 
-pub(super) use context::{Apply, Context, ContextVerb, Explain, LayerChoice, Replay};
+pub(super) use context::{Apply, Context, ContextVerb, Explain, LayerChoice, Replay, Score};
 pub(super) use questions::{Answer, Approve, Pending, Reject};
 pub(super) use report::{Report, ReportFormat};
 

@@ -5,6 +5,7 @@ mod apply;
 mod compare;
 mod explain;
 mod replay;
+mod score;
 mod shown;
 mod source;
 
@@ -19,6 +20,7 @@ pub(super) fn run(project: &Project, verb: &Context) -> Exit {
         ContextVerb::Apply(verb) => apply::run(project, verb),
         ContextVerb::Replay(verb) if verb.compare => compare::run(project, verb),
         ContextVerb::Replay(verb) => replay::run(project, verb),
+        ContextVerb::Score(verb) => score::run(project, verb),
         ContextVerb::Explain(verb) => return explain::run(project, verb),
     };
     done.err().unwrap_or(Exit::Done)

@@ -2,6 +2,8 @@
 //!
 //! Pure. Agents do not use it: the command line and the benchmarks do.
 
+pub mod asker;
 pub mod explain;
+pub mod facts;
 pub mod replay;
 pub mod score;

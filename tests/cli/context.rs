@@ -188,6 +188,38 @@ fn recording() -> String {
 }
 
 #[test]
+fn a_score_asks_the_views_for_facts() {
+    let desk = Desk::empty();
+    let rule = "Sort the list. You must never touch the index.";
+    let mut messages = vec![serde_json::json!({"role": "user", "content": rule})];
+    for n in 0..40 {
+        let input = serde_json::json!({"command": format!("cat part{n}")});
+        let call = serde_json::json!({"type": "tool_use", "id": format!("c{n}"), "name": "bash", "input": input});
+        messages.push(serde_json::json!({"role": "assistant", "content": [call]}));
+        let text = format!("{n} of the lines\n").repeat(200);
+        let result = serde_json::json!({"type": "tool_result", "tool_use_id": format!("c{n}"), "content": text});
+        messages.push(serde_json::json!({"role": "user", "content": [result]}));
+    }
+    desk.write("talk.json", &serde_json::json!({"system": "", "messages": messages}).to_string());
+    let arguments = ["context", "score", "talk.json", "--context-window", "20000"];
+    let table = desk.good(&arguments);
+    for text in [
+        "talk.json: 40 replies",
+        "CONSTRAINTS",
+        "\noff ",
+        "\nadaptive ",
+        "more than 10 messages back",
+    ] {
+        assert!(table.contains(text), "{text}: {table}");
+    }
+    let rows = desk.json(&[&arguments[..], &["--json", "--preset", "off"]].concat());
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    // The sentence is asked for once it stands more than ten messages back.
+    assert_eq!(row["constraints"], serde_json::json!({"held": 35, "of": 35}), "{row}");
+    assert_eq!(desk.call(&["context", "score", "talk.json", "--preset", "none"]).code, 2);
+}
+
+#[test]
 fn a_comparison_says_what_each_preset_costs_and_keeps() {
     let desk = desk();
     desk.write("coded.jsonl", &recording());

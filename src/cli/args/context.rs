@@ -20,6 +20,9 @@ pub(in crate::cli) enum ContextVerb {
     Apply(Apply),
     /// Walk a recorded conversation turn by turn, and write the view that each reply would have had
     Replay(Replay),
+    /// Ask the views of each preset for facts that the agent needs later: what people said that binds,
+    /// files, outcomes, values
+    Score(Score),
     /// Print what the next request of an agent would contain: tokens by part, and the edits
     Explain(Explain),
 }
@@ -30,6 +33,7 @@ impl ContextVerb {
         match self {
             Self::Apply(verb) => verb.file.file.clone(),
             Self::Replay(verb) => verb.file.file.clone(),
+            Self::Score(verb) => verb.file.file.clone(),
             Self::Explain(verb) => verb.file.file.clone(),
         }
     }
@@ -88,6 +92,24 @@ pub(in crate::cli) struct Replay {
     #[arg(long, value_name = "PRICES", value_parser = price, conflicts_with = "preset")]
     pub price: Option<Price>,
     /// Print the comparison as JSON, one row a line; views are JSON anyway
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Score {
+    #[command(flatten)]
+    pub file: File,
+    /// A conversation, as for `replay`
+    #[arg(value_name = "FILE", required = true)]
+    pub sources: Vec<String>,
+    /// Only this preset [default: all]
+    #[arg(long, value_name = "PRESET")]
+    pub preset: Option<String>,
+    /// The window that requests must fit, in tokens
+    #[arg(long, value_name = "TOKENS", default_value_t = 200_000)]
+    pub context_window: u64,
+    /// Print one row of JSON for each file and preset
     #[arg(long)]
     pub json: bool,
 }

@@ -78,7 +78,8 @@ fn compare(
 ) -> Result<Comparison, Exit> {
     let mut source = Source::open(project, name, History::Whole, progress)?;
     let price = relative(verb.price.as_ref());
-    let around = Surroundings { price, ..Surroundings::new(name, RESULTS, window(verb, &source)) };
+    let window = window(verb.context_window, verb.max_output_tokens, &source);
+    let around = Surroundings { price, ..Surroundings::new(name, RESULTS, window) };
     let presets: Vec<_> = Preset::NAMES.into_iter().filter_map(Preset::named).collect();
     let mut races: Vec<_> =
         presets.iter().map(|preset| (Replay::new(preset, around), Scorer::new(price))).collect();

@@ -38,7 +38,11 @@ fn replay(
     progress: &Progress,
 ) -> Result<(), Exit> {
     let mut source = Source::open(project, name, History::SinceCompaction, progress)?;
-    let around = Surroundings::new(name, RESULTS, window(verb, &source));
+    let around = Surroundings::new(
+        name,
+        RESULTS,
+        window(verb.context_window, verb.max_output_tokens, &source),
+    );
     let mut replay = Replay::new(preset, around);
     let mut out = Out::new();
     let mut number = 0;
@@ -60,12 +64,8 @@ fn replay(
 }
 
 /// Returns the window that the user gave, with the system prompt of this conversation as overhead.
-pub(super) fn window(verb: &args::Replay, source: &Source) -> Window {
-    Window {
-        tokens: verb.context_window,
-        output: verb.max_output_tokens,
-        overhead: source.system.tokens(),
-    }
+pub(super) fn window(tokens: u64, output: u64, source: &Source) -> Window {
+    Window { tokens, output, overhead: source.system.tokens() }
 }
 
 /// Writes the view before one reply, as a line of JSON.

@@ -26,7 +26,7 @@ const LEAST_LINE_CHARS: usize = 16;
 /// Least tokens of a prefix that is cached: the smallest such limit of the published models.
 const LEAST_CACHED_TOKENS: f64 = 1024.0;
 /// A word is old when it was last seen more messages ago than this.
-const OLD_MESSAGES: u64 = 10;
+pub(super) const OLD_MESSAGES: u64 = 10;
 
 /// A name or a line as its hash: kept for whole conversations, and never shown.
 type Word = u64;
@@ -41,7 +41,7 @@ pub struct Share {
 }
 
 impl Share {
-    fn count(&mut self, is_held: bool) {
+    pub(super) fn count(&mut self, is_held: bool) {
         self.held += u64::from(is_held);
         self.of += 1;
     }
@@ -354,31 +354,36 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the text of a message: its texts, the texts within its calls, and its results.
-fn text(message: &Value) -> String {
+pub(super) fn text(message: &Value) -> String {
     if let Value::String(text) = &message["content"] {
         return text.clone();
     }
     let parts = blocks(message).filter_map(|block| match block["type"].as_str()? {
         "text" => Some(block["text"].as_str()?.to_owned()),
         "tool_use" => Some(plain(&block["input"])),
-        "tool_result" => Some(match &block["content"] {
-            Value::Array(parts) => {
-                let texts = parts.iter().map(|part| part["text"].as_str().unwrap_or_default());
-                texts.collect::<Vec<_>>().join(" ")
-            }
-            content => content.as_str().unwrap_or_default().to_owned(),
-        }),
+        "tool_result" => Some(result_text(block)),
         _ => None,
     });
     parts.collect::<Vec<_>>().join("\n")
 }
 
-fn blocks(message: &Value) -> impl Iterator<Item = &Value> {
+/// Returns the text of a result.
+pub(super) fn result_text(block: &Value) -> String {
+    match &block["content"] {
+        Value::Array(parts) => {
+            let texts = parts.iter().map(|part| part["text"].as_str().unwrap_or_default());
+            texts.collect::<Vec<_>>().join(" ")
+        }
+        content => content.as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+pub(super) fn blocks(message: &Value) -> impl Iterator<Item = &Value> {
     message["content"].as_array().into_iter().flatten()
 }
 
 /// Returns the texts inside a tool's input, without their JSON escapes.
-fn plain(value: &Value) -> String {
+pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join("\n"),
