@@ -158,9 +158,9 @@ async fn started(
         (ProcessGroup::ThisGroup, Some(policy)) => {
             // Entering the sandbox takes no time of the call: the parent records meanwhile that the
             // command begins.
-            let (mut child, left) = sandbox::start(policy, &mut command)?;
+            let (mut child, mut left) = sandbox::start(policy, &mut command)?;
             context.announce.announce(None).await.map_err(io::Error::other)?;
-            sandbox::begin(&mut child).await;
+            sandbox::begin(&mut child, left.as_mut()).await;
             (child, Group::own(), left)
         }
         (ProcessGroup::ThisGroup, None) => {

@@ -170,8 +170,8 @@ impl Namespaces {
 
 type Failure = Box<dyn Error>;
 
-/// Name of the pipe in the temporary folder by which the first process of a process namespace tells
-/// the exit code of a command that has left processes behind.
+/// Name of the pipe in the temporary folder by which the first process of a process namespace tells that
+/// it is ready, and the exit code of a command that has left processes behind.
 const LEFT: &str = ".callsheet-left";
 
 /// Beginning of the names of the temporary folders of commands: one that nobody gives to a folder of
@@ -271,6 +271,13 @@ impl Left {
         Ok(Self(pipe::OpenOptions::new().read_write(true).open_receiver(path)?))
     }
 
+    /// Waits until the first process holds signals back for the command.
+    async fn ready(&mut self) {
+        if self.0.read_exact(&mut [0]).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
     /// Returns the exit code of the command when it has ended and left processes behind; never
     /// otherwise.
     pub(super) async fn code(&mut self) -> i32 {
@@ -322,12 +329,20 @@ pub(super) fn start(policy: &Policy, command: &mut Command) -> io::Result<(Child
     Ok((child, left))
 }
 
-/// Lets a command begin that was started in a sandbox.
-pub(super) async fn begin(child: &mut Child) {
-    if let Some(stdin) = &mut child.stdin {
-        // A process that could not enter has ended already, and its exit code says so.
-        let _ = stdin.write_all(&[BEGIN]).await;
+/// Lets a command begin that was started in a sandbox, once the sandbox is ready.
+pub(super) async fn begin(child: &mut Child, left: Option<&mut Left>) {
+    // A wait for the child closes its input.
+    let Some(mut stdin) = child.stdin.take() else { return };
+    if let Some(left) = left {
+        tokio::select! {
+            () = left.ready() => {}
+            // It could not enter, and its exit code says so.
+            _ = child.wait() => {}
+        }
     }
+    // A process that could not enter reads nothing.
+    let _ = stdin.write_all(&[BEGIN]).await;
+    child.stdin = Some(stdin);
 }
 
 impl Policy {

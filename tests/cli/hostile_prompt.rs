@@ -12,7 +12,7 @@ use super::pty::Terminal;
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The time after which something is typed again.
-const AGAIN: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_secs(3);
 
 /// The pause between two looks at the screen.
 const LOOK: Duration = Duration::from_millis(5);

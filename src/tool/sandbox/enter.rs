@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -56,6 +56,9 @@ const TO_END: u64 = 5;
 /// thousandths of all memory more. Otherwise it may end callsheet, or an editor with unsaved work.
 const END_SOONER: &str = "500";
 
+/// Tells that the first process of a process namespace holds signals back for the command.
+const READY: u8 = 1;
+
 /// Restricts this process and executes the command. Returns only if that fails.
 pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
     let [policy, input, program, arguments @ ..] = arguments.as_slice() else {
@@ -63,10 +66,18 @@ pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
     };
     let policy = policy.to_string_lossy();
     let entered = serde_json::from_str(&policy).map_err(Failure::from);
-    match entered.and_then(|policy: Policy| Ok((enter(&policy)?, policy))) {
-        Ok((Entered { temporary, left }, Policy { namespaces, write, cache, .. })) => {
+    let entered = entered.and_then(|policy: Policy| {
+        if policy.namespaces == Namespaces::Processes {
+            init::hold_back()?;
+        }
+        Ok((enter(&policy)?, policy))
+    });
+    match entered {
+        Ok((Entered { temporary, mut left }, Policy { namespaces, write, cache, .. })) => {
             let cache = cache.filter(|folder| write.contains(folder));
-
+            if let Some(Err(error)) = left.as_mut().map(|left| left.write_all(&[READY])) {
+                return format!("it cannot be told that the sandbox is ready: {error}").into();
+            }
             let mut byte = [0];
             if rustix::io::read(io::stdin(), &mut byte).ok() != Some(1) {
                 return "whoever started it is gone".into();

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::process::Command;
 
-use nix::sys::signal::{self, Signal};
+use nix::sys::signal::{self, SigSet, Signal};
 use nix::unistd;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,6 +26,22 @@ pub(super) fn run(command: &mut Command, left: Option<File>) -> io::Error {
     }
 }
 
+/// Holds a SIGTERM back until the command has started. The kernel would drop it: the first process of a
+/// namespace gets only signals that it handles.
+pub(super) fn hold_back() -> nix::Result<()> {
+    SigSet::from(Signal::SIGTERM).thread_block()
+}
+
+/// Returns true if a SIGTERM was held back.
+fn was_held_back() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let pending = status.lines().filter_map(|line| {
+        let set = line.strip_prefix("ShdPnd:").or(line.strip_prefix("SigPnd:"))?;
+        u64::from_str_radix(set.trim(), 16).ok()
+    });
+    pending.fold(0, |all, set| all | set) & (1 << (Signal::SIGTERM as u32 - 1)) != 0
+}
+
 async fn serve(command: &mut Command, mut left: Option<File>) -> io::Result<Infallible> {
     // The kernel gives the first process of a namespace only signals that it asks for.
     let mut of_child = signal(SignalKind::child())?;
@@ -33,6 +49,12 @@ async fn serve(command: &mut Command, mut left: Option<File>) -> io::Result<Infa
     // A command with the same user could write the memory of this process otherwise.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let started = command.spawn()?.id();
+    if was_held_back() {
+        // The command was not there when its group got the signal.
+        let of_command = i32::try_from(started).map(unistd::Pid::from_raw);
+        let _may_have_ended = of_command.map(|command| signal::kill(command, Signal::SIGTERM));
+    }
+    SigSet::from(Signal::SIGTERM).thread_unblock()?;
     let (mut ended, mut is_asked) = (None, false);
     loop {
         let others = reap(started, &mut ended)?;
