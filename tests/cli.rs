@@ -4,6 +4,7 @@ mod answers;
 mod context;
 mod crash;
 mod desk;
+mod ends;
 mod evidence;
 mod example_graphs;
 mod exits;

@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 use super::open::{Checking, Judged};
 use super::{RunMachine, scope};
 use crate::event::Event;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
 use crate::output::Output;
 use crate::plan::{TaskCancelled, TaskCompleted, TaskRetrying, TaskReused};
 use crate::spec::{OnFailure, Work};
-use crate::turn::Outcome;
+use crate::turn::{Cause, Outcome};
 
 impl RunMachine {
     /// Settles an attempt once its agent and every agent that worked for it have ended.
@@ -26,10 +26,26 @@ impl RunMachine {
         };
         match outcome {
             Outcome::Completed { output } => self.judge(place, &main, output),
-            Outcome::Failed { failure, .. } => self.attempt_failed(place, failure),
+            Outcome::Failed { failure, .. } => {
+                let failure = self.cause_of(place, failure);
+                self.attempt_failed(place, failure);
+            }
             Outcome::Cancelled { reason } => {
                 self.record_task(place, TaskCancelled { reason }.into());
             }
+        }
+    }
+
+    /// Returns the failure of an agent that ran out of turns while it mended its answer as a failure of
+    /// that answer: more turns alone would not help.
+    fn cause_of(&self, place: usize, failure: Failure) -> Failure {
+        let last = self.status(place).and_then(|status| status.rounds.last().copied());
+        match last.filter(|cause| *cause != Cause::Until) {
+            Some(cause) if failure.kind == FailureKind::MaxTurns => {
+                let (what, turns) = (cause.words(), failure.message);
+                Failure::new(cause.kind(), format!("{what}, and then: {turns}"))
+            }
+            _ => failure,
         }
     }
 

@@ -152,14 +152,14 @@ fn scripted_agents() {
     exit code 5
     ");
     assert_snapshot!(agent("output = 'json'\n", "[[rules]]\nsay = 'not JSON'\n"), @r"
-    one  failed        0.0 s  max_turns: no final answer within 2 turns
+    one  failed        0.0 s  output_format: the answer had the wrong form, and then: no final answer within 2 turns
 
     run failed after 0.0 s: TOKENS
     what failed:  callsheet show RUN/@one --transcript
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
     from before:  callsheet fork RUN@N
-    exit code 4
+    exit code 1
     ");
 }
 
