@@ -184,8 +184,13 @@ pub(super) fn refused(project: &Project, dir: Option<&RunDir>, error: &StartErro
 /// Formats the result for people, with the commands that show more.
 fn summary(project: &Project, dir: &RunDir, state: &RunState) -> String {
     let id = refusal::name(dir);
-    let mut text = report::summary(state, &evidence::for_summary(dir));
+    let evidence = evidence::for_summary(dir);
+    let mut text = report::summary(state, evidence.as_ref().unwrap_or(&Default::default()));
     let flags = project.flags();
+    if evidence.is_none() {
+        // What stands behind "done" is not left out without a word.
+        text.push_str(&format!("its evidence: callsheet report{flags} {id}\n"));
+    }
     text.push_str(&after_failure::commands(project, dir, state));
     text.push_str(&format!("its parts:    callsheet ps{flags} --tree\n"));
     text.push_str(&format!("its results:  callsheet show{flags} {id}\n"));

@@ -17,11 +17,8 @@ pub(super) fn read(dir: &RunDir) -> Evidence {
     evidence
 }
 
-/// Returns the same for a summary; nothing if the journal is so large that people would wait.
-pub(super) fn for_summary(dir: &RunDir) -> Evidence {
+/// Returns the same for a summary; `None` if the journal is so large that people would wait.
+pub(super) fn for_summary(dir: &RunDir) -> Option<Evidence> {
     let size = std::fs::metadata(dir.journal()).map_or(0, |file| file.len());
-    if size > READ_AT_ONCE {
-        return Evidence::default();
-    }
-    read(dir)
+    (size <= READ_AT_ONCE).then(|| read(dir))
 }

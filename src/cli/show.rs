@@ -130,7 +130,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             .unwrap_or_default(),
     );
     if state.completed().is_some() {
-        text.push_str(&report::summary(state, &evidence::for_summary(dir)));
+        text.push_str(&report::summary(state, &evidence::for_summary(dir).unwrap_or_default()));
     } else {
         if let Some(reason) = state.paused_reason() {
             text.push_str(&format!("paused: {}\n", printable::line(reason)));
