@@ -274,7 +274,7 @@ impl Left {
     /// Waits until the first process holds signals back for the command.
     async fn ready(&mut self) {
         if self.0.read_exact(&mut [0]).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
