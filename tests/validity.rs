@@ -240,7 +240,9 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let agents = config.agents.iter();
     let services = Arc::new(Services {
         planner: None,
-        agents: agents.map(|(name, spec)| (name.clone(), Arc::new(spec.clone()))).collect(),
+        agents: parking_lot::RwLock::new(
+            agents.map(|(name, spec)| (name.clone(), Arc::new(spec.clone()))).collect(),
+        ),
         models: HashMap::from([(name("main"), Arc::new(service))]),
         addresses: Addresses::new([provider.clone()]),
         ..bare_services(root.path(), journal.handle())
@@ -259,6 +261,7 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let folded = Folded::of(&services, &id("work"), &past.into()).expect("folds");
     let right = RecordRight::default();
     let agent = Agent {
+        confinement: Default::default(),
         services,
         id: id("work"),
         task: name("work"),

@@ -38,6 +38,7 @@ use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::spec::OutputFormat;
+use crate::spec::sandbox::Confinement;
 use crate::tool::process;
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_boundary::{self, Action, Ahead, Terms};
@@ -56,6 +57,8 @@ pub struct Agent {
     pub right: RecordRight,
     /// The form of its task's output.
     pub form: OutputFormat,
+    /// What its task is kept from.
+    pub confinement: Confinement,
     /// The answer that it judges, if it makes a check.
     pub judged: Option<Output>,
 }
@@ -366,6 +369,7 @@ impl Agent {
         StepContext {
             services: self.services.clone(),
             task: self.task.clone(),
+            confinement: self.confinement,
             agent: self.id.clone(),
             turn: state.machine.turn(),
             depth: state.machine.spawned().depth,

@@ -13,6 +13,7 @@ use crate::id::{AgentId, CallKey};
 use crate::journal::stamp;
 use crate::message::Json;
 use crate::run_state::questions::Question;
+use crate::spec::sandbox::Confinement;
 use crate::tool::environment::Environment;
 use crate::tool::{ToolContext, hook};
 
@@ -20,7 +21,12 @@ use crate::tool::{ToolContext, hook};
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// Runs a notification command with the question as JSON on its stdin, in the sandbox.
-pub(super) async fn notify(services: &Services, argv: &[String], question: &Question) {
+pub(super) async fn notify(
+    services: &Services,
+    argv: &[String],
+    question: &Question,
+    confinement: Confinement,
+) {
     let Question { task, agent, asked, since_ms, .. } = question;
     let input = Json::encode(&json!({
         "id": asked.id,
@@ -34,7 +40,6 @@ pub(super) async fn notify(services: &Services, argv: &[String], question: &Ques
         "since": stamp::text(*since_ms),
         "until": asked.until_ms.map(stamp::text),
     }));
-    let of_task = services.confinements.get(task).copied().unwrap_or_default();
     let context = ToolContext {
         workspace: services.workspace.clone(),
         store: services.store.clone(),
@@ -46,8 +51,8 @@ pub(super) async fn notify(services: &Services, argv: &[String], question: &Ques
         cancel: CancellationToken::new(),
         announce: Arc::new(()),
         unseen: Default::default(),
-        sandbox: services.sandbox.within(of_task),
-        read_only: of_task.read_only,
+        sandbox: services.sandbox.within(confinement),
+        read_only: confinement.read_only,
         wrapper: services.wrapper.clone(),
     };
     let failed = match hook::run(argv, &input, &context).await {

@@ -51,6 +51,7 @@ pub(super) async fn propose(
         call: call.key.clone(),
         text: text.clone(),
         tasks: proposed.tasks,
+        agents: proposed.agents,
         files: proposed.files,
     })));
     let answer = tokio::select! {

@@ -1,6 +1,7 @@
 //! The values and handles that the actors of a run share.
 //!
-//! Made once before the run begins. The values never change; the addresses, the answers, the
+//! Made once before the run begins. The values never change, but for the
+//! agent definitions that proposed tasks add; the addresses, the answers, the
 //! counter and the disk state are handles that actors use together. Nothing here decides.
 
 use std::collections::{BTreeMap, HashMap};
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -26,7 +28,6 @@ use crate::output::Output;
 use crate::permission::Subject;
 use crate::redaction::Secrets;
 use crate::spec::hooks::HookSpec;
-use crate::spec::sandbox::Confinement;
 use crate::spec::{AgentSpec, Limits, TaskSpec};
 use crate::store::{self, INLINE_BYTES, Store};
 use crate::tool::Change;
@@ -45,8 +46,8 @@ pub struct Services {
     pub workflow: String,
     /// The run's inputs.
     pub inputs: serde_json::Map<String, serde_json::Value>,
-    /// The agent definitions.
-    pub agents: BTreeMap<Name, Arc<AgentSpec>>,
+    /// The agent definitions. Tasks that agents propose add to them.
+    pub agents: RwLock<BTreeMap<Name, Arc<AgentSpec>>>,
     /// The briefings: the parts that agents of one definition share.
     pub briefings: Briefings,
     /// The models.
@@ -65,8 +66,6 @@ pub struct Services {
     pub wrapper: Option<Arc<Wrapper>>,
     /// The sandbox of commands.
     pub sandbox: Sandbox,
-    /// What the work of single tasks is kept from, beside that.
-    pub confinements: BTreeMap<Name, Confinement>,
     /// The limits of the run.
     pub limits: Limits,
     /// The hooks of the run and of its tool calls.
@@ -129,6 +128,8 @@ pub trait Planner: Send + Sync + std::fmt::Debug {
 pub struct Proposed {
     /// The tasks.
     pub tasks: Vec<TaskSpec>,
+    /// The agent definitions that are theirs alone.
+    pub agents: Vec<Arc<AgentSpec>>,
     /// The texts of the files that they name and that were not recorded before, by path.
     pub files: BTreeMap<String, String>,
     /// True if they may be added without the approval of a person.
@@ -224,8 +225,9 @@ impl Services {
         depth: u32,
         lineage: &[Name],
     ) -> Result<Arc<Briefing>, String> {
+        let agents = self.agents.read();
         let stock = Stock {
-            agents: &self.agents,
+            agents: &agents,
             tools: &self.tools,
             workspace: &self.workspace,
             preset: &self.compaction.preset,

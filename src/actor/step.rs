@@ -22,6 +22,7 @@ use crate::message::{Block, Json, ResultContent, ToolResult};
 use crate::run_machine::{ChildResult, Refused};
 use crate::run_state::questions::Answered;
 use crate::spec::AgentSpec;
+use crate::spec::sandbox::Confinement;
 use crate::store::Store;
 use crate::tool::spool::Spool;
 use crate::tool::{Ending, ToolError, ToolOutput, ToolSpec};
@@ -97,6 +98,8 @@ pub struct StepContext {
     pub services: Arc<Services>,
     /// The task.
     pub task: Name,
+    /// What the task is kept from.
+    pub confinement: Confinement,
     /// The agent.
     pub agent: AgentId,
     /// The agent's current turn.

@@ -43,8 +43,7 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
     let unseen = context.spec.as_ref().map(|spec| spec.permissions.unseen());
     let announcer = Announcer { context: context.clone(), key: key.clone() };
     let of_agent = context.spec.as_ref().map(|spec| spec.confinement).unwrap_or_default();
-    let of_task = services.confinements.get(&context.task).copied().unwrap_or_default();
-    let confinement = of_agent.and(of_task);
+    let confinement = of_agent.and(context.confinement);
     ToolContext {
         workspace: services.workspace.clone(),
         store: services.store.clone(),

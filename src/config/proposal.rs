@@ -157,6 +157,8 @@ fn enter(main: &mut Dict, names: &[String], place: &Place, places: &mut Places) 
 #[derive(Debug)]
 pub(crate) struct Added {
     pub(crate) tasks: Vec<TaskSpec>,
+    /// The agent definitions that are theirs alone.
+    pub(crate) agents: Vec<AgentSpec>,
     /// The texts of the files that they name and that the configuration did not name before.
     pub(crate) files: BTreeMap<String, String>,
     /// True if the file allows them without the approval of a person.
@@ -197,23 +199,28 @@ impl Config {
         if found.is_partial && !self.is_partial {
             return Err("a plan may name only files of the workspace".to_owned());
         }
-        let table = text.parse::<toml::Table>().unwrap_or_default();
-        let own = table.get("tasks").and_then(toml::Value::as_table).cloned().unwrap_or_default();
+        // By the parser that reads the configuration: another one might find other tasks.
+        let own = Places::default().parse(&Arc::new(NamedSource::new(&label, text)));
+        let own = own.map_err(|found| mistakes(&Diagnostics(vec![*found]), &label))?;
+        let own = own.get("tasks").and_then(Value::as_dict).cloned().unwrap_or_default();
         let is_new = |task: &&TaskSpec| own.contains_key(task.name.as_str());
         let tasks: Vec<_> = found.tasks.iter().filter(is_new).cloned().collect();
+        let named =
+            tasks.iter().flat_map(TaskSpec::agents).filter_map(|name| found.agents.get(name));
+        let agents =
+            named.filter(|agent| !self.agents.contains_key(&agent.name)).cloned().collect();
         let files = found.files.into_iter().filter(|(path, _)| !self.files.contains_key(path));
         let is_harmless = is_harmless(&own, &tasks, self.agents.get(by));
         let is_allowed = self.plans == Verdict::Allow && is_harmless;
-        Ok(Added { tasks, files: files.collect(), is_allowed })
+        Ok(Added { tasks, agents, files: files.collect(), is_allowed })
     }
 }
 
 /// Returns true if tasks give an agent nothing that it could not do by `delegate`: they are work for
 /// itself and for agents that it may delegate to, without commands, files and ways around a stop.
-fn is_harmless(tasks: &toml::Table, specs: &[TaskSpec], by: Option<&AgentSpec>) -> bool {
-    let own = tasks.values().filter_map(toml::Value::as_table);
-    let has_known_keys =
-        own.flat_map(toml::Table::keys).all(|key| HARMLESS.contains(&key.as_str()));
+fn is_harmless(tasks: &Dict, specs: &[TaskSpec], by: Option<&AgentSpec>) -> bool {
+    let own = tasks.values().filter_map(Value::as_dict);
+    let has_known_keys = own.flat_map(Dict::keys).all(|key| HARMLESS.contains(&key.as_str()));
     let may_name =
         |agent: &Name| by.is_some_and(|by| *agent == by.name || by.sub_agents.contains(agent));
     has_known_keys && specs.iter().all(|task| !task.has_command() && task.agents().all(may_name))

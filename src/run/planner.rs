@@ -1,5 +1,7 @@
 //! Checks the tasks that agents propose, by making the configuration of the run again with them.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 
 use crate::actor::services::{self, Proposed};
@@ -27,7 +29,12 @@ impl services::Planner for Planner {
         let mut plans: Vec<_> = self.added.lock().iter().map(|(_, plan)| plan.clone()).collect();
         plans.push(ProposedPlan::new(by, text));
         let added = self.config.extended(plans, definition)?;
-        Ok(Proposed { tasks: added.tasks, files: added.files, is_allowed: added.is_allowed })
+        Ok(Proposed {
+            tasks: added.tasks,
+            agents: added.agents.into_iter().map(Arc::new).collect(),
+            files: added.files,
+            is_allowed: added.is_allowed,
+        })
     }
 
     fn added(&self, call: &CallKey, by: &AgentId, text: &str) {

@@ -136,7 +136,8 @@ const CACHING: [&str; 7] = [
     ".pre-commit-config.yaml",
 ];
 
-/// Returns true if a run wants a sandbox: anything in it can run a command, and nobody turned it off.
+/// Returns true if a run wants a sandbox: anything in it can run a command, which tasks
+/// that agents propose can too, and nobody turned it off.
 fn is_wanted(config: &Config) -> bool {
     let notifies = |task: &TaskSpec| match &task.work {
         Work::Approval(approval) => !approval.notify.is_empty(),
@@ -149,7 +150,7 @@ fn is_wanted(config: &Config) -> bool {
     let in_hooks =
         || config.compaction.hooks.commands().next().is_some() || !config.hooks.set().is_empty();
     config.sandbox.mode != SandboxMode::DangerFullAccess
-        && (in_tasks() || in_agents() || in_hooks())
+        && (in_tasks() || in_agents() || in_hooks() || config.grows())
 }
 
 /// Returns what the commands of a run may reach.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use super::planner::Planner;
@@ -33,9 +34,8 @@ use crate::model::script::Script;
 use crate::model::scripted::Scripted;
 use crate::policy::RetryPolicy;
 use crate::redaction::{Secrets, texts_of_header};
-use crate::spec::ModelSpec;
 use crate::spec::capability::ModelFacts;
-use crate::spec::sandbox::Confinement;
+use crate::spec::{AgentSpec, ModelSpec};
 use crate::store::Store;
 use crate::tool::Toolbox;
 use crate::tool::workspace::Workspace;
@@ -137,11 +137,7 @@ impl Prepared {
             span: spans::run(run, &config.name),
             workflow: config.name.clone(),
             inputs: config.inputs.clone(),
-            agents: config
-                .agents
-                .iter()
-                .map(|(name, spec)| (name.clone(), Arc::new(spec.clone())))
-                .collect(),
+            agents: RwLock::new(definitions(config)),
             briefings: Briefings::default(),
             models: self.models,
             tools: self.tools,
@@ -150,7 +146,6 @@ impl Prepared {
             env: Arc::new(environment(config)),
             secrets,
             sandbox: self.sandbox.sandbox,
-            confinements: confinements(config),
             wrapper: wrapper.map(Arc::new),
             limits,
             hooks: config.hooks.clone(),
@@ -174,15 +169,18 @@ impl Prepared {
 /// such agent or no workspace.
 #[must_use]
 pub fn front(config: &Config, definition: &Name, depth: u32) -> Option<Front> {
-    let agents = config.agents.iter().map(|(name, spec)| (name.clone(), Arc::new(spec.clone())));
     let stock = Stock {
-        agents: &agents.collect(),
+        agents: &definitions(config),
         tools: &toolbox(config),
         workspace: &workspace(config).ok()?,
         preset: &config.compaction.preset,
         limits: &config.limits,
     };
     Some(stock.front(config.agents.get(definition)?, depth))
+}
+
+fn definitions(config: &Config) -> BTreeMap<Name, Arc<AgentSpec>> {
+    config.agents.iter().map(|(name, spec)| (name.clone(), Arc::new(spec.clone()))).collect()
 }
 
 /// Returns the built-in tools and those of the configuration.
@@ -251,12 +249,6 @@ pub(super) fn redacted(config: &Config) -> Secrets {
 /// Returns the program that runs commands for this one, if there is one.
 fn wrapper_program(options: &Options) -> Option<PathBuf> {
     options.wrapper.clone().or_else(Wrapper::this_program)
-}
-
-/// Returns what the work of single tasks is kept from.
-fn confinements(config: &Config) -> BTreeMap<Name, Confinement> {
-    let own = config.tasks.iter().filter(|task| task.confinement != Confinement::default());
-    own.map(|task| (task.name.clone(), task.confinement)).collect()
 }
 
 /// Returns the environment variables of commands: those that are passed on, and those that the

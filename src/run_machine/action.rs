@@ -4,6 +4,7 @@
 //! that answers it, may be in another task, in a test, or on another machine.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,8 +14,8 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
 use crate::output::Output;
 use crate::run_state::questions::{Answered, Question};
-use crate::spec::TaskSpec;
 use crate::spec::hooks::Hook;
+use crate::spec::{AgentSpec, TaskSpec};
 use crate::turn::Outcome;
 use crate::turn::question::Verdict;
 
@@ -64,6 +65,8 @@ pub enum Action {
         /// The child's result, or the reason why there is no child.
         answer: Result<ChildResult, Refused>,
     },
+    /// Adds agent definitions, before anything of their tasks starts.
+    Define(Vec<Arc<AgentSpec>>),
     /// Answers an agent's `propose_tasks` call.
     AnswerProposal {
         /// The agent that made the call.
@@ -168,6 +171,8 @@ pub struct Proposal {
     pub text: String,
     /// The tasks.
     pub tasks: Vec<TaskSpec>,
+    /// The agent definitions that are theirs alone.
+    pub agents: Vec<Arc<AgentSpec>>,
     /// The texts of the files that they name and that were not recorded before, by path.
     pub files: BTreeMap<String, String>,
 }

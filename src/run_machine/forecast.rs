@@ -126,6 +126,7 @@ impl Forecast {
             | Action::Interrupt(_)
             | Action::GrantSlot(_)
             | Action::AnswerDelegation { .. }
+            | Action::Define(_)
             | Action::AnswerProposal { .. }
             | Action::EndHook
             | Action::AnswerQuestion { .. }

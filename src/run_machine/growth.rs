@@ -7,6 +7,10 @@ use crate::id::{AgentId, CallKey};
 use crate::plan::PlanError;
 use crate::spec::TaskSpec;
 
+/// The most bytes of all their texts, which every later process reads again: as many as a
+/// configuration file may have.
+const BYTES: usize = 4 << 20;
+
 /// The most tasks that agents may add to a run. Plans that somebody reads stay far below it; it stops
 /// agents whose proposals propose.
 const MOST: usize = 1000;
@@ -14,7 +18,7 @@ const MOST: usize = 1000;
 impl RunMachine {
     /// Handles a proposal, or the same proposal again.
     pub(super) fn proposed(&mut self, proposal: Proposal) {
-        let Proposal { agent, call, text, tasks, files } = proposal;
+        let Proposal { agent, call, text, tasks, agents, files } = proposal;
         if self.state.proposed_plans().iter().any(|plan| plan.key == call) {
             return self.answer_proposal(agent, call, Ok(()));
         }
@@ -22,25 +26,30 @@ impl RunMachine {
         if self.open.interrupted.is_some() || self.open.growing.contains_key(&call) {
             return;
         }
-        if let Err(reason) = self.may_grow_by(&tasks) {
+        if let Err(reason) = self.may_grow_by(&tasks, &text) {
             return self.answer_proposal(agent, call, Err(Refused(reason)));
         }
         let planned = tasks.iter().map(PlannedTask::from).collect();
-        self.open.growing.insert(call.clone(), tasks);
+        self.open.growing.insert(call.clone(), (tasks, agents));
         let extended = PlanExtended { key: call, by: agent, text, files, tasks: planned };
         self.record(vec![Draft::run(extended)]);
     }
 
     /// Returns the reason why tasks cannot be added, in words for the model that proposed them.
-    fn may_grow_by(&self, tasks: &[TaskSpec]) -> Result<(), String> {
+    fn may_grow_by(&self, tasks: &[TaskSpec], text: &str) -> Result<(), String> {
         if self.open.is_finishing || self.open.stopped.is_some() {
             return Err("the run is being stopped".to_owned());
         }
-        let coming = || self.open.growing.values().flatten();
+        let coming = || self.open.growing.values().flat_map(|(tasks, _)| tasks);
         let before = self.state.proposed_plans().iter().map(|plan| plan.tasks.len());
         let all = before.sum::<usize>() + coming().count() + tasks.len();
         if all > MOST {
             return Err(format!("the run would have {all} proposed tasks, more than {MOST}"));
+        }
+        let before = self.state.proposed_plans().iter().map(|plan| plan.text.len());
+        if before.sum::<usize>() + text.len() > BYTES {
+            let most = BYTES >> 20;
+            return Err(format!("the texts of all proposed tasks would have more than {most} MiB"));
         }
         if let Some(same) = tasks.iter().find(|task| coming().any(|other| other.name == task.name))
         {
@@ -61,7 +70,12 @@ impl RunMachine {
     /// # Errors
     /// Returns an error if they cannot be added, although that was checked.
     pub(super) fn extended(&mut self, extended: &PlanExtended) -> Result<(), String> {
-        let Some(tasks) = self.open.growing.remove(&extended.key) else { return Ok(()) };
+        let Some((tasks, agents)) = self.open.growing.remove(&extended.key) else { return Ok(()) };
+        if !agents.is_empty() {
+            let by_name = agents.iter().map(|agent| (agent.name.clone(), agent.clone()));
+            self.settings.agents.extend(by_name);
+            self.actions.push_back(Action::Define(agents));
+        }
         let added = self.settings.plan.extend(tasks).map_err(|problem| problem.to_string())?;
         self.agenda.extend(&self.settings.plan, &self.state, added.clone());
         for place in added {

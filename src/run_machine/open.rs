@@ -17,8 +17,8 @@ use super::timers::Timers;
 use crate::event::PauseCause;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
-use crate::spec::TaskSpec;
 use crate::spec::hooks::Hook;
+use crate::spec::{AgentSpec, TaskSpec};
 use crate::turn::Outcome;
 
 /// An agent that had not ended when the last process stopped.
@@ -152,8 +152,9 @@ pub(super) struct Open {
     pub(super) values: Map<String, Value>,
     /// The items of the tasks that have fanned out and have not ended, by place in the plan.
     pub(super) items: HashMap<usize, Arc<Items>>,
-    /// The tasks that agents proposed and that are on their way to the journal, by the call.
-    pub(super) growing: HashMap<CallKey, Vec<TaskSpec>>,
+    /// The tasks that agents proposed and that are on their way to the journal, and the agent
+    /// definitions that are theirs alone, by the call.
+    pub(super) growing: HashMap<CallKey, (Vec<TaskSpec>, Vec<Arc<AgentSpec>>)>,
     /// The locks of tasks, and the limits of fan-outs on their instances.
     pub(super) locks: Locks,
     /// The tasks that may start although a failure keeps the others from it; absent before a

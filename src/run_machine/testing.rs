@@ -657,6 +657,7 @@ impl World {
                 Action::AnswerDelegation { parent, call, answer } => {
                     self.answered(&parent, &call, answer);
                 }
+                Action::Define(_) => {}
                 Action::AnswerProposal { agent, call, answer } => {
                     self.proposal_answered(&agent, &call, &answer);
                 }
@@ -851,7 +852,8 @@ impl World {
                 let (agent, text, files) = (agent.clone(), String::new(), BTreeMap::new());
                 let tasks = proposed_by(&agent);
                 let now = self.now();
-                self.machine.propose(now, Proposal { agent, call, text, tasks, files });
+                self.machine
+                    .propose(now, Proposal { agent, call, text, tasks, agents: vec![], files });
             }
             Some(Step::Answer) | None => self.end_with_answer(agent),
             Some(Step::Refute) if self.state.agents()[agent].definition.is_some() => {

@@ -167,3 +167,37 @@ fn a_wrong_plan_adds_nothing_and_says_what_is_wrong() {
         assert!(events.iter().all(|event| event["type"] != "plan.extended"), "{says}");
     }
 }
+
+#[test]
+fn what_a_proposed_task_says_of_its_work_holds_from_the_first_moment() {
+    let desk = desk(
+        "[tasks.x]\nagent = \"reader\"\nprompt = \"x\"\nmodel = \"other\"\nmax_turns = 3\n\
+         sandbox = { mode = \"read-only\" }\n\
+         [tasks.y]\nrun = \"touch made\"\nsandbox = { mode = \"read-only\" }\n",
+        "[models.other]\nprovider = 'offline'\nmodel = 'm'\n",
+    );
+    // Without the proposed tasks, nothing in the file runs a command.
+    let text =
+        desk.read("agents.toml").replace("run = 'echo one two'", "agent = 'other'\nprompt = 'x'");
+    let reader = "[agents.reader]\n";
+    desk.write("agents.toml", &text.replace(reader, &format!("{reader}tools = ['write_file']\n")));
+    let script = desk.read("script.toml");
+    let write = "[[rules]]\nagent = 'reader'\nturn = 1\n[[rules.calls]]\ntool = 'write_file'\n\
+                 input = { path = 'made', content = 'x' }\n";
+    desk.write("script.toml", &format!("{write}{script}"));
+    assert_eq!(desk.call(&["run"]).code, 6);
+    let id = desk.json(&["pending", "--json"])[0]["id"].as_str().expect("an id").to_owned();
+    assert_eq!(desk.call(&["approve", &id]).code, 0);
+    let resumed = desk.call(&["resume"]);
+    let events = desk.json(&["tail", "--json"]);
+    let denied = events.iter().any(|event| {
+        event["type"] == "tool.finished" && event["data"].to_string().contains("read-only")
+    });
+    assert!(denied, "{}{}", resumed.out, resumed.err);
+    let of_x = events.iter().find(|event| event["type"] == "agent.spawned" && event["task"] == "x");
+    assert!(of_x.is_some_and(|event| event.to_string().contains("x/reader")), "{of_x:?}");
+    assert!(!resumed.out.contains("no agent"), "{}{}", resumed.out, resumed.err);
+    if crate::support::without_sandbox().is_none() {
+        assert!(!desk.path().join("made").exists(), "{}{}", resumed.out, resumed.err);
+    }
+}

@@ -799,6 +799,7 @@ say = "{% for result in last %}{{ result.text }};{% endfor %}"
     for (tasks, may) in [
         ("[tasks.t]\nagent = 'a'\nprompt = 'go'\n".to_owned(), true),
         (format!("[tasks.t]\nagent = 'a'\nprompt = 'go'\n{narrow}\n"), false),
+        (format!("[tasks.t]\nagent = 'a'\nprompt = 'go'\nforeach = '[1, 2]'\n{narrow}\n"), false),
         ("[tasks.t]\nagent = 'lead'\nprompt = 'go'\n".to_owned(), false),
         (format!("[tasks.t]\nrun = 'echo x > by-bash; echo x > by-tool'\n{narrow}\n"), false),
     ] {

@@ -76,6 +76,10 @@ impl Supervisor {
             Action::AnswerDelegation { parent, call, answer } => {
                 mail(state, &parent, AgentMsg::ChildEnded { call, answer });
             }
+            Action::Define(agents) => {
+                let by_name = agents.into_iter().map(|agent| (agent.name.clone(), agent));
+                self.services.agents.write().extend(by_name);
+            }
             Action::AnswerProposal { agent, call, answer } => {
                 mail(state, &agent, AgentMsg::ProposalAnswered { call, answer });
             }
@@ -116,8 +120,10 @@ impl Supervisor {
             }
             Action::Notify { command, question } => {
                 let (services, myself) = (self.services.clone(), myself.clone());
+                let task = state.machine.plan().task(&question.task);
+                let confinement = task.map(|task| task.confinement).unwrap_or_default();
                 state.work.spawn(async move {
-                    notify(&services, &command, &question).await;
+                    notify(&services, &command, &question, confinement).await;
                     // A supervisor that has ended needs no result.
                     let _ = myself.send_message(SupervisorMsg::Notified);
                 });
@@ -176,9 +182,16 @@ impl Supervisor {
             Some(Outcome::Completed { output }) => Some(output.clone()),
             _ => None,
         });
-        let form = state.machine.plan().task(&task).map(|spec| spec.output).unwrap_or_default();
-        let services = self.services.clone();
-        let agent = Agent { services, id: id.clone(), task, right: right.clone(), form, judged };
+        let spec = state.machine.plan().task(&task);
+        let agent = Agent {
+            services: self.services.clone(),
+            id: id.clone(),
+            form: spec.map(|spec| spec.output).unwrap_or_default(),
+            confinement: spec.map(|spec| spec.confinement).unwrap_or_default(),
+            task,
+            right: right.clone(),
+            judged,
+        };
         match Actor::spawn_linked(None, agent, folded, myself.get_cell()).await {
             // The right is kept here too: if the actor is killed, its aborted step may still be
             // appending, and the right must be withdrawn before somebody else records the end.
