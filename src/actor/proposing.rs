@@ -3,11 +3,18 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::mail::SupervisorMsg;
 use super::permission;
 use super::services::{Planner, Proposed};
 use super::step::StepContext;
+use crate::id::Name;
+use crate::message::Json;
+use crate::permission::Permissions;
 use crate::run_machine::{Proposal, Refused};
+use crate::spec::TaskSpec;
+use crate::spec::sandbox::Confinement;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::steps::ProposeTasksInput;
 use crate::tool::{ToolError, ToolOutput, arguments};
@@ -39,7 +46,7 @@ pub(super) async fn propose(
             Err(problem) => return Ok(ToolOutput::error(format!("Nothing was added: {problem}"))),
         },
     };
-    if !proposed.is_allowed
+    if !(proposed.is_allowed && is_free(context, &proposed.tasks))
         && let Some(refusal) = permission::approval(context, call).await?
     {
         return Ok(ToolOutput::denied(refusal));
@@ -69,6 +76,23 @@ pub(super) async fn propose(
         // This cannot happen: no other task waits for the same call.
         None => return Err(ToolError::Unanswered),
     })
+}
+
+/// Returns true if an agent could give the work of these tasks to others without a person, and if it
+/// is kept from nothing from which the tasks would not be kept: they do not work for it, so its bounds
+/// do not hold for them.
+fn is_free(context: &StepContext, tasks: &[TaskSpec]) -> bool {
+    let Some(spec) = &context.spec else { return false };
+    let Permissions { own, above, .. } = &spec.permissions;
+    let is_bound = !own.deny.is_empty()
+        || !above.is_empty()
+        || context.confinement.and(spec.confinement) != Confinement::default();
+    let mut others = tasks.iter().flat_map(TaskSpec::agents).filter(|agent| **agent != spec.name);
+    let may_delegate = |agent: &Name| {
+        context.depth < context.services.limits.max_depth
+            && permission::is_allowed(context, "delegate", &Json::encode(&json!({"agent": agent})))
+    };
+    !is_bound && others.all(may_delegate)
 }
 
 /// Checks the tasks of a proposal, outside the mailbox.

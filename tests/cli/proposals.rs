@@ -169,6 +169,27 @@ fn a_wrong_plan_adds_nothing_and_says_what_is_wrong() {
 }
 
 #[test]
+fn what_binds_the_agent_is_not_left_by_a_plan() {
+    for (from, to) in [
+        ("prompt = 'plan'\n", "prompt = 'plan'\nsandbox = { mode = 'read-only' }\n"),
+        ("sub_agents = ['reader']\n", "sub_agents = ['reader']\nsandbox = { network = false }\n"),
+        (
+            "sub_agents = ['reader']\n",
+            "sub_agents = ['reader']\npermissions = { deny = ['bash'] }\n",
+        ),
+        ("[permissions]\n", "[permissions]\nask = ['delegate(reader)']\n"),
+        ("[permissions]\n", "[limits]\nmax_depth = 0\n[permissions]\n"),
+    ] {
+        let desk = allowing(PLAN);
+        let text = desk.read("agents.toml");
+        assert!(text.contains(from), "{from}");
+        desk.write("agents.toml", &text.replacen(from, to, 1));
+        let run = desk.call(&["run"]);
+        assert_eq!(run.code, 6, "{to}: {}{}", run.out, run.err);
+    }
+}
+
+#[test]
 fn what_a_proposed_task_says_of_its_work_holds_from_the_first_moment() {
     let desk = desk(
         "[tasks.x]\nagent = \"reader\"\nprompt = \"x\"\nmodel = \"other\"\nmax_turns = 3\n\
