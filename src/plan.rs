@@ -458,6 +458,16 @@ impl TaskState {
         }
     }
 
+    /// Returns the state as later tasks read it. A reused result counts as one that was made: a
+    /// condition on it must hold, and a prompt that names the state must stay the same.
+    #[must_use]
+    pub fn as_read(self) -> &'static str {
+        match self {
+            Self::Reused => Self::Completed.as_str(),
+            state => state.as_str(),
+        }
+    }
+
     /// Returns true if the state is final.
     #[must_use]
     pub fn is_end(self) -> bool {

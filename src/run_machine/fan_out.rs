@@ -326,7 +326,7 @@ impl RunMachine {
             json!({
                 "index": number,
                 "key": key,
-                "state": status.map(|status| status.state.as_str()),
+                "state": status.map(|status| status.state.as_read()),
                 "output": output,
                 "error": status.and_then(|status| Some(status.failure.as_ref()?.to_string())),
             })

@@ -257,7 +257,7 @@ pub(crate) fn value_of(task: &TaskSpec, output: Value) -> Value {
 #[must_use]
 pub(crate) fn ended(status: &TaskStatus, mut value: Value, results: Option<&Path>) -> Value {
     let error = status.failure.as_ref().map(ToString::to_string);
-    value["state"] = status.state.as_str().into();
+    value["state"] = status.state.as_read().into();
     value["error"] = error.into();
     if let Some(results) = results {
         let path = status.output.as_ref().map(|output| results.join(output.file_name()));

@@ -232,3 +232,19 @@ fn newest(desk: &Desk) -> String {
     let run = desk.runs().pop().expect("a run");
     run.file_name().expect("a name").to_string_lossy().into_owned()
 }
+
+#[test]
+fn a_reused_result_reads_like_one_that_was_made() {
+    let tasks = "[tasks.a]\nrun = 'echo hi'\n\
+                 [tasks.each]\nrun = 'true'\nforeach = '[1, 2]'\nenv = { N = '{{ item }}' }\n\
+                 [tasks.then]\nrun = 'cat; date +%N'\ndepends_on = ['a', 'each']\n\
+                 when = \"tasks.a.state == 'completed'\"\n\
+                 stdin = \"{% for r in tasks.each.outputs %}{{ r.key }} {{ r.state }} {% endfor %}\"\n";
+    let desk = Desk::commands(tasks);
+    desk.good(&["run"]);
+    desk.good(&["run", "--reuse"]);
+    let id = newest(&desk);
+    let state =
+        |task: &str| desk.json(&["show", &format!("{id}/{task}"), "--json"])[0]["state"].clone();
+    assert_eq!(["a", "each[1]", "then"].map(state), ["reused"; 3]);
+}
