@@ -23,6 +23,12 @@ const HEAD: usize = 16 << 10;
 /// Time for the head of a request to arrive and for its host to answer.
 const WITHIN: Duration = Duration::from_secs(30);
 
+/// Time for which a refused client may go on sending.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The most bytes that a refused client may send in that time.
+const MOST_UNREAD: u64 = 1 << 20;
+
 /// Pause after a connection could not be taken: too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -51,7 +57,14 @@ async fn answer(mut client: TcpStream, hosts: &[String]) -> io::Result<()> {
             tokio::io::copy_bidirectional(&mut client, &mut server).await?;
             Ok(())
         }
-        Err(refusal) => client.write_all(refusal.text().as_bytes()).await,
+        Err(refusal) => {
+            client.write_all(refusal.text().as_bytes()).await?;
+            client.shutdown().await?;
+            // A client that is still sending would be cut off by a reset before it reads the refusal.
+            let (mut rest, mut nowhere) = (client.take(MOST_UNREAD), tokio::io::sink());
+            let read = tokio::io::copy(&mut rest, &mut nowhere);
+            tokio::time::timeout(LINGER, read).await.map_or(Ok(()), |read| read.map(drop))
+        }
     }
 }
 
