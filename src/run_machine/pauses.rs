@@ -92,8 +92,9 @@ impl RunMachine {
                 RunStatus::Failed
             }
             (Some(_), _) => RunStatus::Cancelled,
-            (None, true) => RunStatus::Failed,
-            (None, false) => RunStatus::Partial,
+            // All other tasks were done, as far as they could be.
+            (None, true) if self.stopping_failure().is_some() => RunStatus::Failed,
+            (None, _) => RunStatus::Partial,
         };
         let result = self.state.result(mixed, self.settings.limits.strict);
         if self.waits_for_end(&result) {

@@ -113,7 +113,7 @@ fn the_outputs_of_a_fan_out_that_failed_name_each_item_also_after_a_resume() {
     let question = desk.json(&["pending", "--json"]).remove(0);
     desk.good(&["approve", question["id"].as_str().expect("an id")]);
     let resumed = desk.call(&["resume"]);
-    assert_eq!(resumed.code, 1, "{}{}", resumed.out, resumed.err);
+    assert_eq!(resumed.code, 8, "{}{}", resumed.out, resumed.err);
     for task in ["desk/now", "desk/later"] {
         let ends: Value =
             serde_json::from_str(&desk.good(&["show", task, "--output"])).expect("JSON");
