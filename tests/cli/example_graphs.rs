@@ -170,7 +170,7 @@ fn a_fix_that_never_passes_its_check_is_named_and_the_others_become_patches() {
     let approve = format!("callsheet approve {}", example.question());
     assert_eq!(example.shell(&approve).code, 0);
     let resumed = example.shell("callsheet resume");
-    assert_eq!(resumed.code, 1, "{}{}", resumed.out, resumed.err);
+    assert_eq!(resumed.code, 8, "{}{}", resumed.out, resumed.err);
     assert!(
         resumed.out.contains("fix[0] (lib-config-9): check_failed: check 1"),
         "{}",
