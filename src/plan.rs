@@ -169,8 +169,8 @@ impl Plan {
         let first = self.tasks.len();
         for number in 0..count {
             let task = &self.tasks[place];
-            let (name, always) = (task.name.instance(number), false);
-            let instance = TaskSpec { name, fan_out: None, when: None, always, ..task.clone() };
+            let name = task.name.instance(number);
+            let instance = TaskSpec { name, fan_out: None, when: None, ..task.clone() };
             self.places.insert(instance.name.clone(), self.tasks.len());
             self.tasks.push(instance);
             self.dependencies.push(Vec::new());

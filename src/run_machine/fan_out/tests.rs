@@ -6,6 +6,7 @@ use super::super::testing::{Script, Step, World, name, task};
 use super::super::{CancelTarget, Finish};
 use super::Items;
 use crate::event::RunStatus;
+use crate::failure::FailureKind;
 use crate::id::Name;
 use crate::plan::TaskState;
 use crate::run_state::TaskStatus;
@@ -147,6 +148,42 @@ fn an_instance_or_all_of_them_can_be_cancelled() {
             let expected =
                 if name == "other" { TaskState::Completed } else { TaskState::Cancelled };
             assert_eq!(state, expected, "{name} {seed}\n{}", world.story());
+        }
+    }
+}
+
+#[test]
+fn a_cleanup_that_fans_out_runs_after_a_stop_and_a_second_one_ends_it() {
+    use TaskState::{Cancelled, Completed, Failed};
+    let script: Script =
+        |_, id| vec![if id.as_str().starts_with("clean") { Step::Answer } else { Step::Hang }];
+    for (clean, second, expected) in
+        [("clean", false, Completed), ("hang", false, Failed), ("hang", true, Cancelled)]
+    {
+        for seed in 0..20 {
+            let cleanup = fanning(clean, over("[1, 2]"));
+            let cleanup = TaskSpec { always: true, depends_on: vec![name("work")], ..cleanup };
+            let tasks = vec![task("work", &[]), cleanup];
+            let mut world = World::new(tasks, Limits::default(), script, seed);
+            world.steps(usize::try_from(seed).expect("small"));
+            world.cancel(&CancelTarget::Run);
+            let first = name(clean).instance(0);
+            if second {
+                let is_running = |status: &TaskStatus| status.state == TaskState::Running;
+                while !world.state.task(&first).is_some_and(is_running) {
+                    assert!(world.step(), "{}", world.story());
+                }
+                world.cancel(&CancelTarget::Run);
+            }
+            world.play();
+            let state = world.state.task(&first).map(|status| status.state);
+            // Time passes as it likes here, and may end what has begun.
+            let is_late = |status: &TaskStatus| {
+                status.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Timeout)
+            };
+            let is_late = world.state.task(&first).is_some_and(is_late);
+            let expected = if is_late { Failed } else { expected };
+            assert_eq!(state, Some(expected), "{clean} {second} {seed}: {}", world.story());
         }
     }
 }
