@@ -203,6 +203,11 @@ fn waiting_task(
                 None => format!("a resume ({})", failure.kind),
             })
         }
+        TaskState::Running if !task.instances.is_empty() => {
+            let is_open = |name: &Name| state.task(name).is_some_and(|task| !task.state.is_end());
+            let open = task.instances.iter().filter(|(name, _)| is_open(name)).count();
+            Some(format!("{open} of {} instances", task.instances.len()))
+        }
         // Its agent has answered, and the check of the answer has not begun.
         TaskState::Running if task.open_agents == 0 => {
             Some("the judgement of its answer".to_owned())

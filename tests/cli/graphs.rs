@@ -180,3 +180,17 @@ fn a_plan_of_somebody_else_waits_for_a_person_before_anything_of_it_runs() {
         assert_eq!(desk.call(&["run", "--plan", "plan.toml"]).code, code, "{verdict}");
     }
 }
+
+#[test]
+fn a_fan_out_says_for_how_many_instances_it_waits() {
+    let desk = Desk::commands(
+        "[tasks.each]\nforeach = '[1, 2]'\nidempotent = true\n\
+         run = 'until test -e go; do sleep 0.02; done'\n",
+    );
+    let run = desk.start(&["run"]);
+    desk.wait_for_event("task.started", |event| event["task"] == "each[1]");
+    let tree = desk.good(&["ps", "--tree"]);
+    assert!(tree.contains("2 of 2 instances"), "{tree}");
+    desk.write("go", "");
+    assert_eq!(run.end().code, 0);
+}
