@@ -90,6 +90,13 @@ fn run(project: &Project, id: &str, said: Said) -> Exit {
             Exit::Done
         }
         Ok(Given::Late { by, at_ms, allowed }) => late(project, &by, at_ms, allowed),
+        Ok(Given::Over { at_ms }) => {
+            let when = format!("{} at {}", project.times.short(at_ms), project.times.of_day(at_ms));
+            complain(&format!(
+                "its time was over on {when}: its `on_timeout` answers when the run is resumed"
+            ));
+            Exit::Failed
+        }
         Ok(Given::Closed) => {
             complain("error: nobody waits for the answer any more");
             Exit::Failed
@@ -123,6 +130,10 @@ enum Given {
         by: String,
         at_ms: i64,
         allowed: bool,
+    },
+    /// The time for it was over, and no process has recorded the answer of the question itself.
+    Over {
+        at_ms: i64,
     },
     /// Whoever asked has ended.
     Closed,
@@ -177,8 +188,7 @@ fn left(
 ) -> Result<Option<Given>, Unreached> {
     let now = stamp::now_ms();
     if let Some(until) = pending.question.asked.until_ms.filter(|until| *until <= now) {
-        complain("note: the question answers itself when the run is resumed");
-        return Ok(Some(Given::Late { by: BY_TIMEOUT.to_owned(), at_ms: until, allowed: false }));
+        return Ok(Some(Given::Over { at_ms: until }));
     }
     let dir = &pending.dir;
     match answers::leave(dir, &LeftAnswer { answer: answer.clone(), at_ms: now }) {

@@ -121,7 +121,7 @@ fn the_time_of_a_question_passes_also_while_no_process_runs() {
             text.contains("its time is over").then_some(())
         });
         let late = desk.call(&["approve", &id(&row)]);
-        assert!(late.code == 1 && late.err.contains("its time was over"), "{}", late.err);
+        assert!(late.code == 1 && late.err.contains("its `on_timeout` answers"), "{}", late.err);
         let resumed = desk.call(&["resume"]);
         assert_eq!(resumed.code, code, "{on_timeout}: {}", resumed.err);
         let [answered] = &events(&desk, "approval.answered")[..] else { panic!("one answer") };
