@@ -253,6 +253,15 @@ fn texts(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) {
     if let Some((when, place)) = task.when.placed() {
         scope.check(when, place, Language::Expression);
     }
+    if let Some((file, place)) =
+        task.output_file.placed().filter(|(file, _)| own.is_same_for_all(file))
+    {
+        let item = &*task.foreach_as;
+        let message =
+            format!("all instances write `{file}`, so that it holds the output of the last");
+        let help = format!("name `{item}`, `instance.index` or `instance.key` in it");
+        setting.problems.warning("same_file", place, message, &help);
+    }
     for (path, place) in [&task.output_file, &task.cwd].into_iter().filter_map(Field::placed) {
         if path.starts_with('/') || path.split('/').any(|part| part == "..") {
             let message = format!("`{path}` leads out of the workspace");

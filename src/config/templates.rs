@@ -105,6 +105,15 @@ impl<'a> Scope<'a> {
         Self { raw, problems, task, depends_on: self.depends_on.clone(), has_item, answer }
     }
 
+    /// Returns true if a template gives the same text for all instances of the task, which fans out.
+    /// False if it is not valid.
+    pub(super) fn is_same_for_all(&self, template: &str) -> bool {
+        let fans_out = self.task.is_some_and(|(_, task)| task.foreach.is_set());
+        let Ok(names) = template::names_in_template(template) else { return false };
+        let mut roots = names.iter().filter_map(|name| name.split('.').next());
+        fans_out && !roots.any(|root| self.is_item(root))
+    }
+
     /// Returns true if a name stands for the item of a fan-out, or for its place.
     fn is_item(&self, name: &str) -> bool {
         let task = self.task.filter(|_| self.has_item);

@@ -790,6 +790,12 @@ fn names_in_templates() {
             &["18:14 not_built `secrets.KEY` cannot be used in a template in this version"],
         ),
         (&task("prompt = 'x'\noutput_file = 'out/{{ run.id }}/{{ inputs.path }}'\n"), &[]),
+        (&task("prompt = 'x'\nforeach = '[1, 2]'\noutput_file = 'out/{{ instance.key }}'\n"), &[]),
+        (
+            &task("prompt = 'x'\nforeach = '[1, 2]'\noutput_file = '{{ run.id }}'\n"),
+            &["20:15 warning same_file all instances write `{{ run.id }}`, so that it holds the \
+             output of the last | name `item`, `instance.index` or `instance.key` in it"],
+        ),
         (
             &case(
                 "[tasks.u]\nrun = 'x'\ndepends_on = ['t']\nenv = { A = '{{ tasks.t.output }}', B = \

@@ -230,7 +230,7 @@ sections! {
         /// one JSON document a line.
         output: OutputFormat = OutputFormat::Text, words_of::<OutputFormat>(&[]), gives "conflict";
         /// The file in the workspace to which the output is also written.
-        output_file: String, TEMPLATE, gives "outside_workspace";
+        output_file: String, TEMPLATE, gives "outside_workspace", "same_file";
         /// Environment variables for the task's command, by name.
         env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "not_built", "conflict";
         /// The text for the standard input of the task's command: the way for large values, such as
