@@ -849,3 +849,10 @@ fn roots_and_modes_are_what_the_file_says() {
         assert!(line.contains(state), "{}", done.out);
     }
 }
+
+#[test]
+fn a_command_hears_every_signal_that_its_parent_may_hold_back() {
+    let desk = Desk::commands("[tasks.t]\nrun = 'exec grep SigBlk /proc/self/status'\n");
+    let run = desk.good(&["run"]);
+    assert!(run.contains("SigBlk: 0000000000000000"), "{run}");
+}

@@ -26,20 +26,10 @@ pub(super) fn run(command: &mut Command, left: Option<File>) -> io::Error {
     }
 }
 
-/// Holds a SIGTERM back until the command has started. The kernel would drop it: the first process of a
+/// Holds a SIGTERM back until this process handles it. The kernel would drop it: the first process of a
 /// namespace gets only signals that it handles.
 pub(super) fn hold_back() -> nix::Result<()> {
     SigSet::from(Signal::SIGTERM).thread_block()
-}
-
-/// Returns true if a SIGTERM was held back.
-fn was_held_back() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let pending = status.lines().filter_map(|line| {
-        let set = line.strip_prefix("ShdPnd:").or(line.strip_prefix("SigPnd:"))?;
-        u64::from_str_radix(set.trim(), 16).ok()
-    });
-    pending.fold(0, |all, set| all | set) & (1 << (Signal::SIGTERM as u32 - 1)) != 0
 }
 
 async fn serve(command: &mut Command, mut left: Option<File>) -> io::Result<Infallible> {
@@ -48,14 +38,15 @@ async fn serve(command: &mut Command, mut left: Option<File>) -> io::Result<Infa
     let mut of_group = signal(SignalKind::terminate())?;
     // A command with the same user could write the memory of this process otherwise.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    // Before the command starts: it would inherit the block, and hear no SIGTERM.
+    SigSet::from(Signal::SIGTERM).thread_unblock()?;
     let started = command.spawn()?.id();
-    if was_held_back() {
-        // The command was not there when its group got the signal.
+    let (mut ended, mut is_asked) = (None, has_come(&mut of_group).await);
+    if is_asked {
+        // The command may not have been there when its group got the signal.
         let of_command = i32::try_from(started).map(unistd::Pid::from_raw);
         let _may_have_ended = of_command.map(|command| signal::kill(command, Signal::SIGTERM));
     }
-    SigSet::from(Signal::SIGTERM).thread_unblock()?;
-    let (mut ended, mut is_asked) = (None, false);
     loop {
         let others = reap(started, &mut ended)?;
         match ended {
@@ -76,6 +67,17 @@ async fn serve(command: &mut Command, mut left: Option<File>) -> io::Result<Infa
             _ = of_child.recv() => {}
             _ = of_group.recv() => is_asked = true,
         }
+    }
+}
+
+/// Returns true if a signal has come until now.
+async fn has_come(signals: &mut tokio::signal::unix::Signal) -> bool {
+    // The runtime looks for signals when nothing else is left to do.
+    tokio::task::yield_now().await;
+    tokio::select! {
+        biased;
+        _ = signals.recv() => true,
+        () = std::future::ready(()) => false,
     }
 }
 
