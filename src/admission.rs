@@ -1,15 +1,22 @@
-//! Admission to a provider: decides which calls may start now, by permits, a shared pause and a
-//! circuit breaker.
+//! Admission to a provider: decides which calls may start now, by permits, the pace of calls, a
+//! shared pause and a circuit breaker.
 //!
 //! Pure: time is given as the time since the admission began. The caller reports that a call wants
-//! to start or has ended, and receives the calls that may start and the events to be recorded. A
-//! call has a key: a call that asks twice has one place in the line, and a new gateway after a
-//! crash knows which calls are under way.
+//! to start, that the provider has taken it, or that it has ended, and receives the calls that may start
+//! and the events to be recorded. A call has a key: a call that asks twice has one place in the line, and a
+//! new gateway after a crash knows which calls are under way. The order of the keys is the order in
+//! which calls start.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod concurrency;
+mod pace;
+
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::time::Duration;
 
+use self::concurrency::Concurrency;
+use self::pace::Pacing;
+pub use self::pace::{Allowance, PerMinute, Remaining};
 use crate::event::{Event, GatewayBreaker, GatewayParked, GatewayResumed};
 use crate::id::Name;
 use crate::policy::{Breaker, BreakerState};
@@ -22,18 +29,50 @@ const BREAKER_THRESHOLD: u32 = 8;
 const BREAKER_COOLDOWN: Duration = Duration::from_secs(15);
 
 /// Pause after a 429 that names none: the shortest that the official clients make after a second
-/// failure.
+/// failure. It doubles while the provider takes no call between two refusals.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause after a 429 that names none: the limits of the public services are those of a minute.
+const LONGEST_DEFAULT_PAUSE: Duration = Duration::from_secs(60);
 
 /// The longest pause that a provider can impose on calls: a day, the longest that a quota of the public
 /// services lasts. A longer value is a mistake and would overflow the clock.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Time for which the first call after a pause is alone unless the provider takes it before. A refusal comes
+/// at once, while a model may think for minutes before its first word.
+const ALONE: Duration = Duration::from_secs(3);
+
+/// The rules of the calls to a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// The most calls in progress at the same time.
+    pub max_concurrency: usize,
+    /// True if the number of calls begins low, and is halved while the provider is overloaded.
+    pub is_adaptive: bool,
+    /// True if a 429 of one call makes all calls wait.
+    pub shares_pauses: bool,
+    /// The limits of calls and tokens in a minute.
+    pub per_minute: PerMinute,
+}
+
+impl Rules {
+    /// Returns the rules of a provider that limits nothing but the calls at the same time.
+    #[must_use]
+    pub fn of(max_concurrency: usize) -> Self {
+        let per_minute = PerMinute::default();
+        Self { max_concurrency, is_adaptive: false, shares_pauses: true, per_minute }
+    }
+}
+
 /// The result of a call, as far as it matters for other calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEnd {
     /// The call gave a reply.
-    Succeeded,
+    Succeeded {
+        /// The tokens that count against a limit of tokens: all but those read from a cache.
+        tokens: u64,
+    },
     /// The provider asked to slow down.
     RateLimited {
         /// The pause that the provider asked for, if it named one.
@@ -41,6 +80,8 @@ pub enum CallEnd {
         /// The provider's own words.
         reason: String,
     },
+    /// The provider has no capacity.
+    Overloaded,
     /// The call failed in a way that may affect all calls to the provider.
     Failed,
     /// The provider answered, but refused this one request.
@@ -58,59 +99,104 @@ pub(crate) enum Effect<K> {
     Record(Box<Event>),
 }
 
+/// A call under way.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    /// True for the breaker's probe.
+    is_probe: bool,
+    started: Duration,
+    /// The measurement of the pace that it belongs to.
+    round: u64,
+    /// The tokens that were assumed at its start.
+    tokens: f64,
+}
+
+/// The reason why no call may start now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    /// Until this time, unless a call ends before.
+    Until(Duration),
+    /// Until a call ends.
+    CallEnds,
+}
+
 /// The calls to one provider that are under way or want to start.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission<K> {
     provider: Name,
-    capacity: usize,
-    /// True if a 429 of one call makes all calls wait.
     shares_pauses: bool,
-    /// Keys in the order of asking; includes calls that gave up and are skipped when their turn
-    /// comes.
-    line: VecDeque<K>,
-    /// Keys in `line` that still want to start.
-    waiting: HashSet<K>,
-    /// The calls under way; the value is true for the breaker's probe.
-    out: HashMap<K, bool>,
+    /// The calls that want to start, with their tokens.
+    waiting: BTreeMap<K, u64>,
+    out: HashMap<K, Out>,
+    concurrency: Concurrency,
+    pacing: Pacing,
     paused_until: Option<Duration>,
+    /// Number of pauses in a row between which the provider took no call.
+    vain_pauses: u32,
+    /// The first call after a pause and its start, until the provider has taken it.
+    alone: Option<(K, Duration)>,
+    /// True if the next call goes alone: from the end of a pause, or of a limit that was used up, until
+    /// the first call after it.
+    is_careful: bool,
     breaker: Breaker,
 }
 
-impl<K: Clone + Eq + Hash> Admission<K> {
-    /// Creates the admission to a provider that takes `capacity` calls at once (at least one).
+impl<K: Clone + Ord + Hash> Admission<K> {
+    /// Creates the admission to a provider.
     #[must_use]
-    pub(crate) fn new(provider: Name, capacity: usize, shares_pauses: bool) -> Self {
+    pub(crate) fn new(provider: Name, rules: Rules) -> Self {
         Self {
             provider,
-            capacity: capacity.max(1),
-            shares_pauses,
-            line: VecDeque::new(),
-            waiting: HashSet::new(),
+            shares_pauses: rules.shares_pauses,
+            waiting: BTreeMap::new(),
             out: HashMap::new(),
+            concurrency: Concurrency::new(rules.max_concurrency, rules.is_adaptive),
+            pacing: Pacing::new(rules.per_minute),
             paused_until: None,
+            vain_pauses: 0,
+            alone: None,
+            is_careful: false,
             breaker: Breaker::new(BREAKER_THRESHOLD, BREAKER_COOLDOWN),
         }
     }
 
-    /// Reports that a call wants to start. A call that was admitted before is admitted again, since
-    /// the first answer may not have reached it.
-    pub(crate) fn ask(&mut self, now: Duration, key: K) -> Vec<Effect<K>> {
+    /// Reports that a call of about this many tokens wants to start. A call that was admitted before is
+    /// admitted again, since the first answer may not have reached it.
+    pub(crate) fn ask(&mut self, now: Duration, key: K, tokens: u64) -> Vec<Effect<K>> {
         if self.out.contains_key(&key) {
             return vec![Effect::Admit(key)];
         }
-        if self.waiting.insert(key.clone()) {
-            self.line.push_back(key);
+        self.waiting.insert(key, tokens);
+        self.admit(now)
+    }
+
+    /// Reports that the provider has taken a call, with what its headers tell of its limits.
+    pub(crate) fn taken(&mut self, now: Duration, key: &K, told: Allowance) -> Vec<Effect<K>> {
+        self.pacing.told(now, told);
+        if self.out.contains_key(key) {
+            self.note_taken(key);
         }
         self.admit(now)
+    }
+
+    fn note_taken(&mut self, key: &K) {
+        self.vain_pauses = 0;
+        self.alone.take_if(|(alone, _)| alone == key);
     }
 
     /// Reports that a call has ended, or no longer wants to start.
     pub(crate) fn done(&mut self, now: Duration, key: &K, end: CallEnd) -> Vec<Effect<K>> {
         let mut effects = Vec::new();
-        // A call that only waited stays in `line`; `admit` skips it there.
         self.waiting.remove(key);
-        if let Some(is_probe) = self.out.remove(key) {
-            self.judge(now, end, is_probe, &mut effects);
+        if let Some(out) = self.out.remove(key) {
+            if !matches!(end, CallEnd::RateLimited { .. } | CallEnd::Abandoned) {
+                self.note_taken(key);
+            }
+            if self.alone.take_if(|(alone, _)| alone == key).is_some() {
+                // It was given up, or refused again.
+                self.is_careful = true;
+            }
+            self.judge(now, end, out, &mut effects);
         }
         effects.extend(self.admit(now));
         effects
@@ -124,17 +210,15 @@ impl<K: Clone + Eq + Hash> Admission<K> {
     /// Returns the time at which a waiting call may be admitted even if no call ends before.
     #[must_use]
     pub(crate) fn next_wake(&self, now: Duration) -> Option<Duration> {
-        if self.waiting.is_empty() && self.paused_until.is_none() {
-            return None;
-        }
         // A pause ends with a recorded event, even if no call waits.
-        if let Some(until) = self.paused_until {
-            return Some(until);
+        if self.paused_until.is_some() || self.waiting.is_empty() {
+            return self.paused_until;
         }
-        // While a probe is under way the breaker is half open: its end decides, not a timer.
-        let wait = self.breaker.wait(now);
-        let is_open = self.breaker.state() == BreakerState::Open;
-        (is_open && self.out.len() < self.capacity).then_some(now + wait)
+        match self.hold(now) {
+            Some(Hold::Until(at)) => Some(at),
+            Some(Hold::CallEnds) => None,
+            None => Some(now),
+        }
     }
 
     /// Returns the keys of the calls under way.
@@ -142,19 +226,34 @@ impl<K: Clone + Eq + Hash> Admission<K> {
         self.out.keys()
     }
 
-    fn judge(&mut self, now: Duration, end: CallEnd, is_probe: bool, effects: &mut Vec<Effect<K>>) {
+    fn judge(&mut self, now: Duration, end: CallEnd, out: Out, effects: &mut Vec<Effect<K>>) {
+        let under_way = self.out.len() + 1;
         let changed = match end {
-            CallEnd::Succeeded | CallEnd::Refused => self.breaker.succeed(),
+            CallEnd::Succeeded { tokens } => {
+                self.pacing.ended(out.tokens, tokens);
+                self.concurrency.succeeded();
+                self.breaker.succeed()
+            }
+            CallEnd::Refused => {
+                self.pacing.returned(out.tokens);
+                self.breaker.succeed()
+            }
             CallEnd::Failed => self.breaker.fail(now),
+            CallEnd::Overloaded => {
+                self.concurrency.overloaded(now, out.started, under_way);
+                self.breaker.fail(now)
+            }
             CallEnd::RateLimited { retry_after, reason } => {
+                self.pacing.returned(out.tokens);
+                self.concurrency.overloaded(now, out.started, under_way);
                 if self.shares_pauses {
-                    self.pause(now, retry_after.unwrap_or(DEFAULT_PAUSE), reason, effects);
+                    self.refused(now, out, retry_after, reason, effects);
                 }
                 // The provider answered: a rate limit is no outage, so the breaker closes.
                 self.breaker.succeed()
             }
             // Only the end of the probe itself decides about the probe.
-            CallEnd::Abandoned if is_probe => {
+            CallEnd::Abandoned if out.is_probe => {
                 self.breaker.abandon();
                 true
             }
@@ -170,52 +269,81 @@ impl<K: Clone + Eq + Hash> Admission<K> {
         Effect::Record(Box::new(GatewayBreaker { provider, state }.into()))
     }
 
-    /// Makes all calls wait for `pause`, unless they already wait longer.
-    fn pause(
+    /// Makes all calls wait after the refusal of one, unless they already wait longer.
+    fn refused(
         &mut self,
         now: Duration,
-        pause: Duration,
+        out: Out,
+        retry_after: Option<Duration>,
         reason: String,
         effects: &mut Vec<Effect<K>>,
     ) {
-        let pause = pause.min(LONGEST_PAUSE);
-        let until = now + pause;
-        if self.paused_until.is_some_and(|already| already >= until) {
+        let is_first = out.round == self.pacing.round();
+        let default = DEFAULT_PAUSE * 2_u32.pow(self.vain_pauses.min(6));
+        let pause = retry_after.unwrap_or(default.min(LONGEST_DEFAULT_PAUSE)).min(LONGEST_PAUSE);
+        // Calls that were under way at the first refusal make the pause longer only if they say so.
+        let is_news = is_first || retry_after.is_some();
+        let until = match (is_news, self.paused_until) {
+            (true, None) => now + pause,
+            (true, Some(already)) => already.max(now + pause),
+            (false, already) => already.unwrap_or(now),
+        };
+        if !self.pacing.refused(now, out.round, until) {
+            self.vain_pauses += 1;
+        }
+        if self.paused_until.is_some_and(|already| already >= until) || until <= now {
             return;
         }
         self.paused_until = Some(until);
-        let for_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let for_ms = u64::try_from((until - now).as_millis()).unwrap_or(u64::MAX);
         let provider = self.provider.clone();
         let parked = GatewayParked { provider, for_ms, reason };
         effects.push(Effect::Record(Box::new(parked.into())));
     }
 
-    /// Admits waiting calls, the oldest first, while there is capacity and neither a pause nor the
-    /// breaker forbids it.
+    /// Returns the reason why no further call may start, if there is one.
+    fn hold(&self, now: Duration) -> Option<Hold> {
+        if let Some(until) = self.paused_until.filter(|until| now < *until) {
+            return Some(Hold::Until(until));
+        }
+        if self.out.len() >= self.concurrency.limit(now) {
+            return Some(self.concurrency.grows_at(now).map_or(Hold::CallEnds, Hold::Until));
+        }
+        // While a probe is under way the breaker is half open: its end decides, not a timer.
+        if self.breaker.state() == BreakerState::HalfOpen {
+            return Some(Hold::CallEnds);
+        }
+        let is_open = self.breaker.state() == BreakerState::Open;
+        let breaker = is_open.then(|| now + self.breaker.wait(now));
+        let alone = self.alone.as_ref().map(|(_, since)| *since + ALONE);
+        let pace = Some(self.pacing.ready_at(now));
+        let until = [breaker, alone, pace].into_iter().flatten().max().unwrap_or_default();
+        (until > now).then_some(Hold::Until(until))
+    }
+
+    /// Admits waiting calls, the first by their order, while nothing forbids it.
     fn admit(&mut self, now: Duration) -> Vec<Effect<K>> {
         let mut effects = Vec::new();
-        if let Some(until) = self.paused_until {
-            if now < until {
-                return effects;
-            }
-            self.paused_until = None;
+        if self.paused_until.take_if(|until| *until <= now).is_some() {
+            self.is_careful = true;
             let resumed = GatewayResumed { provider: self.provider.clone() };
             effects.push(Effect::Record(Box::new(resumed.into())));
         }
-        while self.out.len() < self.capacity {
-            while self.line.front().is_some_and(|key| !self.waiting.contains(key)) {
-                self.line.pop_front();
-            }
-            if self.line.is_empty() || !self.breaker.admit(now) {
-                return effects;
-            }
-            let Some(key) = self.line.pop_front() else { return effects };
-            self.waiting.remove(&key);
+        let all = self.concurrency.limit(now);
+        self.is_careful |= self.pacing.forget_old(now, all);
+        while !self.waiting.is_empty() && self.hold(now).is_none() && self.breaker.admit(now) {
+            let Some((key, tokens)) = self.waiting.pop_first() else { return effects };
             let is_probe = self.breaker.state() == BreakerState::HalfOpen;
             if is_probe {
                 effects.push(self.breaker_event());
             }
-            self.out.insert(key.clone(), is_probe);
+            let round = self.pacing.round();
+            let tokens = self.pacing.start(now, tokens);
+            self.concurrency.start(now);
+            if std::mem::take(&mut self.is_careful) {
+                self.alone = Some((key.clone(), now));
+            }
+            self.out.insert(key.clone(), Out { is_probe, started: now, round, tokens });
             effects.push(Effect::Admit(key));
         }
         effects
@@ -223,174 +351,4 @@ impl<K: Clone + Eq + Hash> Admission<K> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const S: Duration = Duration::from_secs(1);
-
-    /// An admission under a clock, with calls that are numbers.
-    struct Alone {
-        admission: Admission<u32>,
-        now: Duration,
-        calls: u32,
-        admitted: Vec<u32>,
-        events: Vec<Event>,
-    }
-
-    impl Alone {
-        fn new(capacity: usize) -> Self {
-            let provider = Name::new("main").expect("a name");
-            let admission = Admission::new(provider, capacity, true);
-            let (now, admitted, events) = (Duration::ZERO, Vec::new(), Vec::new());
-            Self { admission, now, calls: 0, admitted, events }
-        }
-
-        fn take(&mut self, effects: Vec<Effect<u32>>) {
-            for effect in effects {
-                match effect {
-                    Effect::Admit(call) => self.admitted.push(call),
-                    Effect::Record(event) => self.events.push(*event),
-                }
-            }
-        }
-
-        /// A call that starts at once.
-        fn start(&mut self) -> u32 {
-            self.within(Duration::ZERO).expect("it starts")
-        }
-
-        /// A call that starts within this time, or is given up.
-        fn within(&mut self, wait: Duration) -> Option<u32> {
-            self.calls += 1;
-            let (call, until) = (self.calls, self.now + wait);
-            let effects = self.admission.ask(self.now, call);
-            self.take(effects);
-            while !self.admitted.contains(&call) {
-                match self.admission.next_wake(self.now).filter(|at| *at <= until) {
-                    Some(at) => {
-                        self.now = at;
-                        let effects = self.admission.wake(self.now);
-                        self.take(effects);
-                    }
-                    None => {
-                        self.now = until;
-                        self.end(call, CallEnd::Abandoned);
-                        return None;
-                    }
-                }
-            }
-            Some(call)
-        }
-
-        fn end(&mut self, call: u32, end: CallEnd) {
-            let effects = self.admission.done(self.now, &call, end);
-            self.take(effects);
-        }
-
-        fn breaker(&self) -> Vec<BreakerState> {
-            let states = self.events.iter().filter_map(|event| match event {
-                Event::GatewayBreaker(changed) => Some(changed.state),
-                _ => None,
-            });
-            states.collect()
-        }
-    }
-
-    #[test]
-    fn the_breaker_opens_and_lets_exactly_one_probe_through() {
-        use BreakerState::{Closed, HalfOpen, Open};
-        let mut alone = Alone::new(64);
-        for _ in 0..7 {
-            let call = alone.start();
-            alone.end(call, CallEnd::Failed);
-        }
-        let call = alone.start();
-        alone.end(call, CallEnd::Refused);
-        for _ in 0..8 {
-            assert_eq!(alone.breaker(), [], "failures count in a row only");
-            let call = alone.start();
-            alone.end(call, CallEnd::Failed);
-        }
-        assert_eq!(alone.within(10 * S), None, "it is open");
-        assert_eq!(alone.breaker(), [Open]);
-        let probe = alone.within(10 * S).expect("a probe after the pause");
-        assert_eq!(alone.within(60 * S), None, "one probe only");
-        assert_eq!(alone.breaker(), [Open, HalfOpen]);
-        alone.end(probe, CallEnd::Failed);
-        assert_eq!(alone.within(14 * S), None, "the pause begins anew");
-        // A probe that is given up says nothing: the next one is let through at once.
-        let probe = alone.within(2 * S).expect("a probe");
-        alone.end(probe, CallEnd::Abandoned);
-        let probe = alone.start();
-        alone.end(probe, CallEnd::Succeeded);
-        let (_, _) = (alone.start(), alone.start());
-        assert_eq!(alone.breaker(), [Open, HalfOpen, Open, HalfOpen, Open, HalfOpen, Closed]);
-    }
-
-    #[test]
-    fn a_call_given_up_beside_the_probe_lets_no_second_one_through() {
-        let mut alone = Alone::new(64);
-        let old = alone.start();
-        for _ in 0..8 {
-            let call = alone.start();
-            alone.end(call, CallEnd::Failed);
-        }
-        let probe = alone.within(20 * S).expect("a probe");
-        alone.end(old, CallEnd::Abandoned);
-        assert_eq!(alone.within(60 * S), None, "one probe only");
-        alone.end(probe, CallEnd::Succeeded);
-        alone.start();
-    }
-
-    #[test]
-    fn a_pause_holds_everybody_and_the_longest_wins() {
-        let mut alone = Alone::new(2);
-        let limited = |seconds| CallEnd::RateLimited {
-            retry_after: Some(Duration::from_secs(seconds)),
-            reason: "slow down".to_owned(),
-        };
-        let (first, second) = (alone.start(), alone.start());
-        assert_eq!(alone.within(S), None, "the capacity is used up");
-        alone.end(first, limited(30));
-        alone.end(second, limited(5));
-        assert_eq!(alone.within(29 * S), None, "the shorter pause does not end the longer one");
-        let third = alone.within(2 * S).expect("the pause is over");
-        // A pause of any length must not overflow the clock.
-        alone.end(third, limited(u64::MAX));
-        assert_eq!(alone.within(3_600 * S), None);
-        alone.within(24 * 3_600 * S).expect("a day is the most");
-        let is_pause = |event: &&Event| matches!(event, Event::GatewayParked(_));
-        assert_eq!(alone.events.iter().filter(is_pause).count(), 2);
-    }
-
-    #[test]
-    fn calls_that_were_given_up_cost_nothing_and_the_oldest_goes_first() {
-        let mut alone = Alone::new(1);
-        let held = alone.start();
-        for _ in 0..5 {
-            assert_eq!(alone.within(S), None);
-        }
-        for call in [100, 101, 102] {
-            let effects = alone.admission.ask(alone.now, call);
-            assert_eq!(effects, []);
-        }
-        alone.end(101, CallEnd::Abandoned);
-        alone.end(held, CallEnd::Succeeded);
-        alone.end(100, CallEnd::Succeeded);
-        assert_eq!(alone.admitted, [held, 100, 102]);
-    }
-
-    #[test]
-    fn a_call_that_asks_twice_has_one_place() {
-        let mut alone = Alone::new(1);
-        for _ in 0..2 {
-            assert_eq!(alone.admission.ask(S, 7), [Effect::Admit(7)]);
-        }
-        assert_eq!(alone.admission.ask(S, 8), []);
-        assert_eq!(alone.admission.ask(S, 8), []);
-        alone.end(7, CallEnd::Succeeded);
-        alone.end(8, CallEnd::Succeeded);
-        assert_eq!(alone.admitted, [8]);
-        assert_eq!(alone.admission.out().count(), 0);
-    }
-}
+mod tests;

@@ -28,6 +28,7 @@ mod keys;
 mod layers;
 mod limits;
 mod literal_keys;
+mod models;
 mod names;
 mod overrides;
 mod plan;
@@ -438,7 +439,7 @@ struct Setting<'a> {
 fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
     let Setting { raw, root, sources, .. } = setting;
     let mut inputs = inputs::inputs(setting);
-    let mut models = providers::models(setting);
+    let mut models = models::models(setting);
     let tools = tools::tools(setting, &inputs.values);
     let Parts { tasks, agents } = graphs::parts(setting, &models.models, &mut inputs, graphs);
     plan::has_tasks(setting, text);

@@ -19,6 +19,7 @@ use std::io::{self, Read, Seek};
 use std::path::Path;
 
 use crate::message::{Json, Role, Usage};
+pub use claude_code::Attachments;
 use claude_code::ClaudeCode;
 use document::Document;
 use scan::Scanner;
@@ -128,6 +129,9 @@ pub enum ConversationErrorKind {
     Unknown {
         /// The beginning of the file.
         found: String,
+        /// True if it begins with an object of JSON, which is whole: something else, and not a broken
+        /// conversation.
+        is_json: bool,
     },
     /// The file ends too early.
     #[error(
@@ -212,6 +216,15 @@ impl Conversation {
         if metadata.is_file() { Self::read(file, history) } else { Self::copy(file, history) }
     }
 
+    /// Recognises the format of the file at `path`, which is read only as far as that needs.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read or has no known format.
+    pub fn format_of(path: &Path) -> Result<Format> {
+        let file = File::open(path).map_err(|error| at_start(error.into()))?;
+        check::format(&mut Scanner::new(Box::new(file)))
+    }
+
     /// Reads a conversation from an input that can be read only once.
     ///
     /// # Errors
@@ -247,6 +260,37 @@ impl Conversation {
             Source::Transcript(_) => Format::Transcript,
             Source::ClaudeCode(_) => Format::ClaudeCode,
         }
+    }
+
+    /// Returns the number and size of the attachments in the JSONL of Claude Code, which are no messages and
+    /// are left out.
+    #[must_use]
+    pub fn attachments(&self) -> Attachments {
+        match &self.source {
+            Source::Document(_) | Source::Transcript(_) => Attachments::default(),
+            Source::ClaudeCode(entries) => entries.attachments(),
+        }
+    }
+
+    /// Returns the number of entries in the JSONL of Claude Code that do not say which entry of the file comes
+    /// before them, so that they were read in the order of the file.
+    #[must_use]
+    pub fn relinked(&self) -> u64 {
+        match &self.source {
+            Source::Document(_) | Source::Transcript(_) => 0,
+            Source::ClaudeCode(entries) => entries.relinked(),
+        }
+    }
+
+    /// Goes on to the conversation of the next child agent in the same file, whose messages the iterator then
+    /// returns. Returns false if there is none; only the JSONL of Claude Code has any.
+    pub fn next_side(&mut self) -> bool {
+        let is_one = match &mut self.source {
+            Source::Document(_) | Source::Transcript(_) => false,
+            Source::ClaudeCode(entries) => entries.next_side(),
+        };
+        self.ended = !is_one;
+        is_one
     }
 
     /// Returns the system prompt as in the file, a text or a list of text blocks, if there is one.

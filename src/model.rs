@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use crate::admission::{Allowance, Remaining};
 use crate::context::provider::server::{ContextReport, ContextWork};
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
@@ -78,13 +79,15 @@ pub struct Reply {
     pub usage: Usage,
     /// Facts that the provider reports about the context.
     pub context: ContextReport,
+    /// The error that broke the stream, if one did: the reply has the blocks that were complete.
+    pub broken: Option<Box<ModelError>>,
 }
 
 impl Reply {
     /// Makes a reply with these tokens, in which the provider reports nothing of the context.
     #[must_use]
     pub fn new(message: Message, stop: StopReason, usage: Usage) -> Self {
-        Self { message, stop, usage, context: ContextReport::default() }
+        Self { message, stop, usage, context: ContextReport::default(), broken: None }
     }
 
     /// Replaces every secret in the reply.
@@ -115,6 +118,9 @@ impl Reply {
             | StopReason::Compaction => {}
         }
         self.context.edits.iter_mut().for_each(|edit| secrets.redact(&mut edit.r#type));
+        if let Some(broken) = &mut self.broken {
+            secrets.redact(&mut broken.message);
+        }
     }
 }
 
@@ -136,6 +142,8 @@ pub enum Delta<'a> {
     Text(&'a str),
     /// A tool call began.
     Tool(&'a str),
+    /// The provider has taken the request; its headers tell this of its limits.
+    Taken(Allowance),
     /// Any other data arrived, which shows that the stream is alive.
     Alive,
 }

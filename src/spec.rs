@@ -26,7 +26,7 @@ use self::sandbox::Confinement;
 use self::sub_graph::SubGraph;
 use crate::failure::Failure;
 use crate::id::Name;
-use crate::message::Usage;
+use crate::message::{Json, Usage};
 use crate::permission::Permissions;
 use crate::policy::{RestartPolicy, RetryPolicy};
 use crate::schema::Schema;
@@ -59,6 +59,9 @@ pub struct ModelSpec {
     pub thinking: Thinking,
     /// Capabilities of the model's provider, or the wish to ask the provider for them.
     pub capabilities: Declared,
+    /// Fields of every request that the program does not know, as an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_body: Option<Json>,
 }
 
 /// Rule by which the thinking blocks that a model returns stay valid.

@@ -9,6 +9,7 @@ mod hand_over;
 pub mod interrupted;
 mod provider;
 pub mod reply;
+mod results;
 mod size;
 mod step;
 mod summaries;
@@ -16,9 +17,8 @@ mod summaries;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use self::calls::{CallState, results_message};
+use self::calls::CallState;
 pub use self::calls::{Interrupted, PendingCall, command_outcome, snip_keep};
-use self::hand_over::HAND_OVER;
 pub use self::provider::ProviderWork;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
@@ -29,11 +29,11 @@ use crate::context::measure::Measure;
 use crate::context::view::View;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::message::{Block, Json, Message, StopReason, Usage, UsageSource};
+use crate::message::{Json, Message, StopReason, Usage, UsageSource};
 use crate::output::Output;
 use crate::turn::{
-    AgentSpawned, GIVE_UP_TOOL, ModelRequested, ModelResponded, Outcome, Program, Shortfalls,
-    ToolFinished, ToolIntended, ToolStatus,
+    AgentSpawned, ModelRequested, ModelResponded, Outcome, Program, Shortfalls, ToolFinished,
+    ToolIntended,
 };
 
 #[derive(Clone, Debug)]
@@ -65,6 +65,10 @@ pub struct Machine {
     call_ids: Arc<HashSet<String>>,
     joining: Option<Joining>,
     continuations: u32,
+    /// Number of continuations in a row of answers that reached the output limit.
+    truncations: u32,
+    /// Number of replies in a row whose stream broke.
+    breaks: u32,
     answer: String,
     summaries: Summaries,
     /// Number of the newest messages that stay when the middle is dropped, as the model asked.
@@ -121,6 +125,8 @@ impl Machine {
             call_ids: Arc::default(),
             joining: None,
             continuations: 0,
+            truncations: 0,
+            breaks: 0,
             answer: String::new(),
             summaries: Summaries::default(),
             snip: None,
@@ -154,6 +160,12 @@ impl Machine {
     #[must_use]
     pub fn turn(&self) -> u32 {
         self.turn
+    }
+
+    /// Returns the number of replies in a row whose stream broke.
+    #[must_use]
+    pub fn breaks(&self) -> u32 {
+        self.breaks
     }
 
     /// Returns the number of model calls that gave a reply.
@@ -330,8 +342,13 @@ impl Machine {
             Event::ModelResponded(responded) => self.responded(responded, event)?,
             Event::ModelFailed(failed) => {
                 self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
-                if failed.retry_in_ms.is_none() && matches!(self.phase, Phase::Calling) {
-                    self.model_failed(failed);
+                if failed.retry_in_ms.is_none() {
+                    match self.phase {
+                        Phase::Calling => self.model_failed(failed),
+                        // The stream broke after a part of the answer, which is recorded.
+                        Phase::Ready => self.broken_for_good(failed),
+                        Phase::Working | Phase::Ending(_) | Phase::Ended => {}
+                    }
                 }
             }
             Event::ToolIntended(intended) => self.intended(intended, event)?,
@@ -358,7 +375,7 @@ impl Machine {
                 if let Some(refused) = self.refused.take_if(|_| failed.blocked && reactive) {
                     self.phase = Phase::Ending(self.failed(refused.kind, refused.message));
                 }
-                self.summaries.failed(self.turn);
+                self.summaries.failed(self.turn, failed);
             }
             Event::AgentRestarted(restarted) => {
                 self.summaries.forget_lost();
@@ -400,7 +417,10 @@ impl Machine {
             self.measure.report(reply.usage.context().saturating_add(cleared));
         }
         self.usage += reply.usage;
-        self.replies += 1;
+        let is_broken = matches!(reply.stop, StopReason::Interrupted(_));
+        self.breaks = if is_broken { self.breaks.saturating_add(1) } else { 0 };
+        // What a broken stream leaves undone takes no turn of the agent's.
+        self.replies += u32::from(!is_broken || message.tool_calls().next().is_some());
         self.summaries.replied();
         self.refused = None;
         let was_paused = std::mem::replace(&mut self.paused, reply.stop == StopReason::PauseTurn);
@@ -420,7 +440,7 @@ impl Machine {
             // No step holds the set at this time, so `make_mut` does not copy it.
             Arc::make_mut(&mut self.call_ids).extend(calls.iter().map(|call| call.id.clone()));
             self.calls = calls.into_iter().map(CallState::asked).collect();
-            self.continuations = 0;
+            (self.continuations, self.truncations) = (0, 0);
             self.phase = match (self.handing_over, was_paused) {
                 (true, _) => Phase::Ending(self.handed_over()),
                 (false, true) => self.pause_without_end(),
@@ -449,53 +469,6 @@ impl Machine {
         state.intended = Some((intended.key.clone(), intended.effect));
         Ok(())
     }
-
-    fn finished(&mut self, finished: &ToolFinished, event: &Event) -> Result<(), IllegalEvent> {
-        let illegal =
-            |reason: &str| IllegalEvent { event: event.kind(), reason: reason.to_owned() };
-        let state = self.calls.get_mut(finished.index as usize);
-        let state = state.ok_or_else(|| illegal("the turn has no such call"))?;
-        if state.intended.as_ref().is_none_or(|(key, _)| *key != finished.key) {
-            return Err(illegal("the call was not intended"));
-        }
-        if state.result.is_some() {
-            return Err(illegal("the call already has a result"));
-        }
-        state.result = Some(finished.block.clone());
-        self.shortfalls.count(finished);
-        let call = state.call.clone();
-        match (finished.status, call.name.as_str()) {
-            (ToolStatus::Ok, "compact") => {
-                let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
-                self.ask_to_compact(CompactionTrigger::Manual, focus);
-            }
-            (ToolStatus::Ok, "snip") => self.snip = snip_keep(&call),
-            (ToolStatus::Ok, GIVE_UP_TOOL) => {
-                let reason =
-                    call.input.to_value()["reason"].as_str().map(str::trim).map(str::to_owned);
-                self.gave_up = reason;
-            }
-            _ => {}
-        }
-        calls::take_stock(&mut self.inventory, &mut self.view, &call, finished);
-        if self.calls.iter().any(|call| call.result.is_none()) {
-            return Ok(());
-        }
-        if let Program::Command(_) = self.spawned.program {
-            self.phase = Phase::Ending(calls::command_outcome(finished));
-            return Ok(());
-        }
-        let calls = std::mem::take(&mut self.calls);
-        let mut blocks: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
-        self.phase = match self.gave_up.take() {
-            Some(reason) => Phase::Ending(self.given_up(&reason)),
-            None => Phase::Ready,
-        };
-        if self.hands_over() {
-            blocks.push(Json::encode(&Block::Text(HAND_OVER.to_owned())));
-        }
-        self.push(results_message(&blocks), event)
-    }
 }
 
 #[cfg(test)]
@@ -503,10 +476,10 @@ mod tests {
     use super::continuing::MAX_CONTINUATIONS;
     use super::*;
     use crate::id::{CallKey, Name};
-    use crate::message::{ResultContent, ToolCall, ToolResult};
+    use crate::message::{Block, ResultContent, ToolCall, ToolResult};
     use crate::output::Output;
     use crate::turn::ModelFailed;
-    use crate::turn::{Effect, ResultSource, ToolStarted, TurnStarted};
+    use crate::turn::{Effect, ResultSource, ToolStarted, ToolStatus, TurnStarted};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");
@@ -654,9 +627,46 @@ mod tests {
         assert_eq!(machine.next(), Step::Finish(Outcome::Completed { output }));
         let mut endless = self::machine();
         for _ in 0..=MAX_CONTINUATIONS {
-            reply(&mut endless, text("more"), StopReason::Interrupted("cut".to_owned()));
+            reply(&mut endless, text("more"), StopReason::MaxTokens);
         }
         assert_eq!(failure_kind(&endless), FailureKind::OutputTruncated);
+    }
+
+    #[test]
+    fn broken_streams_are_continued_until_the_retry_policy_gives_up() {
+        let broke = |machine: &mut Machine, attempt, retry_in_ms| {
+            reply(machine, text("more "), StopReason::Interrupted("cut".to_owned()));
+            let failure = Failure::new(FailureKind::Connection, "cut");
+            let (context_tokens, window_tokens, spent) = (None, None, None);
+            let turn = machine.turn();
+            let failed = ModelFailed {
+                turn,
+                attempt,
+                failure,
+                retry_in_ms,
+                context_tokens,
+                window_tokens,
+                spent,
+            };
+            machine.apply(&failed.into()).expect("legal");
+        };
+        let mut machine = machine();
+        for attempt in 1..=9 {
+            broke(&mut machine, attempt, Some(5));
+            assert_eq!((machine.breaks(), machine.replies()), (attempt, 0));
+        }
+        let mut whole = machine.clone();
+        broke(&mut machine, 10, None);
+        let Step::Finish(Outcome::Failed { failure, partial }) = machine.next() else {
+            panic!("{:?}", machine.next())
+        };
+        assert_eq!((failure.kind, failure.attempts), (FailureKind::Connection, Some(10)));
+        assert_eq!(partial.map(|output| output.text), Some("more ".repeat(10)));
+        reply(&mut whole, text("end"), StopReason::EndTurn);
+        let output = Output::whole("more ".repeat(9)).text + "end";
+        let output = Output::whole(&output);
+        assert_eq!(whole.next(), Step::Finish(Outcome::Completed { output }));
+        assert_eq!((whole.breaks(), whole.replies()), (0, 1));
     }
 
     #[test]

@@ -1,16 +1,19 @@
-//! Checks of the generators behind the benchmarks: conversations of an agent at work.
+//! The conversations that benchmarks make.
 
 use crate::conversations::refusals;
-use crate::work::Conversation;
+use crate::made::{Kind, conversation};
 
 #[test]
-fn conversations_are_whole_as_long_as_asked_and_the_same_for_a_seed() {
-    let made = Conversation::at_work(7, 20_000);
-    let (report, asked) = made.messages.split_last().expect("messages");
-    assert_eq!(report.to_value()["role"], "assistant");
-    assert_eq!(refusals(asked), Vec::<String>::new());
-    assert!((20_000..30_000).contains(&made.tokens()), "{}", made.tokens());
-    let again = Conversation::at_work(7, 20_000);
-    assert_eq!((&made.system, &made.messages), (&again.system, &again.messages));
-    assert_ne!(made.messages, Conversation::at_work(8, 20_000).messages);
+fn a_conversation_is_determined_by_its_kind_and_seed() {
+    for kind in Kind::ALL {
+        let made = conversation(kind, 7, 20_000);
+        let tokens = made.tokens();
+        assert!((20_000..28_000).contains(&tokens), "{}: {tokens} tokens", made.name);
+        let (report, asked) = made.messages.split_last().expect("messages");
+        assert_eq!(report.to_value()["role"], "assistant");
+        assert_eq!(refusals(asked), Vec::<String>::new());
+        let again = conversation(kind, 7, 20_000);
+        assert_eq!((&made.system, &made.messages), (&again.system, &again.messages));
+        assert_ne!(made.messages, conversation(kind, 8, 20_000).messages);
+    }
 }

@@ -10,7 +10,7 @@ use callsheet::failure::FailureKind;
 use callsheet::id::AgentId;
 use callsheet::run::RunEnd;
 use callsheet::tool::ToolOutput;
-use callsheet::turn::Effect;
+use callsheet::turn::{Effect, Outcome};
 use serde_json::json;
 use tokio::sync::Barrier;
 
@@ -239,7 +239,7 @@ async fn a_stream_cut_after_a_call_has_completed_is_not_sent_again() {
         .and_tool("dump", json!({"size": 6}))
         .with(Fault::Cut(FaultAt::InSecondBlock));
     // On the other wire no call is complete before the end, so there the call is made again.
-    for (wire, dumps, failed) in [(Wire::Anthropic, 1, 0), (Wire::OpenAi, 0, 1)] {
+    for (wire, dumps) in [(Wire::Anthropic, 1), (Wire::OpenAi, 0)] {
         let provider = Provider::script(vec![cut.clone(), Answer::text("ok")]).await;
         let dump = FakeTool::dump();
         let setup = Setup::new().tool(&dump);
@@ -247,7 +247,7 @@ async fn a_stream_cut_after_a_call_has_completed_is_not_sent_again() {
         assert_eq!(ended.output("t1"), "ok");
         assert_eq!(provider.count(), 2, "{wire:?}");
         assert_eq!(dump.calls(), dumps, "what completed was run, what did not was not");
-        assert_eq!(failures(&ended).len(), failed);
+        assert_eq!(failures(&ended).len(), 1);
         let second = provider.requests()[1].messages();
         assert_eq!(unsendable(&second), None, "{second:#?}");
         assert_eq!(second.len(), 1 + 2 * dumps);
@@ -264,6 +264,42 @@ async fn an_answer_cut_after_text_is_continued() {
     let second = provider.requests()[1].messages();
     assert_eq!(unsendable(&second), None, "{second:#?}");
     assert_eq!(defect(&transcript(&ended.dir.transcript(&AgentId::from_text("t1")))), None);
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_after_a_block_again_and_again() {
+    const PAUSE: Duration = Duration::from_millis(60);
+    for wire in Wire::BOTH {
+        // A text is complete on the other wire when a call has begun.
+        let cut = match wire {
+            Wire::Anthropic => Answer::text("one ").and_text("never"),
+            Wire::OpenAi => Answer::text("one ").and_tool("dump", json!({"size": 5})),
+        };
+        let cut = cut.with(Fault::Cut(FaultAt::InSecondBlock));
+        let slow = |provider: &Provider| {
+            let graph = graph(provider, wire, 8, 1).replace("\"4ms\"", "\"60ms\"");
+            graph.replace("[defaults.retry]", "[defaults.retry]\njitter = false")
+        };
+        let (dump, always) = (FakeTool::dump(), Provider::script(vec![cut.clone()]).await);
+        let ended = Setup::new().tool(&dump).run(&slow(&always)).await;
+        assert_eq!(ended.task("t1").2, Some(FailureKind::Connection), "{wire:?}");
+        let at: Vec<_> = always.requests().iter().map(|asked| asked.at).collect();
+        assert_eq!(at.len(), 3, "{wire:?}");
+        assert!(at.windows(2).all(|pair| pair[1] - pair[0] >= PAUSE), "{wire:?} {at:?}");
+        let kinds: Vec<_> = failures(&ended).into_iter().map(|(n, kind, _)| (n, kind)).collect();
+        let broke = |attempt| (attempt, FailureKind::Connection);
+        assert_eq!(kinds, [broke(1), broke(2), broke(3)], "{wire:?}");
+        let Outcome::Failed { partial, .. } = ended.outcome("t1") else { panic!("it failed") };
+        assert_eq!(partial.expect("what there was").text, "one one one ");
+
+        // A whole reply ends the row, and what broke took no turn.
+        let answers = vec![cut.clone(), cut, Answer::text("two")];
+        let provider = Provider::script(answers).await;
+        let text = slow(&provider).replace("[agents.worker]", "[agents.worker]\nmax_turns = 1");
+        let ended = Setup::new().tool(&dump).run(&text).await;
+        assert_eq!(ended.output("t1"), "one one two", "{wire:?}");
+        assert_eq!((provider.count(), dump.calls()), (3, 0));
+    }
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use crate::faults::{
     Act, Ended, Fake, FakeTool, Rig, Setup, counted, failure, gate, id, open, records, unsendable,
     until, until_recorded,
 };
-use crate::support::answer::Answer;
+use crate::support::answer::{Answer, Fault};
 use crate::support::asked::{Asked, Wire};
 use crate::support::provider::Provider;
 
@@ -819,4 +819,66 @@ async fn a_probe_closes_the_breaker_that_lies_have_opened() {
     });
     assert_eq!(states.collect::<Vec<_>>(), [Open, HalfOpen, Closed]);
     assert!(of_kind(&ended, "compaction.finished") > 0);
+}
+
+/// The notes of failed compactions in a request.
+fn told(asked: &Asked) -> Vec<String> {
+    let texts = asked.messages().into_iter().map(|message| message.text());
+    texts.filter(|text| text.contains("`compact` has failed")).collect()
+}
+
+#[tokio::test]
+async fn a_compact_call_whose_summary_fails_is_told_and_so_is_a_person() {
+    // A server that fails, and one that answers without a word.
+    let failing = || {
+        Answer::fault(Fault::Http {
+            status: 500,
+            headers: Vec::new(),
+            body: "out of order".to_owned(),
+        })
+    };
+    for (preset, fails, size, stands) in [
+        ("production", true, 2_500, "Your view of the conversation stands as it was."),
+        ("production", false, 2_500, "Your view of the conversation stands as it was."),
+        ("three-layer", true, 2_500, "All messages stand; only results of earlier calls"),
+        ("adaptive", true, 350, "A record that was made without a model stands"),
+    ] {
+        let turns = AtomicUsize::new(0);
+        let provider = Provider::start(move |asked: &Asked| {
+            let summarises =
+                |m: &Message| m.text().contains("ummar") && !m.text().contains("has failed");
+            let is_summary = asked.messages().last().is_some_and(summarises);
+            if is_summary {
+                return if fails { failing() } else { Answer::text("") };
+            }
+            match turns.fetch_add(1, Ordering::SeqCst) {
+                0..=9 => Answer::tool("dump", json!({ "size": size })),
+                10 => Answer::tool("compact", json!({})),
+                _ => Answer::text("done"),
+            }
+        })
+        .await;
+        let text = format!(
+            "[providers.main]\nkind = \"anthropic\"\nbase_url = \"{}\"\n\
+             api_key = {{ env = \"TEST_KEY\" }}\n[models.main]\nprovider = \"main\"\nmodel = \"m\"\n\
+             [compaction]\npreset = \"{preset}\"\n[agents.worker]\nmodel = \"main\"\n\
+             instructions = \"Work.\"\ntools = [\"dump\", \"compact\"]\n\
+             [tasks.work]\nagent = \"worker\"\nprompt = \"go\"\n",
+            provider.base_url()
+        );
+        let ended = Setup::new().tool(&prose()).run(&text).await;
+        assert_eq!(ended.output("work"), "done", "{preset}");
+        let reasons = reasons(&ended);
+        assert_eq!(reasons.len(), 1, "a person reads why in the event: {reasons:?}");
+        let requests = provider.requests();
+        let last = requests.last().expect("a request");
+        assert_eq!(unsendable(&last.messages()), None, "{preset}");
+        let notes = told(last);
+        let [note] = notes.as_slice() else { panic!("{preset}: {notes:?}") };
+        assert!(note.contains(stands), "{preset}: {note}");
+        let why: String = reasons[0].split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(note.contains(&why[..why.len().min(100)]), "{note}: {why}");
+        let edits = of_kind(&ended, "context.edited");
+        assert!(edits > 0, "the note is an edit of the view, which outlives a crash");
+    }
 }

@@ -23,6 +23,9 @@ mod fork;
 mod gateway;
 mod graph;
 mod interrupted;
+mod limits;
+#[path = "../benches/context/made.rs"]
+mod made;
 mod measure;
 #[path = "support/memory_journal.rs"]
 mod memory_journal;
@@ -38,11 +41,7 @@ mod survey_script;
 mod test_run;
 mod tools;
 mod transcripts;
-#[path = "../benches/context/tree.rs"]
-mod tree;
 mod validity;
 mod views;
 mod wire;
-#[path = "../benches/context/work.rs"]
-mod work;
 mod wrapper;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use callsheet::actor::addresses::Addresses;
 use callsheet::actor::agent::{Agent, Folded};
-use callsheet::actor::gateway::{Books, Gateway, GatewaySettings};
-use callsheet::actor::known_capabilities::KnownCapabilities;
+use callsheet::actor::gateway::{Books, Gateway, GatewaySettings, Rules};
 use callsheet::actor::model_service::ModelService;
 use callsheet::actor::record_right::RecordRight;
 use callsheet::actor::services::Services;
@@ -235,8 +234,7 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let config = Setup::new().model("main", fake).config(text);
     let spec = config.models[&name("main")].clone();
     let provider = spec.provider.clone();
-    let (retry, known_capabilities) = (RetryPolicy::never(), KnownCapabilities::default());
-    let service = ModelService { spec, model: fake.clone(), retry, known_capabilities };
+    let service = ModelService::new(spec, fake.clone(), RetryPolicy::never());
     let agents = config.agents.iter();
     let services = Arc::new(Services {
         planner: None,
@@ -247,11 +245,7 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
         addresses: Addresses::new([provider.clone()]),
         ..bare_services(root.path(), journal.handle())
     });
-    let settings = GatewaySettings {
-        provider: provider.clone(),
-        max_concurrency: 1,
-        respect_retry_after: true,
-    };
+    let settings = GatewaySettings { provider: provider.clone(), rules: Rules::of(1) };
     let books = Books::new(&settings);
     let gateway = Gateway { provider: provider.clone(), books, services: services.clone() };
     let (gateway, _) = Actor::spawn(None, gateway, ()).await.expect("starts");

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callsheet::context::provider::server::{ContextReport, ContextWork};
+use callsheet::context::provider::server::ContextWork;
 use callsheet::context::sending::validity::{self, Last, Rules};
 use callsheet::context::view::View;
 use callsheet::id::{AgentId, Name};
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::anthropic::Anthropic;
 use callsheet::model::http::Endpoint;
-use callsheet::model::openai::{MaxTokensField, OpenAi, OpenAiProfile};
+use callsheet::model::openai::{KeyHeader, MaxTokensField, OpenAi, OpenAiProfile};
 use callsheet::model::{Delta, ErrorClass, Model, ModelError, Rendering, Reply, Request};
 use callsheet::spec::capability::Declared;
 use callsheet::spec::{ModelSpec, Thinking};
@@ -48,6 +48,7 @@ fn spec() -> ModelSpec {
         price: None,
         thinking: Thinking::Bound,
         capabilities: Declared::default(),
+        extra_body: None,
     }
 }
 
@@ -137,18 +138,10 @@ async fn a_reply_arrives_whole_and_is_told_as_it_comes() {
         let mut sink = |delta: Delta<'_>| match delta {
             Delta::Text(text) => told.push(text.to_owned()),
             Delta::Tool(tool) => told.push(format!("<{tool}>")),
-            Delta::Alive => {}
+            Delta::Taken(_) | Delta::Alive => {}
         };
         let reply = model.call(request, &mut sink).await.expect("a reply");
-        assert_eq!(
-            reply,
-            Reply {
-                message: expected(wire),
-                stop: StopReason::ToolUse,
-                usage: cached,
-                context: ContextReport::default(),
-            }
-        );
+        assert_eq!(reply, Reply::new(expected(wire), StopReason::ToolUse, cached));
         assert_eq!(told, ["Looki", "ng at", " it.", "<bash>"], "{wire:?}");
     }
 }
@@ -488,19 +481,34 @@ async fn an_openai_request_is_what_the_api_asks_for() {
 }
 
 #[tokio::test]
+async fn fields_that_only_the_server_knows_are_sent_as_they_are() {
+    let extra = json!({"thinking": {"type": "enabled", "budget_tokens": 256}, "top_k": 20});
+    let spec = ModelSpec { extra_body: Some(Json::encode(&extra)), ..spec() };
+    for wire in Wire::BOTH {
+        let plain = ModelSpec { extra_body: None, ..spec.clone() };
+        let mut expected = sent(wire, &plain, "Be brief.", &[Message::user("Hi")]).await.json();
+        let body = sent(wire, &spec, "Be brief.", &[Message::user("Hi")]).await.json();
+        expected["thinking"] = extra["thinking"].clone();
+        expected["top_k"] = extra["top_k"].clone();
+        assert_eq!(body, expected, "{wire:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_profile_changes_what_its_server_needs() {
     let provider = Provider::script(vec![Answer::text("ok")]).await;
     let profile = OpenAiProfile {
         max_tokens_field: MaxTokensField::MaxCompletionTokens,
         include_usage: false,
+        key_header: KeyHeader::ApiKey,
     };
-    let mut endpoint = endpoint(provider.url_for(Wire::OpenAi));
-    endpoint.key = None;
-    let model = OpenAi::new(endpoint, profile).expect("a client");
+    let url = format!("{}/?api-version=v1", provider.url_for(Wire::OpenAi));
+    let model = OpenAi::new(endpoint(url), profile).expect("a client");
     call(&model).await.expect("a reply");
     let asked = provider.requests().remove(0);
     let body = asked.json();
-    assert_eq!(asked.header("authorization"), None);
+    assert_eq!(asked.path, "/v1/chat/completions?api-version=v1");
+    assert_eq!((asked.header("authorization"), asked.header("api-key")), (None, Some("sk-test")));
     assert_eq!((body.get("max_tokens"), body.get("stream_options")), (None, None));
     assert_eq!(body["max_completion_tokens"], 512);
 }

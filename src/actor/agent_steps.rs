@@ -13,7 +13,7 @@ use super::briefing::Briefing;
 use super::compaction_step::Announcement;
 use super::given::Given;
 use super::mail::StepError;
-use super::model_call::{self, CallError, Caller};
+use super::model_call::{self, CallError, Caller, Last};
 use super::spans;
 use super::step::{StepContext, StepResult, ended, settled};
 use super::{tool_context, tool_run};
@@ -66,6 +66,8 @@ pub struct ModelTurn {
     pub announced: Option<ModelRequested>,
     /// True if the reply hands over what there is, because the turns are used up.
     pub hand_over: bool,
+    /// Number of replies in a row, before this one, whose stream broke.
+    pub breaks: u32,
 }
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
@@ -86,6 +88,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         call_ids,
         announced,
         hand_over,
+        breaks,
     } = call;
     let service = &briefing.model;
     context.room().await?;
@@ -146,6 +149,11 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         message.content.retain(|block| !matches!(block, Block::ToolUse(_)));
     }
     let calls: Vec<_> = message.tool_calls().cloned().collect();
+    // After a hand-over nothing follows.
+    let broken = reply.broken.filter(|_| !hand_over).map(|error| {
+        let last = if calls.is_empty() { Last::Allowed } else { Last::Never };
+        model_call::broken(service, turn, breaks + 1, &error, last)
+    });
     let responded = ModelResponded {
         turn,
         model,
@@ -170,8 +178,17 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         let (id, name, input) = (call.id, call.name, call.input);
         after.push(ToolIntended { key, turn, index, id, name, input, effect }.into());
     }
+    let pause = broken.as_ref().and_then(|failed| failed.retry_in_ms);
+    after.extend(broken.map(Event::from));
     records.extend(context.record(after).await?);
     crash::pass(Point::AfterIntent);
+    if let Some(pause) = pause {
+        // What was paid for is durable. An agent that is asked to end meanwhile learns of it first.
+        tokio::select! {
+            () = context.cancel.cancelled() => {}
+            () = tokio::time::sleep(Duration::from_millis(pause)) => {}
+        }
+    }
     Ok(records)
 }
 

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 use super::mail::{AgentMsg, CallId, Caller, CompactorMsg, GatewayMsg};
 use super::replies::Replies;
 use super::services::Services;
-use crate::admission::{Admission, CallEnd, Effect};
+use crate::admission::{Admission, Allowance, CallEnd, Effect};
+pub use crate::admission::{PerMinute, Rules};
 use crate::event::{Draft, Event};
 use crate::id::Name;
 
@@ -29,10 +30,8 @@ use crate::id::Name;
 pub struct GatewaySettings {
     /// The provider.
     pub provider: Name,
-    /// Most calls in progress at the same time.
-    pub max_concurrency: usize,
-    /// True if a 429 of one call makes all calls wait.
-    pub respect_retry_after: bool,
+    /// The rules of its calls.
+    pub rules: Rules,
 }
 
 /// The state of a gateway that its successor takes over after a crash.
@@ -46,8 +45,7 @@ impl Books {
     /// Makes the books of a gateway that has no calls yet.
     #[must_use]
     pub fn new(settings: &GatewaySettings) -> Arc<Mutex<Self>> {
-        let GatewaySettings { provider, max_concurrency, respect_retry_after } = settings.clone();
-        let admission = Admission::new(provider, max_concurrency, respect_retry_after);
+        let admission = Admission::new(settings.provider.clone(), settings.rules);
         Arc::new(Mutex::new(Self { admission, born: Instant::now() }))
     }
 }
@@ -96,7 +94,8 @@ impl Actor for Gateway {
             let mut books = self.books.lock();
             let now = books.born.elapsed();
             let effects = match message {
-                GatewayMsg::Ask(call) => books.admission.ask(now, call),
+                GatewayMsg::Ask(call, tokens) => books.admission.ask(now, call, tokens),
+                GatewayMsg::Taken(call, told) => books.admission.taken(now, &call, told),
                 GatewayMsg::Done(call, end) => books.admission.done(now, &call, end),
                 GatewayMsg::Wake => books.admission.wake(now),
             };
@@ -155,7 +154,7 @@ impl Gateway {
             timer.abort();
         }
         let next = self.books.lock().admission.next_wake(now);
-        state.timer = next.map(|at| myself.send_after(at - now, || GatewayMsg::Wake));
+        state.timer = next.map(|at| myself.send_after(at.saturating_sub(now), || GatewayMsg::Wake));
     }
 
     fn admit(&self, myself: &ActorRef<GatewayMsg>, call: CallId) {
@@ -226,6 +225,14 @@ pub struct Permit<'a> {
 }
 
 impl Permit<'_> {
+    /// Reports that the provider has taken the call, with what its headers tell of its limits.
+    pub fn taken(&self, told: Allowance) {
+        if let Some(gateway) = self.gateway.borrow().as_ref() {
+            // A gateway that is being restarted learns it from the end of the call.
+            let _ = gateway.send_message(GatewayMsg::Taken(self.call.clone(), told));
+        }
+    }
+
     /// Gives the permit back with the end of the call.
     pub fn finish(mut self, end: CallEnd) {
         self.end = Some(end);
@@ -244,16 +251,32 @@ impl Drop for Permit<'_> {
     }
 }
 
+/// The size of a call, and its place among those that wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Number of the call's first attempt, as [`first_attempt`] gives it.
+    pub since: u64,
+    /// An estimate of its tokens.
+    pub tokens: u64,
+}
+
+/// Returns the number of a new call.
+pub fn first_attempt(services: &Services) -> u64 {
+    services.calls.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Waits for a permit to call a provider, without a time limit: callers select on their
 /// cancellation. Returns `None` if there is no such provider.
 pub async fn acquire<'a>(
     services: &Services,
     provider: &Name,
     permits: &'a Permits,
+    wanted: Wanted,
 ) -> Option<Permit<'a>> {
     let gateway = services.addresses.gateways.get(provider)?.follow();
     let number = services.calls.fetch_add(1, Ordering::Relaxed);
-    let call = CallId { caller: permits.caller.clone(), number };
+    let Wanted { since, tokens } = wanted;
+    let call = CallId { since, number, caller: permits.caller.clone() };
     // Both come before the question is sent: a gateway that is restarted asks whether the call is
     // in progress, and the answer must not be no; and if this future is dropped, the permit's
     // `Drop` withdraws the call.
@@ -265,7 +288,7 @@ pub async fn acquire<'a>(
         let now = permit.gateway.borrow_and_update().clone();
         if let Some(gateway) = now {
             // A gateway that is being restarted is asked again when its successor has an address.
-            let _ = gateway.send_message(GatewayMsg::Ask(permit.call.clone()));
+            let _ = gateway.send_message(GatewayMsg::Ask(permit.call.clone(), tokens));
         }
         tokio::select! {
             _ = &mut admitted => return Some(permit),

@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::summary::{SummaryAnswer, SummaryJob};
-use crate::admission::CallEnd;
+use crate::admission::{Allowance, CallEnd};
 use crate::event::SharedRecord;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
@@ -178,8 +178,10 @@ impl From<JournalError> for StepError {
 /// The mail of a gateway.
 #[derive(Debug)]
 pub enum GatewayMsg {
-    /// A call asks for a permit.
-    Ask(CallId),
+    /// A call of about this many tokens asks for a permit.
+    Ask(CallId, u64),
+    /// The provider has taken a call; its headers tell this of its limits.
+    Taken(CallId, Allowance),
     /// A call has ended, or was dropped before it had a permit.
     Done(CallId, CallEnd),
     /// A pause may be over.
@@ -187,16 +189,21 @@ pub enum GatewayMsg {
 }
 
 /// A call to a provider.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+///
+/// Calls are admitted in the order of their ids: an attempt after a failure has the place of the first
+/// one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
+    /// Number of the first attempt of the same call.
+    pub since: u64,
+    /// Number of the attempt; each is used once in a run of this process.
+    pub number: u64,
     /// The actor that makes the call.
     pub caller: Caller,
-    /// Number of the call; each is used once in a run of this process.
-    pub number: u64,
 }
 
 /// An actor that makes calls to providers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Caller {
     /// An agent.
     Agent(AgentId),

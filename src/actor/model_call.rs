@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::gateway::{self, Permits};
+use super::gateway::{self, Permits, Wanted};
 use super::model_service::ModelService;
 use super::services::Services;
 use super::step::StepContext;
@@ -31,6 +31,9 @@ const SUMMARY_ATTEMPTS: u32 = 2;
 
 /// The longest pause before the second attempt of such a call, also where the provider asks for more.
 const SUMMARY_PAUSE: Duration = Duration::from_secs(5);
+
+/// Bytes of a request that are about one token.
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// The agent that makes a call, for the records.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +72,8 @@ impl From<JournalError> for CallError {
 enum Next {
     GiveUp,
     Again(Duration),
+    /// Try again once the gateway admits it, about this much later.
+    Parked(Duration),
     /// Try again at once, with this smaller output limit in tokens.
     Smaller(u64),
     /// Try again at once, without work on the context by the provider.
@@ -93,23 +98,36 @@ pub async fn call(
     // The tokens of failed attempts, for a caller whose attempts are not recorded.
     let mut lost = Usage::default();
     let agent = caller.map(|caller| &caller.context.agent);
+    let since = gateway::first_attempt(services);
+    // The calls that the provider had taken when it refused this one last.
+    let mut taken = 0;
     loop {
-        let error = match one_attempt(services, service, &request, permits, cancel, agent).await? {
+        let wanted = Wanted { since, tokens: tokens(&request) };
+        let attempted = one_attempt(services, service, &request, permits, wanted, cancel, agent);
+        let error = match attempted.await? {
             Ok(reply) => return Ok(Reply { usage: reply.usage + lost, ..reply }),
             Err(error) => error,
         };
         note_what_is_missing(&error, service);
+        let taken_before = std::mem::replace(&mut taken, service.taken());
         let next = match next(&error, service, attempt, &request) {
             Next::Again(pause) if caller.is_none() => match attempt >= SUMMARY_ATTEMPTS {
                 true => Next::GiveUp,
                 false if pause > SUMMARY_PAUSE => Next::GiveUp,
                 false => Next::Again(pause),
             },
+            // The gateway makes everybody wait, and lets the oldest call go first.
+            Next::Again(pause) if is_parked(&error, service) => Next::Parked(pause),
+            Next::GiveUp
+                if caller.is_some() && is_parked(&error, service) && taken > taken_before =>
+            {
+                Next::Parked(error.retry_after.unwrap_or(service.retry.initial_interval))
+            }
             next => next,
         };
         let pause = match next {
             Next::GiveUp => None,
-            Next::Again(pause) => Some(pause),
+            Next::Again(pause) | Next::Parked(pause) => Some(pause),
             Next::Smaller(_) | Next::Plain => Some(Duration::ZERO),
         };
         let record = match caller {
@@ -127,11 +145,28 @@ pub async fn call(
                     () = tokio::time::sleep(pause) => {}
                 }
             }
+            // While the provider takes other calls, to be refused is no attempt.
+            Next::Parked(_) if taken > taken_before => continue,
+            Next::Parked(_) => {}
             Next::Smaller(tokens) => request.max_output_tokens = tokens,
             Next::Plain => request.context = ContextWork::Nothing,
         }
         attempt += 1;
     }
+}
+
+/// Returns an estimate of the tokens of a request, its reply included.
+fn tokens(request: &Request) -> u64 {
+    let bytes: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
+    (request.head.0.len() + bytes) as u64 / BYTES_PER_TOKEN
+}
+
+/// Returns true if the refusal of a call makes all calls to the provider wait.
+fn is_parked(error: &ModelError, service: &ModelService) -> bool {
+    error.class == ErrorClass::RateLimited
+        && service.shares_pauses
+        && error.is_retryable()
+        && service.retry.retry_on.contains(&FailureKind::RateLimit)
 }
 
 /// Removes a capability that the provider refused from its known capabilities, so that no later
@@ -144,6 +179,35 @@ fn note_what_is_missing(error: &ModelError, service: &ModelService) {
     }
 }
 
+/// The choice of what follows after as many attempts as the retry policy allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// The call failed.
+    Allowed,
+    /// The agent goes on, after the longest pause.
+    Never,
+}
+
+/// Returns the record of a reply that broke after a part of it, with the pause before the next call.
+/// `attempt` is the number of such replies in a row.
+pub(super) fn broken(
+    service: &ModelService,
+    turn: u32,
+    attempt: u32,
+    error: &ModelError,
+    last: Last,
+) -> ModelFailed {
+    let pause = service.retry.pause(attempt, error.class.kind(), fastrand::f64());
+    let pause = pause.map(|pause| error.retry_after.unwrap_or(pause));
+    let pause = match last {
+        Last::Allowed => pause,
+        Last::Never => Some(pause.unwrap_or(service.retry.max_interval)),
+    };
+    // The reply has the tokens.
+    let error = ModelError { usage: None, ..error.clone() };
+    failed(turn, service, attempt, &error, pause)
+}
+
 async fn record(
     caller: Caller<'_>,
     service: &ModelService,
@@ -151,6 +215,17 @@ async fn record(
     error: &ModelError,
     pause: Option<Duration>,
 ) -> Result<Option<SharedRecord>, JournalError> {
+    let failed = failed(caller.turn, service, attempt, error, pause);
+    Ok(caller.context.record([failed]).await?.pop())
+}
+
+fn failed(
+    turn: u32,
+    service: &ModelService,
+    attempt: u32,
+    error: &ModelError,
+    pause: Option<Duration>,
+) -> ModelFailed {
     let (context_tokens, window_tokens) = error.class.context();
     let spec = &service.spec;
     let spent = error.usage.as_deref().map(|usage| Spent {
@@ -158,16 +233,15 @@ async fn record(
         usage: *usage,
         cost_usd: spec.price.map(|price| price.cost(usage)),
     });
-    let failed = ModelFailed {
-        turn: caller.turn,
+    ModelFailed {
+        turn,
         attempt,
         failure: Failure::new(error.class.kind(), error.message.as_str()),
         retry_in_ms: pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
         context_tokens,
         window_tokens,
         spent,
-    };
-    Ok(caller.context.record([failed]).await?.pop())
+    }
 }
 
 async fn one_attempt(
@@ -175,10 +249,11 @@ async fn one_attempt(
     service: &ModelService,
     request: &Request,
     permits: &Permits,
+    wanted: Wanted,
     cancel: &CancellationToken,
     agent: Option<&AgentId>,
 ) -> Result<Result<Reply, ModelError>, CallError> {
-    let acquire = gateway::acquire(services, &service.spec.provider, permits);
+    let acquire = gateway::acquire(services, &service.spec.provider, permits, wanted);
     // Each attempt takes a permit of its own, so that a call that pauses before a retry holds none.
     let permit = tokio::select! {
         () = cancel.cancelled() => return Err(CallError::Cancelled),
@@ -190,12 +265,18 @@ async fn one_attempt(
     };
     let secrets = &services.secrets;
     let mut live = LiveRedactor::new(secrets);
+    let mut is_taken = false;
     let mut arrived = |delta: Delta<'_>| {
+        if let Delta::Taken(told) = delta {
+            is_taken = true;
+            service.note_taken();
+            permit.taken(told);
+        }
         let Some(agent) = agent else { return };
         let text = match delta {
             Delta::Text(text) => live.push(text),
             Delta::Tool(_) => live.finish(),
-            Delta::Alive => String::new(),
+            Delta::Taken(_) | Delta::Alive => String::new(),
         };
         if !text.is_empty() {
             services.watcher.arrived(agent, Delta::Text(&text));
@@ -204,12 +285,16 @@ async fn one_attempt(
             Delta::Text(_) if text.is_empty() => services.watcher.arrived(agent, Delta::Alive),
             Delta::Text(_) => {}
             Delta::Tool(_) | Delta::Alive => services.watcher.arrived(agent, delta),
+            Delta::Taken(_) => {}
         }
     };
     let mut result = tokio::select! {
         () = cancel.cancelled() => return Err(CallError::Cancelled),
         result = service.model.call(request.clone(), &mut arrived) => result,
     };
+    if result.is_ok() && !is_taken {
+        service.note_taken();
+    }
     let rest = live.finish();
     if let Some(agent) = agent.filter(|_| !rest.is_empty()) {
         services.watcher.arrived(agent, Delta::Text(&rest));
@@ -223,7 +308,7 @@ async fn one_attempt(
         services.watcher.ended(agent);
     }
     permit.finish(match end_of(&result) {
-        CallEnd::Failed if agent.is_none() => CallEnd::Abandoned,
+        CallEnd::Failed | CallEnd::Overloaded if agent.is_none() => CallEnd::Abandoned,
         end => end,
     });
     Ok(result)
@@ -233,12 +318,15 @@ async fn one_attempt(
 fn end_of(result: &Result<Reply, ModelError>) -> CallEnd {
     match result {
         Ok(reply) if matches!(reply.stop, StopReason::Interrupted(_)) => CallEnd::Failed,
-        Ok(_) => CallEnd::Succeeded,
+        Ok(Reply { usage, .. }) => {
+            CallEnd::Succeeded { tokens: usage.input + usage.cache_write + usage.output }
+        }
         Err(error) => match error.class {
             ErrorClass::RateLimited => CallEnd::RateLimited {
                 retry_after: error.retry_after,
                 reason: error.message.clone(),
             },
+            ErrorClass::Overloaded => CallEnd::Overloaded,
             _ if error.is_retryable() => CallEnd::Failed,
             _ => CallEnd::Refused,
         },

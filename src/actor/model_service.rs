@@ -1,6 +1,7 @@
 //! A model with everything that a call of it needs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::known_capabilities::KnownCapabilities;
 use crate::model::Model;
@@ -17,6 +18,30 @@ pub struct ModelService {
     pub retry: RetryPolicy,
     /// The known capabilities of its provider.
     pub known_capabilities: KnownCapabilities,
+    /// True if the gateway makes all calls wait after a 429 of one.
+    pub shares_pauses: bool,
+    /// Number of calls that the provider has taken.
+    taken: AtomicU64,
+}
+
+impl ModelService {
+    /// Creates a service of a model whose provider has no known capabilities.
+    #[must_use]
+    pub fn new(spec: ModelSpec, model: Arc<dyn Model>, retry: RetryPolicy) -> Self {
+        let known_capabilities = KnownCapabilities::default();
+        let (shares_pauses, taken) = (true, AtomicU64::new(0));
+        Self { spec, model, retry, known_capabilities, shares_pauses, taken }
+    }
+
+    /// Counts a call that the provider has taken.
+    pub(super) fn note_taken(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of calls that the provider has taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
 }
 
 impl std::fmt::Debug for ModelService {

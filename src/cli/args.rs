@@ -10,7 +10,9 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::complete;
 
-pub(super) use context::{Apply, Context, ContextVerb, Explain, LayerChoice, Replay, Score};
+pub(super) use context::{
+    Apply, Context, ContextVerb, Explain, LayerChoice, OwnSettings, Replay, Score,
+};
 pub(super) use questions::{Answer, Approve, Pending, Reject};
 pub(super) use report::{Report, ReportFormat};
 

@@ -4,10 +4,14 @@
 mod apply;
 mod compare;
 mod explain;
+mod files;
+mod own;
+mod race;
 mod replay;
 mod score;
 mod shown;
 mod source;
+mod table;
 
 use super::args::{Context, ContextVerb};
 use super::complain;

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use super::Setting;
 use super::diagnostic::{Giver, Origin, Place};
-use super::raw::{HeaderValue, KeySource, Provider, Wire};
+use super::raw::{HeaderValue, KeySource, Provider, Wire, known};
 use super::shape::{Item, ListOr};
 use crate::model::http::is_loopback;
 use crate::spec::sandbox::{CommandLimits, SandboxMode, TRUSTED};
@@ -125,10 +125,12 @@ enum Key<'a> {
 }
 
 fn key_elsewhere(name: &str, provider: &Provider, setting: Setting<'_>) {
-    let public = match *provider.kind {
-        Some(Wire::Anthropic) => ANTHROPIC,
-        Some(Wire::OpenAi) => OPENAI,
-        Some(Wire::Scripted) | None => return,
+    let service = provider.service.and_then(|name| known(name).base_url);
+    let public = match (service, *provider.kind) {
+        (Some(address), _) => address.to_owned(),
+        (None, Some(Wire::Anthropic)) => format!("https://{ANTHROPIC}"),
+        (None, Some(Wire::OpenAi)) => format!("https://{OPENAI}"),
+        (None, Some(Wire::Scripted) | None) => return,
     };
     let api_key = provider.api_key.as_ref().zip(provider.api_key.at());
     let of_headers = provider.headers.values().filter_map(|(header, value)| match value {
@@ -138,7 +140,7 @@ fn key_elsewhere(name: &str, provider: &Provider, setting: Setting<'_>) {
     for (source, at) in api_key.into_iter().chain(of_headers) {
         let (address, place) = match provider.base_url.placed() {
             Some((address, place)) => (address.clone(), place),
-            None => (format!("https://{public}"), &at.value),
+            None => (public.clone(), &at.value),
         };
         let key = key_of(source, setting).filter(|key| !belongs(*key, &address));
         if let Some(key) = key {

@@ -1,21 +1,21 @@
-//! Builds the providers and models: addresses, keys, prices and limits.
+//! Builds the providers: protocols, addresses, keys and limits; gives each model one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value as Json;
-
 use super::diagnostic::{NO_HELP, Place, Problems};
 use super::keys::{self, NoKey, Secret};
-use super::raw::{HeaderValue, Model, Prices, Provider, Wire};
-use super::shape::{Entry, Field, Item, ListOr};
+use super::models::Models;
+use super::raw::{HeaderValue, Provider, RateLimit, Wire, known};
+use super::shape::Entry;
 use super::{Missing, Setting, names, retry, scripts};
+use crate::admission::{PerMinute, Rules};
 use crate::id::Name;
 use crate::model::http::is_loopback;
+use crate::model::openai::OpenAiProfile;
 use crate::policy::RetryPolicy;
-use crate::spec::capability::{Capability, Declared};
-use crate::spec::{AgentSpec, ModelSpec, Price};
+use crate::spec::{AgentSpec, ModelSpec};
 
 /// The protocol that a provider speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,12 +54,12 @@ pub struct ProviderSpec {
     pub request_timeout: Duration,
     /// The longest time without data within a reply.
     pub idle_timeout: Duration,
-    /// The most calls at the same time, over all agents.
-    pub max_concurrency: usize,
-    /// True if a `Retry-After` makes the calls of all agents wait.
-    pub respect_retry_after: bool,
+    /// The rules of its calls, over all agents.
+    pub rules: Rules,
     /// Number of attempts of a failed call, and the pauses between them.
     pub retry: RetryPolicy,
+    /// The differences of a server of kind `openai`.
+    pub profile: OpenAiProfile,
 }
 
 /// The public services in the order in which they are tried for a model without a provider: name,
@@ -68,139 +68,6 @@ const PUBLIC: [(&str, &str, &str); 2] = [
     ("anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com"),
     ("openai", "OPENAI_API_KEY", "https://api.openai.com/v1"),
 ];
-
-/// Default limit of a reply in tokens: long enough for a report, short enough for every server's
-/// default limit.
-const MAX_OUTPUT_TOKENS: u64 = 8192;
-/// Default price of a cache write relative to input: Anthropic's, the highest of the public
-/// services, so that an estimate is never too low.
-const CACHE_WRITE_FACTOR: f64 = 1.25;
-
-/// Name of the provider of models that an embedding program adds.
-const CUSTOM: &str = "custom";
-
-/// The configuration's models, and those of them that still need a provider.
-#[derive(Debug, Default)]
-pub(super) struct Models {
-    pub(super) models: BTreeMap<Name, ModelSpec>,
-    /// The models that name no provider, with the places of their names.
-    homeless: BTreeMap<Name, Place>,
-}
-
-/// Turns `[models]` into models; [`providers`] finds the provider of a model that names none.
-pub(super) fn models(setting: Setting<'_>) -> Models {
-    let Setting { raw, sources, problems, .. } = setting;
-    let mut all = Models::default();
-    // `CUSTOM` is a valid name, so this always holds.
-    let Ok(custom) = Name::new(CUSTOM) else { return all };
-    for (entry, model) in raw.models.values() {
-        let Ok(name) = Name::new(&entry.name) else { continue };
-        let mut provider = None;
-        if !sources.custom_models.contains(&name) {
-            if !model.model.is_set() {
-                let message = format!("model `{name}` does not say what the provider calls it");
-                let help = "add `model = \"...\"`";
-                problems.error("missing_field", &entry.at.key, message, help);
-            }
-            if let Some((text, place)) = model.provider.placed() {
-                raw.providers.must_have("unknown_provider", text, place, problems);
-                provider = Name::new(text).ok();
-            } else if !model.provider.is_set() {
-                all.homeless.insert(name.clone(), entry.at.key.clone());
-            }
-        }
-        let window = *model.context_window;
-        if max_output_tokens(model) >= window {
-            let at = model.max_output_tokens.at().map_or(&entry.at.key, |at| &at.value);
-            let message =
-                format!("`max_output_tokens` leaves no room in a window of {window} tokens");
-            problems.error("bad_value", at, message, NO_HELP);
-        }
-        // A provider's name that could not be resolved is an error already. The model is kept, so
-        // that agents that name the model get no error as well.
-        let provider = provider.unwrap_or_else(|| custom.clone());
-        all.models.insert(name.clone(), spec(name, provider, model, problems));
-    }
-    for name in &sources.custom_models {
-        let bare = || spec(name.clone(), custom.clone(), &Model::default(), problems);
-        all.models.entry(name.clone()).or_insert_with(bare);
-    }
-    all
-}
-
-/// Returns the most tokens of a model's reply: as set, or the default, but at most half the window.
-fn max_output_tokens(raw: &Model) -> u64 {
-    raw.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS.min(*raw.context_window / 2))
-}
-
-fn spec(name: Name, provider: Name, raw: &Model, problems: &Problems) -> ModelSpec {
-    ModelSpec {
-        model: raw.model.clone().unwrap_or_else(|| name.to_string()),
-        name,
-        provider,
-        context_window: *raw.context_window,
-        max_output_tokens: max_output_tokens(raw),
-        temperature: *raw.temperature,
-        top_p: *raw.top_p,
-        reasoning_effort: raw.reasoning_effort.clone(),
-        seed: *raw.seed,
-        price: price(&raw.cost_per_mtok, problems),
-        thinking: *raw.thinking,
-        capabilities: capabilities(&raw.capabilities, problems),
-    }
-}
-
-/// Reads the capabilities of a model's provider: a list, or the word `probe`, by which the provider
-/// is asked.
-fn capabilities(raw: &Field<Option<ListOr>>, problems: &Problems) -> Declared {
-    let known = || format!("use some of {}", names::list(&Capability::ALL.map(Capability::name)));
-    let one = |Item { value, at }: &Item<Json>| {
-        let Some(text) = value.as_str() else {
-            let message = format!("a capability must be a string, not {}", at.kind);
-            problems.error("wrong_type", &at.value, message, NO_HELP);
-            return None;
-        };
-        let found = Capability::named(text);
-        if found.is_none() {
-            let near = names::did_you_mean(text, Capability::ALL.map(Capability::name));
-            let help = if near.is_empty() { known() } else { near };
-            let message = format!("there is no capability `{text}`");
-            problems.error("bad_value", &at.value, message, help);
-        }
-        found
-    };
-    match raw.placed() {
-        None => Declared::default(),
-        Some((ListOr::List(items), _)) => Declared::Listed(items.iter().filter_map(one).collect()),
-        Some((ListOr::Other(Json::String(text)), _)) if text == "probe" => Declared::Probe,
-        Some((ListOr::Other(_), place)) => {
-            let message = "`capabilities` must be an array of names, or `\"probe\"`";
-            problems.error("wrong_type", place, message, known());
-            Declared::default()
-        }
-    }
-}
-
-fn price(raw: &Field<Option<Prices>>, problems: &Problems) -> Option<Price> {
-    let (prices, at) = raw.as_ref().zip(raw.at())?;
-    for (key, price) in [("input", &prices.input), ("output", &prices.output)] {
-        if !price.is_set() {
-            problems.error(
-                "missing_field",
-                &at.key,
-                format!("`cost_per_mtok` has no `{key}`"),
-                NO_HELP,
-            );
-        }
-    }
-    let (input, output) = prices.input.zip(*prices.output)?;
-    Some(Price {
-        input,
-        output,
-        cache_read: prices.cache_read.unwrap_or(input),
-        cache_write: prices.cache_write.unwrap_or(input * CACHE_WRITE_FACTOR),
-    })
-}
 
 /// Turns `[providers]` into providers, reads the keys of those in use, and gives each model without
 /// a provider one. `used` are the models that the plan uses.
@@ -287,29 +154,79 @@ fn as_written(
     raw: &Provider,
     retry: &RetryPolicy,
 ) -> ProviderSpec {
-    let public = match kind {
-        ProviderKind::Anthropic => PUBLIC[0].2,
-        ProviderKind::OpenAi => PUBLIC[1].2,
-        ProviderKind::Scripted { .. } => "",
+    let service = raw.service.map(known);
+    let public = match (&service, &kind) {
+        (Some(service), _) => service.base_url.unwrap_or_default(),
+        (None, ProviderKind::Anthropic) => PUBLIC[0].2,
+        (None, ProviderKind::OpenAi) => PUBLIC[1].2,
+        (None, ProviderKind::Scripted { .. }) => "",
+    };
+    let base_url = raw.base_url.as_deref().unwrap_or(public).trim_end_matches('/').to_owned();
+    let usual =
+        service.map_or_else(|| OpenAiProfile::for_url(&base_url), |service| service.profile);
+    let profile = OpenAiProfile {
+        max_tokens_field: raw.max_tokens_field.unwrap_or(usual.max_tokens_field),
+        include_usage: raw.stream_usage.unwrap_or(usual.include_usage),
+        ..usual
     };
     let headers = raw.headers.values().filter_map(|(header, value)| match value {
         HeaderValue::Written(text) => Some((header.name.clone(), Secret::new(text))),
         HeaderValue::Read(_) => None,
     });
+    let rules = rules(&kind, &raw.rate_limit);
     ProviderSpec {
         name,
         kind,
-        base_url: raw.base_url.as_deref().unwrap_or(public).trim_end_matches('/').to_owned(),
+        base_url,
+        rules,
         key,
         headers: headers.collect(),
         secret_headers,
         connect_timeout: *raw.connect_timeout,
         request_timeout: *raw.request_timeout,
         idle_timeout: *setting.raw.defaults.idle_timeout,
-        max_concurrency: *raw.rate_limit.max_concurrency,
-        respect_retry_after: *raw.rate_limit.respect_retry_after,
         retry: retry.clone(),
+        profile,
     }
+}
+
+/// Returns the rules of calls to a provider. A script has room for any number at once.
+fn rules(kind: &ProviderKind, raw: &RateLimit) -> Rules {
+    Rules {
+        max_concurrency: *raw.max_concurrency,
+        is_adaptive: *raw.adaptive && !matches!(kind, ProviderKind::Scripted { .. }),
+        shares_pauses: *raw.respect_retry_after,
+        per_minute: PerMinute {
+            requests: *raw.requests_per_minute,
+            tokens: *raw.tokens_per_minute,
+        },
+    }
+}
+
+/// Returns the protocol of a provider: as the file says, or that of its service.
+fn wire(name: &Name, entry: &Entry<Provider>, raw: &Provider, problems: &Problems) -> Option<Wire> {
+    let service = raw.service.map(known);
+    if let (Some(service), Some(at)) = (&service, raw.service.at())
+        && service.base_url.is_none()
+        && !raw.base_url.is_set()
+    {
+        let message =
+            format!("provider `{name}` has no `base_url`, and its service has none for all");
+        let help = format!("write the address that you were given, like `{}`", service.example);
+        problems.error("missing_field", &at.key, message, help);
+    }
+    if let (Some(service), Some((said, place))) = (&service, raw.kind.placed())
+        && *said != service.wire
+    {
+        let message = format!("provider `{name}` is of another kind than its service");
+        problems.error("conflict", place, message, "leave `kind` or `service` out");
+    }
+    if service.is_none() && !raw.kind.is_set() {
+        let message = format!("provider `{name}` has no `kind`");
+        let help = "use one of `anthropic`, `openai` and `scripted`, or name a known `service`";
+        problems.error("missing_field", &entry.at.key, message, help);
+    }
+    service.map(|service| service.wire).or(*raw.kind)
 }
 
 fn provider(
@@ -325,13 +242,8 @@ fn provider(
     if let Some((key, at)) = raw.api_key.as_ref().zip(raw.api_key.at()) {
         keys::check_source("api_key", key, at, setting);
     }
-    if !raw.kind.is_set() {
-        let message = format!("provider `{name}` has no `kind`");
-        let help = "use one of `anthropic`, `openai` and `scripted`";
-        problems.error("missing_field", &entry.at.key, message, help);
-    }
-    let wire = (*raw.kind)?;
-    check_address(raw, problems);
+    let wire = wire(&name, entry, raw, problems)?;
+    check_address(raw, wire, problems);
     let kind = match wire {
         Wire::Anthropic => ProviderKind::Anthropic,
         Wire::OpenAi => ProviderKind::OpenAi,
@@ -383,7 +295,7 @@ fn secret_headers(
     all
 }
 
-fn check_address(raw: &Provider, problems: &Problems) {
+fn check_address(raw: &Provider, wire: Wire, problems: &Problems) {
     let Some((text, place)) = raw.base_url.placed() else { return };
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/') || rest.contains(' ')) {
@@ -391,14 +303,10 @@ fn check_address(raw: &Provider, problems: &Problems) {
         let help = "write it like `https://api.example.com/v1`";
         return problems.error("bad_value", place, message, help);
     }
-    let is_anthropic = matches!(*raw.kind, Some(Wire::Anthropic));
-    let path = text.trim_end_matches('/');
-    let odd = if text.contains('?') || text.contains('#') {
-        Some((
-            "it has a query or a fragment, to which the path of a request is added",
-            "leave that out",
-        ))
-    } else if is_anthropic && path.ends_with("/v1") {
+    let path = text.split('?').next().unwrap_or_default().trim_end_matches('/');
+    let odd = if text.contains('#') {
+        Some(("it has a fragment, which no request has", "leave that out"))
+    } else if wire == Wire::Anthropic && path.ends_with("/v1") {
         Some(("`/v1/messages` is added to the address of kind `anthropic`", "leave `/v1` out"))
     } else {
         None
@@ -423,17 +331,22 @@ fn key(
     entry: &Entry<Provider>,
     raw: &Provider,
 ) -> Result<Option<Secret>, NoKey> {
-    let variable = match wire {
-        Wire::Anthropic => PUBLIC[0].1,
-        Wire::OpenAi => PUBLIC[1].1,
-        Wire::Scripted => return Ok(None),
+    let variable = match (raw.service.map(known), wire) {
+        (Some(service), _) => service.key,
+        (None, Wire::Anthropic) => Some(PUBLIC[0].1),
+        (None, Wire::OpenAi) => Some(PUBLIC[1].1),
+        (None, Wire::Scripted) => None,
     };
+    if wire == Wire::Scripted {
+        return Ok(None);
+    }
     if let Some(key) = raw.api_key.as_ref() {
         return keys::of_source(key, setting);
     }
     if raw.base_url.is_set() || raw.api_key.is_set() {
         return Ok(None);
     }
+    let Some(variable) = variable else { return Ok(None) };
     let help = "set it, or say with `api_key` where the key is found";
     keys::of_variable(setting.sources, variable, &entry.at.key, help)
 }

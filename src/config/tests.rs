@@ -1064,7 +1064,10 @@ headers = { "x-team" = "platform-word" }
 connect_timeout = "3s"
 [providers.main.rate_limit]
 max_concurrency = 2
+requests_per_minute = 300
+tokens_per_minute = 400_000
 respect_retry_after = false
+adaptive = false
 
 [models.default]
 provider = "main"
@@ -1169,7 +1172,9 @@ fn every_field_that_is_built_arrives() {
     assert_eq!(main.base_url, "http://127.0.0.1:1/v1");
     assert_eq!(main.key.as_ref().map(Secret::expose), Some("key-value-1"));
     assert_eq!(main.headers["x-team"].expose(), "platform-word");
-    assert_eq!((main.max_concurrency, main.respect_retry_after), (2, false));
+    let rules = main.rules;
+    assert_eq!((rules.max_concurrency, rules.shares_pauses, rules.is_adaptive), (2, false, false));
+    assert_eq!((rules.per_minute.requests, rules.per_minute.tokens), (Some(300), Some(400_000)));
     assert_eq!(main.connect_timeout, Duration::from_secs(3));
     assert_eq!(main.request_timeout, Duration::from_secs(600));
     assert_eq!(main.idle_timeout, Duration::from_secs(60));

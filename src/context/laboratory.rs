@@ -7,3 +7,4 @@ pub mod explain;
 pub mod facts;
 pub mod replay;
 pub mod score;
+pub mod strict;

@@ -271,7 +271,11 @@ impl Measure {
         // The removed text may have had fewer tokens than its share, but only within the margin.
         let left = (last.tokens - removed * each / MARGIN).min(kept * each * MARGIN);
         let margin = if self.ratios.is_empty() { UNKNOWN_MARGIN } else { MARGIN };
-        whole_tokens(left + added * self.ratio() * margin)
+        // New text may be of another sort than the view: a ratio below 1, found with markers and
+        // paths, says little of prose. So it is taken half of the way back.
+        let ratio = self.ratio();
+        let ratio = if ratio < 1.0 { ratio.sqrt() } else { ratio };
+        whole_tokens(left + added * ratio * margin)
     }
 
     /// Returns the tokens that the request holds by the lowest believable ratio.

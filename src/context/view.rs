@@ -383,6 +383,9 @@ impl View {
             match block {
                 Block::ToolUse(call) => uses.note_call(message, &strings_of(&call.input)),
                 Block::ToolResult(result) => uses.note_result(message, &result.text()),
+                Block::Text(text) if decoded.role == Role::Assistant => {
+                    uses.note_said(message, text);
+                }
                 Block::Text(_) | Block::Other(_) => {}
             }
         }

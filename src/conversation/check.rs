@@ -36,7 +36,8 @@ pub(super) fn format(scanner: &mut Scanner) -> Result<Format> {
             scanner.line(&mut line)?;
             let line = String::from_utf8_lossy(&line);
             let found: String = line.trim().chars().take(QUOTED_CHARS).collect();
-            Err(Kind::Unknown { found: format!("{found:?}") }.at(start))
+            let (is_json, found) = (found.starts_with('{'), format!("{found:?}"));
+            Err(Kind::Unknown { found, is_json }.at(start))
         }
     }
 }
@@ -58,6 +59,8 @@ fn format_of_lines(scanner: &mut Scanner) -> Result<Option<Format>> {
     #[derive(Deserialize)]
     struct Keys<'a> {
         #[serde(borrow)]
+        r#type: Option<Cow<'a, str>>,
+        #[serde(borrow)]
         uuid: Option<&'a RawValue>,
         #[serde(borrow)]
         seq: Option<&'a RawValue>,
@@ -69,6 +72,12 @@ fn format_of_lines(scanner: &mut Scanner) -> Result<Option<Format>> {
         match serde_json::from_slice::<Keys<'_>>(&line) {
             Ok(Keys { uuid: Some(_), .. }) => return Ok(Some(Format::ClaudeCode)),
             Ok(Keys { seq: Some(_), message: Some(_), .. }) => return Ok(Some(Format::Transcript)),
+            // An entry without links, as a session prints it to a pipe.
+            Ok(Keys { r#type: Some(kind), message: Some(_), .. })
+                if kind == "user" || kind == "assistant" =>
+            {
+                return Ok(Some(Format::ClaudeCode));
+            }
             Ok(_) | Err(_) => {}
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! The format is internal to that program and changes, so unknown entries are skipped, and broken
 //! lines are counted and skipped. The first pass builds an index: the parent and the position of
-//! each entry. The second pass reads the entries of one conversation in its order. The entries of
+//! each entry. The second pass reads the entries of one conversation in its order, and then those of child
+//! agents. An entry that does not say what comes before it follows the one before it in the file. The entries of
 //! one API reply are joined to one message, and so are user entries that follow each other.
 
 mod chain;
@@ -16,7 +17,8 @@ use serde_json::value::RawValue;
 use super::scan::Scanner;
 use super::{ConversationErrorKind as Kind, History, Position, Recorded, Result, check};
 use crate::message::Json;
-use chain::Joined;
+use chain::{Conversations, Joined};
+pub use index::Attachments;
 use index::Index;
 
 /// A recording of Claude Code, of which the messages are read one after the other.
@@ -24,6 +26,10 @@ use index::Index;
 pub(super) struct ClaudeCode {
     scanner: Scanner,
     skipped: u64,
+    attachments: Attachments,
+    relinked: u64,
+    /// The conversations of child agents that have not been read yet.
+    sides: VecDeque<VecDeque<Joined>>,
     /// The messages that have not been read yet.
     ahead: VecDeque<Joined>,
     /// The bytes of the current line, kept to use the allocation again.
@@ -53,13 +59,30 @@ struct Blocks {
 impl ClaudeCode {
     /// Reads the index of all entries.
     pub(super) fn open(mut scanner: Scanner, history: History) -> Result<Self> {
-        let index = Index::read(&mut scanner)?;
-        let skipped = index.skipped;
-        let ahead = chain::messages(index, history);
+        let mut index = Index::read(&mut scanner)?;
+        let Conversations { main: ahead, sides, relinked } =
+            chain::conversations(&mut index, history);
         if ahead.is_empty() {
             return Err(Kind::NobodySpeaks.at(Position::START));
         }
-        Ok(Self { scanner, skipped, ahead, bytes: Vec::new() })
+        let Index { skipped, attachments, .. } = index;
+        Ok(Self { scanner, skipped, attachments, relinked, sides, ahead, bytes: Vec::new() })
+    }
+
+    pub(super) fn attachments(&self) -> Attachments {
+        self.attachments
+    }
+
+    pub(super) fn relinked(&self) -> u64 {
+        self.relinked
+    }
+
+    /// Goes on to the conversation of the next child agent. Returns false if there is none.
+    pub(super) fn next_side(&mut self) -> bool {
+        let next = self.sides.pop_front();
+        let is_one = next.is_some();
+        self.ahead = next.unwrap_or_default();
+        is_one
     }
 
     pub(super) fn skipped(&self) -> u64 {

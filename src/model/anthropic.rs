@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use self::assembly::MessageAssembly;
 use crate::message::{Block, Json, Message};
-use crate::model::http::{Endpoint, EndpointError, Transport, sendable_input};
+use crate::model::http::{Endpoint, EndpointError, Transport, sendable_input, with_extra};
 use crate::model::{
     BoxFuture, DeltaSink, ErrorClass, Head, Model, ModelError, Piece, Reply, Request,
 };
@@ -211,8 +211,8 @@ fn render_head(spec: &ModelSpec, system: &str, context: &str, tools: &[ToolSpec]
         system,
         tools,
     };
-    let head = Json::encode(&head);
-    let open = head.as_str().strip_suffix('}').unwrap_or_default();
+    let head = with_extra(&Json::encode(&head), spec.extra_body.as_ref());
+    let open = head.strip_suffix('}').unwrap_or_default();
     Head(Bytes::from(format!(r#"{open},"messages":["#)))
 }
 

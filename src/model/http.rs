@@ -3,6 +3,7 @@
 //! Owns the connections, the endpoint's settings and the reading loop. Knows no provider's message
 //! format, and makes one attempt only: `actor/model_call.rs` decides about retries.
 
+mod allowance;
 mod arguments;
 mod body;
 mod bounds;
@@ -29,7 +30,7 @@ use self::classify::{retry_after, should_retry};
 pub use self::endpoint::{Endpoint, EndpointError, Key, is_loopback};
 use self::endpoint::{client, headers};
 pub(crate) use self::intake::{Assembly, Intake, Progress};
-pub(crate) use self::values::{count, is_recordable, lenient, tree};
+pub(crate) use self::values::{count, is_recordable, lenient, tree, with_extra};
 use crate::model::{Delta, DeltaSink, ErrorClass, ModelError, Reply, sse};
 use crate::redaction::Secrets;
 
@@ -83,10 +84,13 @@ impl Transport {
         own: &[(&str, String)],
     ) -> Result<Self, EndpointError> {
         let bad_url = || EndpointError::Url(endpoint.url.clone());
-        let base = endpoint.url.trim().trim_end_matches('/');
+        // Some services want a query, as `?api-version=...`: the path goes before it.
+        let (base, query) = endpoint.url.trim().split_once('?').unwrap_or((&endpoint.url, ""));
+        let base = base.trim().trim_end_matches('/');
         // The base is parsed alone first: with the path appended, `http://` would have a host.
         let url = Url::parse(base).and_then(|_| Url::parse(&format!("{base}{path}")));
-        let url = url.map_err(|_| bad_url())?;
+        let mut url = url.map_err(|_| bad_url())?;
+        url.set_query(Some(query).filter(|query| !query.is_empty()));
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
             return Err(bad_url());
         }
@@ -122,6 +126,8 @@ impl Transport {
         let first_byte = sooner(start + self.first_byte_timeout, end);
         let mut response =
             self.open(parts, headers, first_byte).await.map_err(|error| self.told(error))?;
+        let told = allowance::allowance(response.headers(), now_ms());
+        deltas(Delta::Taken(told));
         let mut intake = Intake::new(assembly);
         let read = self.read(&mut response, first_byte, end, &mut intake, deltas).await;
         if read.is_ok() {
@@ -325,13 +331,19 @@ async fn settle(mut response: Response) {
     }
 }
 
+fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
 /// Returns the error that a response without a stream means.
 async fn refused(mut response: Response, patience: Duration) -> ModelError {
     let status = response.status().as_u16();
     let body = beginning(&mut response, ERROR_BYTES, patience).await;
-    let now_ms = jiff::Timestamp::now().as_millisecond();
     let headers = response.headers();
-    let waits = (retry_after(headers, now_ms), should_retry(headers));
+    let told = allowance::allowance(headers, now_ms());
+    let used_up = [told.requests, told.tokens].into_iter().flatten().filter(|rest| rest.left == 0);
+    let reset = used_up.map(|rest| rest.resets_in).max().filter(|_| status == 429);
+    let waits = (retry_after(headers, now_ms()).or(reset), should_retry(headers));
     let error = match Refusal::find_in(&body) {
         None if status < 400 => ModelError::new(
             ErrorClass::Fatal,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use self::assembly::ChatAssembly;
 use crate::message::{Json, Message, Role};
-use crate::model::http::{Endpoint, EndpointError, Transport, sendable_input};
+use crate::model::http::{Endpoint, EndpointError, Transport, sendable_input, with_extra};
 use crate::model::{BoxFuture, DeltaSink, Head, Model, ModelError, Piece, Reply, Request};
 use crate::spec::ModelSpec;
 use crate::tool::ToolSpec;
@@ -39,19 +39,41 @@ impl MaxTokensField {
     }
 }
 
+/// The header that carries the key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyHeader {
+    /// `authorization`, as a bearer token.
+    #[default]
+    Authorization,
+    /// `api-key`, as it is.
+    ApiKey,
+}
+
+impl KeyHeader {
+    fn of(self, key: &str) -> (&'static str, String) {
+        match self {
+            Self::Authorization => ("authorization", format!("Bearer {key}")),
+            Self::ApiKey => ("api-key", key.to_owned()),
+        }
+    }
+}
+
 /// The differences between servers. The default suits most compatible servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenAiProfile {
     /// The field that limits the output.
     pub max_tokens_field: MaxTokensField,
     /// True if the request asks for token counts at the end of the stream. Without them output is
     /// estimated here and input by the caller.
     pub include_usage: bool,
+    /// The header that carries the key.
+    pub key_header: KeyHeader,
 }
 
 impl Default for OpenAiProfile {
     fn default() -> Self {
-        Self { max_tokens_field: MaxTokensField::MaxTokens, include_usage: true }
+        let (max_tokens_field, key_header) = (MaxTokensField::default(), KeyHeader::default());
+        Self { max_tokens_field, include_usage: true, key_header }
     }
 }
 
@@ -62,7 +84,7 @@ impl OpenAiProfile {
         let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
         match host.as_deref() {
             Some("api.openai.com") => {
-                Self { max_tokens_field: MaxTokensField::MaxCompletionTokens, include_usage: true }
+                Self { max_tokens_field: MaxTokensField::MaxCompletionTokens, ..Self::default() }
             }
             _ => Self::default(),
         }
@@ -83,8 +105,8 @@ impl OpenAi {
     /// # Errors
     /// Returns an error if the endpoint's URL or headers cannot be used.
     pub fn new(endpoint: Endpoint, profile: OpenAiProfile) -> Result<Self, EndpointError> {
-        let bearer = endpoint.key.as_ref().map(|key| format!("Bearer {}", key.expose()));
-        let own: Vec<_> = bearer.into_iter().map(|bearer| ("authorization", bearer)).collect();
+        let key = endpoint.key.as_ref().map(|key| profile.key_header.of(key.expose()));
+        let own: Vec<_> = key.into_iter().collect();
         let transport = Transport::new(endpoint, "/chat/completions", &own)?;
         Ok(Self { transport, profile })
     }
@@ -215,8 +237,8 @@ fn render_head(
         reasoning_effort: spec.reasoning_effort.as_deref(),
         tools: tools.iter().map(ToolOut::of).collect(),
     };
-    let head = Json::encode(&head);
-    let open = head.as_str().strip_suffix('}').unwrap_or_default();
+    let head = with_extra(&Json::encode(&head), spec.extra_body.as_ref());
+    let open = head.strip_suffix('}').unwrap_or_default();
     let texts = system.iter().filter(|text| !text.trim().is_empty());
     let messages = texts.map(|text| Json::encode(&MessageOut::text("system", text)));
     let messages: Vec<Json> = messages.collect();

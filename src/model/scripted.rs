@@ -62,7 +62,7 @@ impl Model for Scripted {
                 }
             }
             let context = ContextReport::default();
-            Ok(Reply { message: reply.message, stop: reply.stop, usage, context })
+            Ok(Reply { context, ..Reply::new(reply.message, reply.stop, usage) })
         })
     }
 }

@@ -12,7 +12,7 @@ use super::planner::Planner;
 use super::{Options, StartError, sandbox};
 use crate::actor::addresses::Addresses;
 use crate::actor::briefing::{Briefings, Front, Stock};
-use crate::actor::gateway::GatewaySettings;
+use crate::actor::gateway::{GatewaySettings, Rules};
 use crate::actor::known_capabilities::KnownCapabilities;
 use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
@@ -29,7 +29,7 @@ use crate::journal::file::RunDir;
 use crate::model::Model;
 use crate::model::anthropic::Anthropic;
 use crate::model::http::{Endpoint, Key};
-use crate::model::openai::{OpenAi, OpenAiProfile};
+use crate::model::openai::OpenAi;
 use crate::model::script::Script;
 use crate::model::scripted::Scripted;
 use crate::policy::RetryPolicy;
@@ -65,6 +65,7 @@ impl Prepared {
         let mut gateways = Vec::new();
         for (name, spec) in &config.models {
             let provider = config.providers.get(&spec.provider);
+            let shares_pauses = provider.is_none_or(|provider| provider.rules.shares_pauses);
             let (model, retry) = match (options.models.get(name), provider) {
                 (Some(own), _) => (own.clone(), RetryPolicy::default()),
                 (None, Some(provider)) => {
@@ -83,15 +84,12 @@ impl Prepared {
                     return Err(StartError::Provider { provider: spec.provider.clone(), reason });
                 }
             };
-            known.push((spec.clone(), model, retry));
+            known.push((spec.clone(), model, (retry, shares_pauses)));
             let has_gateway =
                 gateways.iter().any(|g: &GatewaySettings| g.provider == spec.provider);
             if !has_gateway {
-                gateways.push(GatewaySettings {
-                    provider: spec.provider.clone(),
-                    max_concurrency: provider.map_or(CUSTOM_CONCURRENCY, |p| p.max_concurrency),
-                    respect_retry_after: provider.is_none_or(|p| p.respect_retry_after),
-                });
+                let rules = provider.map_or(Rules::of(CUSTOM_CONCURRENCY), |p| p.rules);
+                gateways.push(GatewaySettings { provider: spec.provider.clone(), rules });
             }
         }
         let mut tools = toolbox(config);
@@ -204,7 +202,7 @@ enum Use {
 async fn service(
     mut spec: ModelSpec,
     model: Arc<dyn Model>,
-    retry: RetryPolicy,
+    (retry, shares_pauses): (RetryPolicy, bool),
     used: Use,
     strategy: &StrategySettings,
 ) -> ModelService {
@@ -228,12 +226,11 @@ async fn service(
         let wanted = strategy.wanted.name();
         tracing::warn!(model = %spec.name, wanted, "strategy not supported: the client compacts");
     }
-    ModelService {
-        spec,
-        model,
-        retry,
-        known_capabilities: KnownCapabilities::new(facts.capabilities),
-    }
+    let known_capabilities = KnownCapabilities::new(facts.capabilities);
+    let mut service = ModelService::new(spec, model, retry);
+    service.known_capabilities = known_capabilities;
+    service.shares_pauses = shares_pauses;
+    service
 }
 
 /// Returns the secrets that no record may contain: keys, secret headers and the entries of `[secrets]`.
@@ -297,10 +294,9 @@ fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
         ProviderKind::Anthropic => {
             Arc::new(Anthropic::new(endpoint()).map_err(|error| failed(error.to_string()))?)
         }
-        ProviderKind::OpenAi => {
-            let profile = OpenAiProfile::for_url(&spec.base_url);
-            Arc::new(OpenAi::new(endpoint(), profile).map_err(|error| failed(error.to_string()))?)
-        }
+        ProviderKind::OpenAi => Arc::new(
+            OpenAi::new(endpoint(), spec.profile).map_err(|error| failed(error.to_string()))?,
+        ),
         ProviderKind::Scripted { script } => {
             let text = std::fs::read_to_string(script);
             let text = text.map_err(|error| failed(format!("{}: {error}", script.display())))?;

@@ -3,8 +3,8 @@
 
 use super::{Action, Ahead, Boundary, Due, MOST_PAUSES, Sending};
 use crate::context::layers::guard::Reach;
-use crate::context::layers::pipeline;
-use crate::context::layers::summary::{self, Urgency};
+use crate::context::layers::summary::{self, Urgency, failure};
+use crate::context::layers::{Layer, pipeline};
 use crate::context::provider::server::ContextWork;
 use crate::failure::FailureKind;
 use crate::message::Json;
@@ -41,8 +41,11 @@ impl Boundary<'_> {
                 return Action::Finish(outcome);
             }
         }
-        let preset = self.terms.preset;
-        self.edit(|view, around| pipeline::run_guard(view, preset, around));
+        if !is_written {
+            self.record_instead();
+        }
+        self.guard();
+        self.tell_of_failure();
         // This comes before the summary is requested: a change of the messages that it covers would
         // make it stale.
         self.leave_out_stale_thinking();
@@ -79,6 +82,38 @@ impl Boundary<'_> {
     fn snip(&mut self) {
         let (Some(keep), preset) = (self.machine.snip(), self.terms.preset) else { return };
         self.edit(|view, around| pipeline::run_snip(view, preset, around, keep));
+    }
+
+    /// Makes the view fit its window.
+    fn guard(&mut self) {
+        let preset = self.terms.preset;
+        self.edit(|view, around| pipeline::run_guard(view, preset, around));
+    }
+
+    /// Makes the record that stands instead of a summary which the model asked for and nobody could write, if
+    /// the preset keeps records and no layer has changed the view. A hook that forbids the summary forbids the
+    /// record too.
+    fn record_instead(&mut self) {
+        let preset = self.terms.preset;
+        let keeps_records = preset.layers.iter().any(|layer| matches!(layer, Layer::Digest(_)));
+        let is_due = self.machine.failed_compaction().is_some_and(|failed| !failed.blocked);
+        if !is_due || !keeps_records || !self.changes.is_empty() {
+            return;
+        }
+        self.edit(|view, around| {
+            let half = around.tokens(view.chars()) / 2;
+            pipeline::shrink(view, preset, around, half, Reach::Read)
+        });
+    }
+
+    /// Tells the model that the summary which it asked for was not written, and what stands instead.
+    fn tell_of_failure(&mut self) {
+        let Some(failed) = self.machine.failed_compaction() else { return };
+        let edits: Vec<_> = self.changes.iter().map(|change| &change.edited.edit).collect();
+        let note = failure::note(&self.view, &failed.reason, &edits);
+        self.changes.extend(pipeline::apply(&mut self.view, failure::NAME, note.into()));
+        // A view that filled its window does not fit with the note.
+        self.guard();
     }
 
     /// Makes the view as small as a summary would have made it, without a model.

@@ -40,6 +40,7 @@ fn model(context_window: u64, thinking: Thinking) -> ModelSpec {
         price: Some(Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 }),
         thinking,
         capabilities: Declared::default(),
+        extra_body: None,
     }
 }
 
@@ -133,6 +134,21 @@ impl Play {
             fates: script.fates.clone(),
             summaries: 0,
         }
+    }
+
+    /// Plays a script; returns the outcome too, if the agent ended before the script did.
+    fn through(script: &Script) -> (Self, Option<Outcome>) {
+        let mut play = Self::new(script);
+        for (number, turn) in script.turns.iter().enumerate() {
+            let sent = play.until_request();
+            if let Err(outcome) = sent.and_then(|sending| play.send(sending, turn, number)) {
+                return (play, Some(outcome));
+            }
+            if let Some((_, is_there)) = &mut play.ahead {
+                *is_there |= number.is_multiple_of(3);
+            }
+        }
+        (play, None)
     }
 
     fn next(&self) -> Action {
@@ -416,21 +432,7 @@ proptest! {
     /// same.
     #[test]
     fn what_is_sent_is_what_is_recorded(script in script()) {
-        let mut play = Play::new(&script);
-        let mut ended = None;
-        for (number, turn) in script.turns.iter().enumerate() {
-            let sent = play.until_request();
-            match sent.and_then(|sending| play.send(sending, turn, number)) {
-                Ok(()) => {}
-                Err(outcome) => {
-                    ended = Some(outcome);
-                    break;
-                }
-            }
-            if let Some((_, is_there)) = &mut play.ahead {
-                *is_there |= number.is_multiple_of(3);
-            }
-        }
+        let (play, ended) = Play::through(&script);
         if let Some(Outcome::Failed { failure, .. }) = ended {
             let allowed = [FailureKind::ContextOverflow, FailureKind::OutputTruncated];
             prop_assert!(allowed.contains(&failure.kind), "{failure:?}");
@@ -441,6 +443,29 @@ proptest! {
         prop_assert_eq!(rebuilt.inventory().state(), play.machine.inventory().state());
     }
 }
+
+/// A summary leaves the newest messages behind its record, and the model drops those with `snip`.
+#[test]
+fn a_marker_can_stand_behind_a_record() {
+    let calls = [(0, 100), (2, 100), (0, 100), (0, 34_509), (0, 100), (4, 100), (0, 100)];
+    let script = Script {
+        preset: "production",
+        ahead: None,
+        window: 9_000,
+        thinking: Thinking::Bound,
+        wanted: strategy::Wanted::Auto,
+        turns: calls.into_iter().map(|call| Turn::Calls(vec![call])).collect(),
+        fates: vec![Fate::Written; 8],
+    };
+    let (play, ended) = Play::through(&script);
+    assert_eq!(ended, None);
+    assert!(
+        play.events
+            .iter()
+            .any(|event| matches!(event, Event::ContextEdited(edited) if edited.layer == "snip"))
+    );
+}
+
 /// A result was cleared before thinking that a summary is to cover. The thinking must go before the
 /// summary is requested: else the summary would be stale before it is written.
 #[test]

@@ -38,6 +38,19 @@ impl Machine {
             self.phase = Phase::Ready;
             return;
         }
+        self.fail_after(failed);
+    }
+
+    /// Ends an agent whose replies broke so often that the retry policy gave up.
+    pub(super) fn broken_for_good(&mut self, failed: &ModelFailed) {
+        if self.breaks > 0 && failed.turn == self.turn {
+            self.joining = None;
+            self.fail_after(failed);
+        }
+    }
+
+    fn fail_after(&mut self, failed: &ModelFailed) {
+        let failure = &failed.failure;
         let mut outcome = self.failed(failure.kind, failure.message.as_str());
         if let Outcome::Failed { failure, .. } = &mut outcome {
             failure.attempts = Some(failed.attempt);
@@ -64,9 +77,11 @@ impl Machine {
                     return Phase::Ending(self.failed(FailureKind::ContextOverflow, message));
                 }
                 self.ask_to_compact(CompactionTrigger::Reactive, None);
-                self.resume()
+                self.resume_cut()
             }
-            StopReason::MaxTokens | StopReason::Interrupted(_) => self.resume(),
+            StopReason::MaxTokens => self.resume_cut(),
+            // The failure that is recorded next says whether the retry policy gives up.
+            StopReason::Interrupted(_) => self.resume(),
             StopReason::EndTurn
             | StopReason::ToolUse
             | StopReason::StopSequence
@@ -93,14 +108,20 @@ impl Machine {
         Phase::Ending(self.failed(FailureKind::ServerError, message))
     }
 
-    /// Asks the model to continue an answer that was cut, a bounded number of times.
-    fn resume(&mut self) -> Phase {
-        if self.continuations >= MAX_CONTINUATIONS {
+    /// Asks the model to continue an answer that reached the output limit, a bounded number of times.
+    fn resume_cut(&mut self) -> Phase {
+        if self.truncations >= MAX_CONTINUATIONS {
             let message =
                 format!("the answer was still cut after {MAX_CONTINUATIONS} continuations");
             return Phase::Ending(self.failed(FailureKind::OutputTruncated, message));
         }
-        self.continuations += 1;
+        self.truncations += 1;
+        self.resume()
+    }
+
+    /// Asks the model to continue its answer.
+    fn resume(&mut self) -> Phase {
+        self.continuations = self.continuations.saturating_add(1);
         // After an assistant message only a user message may follow; after none (the reply had no
         // complete block) the history still ends with one.
         // A message of a round that was not sent yet is a reason to answer too.
@@ -120,7 +141,7 @@ impl Machine {
     pub(super) fn begin_round(&mut self, text: &str) -> Phase {
         self.refused = None;
         self.answer.clear();
-        self.continuations = 0;
+        (self.continuations, self.truncations, self.breaks) = (0, 0, 0);
         self.calls.clear();
         if let Program::Model { .. } = self.spawned.program {
             self.join(text, true);
@@ -138,7 +159,7 @@ impl Machine {
         if !is_cut {
             self.answer.clear();
         }
-        self.continuations = 0;
+        (self.continuations, self.truncations, self.breaks) = (0, 0, 0);
         let phase = match self.calls.iter().any(|call| call.result.is_none()) {
             true => Phase::Working,
             false => self.resume(),

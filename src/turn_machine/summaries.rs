@@ -4,8 +4,8 @@
 
 use super::Machine;
 use crate::context::layers::guard;
-use crate::context::layers::summary::{OnRefill, Pace, Urgency};
-use crate::context::{CompactionTrigger, ContextEdited};
+use crate::context::layers::summary::{OnRefill, Pace, Urgency, failure};
+use crate::context::{CompactionFailed, CompactionTrigger, ContextEdited};
 
 /// State of the summaries of one agent.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +15,10 @@ pub(super) struct Summaries {
     asked: Option<(CompactionTrigger, Option<String>)>,
     /// Requested summary that waits until a user speaks.
     deferred: Option<(CompactionTrigger, Option<String>)>,
+    /// True if the summary that was requested is one that the model asked for.
+    asked_by_model: bool,
+    /// The failure of the summary that the model asked for, until the model is told.
+    untold: Option<CompactionFailed>,
     /// Reasons of the summaries that are being written, in the order of the requests: the last one
     /// ends first.
     open: Vec<CompactionTrigger>,
@@ -70,6 +74,12 @@ impl Machine {
     /// Requests a summary at the next turn boundary.
     pub fn ask_to_compact(&mut self, trigger: CompactionTrigger, focus: Option<String>) {
         self.summaries.ask(trigger, focus);
+    }
+
+    /// Returns the failure of the summary that the model asked for, if the model was not told yet.
+    #[must_use]
+    pub fn failed_compaction(&self) -> Option<&CompactionFailed> {
+        self.summaries.untold.as_ref()
     }
 
     /// Defers the requested summary until a user speaks.
@@ -133,6 +143,12 @@ impl Summaries {
         self.asked = Some((trigger, focus));
     }
 
+    /// Notes that the model asked for a summary.
+    pub(super) fn ask_by_model(&mut self, focus: Option<String>) {
+        self.ask(CompactionTrigger::Manual, focus);
+        self.asked_by_model = true;
+    }
+
     /// Notes that a user spoke, which ends the wait of a deferred summary.
     pub(super) fn user_spoke(&mut self) {
         self.asked = self.deferred.take().or(self.asked.take());
@@ -155,13 +171,19 @@ impl Summaries {
 
     pub(super) fn finished(&mut self, turn: u32) {
         self.freed = Some(turn);
-        self.settle(turn);
+        if self.settle(turn) == Some(CompactionTrigger::Manual) {
+            self.asked_by_model = false;
+        }
     }
 
-    pub(super) fn failed(&mut self, turn: u32) {
-        if self.settle(turn) == Some(CompactionTrigger::Reactive) {
+    pub(super) fn failed(&mut self, turn: u32, failed: &CompactionFailed) {
+        match self.settle(turn) {
             // The next rung of the ladder needs no model.
-            self.must_shrink = true;
+            Some(CompactionTrigger::Reactive) => self.must_shrink = true,
+            Some(CompactionTrigger::Manual) if std::mem::take(&mut self.asked_by_model) => {
+                self.untold = Some(failed.clone());
+            }
+            Some(CompactionTrigger::Manual | CompactionTrigger::Auto) | None => {}
         }
     }
 
@@ -192,6 +214,9 @@ impl Summaries {
     /// counts as a refill only if the reaction to refills is a digest: no agent may end for an edit
     /// that was not a summary.
     pub(super) fn edited(&mut self, turn: u32, edited: &ContextEdited) {
+        if edited.layer == failure::NAME {
+            self.untold = None;
+        }
         let counts = self.pace.on_refill == OnRefill::Digest && edited.layer == guard::GUARD_LAYER;
         if counts && self.freed != Some(turn) {
             self.count_refill(turn);
@@ -201,6 +226,7 @@ impl Summaries {
 
     pub(super) fn turn_started(&mut self) {
         self.must_shrink = false;
+        self.untold = None;
     }
 
     pub(super) fn replied(&mut self) {
@@ -222,6 +248,10 @@ mod tests {
     use super::*;
     use Relief::{Digest, Halve, Nothing, Prepare, Stop, Summarise, Wait};
     use Urgency::{Now, Soon};
+
+    fn no() -> CompactionFailed {
+        CompactionFailed { reason: "no".to_owned(), blocked: false, spent: None }
+    }
 
     #[test]
     fn before_the_limit_it_goes_on_and_at_the_limit_it_waits() {
@@ -250,7 +280,7 @@ mod tests {
                 }
                 tried.push(turn);
                 summaries.requested(turn, CompactionTrigger::Auto);
-                if is_good { summaries.finished(turn) } else { summaries.failed(turn) }
+                if is_good { summaries.finished(turn) } else { summaries.failed(turn, &no()) }
             }
             let expected: &[u32] = if is_good { &[1, 4, 7, 11] } else { &[1, 4, 7, 10] };
             assert_eq!(tried, expected, "{is_good}");
@@ -301,7 +331,7 @@ mod tests {
         assert!(summaries.refused(1));
         assert!(matches!(summaries.asked(), Some((CompactionTrigger::Reactive, None))));
         summaries.requested(1, CompactionTrigger::Reactive);
-        summaries.failed(1);
+        summaries.failed(1, &no());
         assert!(summaries.asked().is_none());
         assert_eq!(summaries.relief(1, None, false), Halve, "no summary: without a model");
         summaries.turn_started();
@@ -324,7 +354,7 @@ mod tests {
         let mut summaries = Summaries::paced(Pace::ahead());
         summaries.requested(1, CompactionTrigger::Auto);
         summaries.ask(CompactionTrigger::Manual, None);
-        summaries.failed(2);
+        summaries.failed(2, &no());
         assert!(summaries.asked().is_some());
         summaries.requested(2, CompactionTrigger::Manual);
         summaries.finished(2);
@@ -339,8 +369,34 @@ mod tests {
         summaries.forget_lost();
         assert_eq!(summaries.relief(5, Some(Soon), false), Prepare);
         summaries.requested(5, CompactionTrigger::Auto);
-        summaries.failed(6);
+        summaries.failed(6, &no());
         summaries.forget_lost();
         assert_eq!(summaries.relief(6, Some(Soon), false), Nothing, "that one was not lost");
+    }
+
+    #[test]
+    fn the_model_is_told_of_the_failure_of_what_it_asked_for() {
+        let ask = |by_model: bool| {
+            let mut summaries = Summaries::paced(Pace::ahead());
+            match by_model {
+                true => summaries.ask_by_model(None),
+                false => summaries.ask(CompactionTrigger::Manual, None),
+            }
+            summaries.requested(4, CompactionTrigger::Manual);
+            summaries
+        };
+        let mut asked = ask(true);
+        asked.failed(4, &no());
+        assert_eq!(asked.untold, Some(no()));
+        asked.turn_started();
+        assert_eq!(asked.untold, None, "told once");
+        let mut done = ask(true);
+        done.finished(4);
+        done.requested(9, CompactionTrigger::Auto);
+        done.failed(9, &no());
+        assert_eq!(done.untold, None);
+        let mut by_person = ask(false);
+        by_person.failed(4, &no());
+        assert_eq!(by_person.untold, None, "a person sees the event");
     }
 }

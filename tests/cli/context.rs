@@ -234,18 +234,18 @@ fn a_comparison_says_what_each_preset_costs_and_keeps() {
         .collect();
     assert_snapshot!(shown.join("\n"), @r"
     talk.json: 7 replies
-    PRESET             COST   LARGEST   EDITS  SUMMARIES   NAMES     OLD   LINES     OLD
-    three-layer        2.2k       439       3          0       -       -       -       -
-    off                2.6k       573       0          0       -       -       -       -
+    PRESET             COST   LARGEST   EDITS  SUMMARIES  CONSTRAINTS  FILES  WHOLE  OUTCOMES  VALUES  ORDER  NAMES  LINES
+    three-layer        2.2k       439       3          0            -      -      -         -       -      -      -      -
+    off                2.6k       573       0          0            -      -      -         -       -      -      -      -
     coded.jsonl: 7 replies
-    PRESET             COST   LARGEST   EDITS  SUMMARIES   NAMES     OLD   LINES     OLD
-    three-layer        2.2k       436       3          0       -       -       -       -
-    off                2.5k       571       0          0       -       -       -       -
+    PRESET             COST   LARGEST   EDITS  SUMMARIES  CONSTRAINTS  FILES  WHOLE  OUTCOMES  VALUES  ORDER  NAMES  LINES
+    three-layer        2.2k       436       3          0            -      -      -         -       -      -      -      -
+    off                2.5k       571       0          0            -      -      -         -       -      -      -      -
     recorded          22.8k     21.0k  as 7 replies were billed, tools included; their output: 3.5k
     all: 14 replies
-    PRESET             COST   LARGEST   EDITS  SUMMARIES   NAMES     OLD   LINES     OLD
-    three-layer        4.4k       439       6          0       -       -       -       -
-    off                5.1k       573       0          0       -       -       -       -
+    PRESET             COST   LARGEST   EDITS  SUMMARIES  CONSTRAINTS  FILES  WHOLE  OUTCOMES  VALUES  ORDER  NAMES  LINES
+    three-layer        4.4k       439       6          0            -      -      -         -       -      -      -      -
+    off                5.1k       573       0          0            -      -      -         -       -      -      -      -
     recorded          22.8k     21.0k  as 7 replies were billed, tools included; their output: 3.5k
     ");
     assert!(good.contains("COST: of the input and the summaries, in input tokens"), "{good}");

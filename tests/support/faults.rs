@@ -14,7 +14,6 @@ use callsheet::actor::services::Services;
 use callsheet::config::{self, Config, Sources};
 use callsheet::context::compaction::{CompactionSpec, Hooks};
 use callsheet::context::layers::preset::Preset;
-use callsheet::context::provider::server::ContextReport;
 use callsheet::context::provider::strategy::StrategySettings;
 use callsheet::event::{Event, RunCompleted, SharedRecord};
 use callsheet::failure::{Failure, FailureKind};
@@ -168,7 +167,7 @@ impl Model for Fake {
             let _under_way = under_way;
             let (message, stop) = perform(act, &agent, turn).await?;
             let usage = Usage { input, output: 5, ..Usage::default() };
-            Ok(Reply { message, stop, usage, context: ContextReport::default() })
+            Ok(Reply::new(message, stop, usage))
         })
     }
 }

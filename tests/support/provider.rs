@@ -132,7 +132,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection: usize) {
     let mut buffer = BytesMut::with_capacity(16 * 1024);
     while let Some(head) = read_head(&mut stream, &mut buffer).await {
         let Some(body) = read_body(&mut stream, &mut buffer, head.length).await else { return };
-        let wire = match head.path.as_str() {
+        let wire = match head.path.split('?').next().unwrap_or_default() {
             path if path.ends_with("/v1/messages") => Wire::Anthropic,
             path if path.ends_with("/chat/completions") => Wire::OpenAi,
             path => {

@@ -113,6 +113,7 @@ impl Agent {
             call_ids: state.machine.call_ids(),
             announced: state.machine.announced().cloned(),
             hand_over: sending.hand_over,
+            breaks: state.machine.breaks(),
         };
         let context = self.context(state);
         self.start(myself, state, agent_steps::call_model(context, call));

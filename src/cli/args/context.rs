@@ -74,19 +74,19 @@ pub(in crate::cli) struct Replay {
     /// Claude Code, or RUN/@AGENT; `-` is stdin
     #[arg(value_name = "FILE", required = true)]
     pub sources: Vec<String>,
-    /// The compaction preset
-    #[arg(long, value_name = "PRESET", required_unless_present = "compare")]
+    /// The compaction preset, with its own constants
+    #[arg(long, value_name = "PRESET", required_unless_present_any = ["compare", "config"], conflicts_with = "config")]
     pub preset: Option<String>,
-    /// Print what every preset would have cost and kept, and the cost that the recording itself
-    /// reports; a recording of Claude Code is read whole, not only from its latest compaction on
+    /// Print what every preset would have cost and kept, sub-agents included, and the cost that the
+    /// recording itself reports; takes folders; a recording of Claude Code is read whole, not only
+    /// from its latest compaction on
     #[arg(long, conflicts_with = "preset")]
     pub compare: bool,
-    /// The window that requests must fit, in tokens
-    #[arg(long, value_name = "TOKENS", default_value_t = 200_000)]
-    pub context_window: u64,
-    /// The tokens of the window that are kept for replies
-    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
-    pub max_output_tokens: u64,
+    #[command(flatten)]
+    pub own: OwnSettings,
+    /// The tokens of the window that are kept for replies [default: 0, or those of the agent's model]
+    #[arg(long, value_name = "TOKENS")]
+    pub max_output_tokens: Option<u64>,
     /// The prices of a million tokens in US dollars:
     /// input=3,output=15,cache_read=0.3,cache_write=3.75 [default: costs are given in input tokens]
     #[arg(long, value_name = "PRICES", value_parser = price, conflicts_with = "preset")]
@@ -96,19 +96,32 @@ pub(in crate::cli) struct Replay {
     pub json: bool,
 }
 
+/// The user's own settings for a replay.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct OwnSettings {
+    /// An agents.toml whose `[compaction]` is tried: in the place of a preset, or beside the others
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The agent of that file whose model gives window, reply and prices [default: its only one]
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The window that requests must fit, in tokens [default: 200000, or that of the agent's model]
+    #[arg(long, value_name = "TOKENS")]
+    pub context_window: Option<u64>,
+}
+
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Score {
     #[command(flatten)]
     pub file: File,
-    /// A conversation, as for `replay`
+    /// A conversation, as for `replay`, or a folder
     #[arg(value_name = "FILE", required = true)]
     pub sources: Vec<String>,
     /// Only this preset [default: all]
     #[arg(long, value_name = "PRESET")]
     pub preset: Option<String>,
-    /// The window that requests must fit, in tokens
-    #[arg(long, value_name = "TOKENS", default_value_t = 200_000)]
-    pub context_window: u64,
+    #[command(flatten)]
+    pub own: OwnSettings,
     /// Print one row of JSON for each file and preset
     #[arg(long)]
     pub json: bool,

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use super::own::WINDOW_TOKENS;
 use super::shown::{self, Out};
 use super::source::Source;
 use crate::cli::args::{Apply, LayerChoice};
@@ -20,9 +21,6 @@ use crate::exit::Exit;
 use crate::message::Json;
 use crate::store::Store;
 
-/// Window in tokens for the layers that need one: the default of `context replay`.
-const WINDOW_TOKENS: u64 = 200_000;
-
 pub(super) fn run(project: &Project, verb: &Apply) -> Result<(), Exit> {
     let preset = chosen(super::preset(&verb.preset)?, verb.layer);
     let mut source =
@@ -33,6 +31,7 @@ pub(super) fn run(project: &Project, verb: &Apply) -> Result<(), Exit> {
         let number = view.next_message();
         view.push(message.json).map_err(|error| source.unfit(number, &error))?;
     }
+    source.tell_skipped();
     let results = Results::new(verb.results_dir.clone())?;
     let (folder, transcript) = (results.folder.to_string_lossy(), results.transcript());
     let overhead = source.system.tokens();

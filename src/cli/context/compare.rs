@@ -1,22 +1,14 @@
 //! `context replay --compare`: prints what every preset would have cost and kept.
 
-use std::collections::BTreeMap;
+use serde_json::{Map, Value, json};
 
-use serde_json::json;
-
-use super::replay::{RESULTS, window};
-use super::source::{Source, replaying};
+use super::own::{self, Contender, relative};
+use super::race::{self, Kept, Outcome, Recording};
+use super::score::done;
+use super::table::{self, Table};
 use crate::cli::locate::Project;
-use crate::cli::paint::{self, Progress};
 use crate::cli::{args, say, say_json};
-use crate::context::laboratory::replay::Replay;
-use crate::context::laboratory::score::{Said, Score, Scorer, Share};
-use crate::context::layers::Surroundings;
-use crate::context::layers::preset::Preset;
-use crate::conversation::{Billed, History};
 use crate::exit::Exit;
-use crate::message::Role;
-use crate::printable;
 use crate::report::short;
 use crate::spec::{Price, RelativePrice};
 
@@ -24,105 +16,23 @@ use crate::spec::{Price, RelativePrice};
 /// the published prices are 2 and 1.25 input tokens.
 const HOUR: f64 = 2.0 / 1.25;
 
-/// Costs of one conversation, or of several: estimated for each preset, and as recorded.
-#[derive(Debug, Default)]
-struct Comparison {
-    /// Score of each preset, by its index in [`Preset::NAMES`].
-    scores: BTreeMap<usize, Score>,
-    recorded: Recording,
-}
-
-/// Costs that a recording reports of itself.
-#[derive(Clone, Copy, Debug, Default)]
-struct Recording {
-    /// Number of replies that report their usage.
-    replies: u64,
-    billed: Billed,
-    /// The largest request, in tokens.
-    largest: u64,
-}
+/// The columns between the costs and what is kept.
+const COLUMNS: [(&str, usize); 3] = [("LARGEST", 8), ("EDITS", 6), ("SUMMARIES", 9)];
 
 pub(super) fn run(project: &Project, verb: &args::Replay) -> Result<(), Exit> {
-    let (mut total, mut wrong) = (Comparison::default(), None);
-    for name in &verb.sources {
-        // A file that cannot be read does not prevent the comparison of the others.
-        let compared =
-            paint::working(&replaying(name), |shown| compare(project, verb, name, shown));
-        match compared {
-            Ok(comparison) => {
-                done(show(name, &comparison, verb))?;
-                total.add(comparison);
-            }
-            Err(exit) => wrong = Some(exit),
-        }
+    let (configured, terms) =
+        own::read(project, &verb.own, verb.max_output_tokens, verb.price.as_ref())?;
+    let contenders: Vec<_> = configured.into_iter().chain(Contender::all()).collect();
+    let price = terms.price.as_ref();
+    let each = |name: &str, outcome: &Outcome| show(name, &contenders, outcome, price, verb.json);
+    let total = race::each(project, &verb.sources, &terms, &contenders, each)?;
+    if total.sources > 1 && !verb.json {
+        each("all", &total.outcome)?;
     }
-    if verb.sources.len() > 1 && !verb.json {
-        done(show("all", &total, verb))?;
+    if total.sources > 0 && !verb.json {
+        done(say(&legend(price)))?;
     }
-    if !verb.json && !total.scores.is_empty() {
-        done(say(&legend(verb.price.as_ref())))?;
-    }
-    wrong.map_or(Ok(()), Err)
-}
-
-fn done(exit: Exit) -> Result<(), Exit> {
-    if exit == Exit::Done { Ok(()) } else { Err(exit) }
-}
-
-/// Replays one conversation under every preset at once, so that it is read once.
-fn compare(
-    project: &Project,
-    verb: &args::Replay,
-    name: &str,
-    progress: &Progress,
-) -> Result<Comparison, Exit> {
-    let mut source = Source::open(project, name, History::Whole, progress)?;
-    let price = relative(verb.price.as_ref());
-    let window = window(verb.context_window, verb.max_output_tokens, &source);
-    let around = Surroundings { price, ..Surroundings::new(name, RESULTS, window) };
-    let presets: Vec<_> = Preset::NAMES.into_iter().filter_map(Preset::named).collect();
-    let mut races: Vec<_> =
-        presets.iter().map(|preset| (Replay::new(preset, around), Scorer::new(price))).collect();
-    let (mut said, mut recorded, mut number) = (Said::default(), Recording::default(), 0);
-    while let Some(message) = source.next()? {
-        if message.role == Role::Assistant {
-            let used = said.used_by(&message.json);
-            for (replay, scorer) in &mut races {
-                let turn = replay.before_call();
-                let system = source.system.text(replay.view());
-                let done = (turn.edits.len(), turn.summary_calls.as_slice());
-                scorer.request(replay.view(), &system, done, &said, &used);
-            }
-        }
-        if let Some(billed) = message.billed {
-            recorded.replies += 1;
-            recorded.billed += billed;
-            recorded.largest = recorded.largest.max(billed.usage.context());
-        }
-        said.push(&message.json);
-        for (replay, _) in &mut races {
-            let pushed = replay.push(message.json.clone());
-            pushed.map_err(|error| source.unfit(number, &error))?;
-        }
-        number += 1;
-    }
-    let scores = races.iter().map(|(_, scorer)| scorer.score()).enumerate().collect();
-    Ok(Comparison { scores, recorded })
-}
-
-fn relative(price: Option<&Price>) -> RelativePrice {
-    price.and_then(Price::relative).unwrap_or_default()
-}
-
-impl Comparison {
-    fn add(&mut self, other: Self) {
-        for (preset, score) in other.scores {
-            *self.scores.entry(preset).or_default() += score;
-        }
-        self.recorded.replies += other.recorded.replies;
-        self.recorded.billed += other.recorded.billed;
-        self.recorded.largest = self.recorded.largest.max(other.recorded.largest);
-    }
+    total.wrong.map_or(Ok(()), Err)
 }
 
 impl Recording {
@@ -142,41 +52,29 @@ impl Recording {
     }
 }
 
-fn show(name: &str, comparison: &Comparison, verb: &args::Replay) -> Exit {
-    let price = verb.price.as_ref();
-    match verb.json {
-        true => say_json(&rows(name, comparison, price)),
-        false => say(&table(&printable::line(name), comparison, price)),
-    }
+fn show(
+    name: &str,
+    contenders: &[Contender],
+    outcome: &Outcome,
+    price: Option<&Price>,
+    as_json: bool,
+) -> Result<(), Exit> {
+    done(match as_json {
+        true => say_json(&rows(name, contenders, outcome, price)),
+        false => say(&table(name, contenders, outcome, price)),
+    })
 }
 
-fn rows(name: &str, comparison: &Comparison, price: Option<&Price>) -> String {
+fn rows(name: &str, contenders: &[Contender], outcome: &Outcome, price: Option<&Price>) -> String {
+    let rows = contenders.iter().enumerate();
+    let mut rows: Vec<_> =
+        rows.map(|(at, contender)| row(name, contender, outcome, at, price)).collect();
     let usd = |tokens: f64| price.map(|price| dollars(tokens, price));
-    let mut rows: Vec<_> = comparison
-        .scores
-        .iter()
-        .map(|(preset, score)| {
-            json!({
-                "kind": "preset",
-                "file": name,
-                "preset": Preset::NAMES[*preset],
-                "turns": score.turns,
-                "billed": score.billed.round(),
-                "cost_usd": usd(score.billed),
-                "largest": score.largest.round(),
-                "edits": score.edits,
-                "summary_calls": score.summary_calls,
-                "names": score.names,
-                "names_old": score.names_old,
-                "lines": score.lines,
-                "lines_old": score.lines_old,
-            })
-        })
-        .collect();
-    let recorded = &comparison.recorded;
+    let recorded = &outcome.all.recorded;
     if recorded.replies > 0 {
         let ratios = relative(price);
         let (input, output) = (recorded.input(&ratios), recorded.output(&ratios));
+        let theirs = &outcome.sub_agents.recorded;
         rows.push(json!({
             "kind": "recorded",
             "file": name,
@@ -187,50 +85,68 @@ fn rows(name: &str, comparison: &Comparison, price: Option<&Price>) -> String {
             "billed_output": output.round(),
             "cost_usd": usd(input),
             "cost_usd_output": usd(output),
+            "sub_agents": {
+                "conversations": outcome.sub_agents.conversations,
+                "turns": theirs.replies,
+                "billed": theirs.input(&ratios).round(),
+                "billed_output": theirs.output(&ratios).round(),
+            },
             "largest": recorded.largest,
         }));
     }
     rows.iter().map(|row| format!("{row}\n")).collect()
 }
 
-fn table(name: &str, comparison: &Comparison, price: Option<&Price>) -> String {
+fn row(
+    name: &str,
+    contender: &Contender,
+    outcome: &Outcome,
+    at: usize,
+    price: Option<&Price>,
+) -> Value {
+    let Kept { score, answers } = &outcome.all.kept[at];
+    let members = [("kind", json!("preset"))].into_iter();
+    let members = members.chain(table::members(name, contender, (outcome, at))).chain([
+        ("cost_usd", json!(price.map(|price| dollars(score.billed, price)))),
+        ("edits", json!(score.edits)),
+        ("summary_calls", json!(score.summary_calls)),
+        ("names", json!(score.names)),
+        ("names_old", json!(score.names_old)),
+        ("lines", json!(score.lines)),
+        ("lines_old", json!(score.lines_old)),
+    ]);
+    let mut row: Map<_, _> = members.map(|(key, value)| (key.to_owned(), value)).collect();
+    row.extend(answers.all().map(|(name, share)| (name.to_owned(), json!(share))));
+    row.into()
+}
+
+fn table(name: &str, contenders: &[Contender], outcome: &Outcome, price: Option<&Price>) -> String {
     let cost = |tokens: f64| match price {
         Some(price) => format!("${:.2}", dollars(tokens, price)),
         None => whole(tokens),
     };
-    let turns = comparison.scores.values().next().map_or(0, |score| score.turns);
-    let mut text = format!(
-        "{name}: {turns} replies\n{:12}  {:>9}  {:>8}  {:>6}  {:>9}  {:>6}  {:>6}  {:>6}  {:>6}\n",
-        "PRESET", "COST", "LARGEST", "EDITS", "SUMMARIES", "NAMES", "OLD", "LINES", "OLD"
-    );
-    for (preset, score) in &comparison.scores {
-        text.push_str(&format!(
-            "{:12}  {:>9}  {:>8}  {:>6}  {:>9}  {:>6}  {:>6}  {:>6}  {:>6}\n",
-            Preset::NAMES[*preset],
-            cost(score.billed),
-            whole(score.largest),
-            score.edits,
-            score.summary_calls,
-            ratio(score.names),
-            ratio(score.names_old),
-            ratio(score.lines),
-            ratio(score.lines_old),
-        ));
+    let mut table = Table::new(name, contenders, outcome, &COLUMNS);
+    for (at, contender) in contenders.iter().enumerate() {
+        let kept = &outcome.all.kept[at];
+        let theirs = outcome.sub_agents.kept.get(at).map_or(0.0, |kept| kept.score.billed);
+        let score = &kept.score;
+        let more = [whole(score.largest), score.edits.to_string(), score.summary_calls.to_string()];
+        let costs = (cost(score.billed), cost(theirs));
+        table.row(&contender.name, (&costs.0, &costs.1), (&more, &COLUMNS), kept);
     }
-    let recorded = &comparison.recorded;
+    let recorded = &outcome.all.recorded;
     if recorded.replies > 0 {
         let ratios = relative(price);
-        text.push_str(&format!(
-            "{:12}  {:>9}  {:>8}  as {} replies were billed, tools included; their output: {}\n",
-            "recorded",
-            cost(recorded.input(&ratios)),
+        let words = format!(
+            "{:>8}  as {} replies were billed, tools included; their output: {}",
             short(recorded.largest),
             recorded.replies,
             cost(recorded.output(&ratios)),
-        ));
+        );
+        let theirs = cost(outcome.sub_agents.recorded.input(&ratios));
+        table.words("recorded", (&cost(recorded.input(&ratios)), &theirs), &words);
     }
-    text.push('\n');
-    text
+    table.text()
 }
 
 /// Explains the columns of the table.
@@ -245,10 +161,8 @@ fn legend(price: Option<&Price>) -> String {
     format!(
         "COST: of the input and the summaries, {unit}; a token written to the cache costs {write} \
          input tokens,\none read from it {read}, one of a summary {output}. Estimated at 4 \
-         characters a token, without tools. The replies cost the same under every preset.\nNAMES, \
-         LINES: of the names and whole lines that the next tool call used and that had appeared \
-         before,\nthe share that the view held; OLD: those last seen more than 10 messages \
-         before.\n"
+         characters a token, without tools. The replies cost the same under every preset.\n{}",
+        table::LEGEND
     )
 }
 
@@ -263,8 +177,4 @@ fn dollars(tokens: f64, price: &Price) -> f64 {
 )]
 fn whole(tokens: f64) -> String {
     short(tokens.round() as u64)
-}
-
-fn ratio(share: Share) -> String {
-    share.ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))
 }

@@ -1,5 +1,8 @@
 //! `context replay`: writes the views that a preset would have sent for a recorded conversation.
 
+use std::path::Path;
+
+use super::own::{self, Contender, Terms};
 use super::shown::{self, Out};
 use super::source::{Source, replaying};
 use crate::cli::args;
@@ -9,40 +12,43 @@ use crate::cli::paint::{self, Progress};
 use crate::cli::stream::Stream;
 use crate::context::laboratory::replay::{Replay, Turn};
 use crate::context::layers::preset::Preset;
-use crate::context::layers::{Surroundings, Window};
 use crate::conversation::History;
 use crate::exit::Exit;
 use crate::message::{Json, Role};
 
-/// Name of the folder of results in markers. A replay does not make this folder.
-pub(super) const RESULTS: &str = "results";
-
 pub(super) fn run(project: &Project, verb: &args::Replay) -> Result<(), Exit> {
-    let preset = super::preset(verb.preset.as_deref().unwrap_or_default())?;
-    let [name] = verb.sources.as_slice() else {
-        complain("error: one conversation at a time; --compare takes several");
-        return Err(Exit::Usage);
+    let (configured, terms) =
+        own::read(project, &verb.own, verb.max_output_tokens, verb.price.as_ref())?;
+    let contender = match configured {
+        Some(configured) => configured,
+        None => Contender::named(verb.preset.as_deref().unwrap_or_default())?,
     };
+    let name = match verb.sources.as_slice() {
+        [name] if Path::new(name).is_dir() => Err("a folder is no conversation"),
+        [name] => Ok(name),
+        _ => Err("one conversation at a time"),
+    };
+    let name = name.map_err(|reason| {
+        complain(&format!("error: {reason}; --compare takes several, and folders"));
+        Exit::Usage
+    })?;
+    let replayed = |progress: &Progress| replay(project, &terms, name, &contender.preset, progress);
     if Stream::Out.is_terminal() {
         // The views that scroll by show the progress.
-        return replay(project, verb, name, &preset, &Progress::default());
+        return replayed(&Progress::default());
     }
-    paint::working(&replaying(name), |progress| replay(project, verb, name, &preset, progress))
+    paint::working(&replaying(name), replayed)
 }
 
 fn replay(
     project: &Project,
-    verb: &args::Replay,
+    terms: &Terms,
     name: &str,
     preset: &Preset,
     progress: &Progress,
 ) -> Result<(), Exit> {
     let mut source = Source::open(project, name, History::SinceCompaction, progress)?;
-    let around = Surroundings::new(
-        name,
-        RESULTS,
-        window(verb.context_window, verb.max_output_tokens, &source),
-    );
+    let around = terms.around(name, &source);
     let mut replay = Replay::new(preset, around);
     let mut out = Out::new();
     let mut number = 0;
@@ -51,7 +57,12 @@ fn replay(
         let Ok(Some(message)) = next else {
             // The views before the end, or before an error, are printed in any case.
             out.flush()?;
-            return next.map(|_| ());
+            next?;
+            source.tell_skipped();
+            if number == 0 {
+                return Err(source.unanswered());
+            }
+            return Ok(());
         };
         let upto = replay.view().next_message();
         if message.role == Role::Assistant {
@@ -61,11 +72,6 @@ fn replay(
         }
         replay.push(message.json).map_err(|error| source.unfit(upto, &error))?;
     }
-}
-
-/// Returns the window that the user gave, with the system prompt of this conversation as overhead.
-pub(super) fn window(tokens: u64, output: u64, source: &Source) -> Window {
-    Window { tokens, output, overhead: source.system.tokens() }
 }
 
 /// Writes the view before one reply, as a line of JSON.

@@ -1,18 +1,24 @@
-//! Reads the conversation that the user named: a file, stdin, or an agent of a run.
+//! Reads the conversation that the user named, a file, stdin, or an agent of a run, and those of its
+//! sub-agents.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::files::{self, Found};
 use super::shown::System;
 use crate::cli::complain;
 use crate::cli::locate::{Project, Selector};
 use crate::cli::paint::{Progress, Watched};
-use crate::conversation::{Billed, Conversation, ConversationError, History, Recorded};
+use crate::context::measure::CHARS_PER_TOKEN;
+use crate::conversation::{
+    Attachments, Billed, Conversation, ConversationError, History, Recorded,
+};
 use crate::event::Event;
 use crate::exit::Exit;
 use crate::id::AgentId;
+use crate::report::short;
 
 /// A conversation that is being read.
 #[derive(Debug)]
@@ -21,8 +27,19 @@ pub(super) struct Source {
     pub name: String,
     pub system: System,
     conversation: Conversation,
-    /// Billed usage of an agent's replies, by the numbers of their records.
+    /// Billed usage of the replies of an agent and its child agents, by the numbers of their records.
     billed: HashMap<u64, Billed>,
+    /// The files of the sub-agents that have not been read yet.
+    sub_agents: VecDeque<PathBuf>,
+    skipped: Skipped,
+}
+
+/// What was left out of a conversation and its sub-agents, or put elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+struct Skipped {
+    lines: u64,
+    attachments: Attachments,
+    relinked: u64,
 }
 
 impl Source {
@@ -35,6 +52,18 @@ impl Source {
         history: History,
         progress: &Progress,
     ) -> Result<Self, Exit> {
+        let found = Found { name: name.to_owned(), sub_agents: Vec::new() };
+        Self::open_with(project, &found, history, progress)
+    }
+
+    /// Opens a conversation with those of its sub-agents.
+    pub(super) fn open_with(
+        project: &Project,
+        found: &Found,
+        history: History,
+        progress: &Progress,
+    ) -> Result<Self, Exit> {
+        let name = found.name.as_str();
         let path = Path::new(name);
         if name == "-" {
             let conversation = Conversation::copy(io::stdin().lock(), history);
@@ -44,7 +73,8 @@ impl Source {
             return Self::agent(project, name, history, progress);
         }
         let conversation = conversation(path, history, progress);
-        Self::of(name, conversation, HashMap::new())
+        let source = Self::of(name, conversation, HashMap::new())?;
+        Ok(Self { sub_agents: found.sub_agents.clone().into(), ..source })
     }
 
     fn agent(
@@ -60,9 +90,11 @@ impl Source {
         };
         let agent = AgentId::from_text(&agent);
         let mut billed = HashMap::new();
+        let below = format!("{agent}/");
+        let is_own = |id: &AgentId| *id == agent || id.as_str().starts_with(&below);
         let state = project.fold(&dir, |record| {
             if let Event::ModelResponded(responded) = &record.event
-                && record.agent.as_ref() == Some(&agent)
+                && record.agent.as_ref().is_some_and(is_own)
             {
                 let usage = responded.usage;
                 billed.insert(record.seq, Billed { usage, cache_write_1h: 0 });
@@ -72,8 +104,9 @@ impl Source {
             complain(&format!("error: the run has no agent `{agent}`"));
             return Err(Exit::Failed);
         }
-        let conversation = conversation(&dir.transcript(&agent), history, progress);
-        Self::of(name, conversation, billed)
+        let path = dir.transcript(&agent);
+        let source = Self::of(name, conversation(&path, history, progress), billed)?;
+        Ok(Self { sub_agents: files::sub_agents_of(&path).into(), ..source })
     }
 
     fn of(
@@ -83,23 +116,74 @@ impl Source {
     ) -> Result<Self, Exit> {
         let conversation = conversation.map_err(|error| wrong(name, &error))?;
         let system = System::new(conversation.system());
-        Ok(Self { name: name.to_owned(), system, conversation, billed })
+        let (name, sub_agents) = (name.to_owned(), VecDeque::new());
+        Ok(Self { name, system, conversation, billed, sub_agents, skipped: Skipped::default() })
     }
 
-    /// Reads the next message. At the end, prints how many lines were skipped.
+    /// Goes on to the next sub-agent, whose messages [`Source::next`] then returns: first those in the same
+    /// file, then those in files of their own. `None` if there is none.
+    pub(super) fn next_sub_agent(&mut self) -> Option<Result<(), Exit>> {
+        if self.conversation.next_side() {
+            return Some(Ok(()));
+        }
+        let path = self.sub_agents.pop_front()?;
+        self.count_skipped();
+        let name = path.to_string_lossy();
+        let opened =
+            Conversation::open(&path, History::Whole).map_err(|error| wrong(&name, &error));
+        Some(opened.map(|conversation| self.conversation = conversation))
+    }
+
+    /// Prints what was left out. To be called at the end.
+    pub(super) fn tell_skipped(&mut self) {
+        self.count_skipped();
+        let Skipped { lines, attachments, relinked } = std::mem::take(&mut self.skipped);
+        let name = &self.name;
+        if lines > 0 {
+            complain(&format!("note: {name}: {lines} broken lines were skipped"));
+        }
+        if attachments.count > 0 {
+            let Attachments { count, bytes } = attachments;
+            let tokens = short(bytes.div_ceil(CHARS_PER_TOKEN));
+            complain(&format!(
+                "note: {name}: attachments (CLAUDE.md, named files, reminders; about {tokens} \
+                 tokens) are no messages and were skipped: {count}"
+            ));
+        }
+        if relinked > 0 {
+            complain(&format!(
+                "note: {name}: entries that do not name the entry of the file before them were \
+                 read in the order of the file: {relinked}"
+            ));
+        }
+    }
+
+    /// Adds what was left out of the present file.
+    fn count_skipped(&mut self) {
+        let (conversation, sum) = (&self.conversation, &mut self.skipped);
+        sum.lines += conversation.skipped();
+        sum.attachments.count += conversation.attachments().count;
+        sum.attachments.bytes += conversation.attachments().bytes;
+        sum.relinked += conversation.relinked();
+    }
+
+    /// Reads the next message.
     pub(super) fn next(&mut self) -> Result<Option<Recorded>, Exit> {
-        let Some(message) = self.conversation.next() else {
-            let skipped = self.conversation.skipped();
-            if skipped > 0 {
-                let name = &self.name;
-                complain(&format!("note: {name}: {skipped} broken lines were skipped"));
-            }
-            return Ok(None);
-        };
+        let Some(message) = self.conversation.next() else { return Ok(None) };
         let mut message = message.map_err(|error| wrong(&self.name, &error))?;
         let by_record = message.seq.and_then(|seq| self.billed.get(&seq));
         message.billed = message.billed.or(by_record.copied());
         Ok(Some(message))
+    }
+
+    /// Prints that no agent has answered in the conversation, and returns the exit code.
+    pub(super) fn unanswered(&self) -> Exit {
+        complain(&format!(
+            "error: {}: no reply of an agent is in the conversation, so no request would be made: \
+             give one in which an agent has answered",
+            self.name
+        ));
+        Exit::Failed
     }
 
     /// Prints why the pipeline cannot use a message, and returns the exit code.

@@ -10,6 +10,7 @@ use crate::config::shape::kinds::{
 };
 use crate::config::shape::{Kind, List, ListOr, constants, sections, words};
 use crate::context::compaction::Hooks;
+use crate::context::layers::digest::Economy;
 use crate::context::layers::micro::{KeepUnit, MicroTest};
 use crate::context::layers::preset::{Preset, Variant};
 use crate::context::layers::reactive::{ReactiveInput, ReactiveShed};
@@ -22,7 +23,7 @@ use crate::context::provider::strategy::{LEAST_TRIGGER_TOKENS, StrategySettings,
 pub(in crate::config) type Compaction = (CompactionKeys, Constants);
 
 words! {
-    Variant Wanted OnRefill SnipCount KeepUnit MicroTest Form SummaryInput Quote ReactiveInput ReactiveShed
+    Economy Variant Wanted OnRefill SnipCount KeepUnit MicroTest Form SummaryInput Quote ReactiveInput ReactiveShed
 }
 
 /// A number of turns, or `"all"`.
@@ -185,16 +186,32 @@ constants! {
         target: f64, SHARE;
 
         // Records.
-        /// The size up to which a conversation is sent whole.
+        /// The point between the bill and what stays in view, as a factor for the shares of the
+        /// window that records may take: `cheap`, 0.7; `balanced`, 1; `keep`, 1.7.
+        economy: Economy, words_of::<Economy>(&[]);
+        /// The size up to which a conversation is sent whole, in place of `whole_share`.
         whole: u64, TOKENS;
-        /// The size of the newest messages that an edit leaves word for word.
+        /// The least size of the newest messages that an edit leaves word for word.
         keep_tokens: u64, TOKENS;
-        /// The size of a record merged from two others, as a share of the size of these.
+        /// The share of the window up to which a conversation is sent whole, beside what the
+        /// records of closed requests do not use of theirs.
+        whole_share: f64, SHARE;
+        /// The largest share of the window for the records of closed requests.
+        closed_share: f64, SHARE;
+        /// The largest share of the window for the records of the active request.
+        open_share: f64, SHARE;
+        /// The size of the records of the active request after they were rewritten, as a share of
+        /// the largest.
+        open_target: f64, SHARE;
+        /// The size of records of closed requests after they were merged, as a share of the largest.
         merge_share: f64, SHARE;
 
         // The pace of summaries.
         /// The fewest turns from one summary that nobody requested to the next.
         summary_spacing: u64, TURNS;
+        /// The number of the newest messages that stay beside a summary which nobody requested, as
+        /// long as they take at most half of the limit; 0 for none.
+        summary_tail: u64, SOME_MESSAGES;
         /// The number of times in a row that the view may be full again soon after a summary.
         refill_limit: u32, COUNT;
         /// The consequence when `refill_limit` is exceeded: `digest`, the messages that the model
@@ -209,7 +226,8 @@ constants! {
         /// are stored.
         batch_budget_chars: u64, CHARS_OR_NONE;
         /// The size up to which a result is never stored; with 0 even small results are stored to
-        /// keep the total.
+        /// keep the total. The 30,000 of `four-layer` are those of the code of its design; the text
+        /// of the design has no such minimum, as with 0.
         persist_min_chars: u64, CHARS_OR_NONE;
         /// The length of the beginning of a stored result that stays in the view.
         preview_chars: u64, CHARS_OR_NONE;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use figment::value::Value;
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use crate::config::shape::kinds::{
     COUNT, FILE, HEADERS, KEY_FILE, PRICE, PROVIDER, SECRET, SHARE, TEXT, TOKENS, VARIABLE,
@@ -11,10 +12,11 @@ use crate::config::shape::kinds::{
 };
 use crate::config::shape::{Kind, ListOr, Named, Read, Section, sections, words};
 use crate::config::tree::Places;
+use crate::model::openai::MaxTokensField;
 use crate::spec::Thinking;
 use crate::spec::capability::Capability;
 
-words! { Wire Thinking }
+words! { Wire Thinking ServiceName MaxTokensField }
 
 /// The value of a header as the file writes it.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ const CAPABILITIES: Kind =
     Kind::Either(&[Kind::List(&words_of::<Capability>(&[])), Kind::Words(|| &["probe"], &[])]);
 
 /// The protocol of a provider as the file writes it.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::config) enum Wire {
     Anthropic,
@@ -49,15 +51,38 @@ pub(in crate::config) enum Wire {
     Scripted,
 }
 
+/// A known service as the file names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::config) enum ServiceName {
+    Anthropic,
+    OpenAi,
+    OpenRouter,
+    DeepSeek,
+    Gemini,
+    Groq,
+    Mistral,
+    Ollama,
+    #[serde(rename = "llama.cpp")]
+    LlamaCpp,
+    Azure,
+    Vertex,
+    Bedrock,
+}
+
 sections! {
     /// A server of models.
     Provider {
-        /// The protocol of the provider, which must be stated: `anthropic`, the Messages API;
+        /// The service behind the provider, if it is a known one. It gives the protocol, the address, the
+        /// variable of the key and the differences of its server; each can still be set. `azure`,
+        /// `vertex` and `bedrock` give each customer an address, so `base_url` and `api_key` must be stated.
+        service: ServiceName, words_of::<ServiceName>(&[]), gives "conflict";
+        /// The protocol of the provider, which must be stated without `service`: `anthropic`, the Messages API;
         /// `openai`, the chat completions API of any compatible server; `scripted`, replies from a
         /// script, without a network.
         kind: Wire, words_of::<Wire>(&["replay"]);
         /// The address of the provider: the origin of an Anthropic server; for `openai` with `/v1`.
-        base_url: String, TEXT => "the public service", gives "bad_value", "odd_base_url", "plain_http";
+        base_url: String, TEXT => "that of the service", gives "bad_value", "odd_base_url", "plain_http";
         /// The source of the provider's key, like `{ env = "NAME_OF_A_VARIABLE" }`; never the key
         /// itself.
         api_key: KeySource, Kind::Key(KeySource::KEYS)
@@ -67,6 +92,12 @@ sections! {
         /// like `{ env = "NAME_OF_A_VARIABLE" }`.
         headers: Named<HeaderValue> = Named::default(),
             Kind::Map(&HEADERS, &Kind::Header(KeySource::KEYS)), gives "unknown_key", "unknown_secret";
+        /// The field of a request that limits the reply, for kind `openai`: the old name, or the new one that
+        /// reasoning models want.
+        max_tokens_field: MaxTokensField, words_of::<MaxTokensField>(&[]) => "that of the service";
+        /// If `false`, the server is not asked for token counts at the end of a stream, for servers of kind
+        /// `openai` that refuse the question.
+        stream_usage: bool, Kind::Truth => "that of the service";
         /// The longest time that opening a connection may take.
         connect_timeout: Duration = Duration::from_secs(10), Kind::Time;
         /// The longest time that one request may take.
@@ -93,15 +124,14 @@ sections! {
         max_concurrency: usize = 8, COUNT;
         /// If `true`, a `Retry-After` that one agent receives makes the calls of all agents wait.
         respect_retry_after: bool = true, Kind::Truth;
-    }
-    later {
-        /// The most calls in a minute.
-        requests_per_minute;
-        /// The most tokens in a minute.
-        tokens_per_minute;
-        /// If `true`, fewer calls are made at the same time while the provider reports that it is
-        /// overloaded.
-        adaptive;
+        /// The most calls in a minute. They are spaced evenly.
+        requests_per_minute: u64, COUNT => "those that the provider allows";
+        /// The most tokens in a minute, of input and output together, without input that is read from a
+        /// cache.
+        tokens_per_minute: u64, COUNT => "those that the provider allows";
+        /// If `true`, the number of calls at the same time is halved while the provider refuses calls
+        /// (HTTP 429 and 529), and grows back; and more than 8 begin within some seconds, not at once.
+        adaptive: bool = true, Kind::Truth;
     }
 
     /// A model that agents can use.
@@ -132,6 +162,9 @@ sections! {
         /// `compact_threshold`, it summarises during a reply; `compact_on_demand`, it summarises
         /// when a request asks for it.
         capabilities: ListOr, CAPABILITIES => "none", gives "conflict";
+        /// Fields of every request that callsheet does not know, like `{ thinking = { type = "enabled",
+        /// budget_tokens = 4000 } }` or `{ top_k = 20 }`. They are sent as they are.
+        extra_body: Json, Kind::Any => "none", gives "bad_value", "conflict";
         /// The prices of the model's tokens. A limit in money needs them.
         cost_per_mtok: Prices, Prices::KIND => "unknown", gives "missing_field";
     }
@@ -214,6 +247,75 @@ mod tests {
             });
             shown.collect()
         })
+    }
+
+    /// A provider and a model with these lines.
+    fn with_provider(
+        provider: &str,
+        model: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<Config, Vec<String>> {
+        let text = format!(
+            "version = 1\n[providers.p]\n{provider}\n[models.m]\nprovider = 'p'\nmodel = 'x'\n{model}\n\
+             [agents.a]\ninstructions = 'I'\nmodel = 'm'\n[tasks.t]\nagent = 'a'\nprompt = 'P'\n"
+        );
+        let mut sources = Sources::new("agents.toml");
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        sources.environment = variables.collect();
+        load_text(&text, &sources).map_err(|found| {
+            found
+                .0
+                .iter()
+                .map(|d| format!("{}:{} {} {}", d.line, d.column, d.code, d.message))
+                .collect()
+        })
+    }
+
+    #[test]
+    fn a_service_gives_what_its_provider_leaves_open() {
+        let key = [("GROQ_API_KEY", "hush")];
+        let config = with_provider("service = 'groq'", "", &key).expect("no mistake");
+        let groq = &config.providers["p"];
+        assert_eq!(groq.base_url, "https://api.groq.com/openai/v1");
+        assert_eq!(groq.key.as_ref().map(crate::config::Secret::expose), Some("hush"));
+        // An address of one's own never gets the key of a service.
+        let own = "service = 'groq'\nbase_url = 'https://proxy.example/v1'";
+        let config = with_provider(own, "", &key).expect("no mistake");
+        assert_eq!(config.providers["p"].key, None);
+        let azure = "service = 'azure'\nbase_url = 'https://r.openai.azure.com/openai/v1'\n\
+                     api_key = { env = 'GROQ_API_KEY' }\nmax_tokens_field = 'max_tokens'\nstream_usage = false";
+        let config = with_provider(azure, "", &key).expect("no mistake");
+        let profile = config.providers["p"].profile;
+        assert_eq!(profile.key_header, crate::model::openai::KeyHeader::ApiKey);
+        assert_eq!(
+            (profile.max_tokens_field, profile.include_usage),
+            (MaxTokensField::MaxTokens, false)
+        );
+        let told = |provider: &str| with_provider(provider, "", &[]).expect_err("a mistake");
+        assert_eq!(
+            told("service = 'groq'"),
+            ["2:12 missing_key the environment variable `GROQ_API_KEY` is not set"]
+        );
+        let none =
+            "3:1 missing_field provider `p` has no `base_url`, and its service has none for all";
+        assert_eq!(told("service = 'azure'"), [none]);
+        let other = "4:8 conflict provider `p` is of another kind than its service";
+        assert_eq!(told("service = 'ollama'\nkind = 'anthropic'"), [other]);
+    }
+
+    #[test]
+    fn fields_that_callsheet_does_not_know_are_kept() {
+        let fields = |written: &str| {
+            with_provider("service = 'ollama'", &format!("extra_body = {written}"), &[])
+        };
+        let config =
+            fields("{ top_k = 20, thinking = { type = 'adaptive' } }").expect("no mistake");
+        let kept = config.models["m"].extra_body.as_ref().expect("fields").to_value();
+        assert_eq!(kept, serde_json::json!({"top_k": 20, "thinking": {"type": "adaptive"}}));
+        let own = "7:14 conflict `extra_body` has `stream`, which callsheet writes itself";
+        assert_eq!(fields("{ stream = false }").expect_err("a mistake"), [own]);
+        let shape = "7:14 bad_value `extra_body` must be a table of fields";
+        assert_eq!(fields("7").expect_err("a mistake"), [shape]);
     }
 
     #[test]

@@ -4,8 +4,6 @@
 //! Pure. Tools are known by their arguments, not by their names: a path with contents is a write, a
 //! path with an old and a new text an edit, a `command` a line for a shell.
 
-mod calls;
-
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -13,6 +11,8 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::score::{blocks, plain, result_text};
+use crate::context::record::calls;
+use crate::context::record::words::values;
 use crate::message::Json;
 
 /// Lengths in characters of a sentence that can bind: shorter ones have no subject, longer ones are
@@ -52,10 +52,6 @@ static TELLS: LazyLock<Regex> = LazyLock::new(|| {
 /// A line that only warns, or only repeats the exit code.
 static NO_NEWS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?i)warning|<returncode>|return ?code|exit (code|status)|^exit\b"));
-/// A number of three digits and more, a hash or a version.
-static VALUE: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"\b(0x[0-9a-f]{4,}|\d+\.\d+(?:\.\d+)+|\d{3,})\b"));
-
 fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern of this file is valid")
 }
@@ -196,17 +192,6 @@ impl Facts {
             self.runs.insert(command, RunFact { at, version, call, end });
         }
     }
-}
-
-fn values(text: &str) -> impl Iterator<Item = &str> {
-    let is_joined = |c: Option<char>| c.is_some_and(|c| c == '.' || c.is_alphanumeric());
-    VALUE.find_iter(text).filter_map(move |found| {
-        let is_part = is_joined(text[..found.start()].chars().next_back());
-        // A full stop ends a sentence, not a version.
-        let mut after = text[found.end()..].chars();
-        let goes_on = after.next() == Some('.') && after.next().is_some_and(char::is_alphanumeric);
-        (!is_part && !goes_on).then_some(found.as_str())
-    })
 }
 
 /// Returns the sentences and lines of a text.

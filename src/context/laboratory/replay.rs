@@ -193,4 +193,46 @@ mod tests {
         let whole: String = view.iter().map(|message| message.as_str().to_owned()).collect();
         assert!(whole.contains("Transcript: t.jsonl") && whole.contains("the goal"), "{whole}");
     }
+
+    /// The ids of the calls in a message.
+    fn calls(message: &Json) -> Vec<String> {
+        let value = message.to_value();
+        let blocks = value["content"].as_array().into_iter().flatten();
+        let calls = blocks.filter(|block| block["type"] == "tool_use");
+        calls.map(|call| call["id"].as_str().expect("an id").to_owned()).collect()
+    }
+
+    /// The calls of the last six messages that do not stand in the view before a reply.
+    fn lost_calls(preset: &Preset, messages: &[Json], tokens: u64) -> Vec<String> {
+        let around = Surroundings { window: Window { tokens, output: 0, overhead: 0 }, ..AROUND };
+        let (mut replay, mut lost) = (Replay::new(preset, around), Vec::new());
+        let mut summaries = 0;
+        for (number, message) in messages.iter().enumerate() {
+            if number % 2 == 1 {
+                summaries += replay.before_call().summary_calls.len();
+                let view = replay.view();
+                let stand: Vec<_> = view.slots().flat_map(|slot| calls(&slot.entry.json)).collect();
+                let newest = &messages[number.saturating_sub(6)..number];
+                lost.extend(newest.iter().flat_map(calls).filter(|call| !stand.contains(call)));
+                assert!(view.tokens() <= tokens, "{} of {tokens} tokens", view.tokens());
+            }
+            replay.push(message.clone()).expect("a message");
+        }
+        assert!(summaries > 3, "{summaries}");
+        lost
+    }
+
+    #[test]
+    fn under_production_the_calls_of_the_last_six_messages_stand() {
+        let preset = Preset::production();
+        let messages = conversation(150, &[1_500, 300, 2_500, 900].repeat(30));
+        assert_eq!(lost_calls(&preset, &messages, 20_000), [""; 0]);
+        // It is the tail of the summary that keeps them.
+        let none = json!({"summary_tail": 0}).as_object().cloned().unwrap_or_default();
+        let without = preset.clone().with_constants(&none).expect("a constant");
+        assert!(!lost_calls(&without, &messages, 20_000).is_empty());
+        // Messages that fill half of the view do not stay for their number.
+        let large = conversation(1, &[100_000; 24]);
+        assert!(!lost_calls(&preset, &large, 50_000).is_empty());
+    }
 }

@@ -19,7 +19,8 @@ pub struct Budget {
     /// Most characters of the results of one message together.
     pub batch_budget_chars: usize,
     /// Results of at most this many characters are never stored. With 0 the total is bounded
-    /// whatever their sizes: where full previews are too much, they become shorter.
+    /// whatever their sizes: where full previews are too much, they become shorter. `four-layer` has
+    /// the 30,000 of the code of its design; the text of that design has no minimum, which is 0.
     pub persist_min_chars: usize,
     /// Text in the place of a stored result.
     pub persist: Persist,

@@ -1,202 +1,168 @@
-//! Gathering: makes the first record of a range from its messages.
+//! Gathering: makes the entries of a record from the messages of a range.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use crate::context::record::words::{LINE_CHARS, clauses, is_name, strings_of, words};
-use crate::context::record::{Kind, Known, LEAST_WORTH, Record, RecordLine, merge, pick};
+use crate::context::record::bound::{Judge, within};
+use crate::context::record::calls::{checks, work_of};
+use crate::context::record::outcome::{headline, outcome};
+use crate::context::record::rank::Candidates;
+use crate::context::record::speech::{binding, deciding, question};
+use crate::context::record::words::strings_of;
+use crate::context::record::{Deed, Entry, Known, Record, Work};
 use crate::context::view::{Slot, Standing, View};
-use crate::message::{Block, Message};
+use crate::message::{Block, Message, ToolCall, ToolResult};
 
-/// Most characters of a request that is no longer the active one.
-const REQUEST_CHARS: usize = 300;
-/// Most characters of a clause.
-const CLAUSE_CHARS: usize = 200;
-/// Most characters of a line that reports a failure.
-const FAILED_CHARS: usize = 100;
-/// Divisor for the agent's own words: at most a third of their characters stay.
-const SAID_SHARE: usize = 3;
-/// Most names that stay because results showed them more than once.
-const MOST_NAMES: usize = 60;
-/// Most characters of a name: a longer run of letters is data.
-const MOST_NAME_CHARS: usize = 80;
-/// Least number of results that held a name for it to stay.
-const SEEN_OFTEN: u32 = 2;
+/// Most characters of a request that is no longer the active one, before its record is closed.
+const REQUEST_CHARS: usize = 2_000;
+/// Most sentences of a message that stay: the last ones, in which the agent comes to its decision.
+const MOST_SAID: usize = 2;
+/// Characters of names and values in a record that has no bound of its own.
+const NAMES_CHARS: usize = 1_500;
+const VALUES_CHARS: usize = 500;
 
-/// Returns the record of a range of the view. Text that `known` already has is left out; the text
-/// of the record is added to `known`.
-#[must_use]
-pub fn gather(view: &View, from: u64, to: u64, known: &mut Known) -> Record {
-    let (lines, names) = gather_slots(view, view.covered(from, to), known);
-    Record { from, to, lines, names, ..Record::default() }
+/// The entries of a range, and the names and values that may be listed behind them.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered {
+    /// Entries, in the order of the messages.
+    pub entries: Vec<Entry>,
+    /// Names and values.
+    pub found: Candidates,
+    /// The place of the entry of each call that has no outcome yet.
+    pending: HashMap<String, usize>,
+    /// What the agent said in the range: repeated, a sentence is left out.
+    said: HashSet<String>,
 }
 
-/// Returns the lines and the names of these slots.
-fn gather_slots<'a>(
-    view: &View,
-    slots: impl IntoIterator<Item = &'a Slot>,
-    known: &mut Known,
-) -> (Vec<RecordLine>, Vec<String>) {
-    let mut lines = Vec::new();
-    let mut seen: HashMap<String, u32> = HashMap::new();
-    let active = view.slots().rfind(|slot| slot.entry.is_request).map(|slot| slot.serial);
-    // The active request stays word for word, outside the record.
-    for slot in slots.into_iter().filter(|slot| Some(slot.serial) != active) {
-        let Ok(message) = slot.entry.json.decode::<Message>() else { continue };
-        for block in &message.content {
-            gather_block(slot, block, known, &mut lines, &mut seen, view);
+impl Gathered {
+    /// Gathers what a range of the view holds, records included.
+    #[must_use]
+    pub fn of(view: &View, from: u64, to: u64) -> Self {
+        let mut gathered = Self::default();
+        let active = view.slots().rfind(|slot| slot.entry.is_request).map(|slot| slot.serial);
+        for slot in view.covered(from, to) {
+            match &slot.record {
+                Some(record) => gathered.take(record),
+                // The active request stays word for word, outside the record.
+                None => gathered.read(slot, Some(slot.serial) == active),
+            }
+        }
+        gathered
+    }
+
+    /// Adds what a record holds.
+    pub fn take(&mut self, record: &Record) {
+        self.entries.extend(record.entries.iter().cloned());
+        self.found.add_listed(&record.names, &record.values);
+    }
+
+    /// Says of each call that was made before how often it was, and how it ended the time before if
+    /// it ended in another way.
+    pub fn compare(&mut self, earlier: &[&Record]) {
+        let mut known: Vec<Work> = Vec::new();
+        let earlier = earlier.iter().flat_map(|record| &record.entries).filter_map(Entry::work);
+        known.extend(earlier.filter(|work| work.deed == Deed::Check).cloned());
+        for entry in &mut self.entries {
+            let Entry::Work(work) = entry else { continue };
+            if work.deed != Deed::Check || work.runs > 0 {
+                continue;
+            }
+            if let Some(before) = known.iter().rfind(|known| known.is_same(work)) {
+                work.runs = before.runs.max(1) + 1;
+                let told = headline(&before.outcome);
+                work.before = told.filter(|told| Some(*told) != headline(&work.outcome)).cloned();
+            }
+            known.push(work.clone());
         }
     }
-    let lines = keep_said(lines, known);
-    let names = names(seen, known);
-    (lines, names)
+
+    fn read(&mut self, slot: &Slot, is_active: bool) {
+        let Ok(message) = slot.entry.json.decode::<Message>() else { return };
+        let at = slot.from.min(slot.to.saturating_sub(1));
+        // Fillers, which only keep roles alternating, say nothing.
+        let is_filler = slot.standing == Standing::Instead && slot.from == slot.to;
+        let ends = slot.entry.calls.is_empty();
+        for block in &message.content {
+            match block {
+                Block::Text(_) if is_active => {}
+                Block::Text(text) if slot.entry.is_request => self.request(at, text),
+                Block::Text(_) if is_filler => {}
+                Block::Text(text) => self.speech(at, text, ends),
+                // The present todo list stands beside the record, as part of the state.
+                Block::ToolUse(call) if call.name == "todo_write" => {}
+                Block::ToolUse(call) => self.call(at, call),
+                // Of a result that was cleared only the marker is here.
+                Block::ToolResult(result) if slot.standing == Standing::Cleared => {
+                    self.pending.remove(&result.tool_use_id);
+                }
+                Block::ToolResult(result) => self.result(result),
+                Block::Other(_) => {}
+            }
+        }
+    }
+
+    fn request(&mut self, at: u64, text: &str) {
+        self.entries.push(Entry::Asked { at, text: text.chars().take(REQUEST_CHARS).collect() });
+        self.entries.extend(binding(text).into_iter().map(|text| Entry::Rule { at, text }));
+        self.found.add_own(text);
+    }
+
+    fn speech(&mut self, at: u64, text: &str, ends: bool) {
+        let deciding = deciding(text);
+        let first = deciding.len().saturating_sub(MOST_SAID);
+        for sentence in deciding.into_iter().skip(first) {
+            if self.said.insert(sentence.clone()) {
+                self.entries.push(Entry::Said { at, text: sentence });
+            }
+        }
+        if ends && let Some(text) = question(text) {
+            self.entries.push(Entry::Question { at, text });
+        }
+        self.found.add_own(text);
+    }
+
+    fn call(&mut self, at: u64, call: &ToolCall) {
+        self.pending.insert(call.id.clone(), self.entries.len());
+        self.entries.push(Entry::Work(work_of(at, call)));
+        self.found.add_own(&strings_of(&call.input));
+    }
+
+    fn result(&mut self, result: &ToolResult) {
+        let text = result.text();
+        self.found.add_result(&text);
+        let Some(place) = self.pending.remove(&result.tool_use_id) else { return };
+        if let Some(Entry::Work(work)) = self.entries.get_mut(place) {
+            work.outcome = outcome(work.deed, checks(work), &text, result.is_error);
+        }
+    }
 }
 
-impl RecordLine {
-    /// Creates the line of a request that is no longer the active one.
-    #[must_use]
-    pub fn asked(at: u64, text: &str) -> Self {
-        Self { at, kind: Kind::Asked, text: one_line(text, REQUEST_CHARS) }
-    }
+/// Keeps the first of each rule; a rule that `known` has is left out.
+pub fn rules_once(entries: &mut Vec<Entry>, known: &mut Known) {
+    entries.retain(|entry| match entry {
+        Entry::Rule { text, .. } => known.add_rule(text),
+        _ => true,
+    });
 }
 
 /// Returns the record of a range that may already hold records, of about `most_chars` characters at
 /// most.
 #[must_use]
 pub fn gather_within(view: &View, from: u64, to: u64, most_chars: usize) -> Record {
+    let Gathered { mut entries, found, .. } = Gathered::of(view, from, to);
+    rules_once(&mut entries, &mut Known::default());
+    let judge = Judge { uses: view.uses(), now: view.next_message() };
+    let lists = NAMES_CHARS + VALUES_CHARS;
+    let (names, values) = match most_chars / 4 {
+        room if room < lists => (room / 4 * 3, room / 4),
+        _ => (NAMES_CHARS, VALUES_CHARS),
+    };
+    // The head and the end of the record, with the labels of its lists.
+    let around = Record { from, to, ..Record::default() }.chars() + 20;
+    let entries = within(entries, most_chars.saturating_sub(names + values + around), judge);
     let mut known = Known::default();
-    let mut whole = Record { from, to, ..Record::default() };
-    let slots: Vec<&Slot> = view.covered(from, to).collect();
-    for run in slots.chunk_by(|a, b| a.record.is_none() && b.record.is_none()) {
-        let (lines, names) = match run {
-            [Slot { record: Some(record), .. }] => {
-                known.add_record(record);
-                whole.level = whole.level.max(record.level);
-                (record.lines.clone(), record.names.clone())
-            }
-            run => gather_slots(view, run.iter().copied(), &mut known),
-        };
-        whole.lines.extend(lines);
-        whole.names.extend(names);
-    }
-    if whole.chars() <= most_chars {
-        return whole;
-    }
-    let (uses, now) = (view.uses(), view.next_message());
-    merge(&[whole], uses, now, &mut Known::default(), 1.0, most_chars)
-}
-
-fn gather_block(
-    slot: &Slot,
-    block: &Block,
-    known: &mut Known,
-    lines: &mut Vec<RecordLine>,
-    seen: &mut HashMap<String, u32>,
-    view: &View,
-) {
-    let at = slot.from.min(slot.to.saturating_sub(1));
-    match block {
-        Block::Text(text) if slot.entry.is_request => {
-            let line = RecordLine::asked(at, text);
-            known.add(&line.text);
-            lines.push(line);
-        }
-        // Fillers, which only keep roles alternating, say nothing.
-        Block::Text(_) if slot.standing == Standing::Instead && slot.from == slot.to => {}
-        Block::Text(text) => lines.extend(clauses(text).map(|clause| {
-            let text = one_line(clause, CLAUSE_CHARS);
-            RecordLine { at, kind: Kind::Said, text }
-        })),
-        // The present todo list stands beside the record, as part of the state.
-        Block::ToolUse(call) if call.name == "todo_write" => {}
-        Block::ToolUse(call) => {
-            let before = lines.len();
-            lines.push(RecordLine {
-                at,
-                kind: Kind::Tool,
-                text: one_line(&call.name, CLAUSE_CHARS),
-            });
-            for line in strings_of(&call.input).lines() {
-                let trimmed = line.trim();
-                let is_short = trimmed.chars().take(LINE_CHARS).count() < LINE_CHARS;
-                let is_new =
-                    if is_short { known.new_words(trimmed) > 0 } else { !known.has_line(trimmed) };
-                if is_new {
-                    known.add(line);
-                    lines.push(RecordLine { at, kind: Kind::Call, text: line.to_owned() });
-                }
-            }
-            // The name of a tool without a new line below it says nothing.
-            if lines.len() == before + 1 {
-                lines.truncate(before);
-            }
-        }
-        Block::ToolResult(result) => {
-            let text = result.text();
-            let failed = text.lines().map(str::trim).rfind(|line| tells_of_failure(line));
-            if let Some(line) = failed.map(|line| one_line(line, FAILED_CHARS))
-                && !known.has_line(&line)
-            {
-                known.add(&line);
-                lines.push(RecordLine { at, kind: Kind::Failed, text: line });
-            }
-            for word in words(&text) {
-                let often = view.uses().seen(word);
-                let is_name = is_name(word) && word.chars().nth(MOST_NAME_CHARS).is_none();
-                if often >= SEEN_OFTEN && is_name && !known.has_word(word) {
-                    seen.insert(word.to_owned(), often);
-                }
-            }
-        }
-        Block::Other(_) => {}
-    }
-}
-
-/// Drops the clauses that say nothing new or too little for their size.
-fn keep_said(lines: Vec<RecordLine>, known: &mut Known) -> Vec<RecordLine> {
-    let said: Vec<_> = (0..lines.len()).filter(|at| lines[*at].kind == Kind::Said).collect();
-    let clauses: Vec<&str> = said.iter().map(|at| lines[*at].text.as_str()).collect();
-    let all: usize = said.iter().map(|at| lines[*at].chars()).sum();
-    let picked = pick(&clauses, known, all / SAID_SHARE, LEAST_WORTH);
-    let mut keep: Vec<bool> = lines.iter().map(|line| line.kind != Kind::Said).collect();
-    for place in picked {
-        keep[said[place]] = true;
-    }
-    lines.into_iter().zip(keep).filter_map(|(line, keep)| keep.then_some(line)).collect()
-}
-
-/// Returns the names that results showed most often and that no line of the record has.
-fn names(seen: HashMap<String, u32>, known: &mut Known) -> Vec<String> {
-    let mut names: Vec<_> = seen.into_iter().collect();
-    names.retain(|(name, _)| !known.has_word(name));
-    names.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    names.truncate(MOST_NAMES);
-    let names: Vec<String> = names.into_iter().map(|(name, _)| name).collect();
-    known.add_names(&names);
-    names
-}
-
-/// Returns true if a line of a result reports a failure, judged by common words for one.
-fn tells_of_failure(line: &str) -> bool {
-    let lower = line.to_lowercase();
-    ["error", "fail", "exception", "traceback", "panicked", "assert"]
-        .iter()
-        .any(|word| lower.contains(word))
-}
-
-/// Returns the beginning of a text as one line.
-fn one_line(text: &str, most_chars: usize) -> String {
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-        if line.len() > most_chars {
-            break;
-        }
-    }
-    match line.char_indices().nth(most_chars) {
-        Some((end, _)) => format!("{}...", &line[..end]),
-        None => line,
-    }
+    entries.iter().for_each(|entry| known.add_entry(entry));
+    let names = found.names(judge.uses, judge.now, &mut known, names);
+    let values = found.values(&mut known, values);
+    let level = view.covered(from, to).filter_map(|slot| Some(slot.record.as_ref()?.level)).max();
+    Record { from, to, level: level.unwrap_or(0), entries, names, values, ..Record::default() }
 }

@@ -90,11 +90,13 @@ impl Snip {
     pub fn answer(&self, view: &View, around: &Surroundings<'_>, newest: usize) -> Snipped {
         // The results of this batch will be one more message, which belongs to its calls.
         let edit = self.cut(view, around, newest.saturating_sub(1).max(1));
-        let with = match &edit {
-            Some(Edit::Replace { with, .. }) => with.first(),
+        let marker = match &edit {
+            Some(Edit::Replace { with, .. }) => {
+                let mut with = with.iter().filter_map(|json| json.decode::<Message>().ok());
+                with.find(|message| message.role == Role::User).map(|marker| marker.text())
+            }
             _ => None,
         };
-        let marker = with.and_then(|json| Some(json.decode::<Message>().ok()?.text()));
         let mut after = view.clone();
         let is_smaller =
             edit.is_some_and(|edit| after.apply(&edit).is_ok()) && after.chars() <= view.chars();

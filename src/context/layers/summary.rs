@@ -2,6 +2,7 @@
 //!
 //! Pure. Decides when a summary is due, what the summariser reads, and what replaces the range.
 
+pub mod failure;
 pub mod material;
 pub mod pace;
 pub mod quote;
@@ -246,6 +247,13 @@ impl Summary {
             CompactionTrigger::Manual | CompactionTrigger::Reactive => (0, 1),
         };
         let to = range::before_tail(view, to, tail).unwrap_or(to);
+        let to = match trigger {
+            CompactionTrigger::Auto => self.before_newest(view, to, around),
+            CompactionTrigger::Manual | CompactionTrigger::Reactive => to,
+        };
+        if to <= from {
+            return None;
+        }
         let covered = Covered { from, to, reads_to: to };
         let request = self.request(view, around, trigger, focus, covered);
         let request = SummaryRequest { urgency, least_gain, ..request };
@@ -339,6 +347,12 @@ impl Summary {
     /// Returns the least number of characters that a summary must free.
     fn least_gain(&self, around: &Surroundings<'_>) -> usize {
         around.chars(share(self.pace.min_headroom_gain, self.limit(around))).max(1)
+    }
+
+    /// Returns the end of a range that ends at `to`, without the newest messages that the pace keeps.
+    fn before_newest(&self, view: &View, to: u64, around: &Surroundings<'_>) -> u64 {
+        let half = around.chars(self.limit(around) / 2);
+        range::before_newest(view, to, self.pace.summary_tail, half)
     }
 
     /// Returns the number of characters of the newest messages that may stay, less those of the

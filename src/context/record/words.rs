@@ -1,11 +1,13 @@
-//! Words, lines and clauses: the pieces of a text that is to be shortened.
+//! Words, lines and values: the pieces of a text that is to be shortened.
 //!
 //! Pure. [`Uses`] counts the lines and words that an agent writes into its own tool calls: an agent
 //! is likely to use again what it used before.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
 
+use regex::Regex;
 use serde_json::Value;
 
 use crate::message::Json;
@@ -14,11 +16,14 @@ use crate::message::Json;
 const WORD_CHARS: usize = 6;
 /// Least characters of a line: shorter ones (`}`, `else:`) are not worth remembering.
 pub const LINE_CHARS: usize = 16;
-/// Least bytes of a clause.
-const CLAUSE_CHARS: usize = 12;
 
 /// Most entries of each table of counts. Beyond it the half that was used longest ago is forgotten.
 const MOST_USES: usize = 1 << 16;
+
+/// A number of three digits and more, a hash or a version.
+static VALUE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\b(0x[0-9a-f]{4,}|\d+\.\d+(?:\.\d+)+|\d{3,})\b").expect("a valid pattern")
+});
 
 /// Returns the words of a text: names, paths and words of prose of six characters or more.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -33,6 +38,18 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Returns the numbers of three digits and more, hashes and versions in a text.
+pub fn values(text: &str) -> impl Iterator<Item = &str> {
+    let is_joined = |c: Option<char>| c.is_some_and(|c| c == '.' || c.is_alphanumeric());
+    VALUE.find_iter(text).filter_map(move |found| {
+        let is_part = is_joined(text[..found.start()].chars().next_back());
+        // A full stop ends a sentence, not a version.
+        let mut after = text[found.end()..].chars();
+        let goes_on = after.next() == Some('.') && after.next().is_some_and(char::is_alphanumeric);
+        (!is_part && !goes_on).then_some(found.as_str())
+    })
+}
+
 /// Returns true if a word names something (a path, an identifier) and is not a word of prose.
 #[must_use]
 pub fn is_name(word: &str) -> bool {
@@ -43,29 +60,6 @@ pub fn is_name(word: &str) -> bool {
 /// them.
 pub fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| line.chars().take(LINE_CHARS).count() == LINE_CHARS)
-}
-
-/// Returns the clauses of a text of prose: cut after a punctuation mark with a space behind it, at
-/// line ends, and before opening brackets.
-pub fn clauses(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().flat_map(clauses_of_line).map(str::trim).filter(|c| c.len() >= CLAUSE_CHARS)
-}
-
-fn clauses_of_line(line: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let (mut start, mut before) = (0, ' ');
-    for (at, c) in line.char_indices() {
-        let ends = c.is_whitespace() && matches!(before, '.' | '!' | '?' | ':' | ';' | ',' | ')');
-        // Scripts without spaces have their own punctuation marks.
-        let ends = ends || matches!(before, '。' | '！' | '？' | '；' | '，');
-        if ends || c == '(' {
-            found.push(&line[start..at]);
-            start = at;
-        }
-        before = c;
-    }
-    found.push(&line[start..]);
-    found
 }
 
 /// Returns the strings in a tool's arguments, with a line break between them.
@@ -93,12 +87,14 @@ pub struct Use {
     pub last: u64,
 }
 
-/// Counts of the lines and words in an agent's tool calls, and of the words in the results.
+/// Counts of the lines and words in an agent's tool calls, and of the words in the results and in what
+/// it said.
 #[derive(Clone, Debug, Default)]
 pub struct Uses {
     lines: HashMap<u64, Use>,
     words: HashMap<u64, Use>,
     seen: HashMap<u64, Use>,
+    said: HashMap<u64, Use>,
 }
 
 impl Uses {
@@ -113,6 +109,23 @@ impl Uses {
         note(&mut self.seen, message, words(content));
     }
 
+    /// Adds what the agent said in this message.
+    pub fn note_said(&mut self, message: u64, text: &str) {
+        note(&mut self.said, message, words(text));
+    }
+
+    /// Returns the use of a word in what the agent said.
+    #[must_use]
+    pub fn in_said(&self, word: &str) -> Use {
+        self.said.get(&key(word)).copied().unwrap_or_default()
+    }
+
+    /// Returns the use of a word in results.
+    #[must_use]
+    pub fn in_results(&self, word: &str) -> Use {
+        self.seen.get(&key(word)).copied().unwrap_or_default()
+    }
+
     /// Returns the use of a line in calls.
     #[must_use]
     pub fn of_line(&self, line: &str) -> Use {
@@ -123,12 +136,6 @@ impl Uses {
     #[must_use]
     pub fn of_word(&self, word: &str) -> Use {
         self.words.get(&key(word)).copied().unwrap_or_default()
-    }
-
-    /// Returns the number of results that held this word.
-    #[must_use]
-    pub fn seen(&self, word: &str) -> u32 {
-        self.seen.get(&key(word)).map_or(0, |used| used.count)
     }
 }
 
@@ -166,15 +173,6 @@ mod tests {
     }
 
     #[test]
-    fn clauses_are_cut_where_a_reader_would_pause() {
-        let found: Vec<_> =
-            clauses("The test fails, because of src/a.rs (line 12 of it) and\nso on.").collect();
-        assert_eq!(found, ["The test fails,", "because of src/a.rs", "(line 12 of it)"]);
-        let found: Vec<_> = clauses("测试失败了，因为文件不存在。好").collect();
-        assert_eq!(found, ["测试失败了，", "因为文件不存在。"]);
-    }
-
-    #[test]
     fn uses_are_counted_by_message_and_bounded() {
         let mut uses = Uses::default();
         uses.note_call(1, "cargo test --lib words\ncargo test --lib words");
@@ -184,6 +182,6 @@ mod tests {
             uses.note_result(message, &format!("word-{message}"));
         }
         assert!(uses.seen.len() <= MOST_USES);
-        assert_eq!(uses.seen(&format!("word-{}", MOST_USES + 9)), 1);
+        assert_eq!(uses.in_results(&format!("word-{}", MOST_USES + 9)).count, 1);
     }
 }

@@ -3,7 +3,7 @@
 //! Pure. Cuts are made between exchanges only: a call and its results stay together or go together.
 
 use crate::context::Edit;
-use crate::context::view::{Slot, View, instead, lost_request, without_results};
+use crate::context::view::{ASSISTANT_FILLER, Slot, View, instead, lost_request, without_results};
 use crate::message::{Json, Message, Role};
 
 /// Returns the range from the view's first message to the exchange that the model has not read yet,
@@ -76,6 +76,26 @@ pub fn before_tail(view: &View, to: u64, chars: usize) -> Option<u64> {
     (end > 0).then_some(end)
 }
 
+/// Returns an earlier end for a range that ends at `to`, so that the newest messages of the conversation
+/// stay: this many, or as many as have at most `chars` characters. The range ends before an assistant's
+/// message, so that its calls keep their results.
+#[must_use]
+pub fn before_newest(view: &View, to: u64, messages: u64, chars: usize) -> u64 {
+    let oldest = view.next_message().saturating_sub(messages);
+    let (mut end, mut left) = (to, chars);
+    for slot in view.slots().rev() {
+        let Some(less) = left.checked_sub(slot.entry.chars) else { break };
+        if end <= oldest {
+            break;
+        }
+        left = less;
+        if slot.entry.role == Role::Assistant && slot.from < slot.to {
+            end = end.min(slot.from);
+        }
+    }
+    end
+}
+
 /// Returns the edit that puts `with` in the place of a range. An active request in the range is
 /// kept word for word behind `with`; fillers make roles alternate with the neighbours.
 #[must_use]
@@ -85,10 +105,17 @@ pub fn replacement(view: &View, from: u64, to: u64, with: Vec<Message>) -> Edit 
 }
 
 /// Returns the same edit without fillers. Where `with` stands beside another user message, the view
-/// joins the two.
+/// joins the two; behind a record, which is never joined, a filler stands first.
 #[must_use]
 pub fn joining(view: &View, from: u64, to: u64, mut with: Vec<Message>) -> Edit {
     with.extend(lost_request(view, from, to));
+    let apart = view.taken_apart(from, to);
+    if apart.before(from).is_some_and(|slot| slot.record.is_some()) {
+        let next = apart.slots().find(|slot| slot.to > to).map(|slot| slot.entry.role);
+        if with.first().map(|message| message.role).or(next) == Some(Role::User) {
+            with.insert(0, Message::assistant(ASSISTANT_FILLER));
+        }
+    }
     Edit::Replace { from, to, with: with.iter().map(Json::encode).collect() }
 }
 

@@ -1,4 +1,4 @@
-//! Finds the messages of one conversation in the index of a recording: it finds the last entry,
+//! Finds the messages of the conversations in the index of a recording: it finds the last entry of each,
 //! walks the chain to its root, and joins the entries of a message.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,24 +16,59 @@ pub(super) struct Joined {
     pub billed: Option<Billed>,
 }
 
-/// Returns the messages of the conversation, the oldest first.
-pub(super) fn messages(mut index: Index, history: History) -> VecDeque<Joined> {
-    resolve(&mut index, history);
-    let chain = leaf(&index).map(|leaf| walk(&index, leaf)).unwrap_or_default();
-    join(&index, &chain, history)
+/// The conversations of a recording, each with its oldest message first.
+#[derive(Debug, Default)]
+pub(super) struct Conversations {
+    /// The conversation with the person; if there is none, that of the latest child agent.
+    pub main: VecDeque<Joined>,
+    /// The conversations of child agents.
+    pub sides: VecDeque<VecDeque<Joined>>,
+    /// Number of entries that do not say which entry of the file comes before them, and were put behind the
+    /// one before them in the file.
+    pub relinked: u64,
+}
+
+/// Returns the conversations of a recording.
+pub(super) fn conversations(index: &mut Index, history: History) -> Conversations {
+    let relinked = resolve(index, history);
+    let results_of = results_by_call(index);
+    let chain = leaf(index).map(|leaf| walk(index, leaf)).unwrap_or_default();
+    let sides = side_chains(index, &chain);
+    let sides = sides.iter().map(|chain| join(index, chain, &results_of, history)).collect();
+    Conversations { main: join(index, &chain, &results_of, history), sides, relinked }
 }
 
 /// Corrects the `parent` of each entry where the recorded one is missing or a compaction moved
-/// entries.
-fn resolve(index: &mut Index, history: History) {
+/// entries. Returns the number of entries that follow the one before them in the file.
+fn resolve(index: &mut Index, history: History) -> u64 {
     let is_there: Vec<_> = index.entries.iter().map(Option::is_some).collect();
     let there = |number: &Number| is_there.get(*number as usize) == Some(&true);
-    for entry in index.entries.iter_mut().flatten() {
-        if entry.parent.is_some_and(|parent| !there(&parent)) {
+    let mut in_file: Vec<_> =
+        index.all().map(|(number, entry)| (entry.place.byte, number)).collect();
+    in_file.sort_unstable();
+    let has_links = index.all().any(|(_, entry)| entry.parent.as_ref().is_some_and(there));
+    // The last entry of the conversation with the person, and of each child agent.
+    let mut last: HashMap<(bool, Option<usize>), Number> = HashMap::new();
+    let mut relinked = 0;
+    for (_, number) in in_file {
+        let Some(Some(entry)) = index.entries.get_mut(number as usize) else { continue };
+        let is_lost = entry.parent.is_some_and(|parent| !there(&parent));
+        if is_lost {
             entry.parent = entry.before_broken;
         }
         if history == History::Whole {
             entry.parent = entry.parent.or(entry.logical_parent.filter(there));
+        }
+        if !speaks(entry) {
+            continue;
+        }
+        let before = last.insert((entry.is_sidechain, entry.agent), number);
+        let is_root = entry.can_begin && entry.is_linked && !is_lost && has_links;
+        // A session that goes on after a compaction begins with its summary.
+        let begins = is_root || (entry.is_summary && history == History::SinceCompaction);
+        if entry.parent.is_none() && !begins && !(is_lost && entry.is_stray_result) {
+            entry.parent = before;
+            relinked += u64::from(before.is_some());
         }
     }
     if history == History::SinceCompaction {
@@ -41,6 +76,7 @@ fn resolve(index: &mut Index, history: History) {
             relink(index, preserved);
         }
     }
+    relinked
 }
 
 /// Moves the messages that a compaction preserved behind their anchor, and the entries that
@@ -113,6 +149,40 @@ fn nearest(
     None
 }
 
+/// Returns the chains of child agents that are not `main`, each from its first entry to its last one.
+fn side_chains(index: &Index, main: &[Number]) -> Vec<Vec<Number>> {
+    let is_side = |number: &Number| index.entry(*number).is_some_and(|entry| entry.is_sidechain);
+    let mut seen: HashSet<_> = main.iter().copied().collect();
+    let parents: HashSet<_> = index.all().filter_map(|(_, entry)| entry.parent).collect();
+    let ends =
+        index.all().filter(|(number, entry)| entry.is_sidechain && !parents.contains(number));
+    let mut ends: Vec<_> = ends.map(|(number, entry)| (entry.place.byte, number)).collect();
+    // The latest end of a chain first: an earlier one is a branch that was left.
+    ends.sort_unstable_by(|a, b| b.cmp(a));
+    let mut chains: Vec<Vec<Number>> = Vec::new();
+    for (_, end) in ends {
+        let (mut chain, mut at, mut is_branch) = (Vec::new(), Some(end), false);
+        while let Some(number) = at.filter(is_side) {
+            if !seen.insert(number) {
+                is_branch = true;
+                break;
+            }
+            chain.push(number);
+            at = index.entry(number).and_then(|entry| entry.parent);
+        }
+        chain.reverse();
+        let has_reply = chain
+            .iter()
+            .filter_map(|number| index.entry(*number))
+            .any(|entry| entry.reply.is_some());
+        if has_reply && !is_branch {
+            chains.push(chain);
+        }
+    }
+    chains.reverse();
+    chains
+}
+
 /// Returns the user entries with tool results, by the entry that they answer: the nearest parent of
 /// a user or an assistant.
 fn results_by_call(index: &Index) -> HashMap<Number, Vec<Number>> {
@@ -144,10 +214,14 @@ fn walk(index: &Index, leaf: Number) -> Vec<Number> {
 /// A chain has only one branch, but parallel calls of one reply are answered in several branches.
 /// The other entries of a reply on the chain, and the results that follow them, therefore belong to
 /// the conversation as well.
-fn join(index: &Index, chain: &[Number], history: History) -> VecDeque<Joined> {
+fn join(
+    index: &Index,
+    chain: &[Number],
+    results_of: &HashMap<Number, Vec<Number>>,
+    history: History,
+) -> VecDeque<Joined> {
     let mut out = VecDeque::new();
     let mut done = HashSet::new();
-    let results_of = results_by_call(index);
     for number in chain {
         let Some(entry) = index.entry(*number) else { continue };
         let Some(role) = entry.speaker else { continue };

@@ -1,7 +1,7 @@
 //! The first pass over a recording: the parent, the author and the position of each entry.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -22,6 +22,8 @@ pub(super) struct Entry {
     pub speaker: Option<Role>,
     /// The entry before it in the chain.
     pub parent: Option<Number>,
+    /// True if the entry says which entry comes before it, or that none does.
+    pub is_linked: bool,
     /// The last entry before a compaction; only in the entry that marks the compaction.
     pub logical_parent: Option<Number>,
     /// The entry before it in the file, if only broken lines are between the two.
@@ -31,6 +33,12 @@ pub(super) struct Entry {
     pub is_main: bool,
     /// True if the entry belongs to a child agent.
     pub is_sidechain: bool,
+    /// The child agent that the entry belongs to, if it is named: an index into the agents of the recording.
+    pub agent: Option<usize>,
+    /// True if the entry has results, and the calls of all of them are in none of the entries before it.
+    pub is_stray_result: bool,
+    /// True if a conversation can begin with the entry: a person's words.
+    pub can_begin: bool,
     /// True if the entry is a summary by which a compaction replaced earlier entries.
     pub is_summary: bool,
     /// The API reply that the entry is a part of, as an index into [`Index::replies`].
@@ -70,6 +78,11 @@ pub(super) struct Index {
     pub preserved: Vec<Preserved>,
     /// Number of broken lines.
     pub skipped: u64,
+    /// The attachments: texts that the program sent beside the messages.
+    pub attachments: Attachments,
+    agents: HashMap<Box<str>, usize>,
+    /// The ids of the calls so far.
+    calls: HashSet<Box<str>>,
 }
 
 #[derive(Deserialize)]
@@ -79,8 +92,9 @@ struct RawEntry<'a> {
     r#type: Option<Cow<'a, str>>,
     #[serde(borrow)]
     uuid: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    parent_uuid: Option<Cow<'a, str>>,
+    /// Absent if the entry does not say which entry comes before it; `None` if it says that none does.
+    #[serde(default, deserialize_with = "written")]
+    parent_uuid: Option<Option<String>>,
     #[serde(borrow)]
     logical_parent_uuid: Option<Cow<'a, str>>,
     is_sidechain: Option<bool>,
@@ -89,6 +103,13 @@ struct RawEntry<'a> {
     is_api_error_message: Option<bool>,
     #[serde(borrow)]
     team_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    agent_id: Option<Cow<'a, str>>,
+    /// The call that started the child agent, in a session that was printed to a pipe.
+    #[serde(borrow, rename = "parent_tool_use_id")]
+    parent_call: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    attachment: Option<&'a RawValue>,
     #[serde(borrow)]
     message: Option<&'a RawValue>,
     #[serde(borrow, alias = "compact_metadata")]
@@ -105,6 +126,15 @@ struct Message<'a> {
     content: &'a RawValue,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
+}
+
+/// Texts that the program sent beside the messages: files that a person names, CLAUDE.md, reminders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attachments {
+    /// Their number.
+    pub count: u64,
+    /// Their size in the recording, in bytes of JSON.
+    pub bytes: u64,
 }
 
 /// The error for a line or a message that cannot be read.
@@ -149,11 +179,21 @@ impl Index {
         if let Some(number) = self.numbers.get(uuid) {
             return *number;
         }
+        let number = self.next_number();
+        self.numbers.insert(uuid.into(), number);
+        number
+    }
+
+    fn next_number(&mut self) -> Number {
         // A file with 4 billion entries would be larger than any disk at hand.
         let number = Number::try_from(self.entries.len()).unwrap_or(Number::MAX);
         self.entries.push(None);
-        self.numbers.insert(uuid.into(), number);
         number
+    }
+
+    fn agent(&mut self, name: &str) -> usize {
+        let next = self.agents.len();
+        *self.agents.entry(name.into()).or_insert(next)
     }
 
     /// Adds an entry. Returns its number, or `None` if it has no `uuid` or was in the file before.
@@ -163,19 +203,32 @@ impl Index {
         place: Position,
         before_broken: Option<Number>,
     ) -> Option<Number> {
-        let number = self.number(line.uuid.as_deref()?);
+        if line.r#type.as_deref() == Some("attachment") {
+            self.attachments.count += 1;
+            self.attachments.bytes += line.attachment.map_or(0, |raw| raw.get().len() as u64);
+        }
+        let number = match (line.uuid.as_deref(), line.r#type.as_deref()) {
+            (Some(uuid), _) => self.number(uuid),
+            (None, Some("user" | "assistant")) => self.next_number(),
+            (None, _) => return None,
+        };
         if self.entry(number).is_some() {
             return None;
         }
-        let is_sidechain = line.is_sidechain == Some(true);
+        let agent = line.agent_id.as_deref().or(line.parent_call.as_deref());
+        let is_sidechain = line.is_sidechain == Some(true) || line.parent_call.is_some();
         let mut entry = Entry {
             place,
             speaker: None,
-            parent: line.parent_uuid.as_deref().map(|uuid| self.number(uuid)),
+            parent: line.parent_uuid.iter().flatten().map(|uuid| self.number(uuid)).next(),
+            is_linked: line.parent_uuid.is_some(),
             logical_parent: line.logical_parent_uuid.as_deref().map(|uuid| self.number(uuid)),
             before_broken,
             is_main: !is_sidechain && line.is_meta != Some(true) && line.team_name.is_none(),
             is_sidechain,
+            agent: agent.map(|agent| self.agent(agent)),
+            is_stray_result: false,
+            can_begin: false,
             is_summary: line.is_compact_summary == Some(true),
             reply: None,
         };
@@ -214,12 +267,18 @@ impl Index {
             _ => return Err(Broken),
         };
         entry.speaker = Some(speaker);
+        let of = |kind: &'static str| blocks.iter().filter(move |block| block.kind == kind);
         match speaker {
-            Role::User if blocks.iter().any(|block| block.kind == "tool_result") => {
+            Role::User if of("tool_result").next().is_some() => {
+                let known = |id: Cow<'_, str>| self.calls.contains(id.as_ref());
+                entry.is_stray_result = !of("tool_result").filter_map(id_of).any(known);
                 self.results.push(number);
             }
-            Role::User => {}
-            Role::Assistant => entry.reply = Some(self.note_reply(&message, number)),
+            Role::User => entry.can_begin = true,
+            Role::Assistant => {
+                self.calls.extend(of("tool_use").filter_map(id_of).map(|id| id.as_ref().into()));
+                entry.reply = Some(self.note_reply(&message, number));
+            }
         }
         Ok(())
     }
@@ -289,6 +348,23 @@ impl Index {
 
 fn read_line(bytes: &[u8]) -> std::result::Result<RawEntry<'_>, Broken> {
     serde_json::from_slice(bytes).map_err(|_| Broken)
+}
+
+/// Reads a value that may be `null` of a key that may be absent.
+fn written<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<Option<String>>, D::Error> {
+    Option::<String>::deserialize(deserializer).map(Some)
+}
+
+/// Returns the id of the call that a block makes or answers.
+fn id_of<'a>(block: &check::RawBlock<'a>) -> Option<Cow<'a, str>> {
+    #[derive(Deserialize)]
+    struct Id<'a> {
+        #[serde(borrow, alias = "tool_use_id")]
+        id: Option<Cow<'a, str>>,
+    }
+    serde_json::from_str::<Id<'_>>(block.text).ok()?.id
 }
 
 fn read_usage(raw: &RawValue) -> Option<Billed> {

@@ -220,3 +220,122 @@ fn preserved_messages_stand_after_the_summary() {
     let strange = json!({"preservedMessages": 7, "preservedSegment": segment});
     assert_eq!(short(&compacted(strange)), ["u: summary next", "a: ok"]);
 }
+
+/// The conversations of child agents, as `short` shows messages.
+fn sides(text: &str) -> Vec<Vec<String>> {
+    let input = Cursor::new(text.as_bytes().to_vec());
+    let mut read = Conversation::read(input, History::Whole).expect("opens");
+    read.by_ref().for_each(drop);
+    let mut sides = Vec::new();
+    while read.next_side() {
+        let texts = read.by_ref().map(|message| message.expect("a message").json.to_value());
+        let texts = texts.map(|message| match &message["content"] {
+            Value::String(text) => text.clone(),
+            list => list[0]["text"].as_str().unwrap_or("?").to_owned(),
+        });
+        sides.push(texts.collect());
+    }
+    sides
+}
+
+#[test]
+fn child_agents_in_the_file_are_conversations_of_their_own() {
+    let side = |entry: Value| with(entry, "isSidechain", true);
+    let mut entries = parallel();
+    entries.push(side(user("x1", None, json!("first"))));
+    entries.push(side(user("y1", None, json!("second"))));
+    entries.push(side(reply("x2", "x1", "msg_5", text("one"), 5)));
+    // One that hangs on the entry that started it, and a branch that was left.
+    entries.push(side(user("z1", Some("a3"), json!("third"))));
+    entries.push(side(reply("y2", "y1", "msg_6", text("two"), 5)));
+    entries.push(side(reply("z2", "z1", "msg_7", text("left"), 5)));
+    entries.push(side(reply("z3", "z1", "msg_8", text("three"), 5)));
+    entries.push(side(user("w1", None, json!("no reply came"))));
+    let text = lines(&entries);
+    assert_eq!(short(&text).len(), 4, "the main conversation is as before");
+    assert_eq!(sides(&text), [["first", "one"], ["second", "two"], ["third", "three"]]);
+    let alone: Vec<_> = parallel().into_iter().skip(1).map(side).collect();
+    assert_eq!(sides(&lines(&alone)), [[""; 0]; 0], "it is the main one of its file");
+}
+
+#[test]
+fn without_links_the_order_of_the_file_counts() {
+    let relinked = |text: &str| open(text).expect("opens").relinked();
+    let expected = short(&sample());
+    assert_eq!(relinked(&sample()), 0);
+    let null = |mut entry: Value| {
+        entry["parentUuid"] = Value::Null;
+        entry
+    };
+    let without = |keys: &[&str]| {
+        let entries = parallel().into_iter().map(|mut entry| {
+            let fields = entry.as_object_mut().expect("an object");
+            keys.iter().for_each(|key| drop(fields.remove(*key)));
+            entry
+        });
+        lines(&entries.collect::<Vec<_>>())
+    };
+    for text in [
+        lines(&parallel().into_iter().map(null).collect::<Vec<_>>()),
+        without(&["parentUuid"]),
+        without(&["parentUuid", "uuid"]),
+    ] {
+        assert_eq!(short(&text), expected, "{text}");
+        assert_eq!(short_of(&text, History::Whole), expected);
+        assert_eq!(relinked(&text), 6);
+    }
+    // A link in the middle is lost: the entry before it in the file is the one before it.
+    let mut broken = parallel();
+    broken[8]["parentUuid"] = json!("gone");
+    assert_eq!(short(&lines(&broken)), expected);
+    assert_eq!(relinked(&lines(&broken)), 1);
+    // A person who goes back to the first prompt begins a new conversation.
+    let mut again = parallel();
+    again.push(user("v1", None, json!("anew")));
+    again.push(reply("v2", "v1", "msg_9", text("other"), 5));
+    assert_eq!(short(&lines(&again)), ["u: anew", "a: other"]);
+    // A compaction between them.
+    let compacted = compacted(json!({})).replace("parentUuid", "parent").replace("logicalP", "p");
+    assert_eq!(short(&compacted), ["u: summary next", "a: ok"]);
+    assert_eq!(short_of(&compacted, History::Whole).len(), 6);
+}
+
+#[test]
+fn a_session_printed_to_a_pipe_is_read_with_its_child_agents() {
+    let line = |kind: &str, of: Value, content: Value| {
+        let message = json!({"role": kind, "content": content});
+        json!({"type": kind, "message": message, "parent_tool_use_id": of, "session_id": "s"})
+    };
+    let entries = [
+        json!({"type": "system", "subtype": "init", "session_id": "s", "tools": []}),
+        line("user", Value::Null, json!("do it")),
+        line("assistant", Value::Null, json!([call("A")])),
+        line("user", json!("A"), json!("look for it")),
+        line("assistant", json!("A"), json!([text("found")])),
+        line(
+            "user",
+            Value::Null,
+            json!([{"type": "tool_result", "tool_use_id": "A", "content": "x"}]),
+        ),
+        line("assistant", Value::Null, json!([text("done")])),
+        json!({"type": "result", "subtype": "success", "session_id": "s"}),
+    ];
+    let text = lines(&entries);
+    assert_eq!(short(&text), ["u: do it", "a: A", "u: A", "a: done"]);
+    assert_eq!(sides(&text), [["look for it", "found"]]);
+}
+
+#[test]
+fn attachments_are_counted() {
+    let mut entries = parallel();
+    let attachment = json!({"type": "nested_memory", "path": "/w/CLAUDE.md", "content": "rules"});
+    let bytes = attachment.to_string().len() as u64;
+    entries.insert(
+        2,
+        json!({"type": "attachment", "uuid": "t1", "parentUuid": "u1", "attachment": attachment}),
+    );
+    entries[3]["parentUuid"] = json!("t1");
+    let text = lines(&entries);
+    assert_eq!(short(&text), short(&sample()), "they are links of the chain");
+    assert_eq!(open(&text).expect("opens").attachments(), Attachments { count: 1, bytes });
+}

@@ -204,7 +204,7 @@ impl Assembly for MessageAssembly {
         let kept = slots.filter_map(|(at, mut slot)| {
             (!(cut && at == last && slot.part.is_cut_call())).then_some(slot)
         });
-        Reply { message: message(kept), stop, usage, context }
+        Reply { context, ..Reply::new(message(kept), stop, usage) }
     }
 
     fn salvage(self, reason: &ModelError) -> Option<Reply> {
@@ -219,7 +219,8 @@ impl Assembly for MessageAssembly {
         // estimated.
         usage.output = usage.output.max(estimate(&message));
         let stop = StopReason::Interrupted(reason.message.clone());
-        Some(Reply { message, stop, usage, context })
+        let broken = Some(Box::new(reason.clone()));
+        Some(Reply { message, stop, usage, context, broken })
     }
 }
 

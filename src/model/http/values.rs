@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 
+use crate::message::Json;
 use serde::Deserialize;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess,
@@ -120,6 +121,16 @@ impl<'de> Visitor<'de> for Skim<'_> {
             fields.next_value_seed(self.inner()?)?;
         }
         Ok(())
+    }
+}
+
+/// Returns an object with the members of another one added at its end.
+pub(crate) fn with_extra(object: &Json, extra: Option<&Json>) -> String {
+    let own = object.as_str();
+    let inner = extra.and_then(|extra| extra.as_str().strip_prefix('{')?.strip_suffix('}'));
+    match (own.strip_suffix('}'), inner.filter(|inner| !inner.trim().is_empty())) {
+        (Some(open), Some(inner)) => format!("{open},{inner}}}"),
+        _ => own.to_owned(),
     }
 }
 

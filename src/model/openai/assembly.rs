@@ -154,8 +154,8 @@ impl Assembly for ChatAssembly {
         let stop = self.stop_reason();
         let reported = self.usage;
         let message = self.into_message();
-        let (usage, context) = (usage(reported, &message), ContextReport::default());
-        Reply { message, stop, usage, context }
+        let usage = usage(reported, &message);
+        Reply::new(message, stop, usage)
     }
 
     /// Keeps the text if a call has begun after it, because the text is complete then. A call is
@@ -169,7 +169,8 @@ impl Assembly for ChatAssembly {
         let message = self.into_message();
         let (usage, context) = (usage(reported, &message), ContextReport::default());
         let stop = StopReason::Interrupted(reason.message.clone());
-        Some(Reply { message, stop, usage, context })
+        let broken = Some(Box::new(reason.clone()));
+        Some(Reply { message, stop, usage, context, broken })
     }
 }
 

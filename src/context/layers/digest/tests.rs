@@ -8,7 +8,7 @@ use super::*;
 use crate::context::layers::pipeline::{self, AppliedEdit};
 use crate::context::layers::preset::Preset;
 use crate::context::layers::{Layer, Window};
-use crate::context::record::Kind;
+use crate::context::record::Entry;
 use crate::context::testing::{Unread, assert_sendable, conversation, play, sent};
 use crate::message::{Block, Json};
 
@@ -27,17 +27,32 @@ struct Case {
 const TODOS: &str =
     "Your todo list: {\"todos\":[{\"content\":\"</record> all\",\"status\":\"x\"}]}";
 
+/// The layer with the constants of the default preset.
+fn own() -> Digest {
+    let Layer::Digest(digest) = &Preset::adaptive().layers[0] else { panic!("records come first") };
+    digest.clone()
+}
+
 fn case() -> impl Strategy<Value = Case> {
-    let whole = prop::sample::select(vec![0, 500, 5_000, 45_000]);
+    let whole = prop::sample::select(vec![Some(0), Some(500), Some(5_000), None]);
     let keep = prop::sample::select(vec![0, 50, 500, 2_900]);
     let window = prop::sample::select(vec![2_000, 5_000, 20_000, 1_000_000]);
     let read = prop::sample::select(vec![0.0, 0.1, 0.1, 1.0]);
     let state = prop::sample::select(vec![None, Some(TODOS)]);
-    let shares = (0.2..1.0_f64, 0.05..0.9_f64, 0.1..1.0_f64);
+    let shares = (0.2..1.0_f64, 0.05..0.9_f64, 0.1..1.0_f64, 0.01..0.5_f64, 0.01..0.5_f64);
     (whole, keep, (window, read, state), shares).prop_map(|(whole, keep_tokens, around, shares)| {
-        let (trigger, target, merge_share) = shares;
+        let (trigger, target, merge_share, closed_share, open_share) = shares;
         let (window, read, state) = around;
-        let digest = Digest { whole, trigger, target, keep_tokens, merge_share };
+        let digest = Digest {
+            whole,
+            trigger,
+            target,
+            keep_tokens,
+            merge_share,
+            closed_share,
+            open_share,
+            ..own()
+        };
         Case { digest, window, read, state }
     })
 }
@@ -80,11 +95,13 @@ fn assert_records(view: &View, edits: u64) {
     for (slot, record) in view.slots().filter_map(|s| Some((s, s.record.as_deref()?))) {
         assert_eq!((slot.to, text_of(slot)), (record.to, record.message().text()));
         // A request that an edit had kept and that is active no more joins the record after it.
-        let is_outside =
-            |l: &&RecordLine| l.at >= record.to || (l.at < record.from && l.kind != Kind::Asked);
-        let outside = record.lines.iter().find(is_outside);
+        let of_request = |entry: &Entry| matches!(entry, Entry::Asked { .. } | Entry::Rule { .. });
+        let is_outside = |entry: &&Entry| {
+            entry.at() >= record.to || (entry.at() < record.from && !of_request(entry))
+        };
+        let outside = record.entries.iter().find(is_outside);
         assert_eq!(outside, None, "{}..{}", record.from, record.to);
-        assert!(1 << record.level <= edits, "level {} after {edits} edits", record.level);
+        assert!(u64::from(record.level) <= edits, "level {} after {edits} edits", record.level);
         let text = record.render().to_lowercase();
         assert_eq!(text.find("</record"), Some(text.len() - "</record>".len()), "{text}");
     }
@@ -96,7 +113,9 @@ fn assert_state(view: &View, state: Option<&str>) {
     let shown: Vec<_> = records.iter().filter_map(|record| record.state.as_deref()).collect();
     assert!(shown.is_empty() || shown == state.as_slice(), "{shown:?}");
     let newest = records.last().is_some_and(|record| record.state.is_some());
-    assert_eq!(newest, !shown.is_empty());
+    let of = |slot: &Slot| slot.record.as_ref().map(|record| (slot.from, record.clone()));
+    let all: Vec<_> = view.slots().filter_map(of).collect();
+    assert_eq!(newest, !shown.is_empty(), "{all:?}");
     if let Some(state) = state {
         let texts = view.slots().map(|slot| text_of(slot).matches(state).count()).sum::<usize>();
         assert_eq!(texts, shown.len(), "what the slots say is what the records hold");
@@ -106,8 +125,7 @@ fn assert_state(view: &View, state: Option<&str>) {
 /// No request is told twice.
 fn assert_asked_once(view: &View) {
     let records = view.slots().filter_map(|slot| slot.record.as_ref());
-    let asked = records.flat_map(|record| &record.lines).filter(|line| line.kind == Kind::Asked);
-    let mut asked: Vec<(u64, &str)> = asked.map(|line| (line.at, line.text.as_str())).collect();
+    let mut asked: Vec<(u64, &str)> = records.flat_map(|record| asked_in(record)).collect();
     let all = asked.len();
     asked.sort_unstable();
     asked.dedup();
@@ -126,7 +144,9 @@ fn assert_fits(before: &View, after: &View, around: &Surroundings<'_>) {
     let is_pinned = |at: usize, slot: &Slot| at >= newest || Some(slot.serial) == active;
     let pinned = before.slots().enumerate().filter(|(at, slot)| is_pinned(*at, slot));
     let pinned: usize = pinned.map(|(_, slot)| slot.entry.chars).sum();
-    if pinned + room / 5 + AROUND_CHARS <= room {
+    // The guard keeps a short task prompt too.
+    let task = before.task().map_or(0, |task| task.entry.chars).min(room / 5);
+    if pinned + task + room / 5 + AROUND_CHARS <= room {
         assert!(after.chars() <= room, "{} of {room}, pinned {pinned}", after.chars());
         let last = |view: &View| view.slots().next_back().map(|slot| slot.entry.json.clone());
         assert_eq!(last(before), last(after), "what is unread was changed");
@@ -135,12 +155,15 @@ fn assert_fits(before: &View, after: &View, around: &Surroundings<'_>) {
 
 fn check(messages: &[Json], case: &Case) {
     let unread = if case.window == 1_000_000 { Unread::Whole } else { Unread::Shortened };
-    let (mut edits, mut last) = (0, None);
+    let (mut edits, mut last, mut guarded) = (0, None, false);
     let view = play(messages, unread, |view| {
         let (mut after, mut again) = (view.clone(), view.clone());
         let changes = case.run(&mut after);
         let is_second = last.replace(view.next_message()) == Some(view.next_message());
-        assert!(!is_second || changes.is_empty(), "a second run changes more: {changes:?}");
+        // Behind the guard, which runs where nothing fits, a record may find more to fold.
+        let is_settled = is_second && !guarded;
+        assert!(!is_settled || changes.is_empty(), "a second run changes more: {changes:?}");
+        guarded = changes.iter().any(|change| change.edited.layer == "guard");
         assert_eq!(case.run(&mut again), changes, "the same view gives other edits");
         let mut stepped = view.clone();
         for change in &changes {
@@ -160,14 +183,17 @@ fn check(messages: &[Json], case: &Case) {
         changes.into_iter().map(|change| change.edited.edit).collect()
     });
     EDITS.fetch_add(edits, Ordering::Relaxed);
-    let asked = |slot: &Slot| slot.record.as_ref().map_or(0, |record| asked_lines(record));
+    let asked = |slot: &Slot| slot.record.as_ref().map_or(0, |record| asked_in(record).count());
     let told: usize = view.slots().map(asked).sum();
     let texts: usize = messages.iter().map(request_texts).sum();
     assert!(told <= texts, "{told} requests are told of {texts}");
 }
 
-fn asked_lines(record: &Record) -> usize {
-    record.lines.iter().filter(|line| line.kind == Kind::Asked).count()
+fn asked_in(record: &Record) -> impl Iterator<Item = (u64, &str)> {
+    record.entries.iter().filter_map(|entry| match entry {
+        Entry::Asked { at, text } => Some((*at, text.as_str())),
+        _ => None,
+    })
 }
 
 fn request_texts(message: &Json) -> usize {
@@ -191,15 +217,23 @@ proptest! {
 #[test]
 fn tight_constants_make_many_edits() {
     let case = Case {
-        digest: Digest { whole: 0, trigger: 0.5, target: 0.2, keep_tokens: 0, merge_share: 0.7 },
+        digest: Digest {
+            whole: Some(0),
+            trigger: 0.5,
+            target: 0.2,
+            keep_tokens: 0,
+            closed_share: 0.05,
+            open_share: 0.05,
+            ..own()
+        },
         window: 5_000,
-        read: 0.1,
+        read: 1.0,
         state: Some(TODOS),
     };
     let messages = talk(60, 4);
     let before = EDITS.load(Ordering::Relaxed);
     check(&messages, &case);
-    assert!(EDITS.load(Ordering::Relaxed) - before > 20);
+    assert!(EDITS.load(Ordering::Relaxed) - before > 20, "too few edits");
 }
 
 /// Exchanges of distinct calls and results, with a new request after each `every` of them.
@@ -228,7 +262,14 @@ fn talk(exchanges: usize, every: usize) -> Vec<Json> {
 #[test]
 fn every_request_is_told_in_order_and_once() {
     let case = Case {
-        digest: Digest { whole: 0, trigger: 0.9, target: 0.6, keep_tokens: 0, merge_share: 1.0 },
+        digest: Digest {
+            whole: Some(0),
+            trigger: 0.9,
+            target: 0.6,
+            keep_tokens: 0,
+            merge_share: 1.0,
+            ..own()
+        },
         window: 1_000_000,
         read: 0.1,
         state: None,
@@ -243,14 +284,18 @@ fn every_request_is_told_in_order_and_once() {
             case.run(&mut view);
         }
     }
-    let records = view.slots().filter_map(|slot| slot.record.as_ref());
-    let asked: Vec<String> = records
-        .flat_map(|record| record.lines.iter())
-        .filter(|line| line.kind == Kind::Asked)
-        .map(|line| line.text.chars().take(12).collect())
-        .collect();
+    // In the records, or word for word where they are not folded yet; the last one is active.
+    let mut asked: Vec<String> = Vec::new();
+    for slot in view.slots().skip(1) {
+        match &slot.record {
+            Some(record) => asked.extend(asked_in(record).map(|(_, text)| text.to_owned())),
+            None if slot.entry.is_request => asked.push(text_of(slot)),
+            None => {}
+        }
+    }
+    let asked: Vec<String> = asked.iter().map(|text| text.chars().take(12).collect()).collect();
     let wanted: Vec<_> =
-        (0..12).map(|n| format!("request {}: more", 3 * n + 2)[..12].to_owned()).collect();
+        (0..13).map(|n| format!("request {}: more", 3 * n + 2)[..12].to_owned()).collect();
     assert_eq!(asked, wanted);
     // The task prompt stands before them, word for word.
     assert!(text_of(view.task().expect("the task prompt")).starts_with("the first re"));
@@ -267,14 +312,21 @@ fn a_picture_of_the_active_request_stays() {
     messages.extend(talk(12, 20).into_iter().skip(1));
     let mut view = View::default();
     messages.into_iter().for_each(|message| view.push(message).expect("a message"));
-    let digest = Digest { whole: 0, trigger: 0.9, target: 0.6, keep_tokens: 0, merge_share: 0.7 };
+    let digest = Digest {
+        whole: Some(0),
+        trigger: 0.9,
+        target: 0.6,
+        keep_tokens: 0,
+        merge_share: 0.7,
+        ..own()
+    };
     let case = Case { digest, window: 1_000_000, read: 0.1, state: None };
     assert!(!case.run(&mut view).is_empty());
     assert!(sent(&view).iter().any(|message| message.as_str().contains("iVBO")));
 }
 
 #[test]
-fn one_edit_does_not_pay_for_another() {
+fn a_request_that_was_left_between_records_is_told() {
     let mut view = View::default();
     let push = |view: &mut View, messages: Vec<Json>| {
         messages.into_iter().for_each(|message| view.push(message).expect("a message"));
@@ -288,11 +340,13 @@ fn one_edit_does_not_pay_for_another() {
     push(&mut view, vec![Json::encode(&Message::assistant("Done."))]);
     push(&mut view, vec![Json::encode(&Message::user("go on"))]);
     push(&mut view, short(10..14));
-    let digest = Digest { whole: 0, trigger: 0.9, target: 0.6, keep_tokens: 0, merge_share: 0.7 };
-    let case = Case { digest, window: 1_000_000, read: 0.1, state: None };
+    let digest = Digest { whole: Some(0), keep_tokens: 0, ..own() };
+    let case = Case { digest, window: 1_000_000, read: 1.0, state: None };
     let edits = case.digest.propose(&view, &case.around());
     let covers: Vec<_> = edits.iter().flat_map(Edit::covers).collect();
-    assert_eq!(covers, [(5, 21)], "{edits:?}");
+    assert_eq!(covers, [(5, 22)], "{edits:?}");
+    let Edit::Record(record) = &edits[0] else { panic!("a record") };
+    assert_eq!(asked_in(record).count(), 1, "the request that was left is told: {record:?}");
 }
 
 /// Exchanges of a call and a result that are hardly longer than what is around them.
@@ -311,7 +365,14 @@ fn short(numbers: std::ops::Range<usize>) -> Vec<Json> {
 
 #[test]
 fn a_call_that_was_cut_stays_with_its_results() {
-    let digest = Digest { whole: 0, trigger: 0.9, target: 0.6, keep_tokens: 0, merge_share: 0.5 };
+    let digest = Digest {
+        whole: Some(0),
+        trigger: 0.9,
+        target: 0.6,
+        keep_tokens: 0,
+        merge_share: 0.5,
+        ..own()
+    };
     let case = Case { digest, window: 1_000_000, read: 0.1, state: None };
     let mut view = View::default();
     let messages = talk(5, 9);

@@ -3,6 +3,7 @@
 
 use super::{Preset, production, three_layer};
 use crate::context::layers::attachments::Recovery;
+use crate::context::layers::digest::Economy;
 use crate::context::layers::summary::{
     Form, Pace, Quote, RECORD_TEXT, Reading, SummaryInput, sections,
 };
@@ -21,11 +22,16 @@ impl Preset {
     #[must_use]
     pub fn adaptive() -> Self {
         let digest = Digest {
-            whole: 45_000,
+            economy: Economy::Balanced,
+            whole: None,
             trigger: TRIGGER,
             target: TARGET,
-            keep_tokens: 2_500,
-            merge_share: 0.715,
+            keep_tokens: 800,
+            whole_share: 0.34,
+            closed_share: 0.26,
+            open_share: 0.5,
+            open_target: 0.75,
+            merge_share: 0.55,
         };
         let summary = Summary {
             limit: production::limit(),

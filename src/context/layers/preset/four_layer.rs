@@ -42,6 +42,8 @@ impl Preset {
         let layers = vec![
             Layer::Budget(Budget {
                 batch_budget_chars: 200_000,
+                // From the code of the design. Its text has no such minimum: it stores the largest
+                // results until the batch is within its budget, which is what 0 does.
                 persist_min_chars: 30_000,
                 persist: persist.clone(),
             }),

@@ -99,7 +99,14 @@ impl Preset {
                 summary_quote: Quote::Lines,
                 summary_text: RECORD_TEXT.to_owned(),
                 summary_reply: String::new(),
-                pace: Pace { on_refill: OnRefill::Stop, reactive_retries: 4, ..Pace::default() },
+                pace: Pace {
+                    // Ours: the calls that the agent is at work on stand as it made them. The
+                    // documentation allows a tail after the summary and gives no number.
+                    summary_tail: 6,
+                    on_refill: OnRefill::Stop,
+                    reactive_retries: 4,
+                    ..Pace::default()
+                },
             }),
         ];
         Self {

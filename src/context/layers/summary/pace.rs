@@ -17,6 +17,9 @@ pub struct Pace {
     /// Share that an edit must reach; the newest messages up to half of it may stay as they are.
     /// Absent: everything that the model has read is summarised.
     pub target: Option<f64>,
+    /// Number of the newest messages that stay beside a summary which nobody asked for, as long as they take at
+    /// most half of the size above which one is due. Messages of one exchange stay together.
+    pub summary_tail: u64,
     /// Least gain of a summary, as a share of the size above which it is due: a summary that frees
     /// less does not count.
     pub min_headroom_gain: f64,
@@ -56,6 +59,7 @@ impl Default for Pace {
             trigger: None,
             soft_trigger: None,
             target: None,
+            summary_tail: 0,
             min_headroom_gain: 0.10,
             summary_spacing: 3,
             refill_limit: 3,

@@ -1,0 +1,321 @@
+//! Tests of the admission under a clock of its own, with calls that are numbers.
+
+use super::*;
+
+const S: Duration = Duration::from_secs(1);
+
+/// An admission under a clock, with calls that are numbers.
+struct Alone {
+    admission: Admission<u32>,
+    now: Duration,
+    calls: u32,
+    admitted: Vec<u32>,
+    events: Vec<Event>,
+}
+
+impl Alone {
+    fn new(capacity: usize) -> Self {
+        let provider = Name::new("main").expect("a name");
+        let admission = Admission::new(provider, Rules::of(capacity));
+        let (now, admitted, events) = (Duration::ZERO, Vec::new(), Vec::new());
+        Self { admission, now, calls: 0, admitted, events }
+    }
+
+    fn take(&mut self, effects: Vec<Effect<u32>>) {
+        for effect in effects {
+            match effect {
+                Effect::Admit(call) => self.admitted.push(call),
+                Effect::Record(event) => self.events.push(*event),
+            }
+        }
+    }
+
+    /// A call that starts at once.
+    fn start(&mut self) -> u32 {
+        self.within(Duration::ZERO).expect("it starts")
+    }
+
+    /// A call that starts within this time, or is given up.
+    fn within(&mut self, wait: Duration) -> Option<u32> {
+        self.calls += 1;
+        let (call, until) = (self.calls, self.now + wait);
+        let effects = self.admission.ask(self.now, call, 0);
+        self.take(effects);
+        while !self.admitted.contains(&call) {
+            match self.admission.next_wake(self.now).filter(|at| *at <= until) {
+                Some(at) => {
+                    self.now = at;
+                    let effects = self.admission.wake(self.now);
+                    self.take(effects);
+                }
+                None => {
+                    self.now = until;
+                    self.end(call, CallEnd::Abandoned);
+                    return None;
+                }
+            }
+        }
+        Some(call)
+    }
+
+    fn end(&mut self, call: u32, end: CallEnd) {
+        let effects = self.admission.done(self.now, &call, end);
+        self.take(effects);
+    }
+
+    fn breaker(&self) -> Vec<BreakerState> {
+        let states = self.events.iter().filter_map(|event| match event {
+            Event::GatewayBreaker(changed) => Some(changed.state),
+            _ => None,
+        });
+        states.collect()
+    }
+}
+
+#[test]
+fn the_breaker_opens_and_lets_exactly_one_probe_through() {
+    use BreakerState::{Closed, HalfOpen, Open};
+    let mut alone = Alone::new(64);
+    for _ in 0..7 {
+        let call = alone.start();
+        alone.end(call, CallEnd::Failed);
+    }
+    let call = alone.start();
+    alone.end(call, CallEnd::Refused);
+    for _ in 0..8 {
+        assert_eq!(alone.breaker(), [], "failures count in a row only");
+        let call = alone.start();
+        alone.end(call, CallEnd::Failed);
+    }
+    assert_eq!(alone.within(10 * S), None, "it is open");
+    assert_eq!(alone.breaker(), [Open]);
+    let probe = alone.within(10 * S).expect("a probe after the pause");
+    assert_eq!(alone.within(60 * S), None, "one probe only");
+    assert_eq!(alone.breaker(), [Open, HalfOpen]);
+    alone.end(probe, CallEnd::Failed);
+    assert_eq!(alone.within(14 * S), None, "the pause begins anew");
+    // A probe that is given up says nothing: the next one is let through at once.
+    let probe = alone.within(2 * S).expect("a probe");
+    alone.end(probe, CallEnd::Abandoned);
+    let probe = alone.start();
+    alone.end(probe, CallEnd::Succeeded { tokens: 0 });
+    let (_, _) = (alone.start(), alone.start());
+    assert_eq!(alone.breaker(), [Open, HalfOpen, Open, HalfOpen, Open, HalfOpen, Closed]);
+}
+
+#[test]
+fn a_call_given_up_beside_the_probe_lets_no_second_one_through() {
+    let mut alone = Alone::new(64);
+    let old = alone.start();
+    for _ in 0..8 {
+        let call = alone.start();
+        alone.end(call, CallEnd::Failed);
+    }
+    let probe = alone.within(20 * S).expect("a probe");
+    alone.end(old, CallEnd::Abandoned);
+    assert_eq!(alone.within(60 * S), None, "one probe only");
+    alone.end(probe, CallEnd::Succeeded { tokens: 0 });
+    alone.start();
+}
+
+#[test]
+fn a_pause_holds_everybody_and_the_longest_wins() {
+    let mut alone = Alone::new(2);
+    let limited = |seconds| CallEnd::RateLimited {
+        retry_after: Some(Duration::from_secs(seconds)),
+        reason: "slow down".to_owned(),
+    };
+    let (first, second) = (alone.start(), alone.start());
+    assert_eq!(alone.within(S), None, "the capacity is used up");
+    alone.end(first, limited(30));
+    alone.end(second, limited(5));
+    assert_eq!(alone.within(29 * S), None, "the shorter pause does not end the longer one");
+    let third = alone.within(2 * S).expect("the pause is over");
+    // A pause of any length must not overflow the clock.
+    alone.end(third, limited(u64::MAX));
+    assert_eq!(alone.within(3_600 * S), None);
+    alone.within(24 * 3_600 * S).expect("a day is the most");
+    let is_pause = |event: &&Event| matches!(event, Event::GatewayParked(_));
+    assert_eq!(alone.events.iter().filter(is_pause).count(), 2);
+}
+
+#[test]
+fn calls_that_were_given_up_cost_nothing_and_the_oldest_goes_first() {
+    let mut alone = Alone::new(1);
+    let held = alone.start();
+    for _ in 0..5 {
+        assert_eq!(alone.within(S), None);
+    }
+    for call in [100, 101, 102] {
+        let effects = alone.admission.ask(alone.now, call, 0);
+        assert_eq!(effects, []);
+    }
+    alone.end(101, CallEnd::Abandoned);
+    alone.end(held, CallEnd::Succeeded { tokens: 0 });
+    alone.end(100, CallEnd::Succeeded { tokens: 0 });
+    assert_eq!(alone.admitted, [held, 100, 102]);
+}
+
+#[test]
+fn a_call_that_asks_twice_has_one_place() {
+    let mut alone = Alone::new(1);
+    for _ in 0..2 {
+        assert_eq!(alone.admission.ask(S, 7, 0), [Effect::Admit(7)]);
+    }
+    assert_eq!(alone.admission.ask(S, 8, 0), []);
+    assert_eq!(alone.admission.ask(S, 8, 0), []);
+    alone.end(7, CallEnd::Succeeded { tokens: 0 });
+    alone.end(8, CallEnd::Succeeded { tokens: 0 });
+    assert_eq!(alone.admitted, [8]);
+    assert_eq!(alone.admission.out().count(), 0);
+}
+
+/// A call under way: its end, its key, its agent, and the pause that its refusal names.
+type CallOut = (Duration, (u64, u64), usize, Option<CallEnd>);
+
+/// A provider that takes ten calls in each second, and agents that call it again and again.
+struct Shared {
+    admission: Admission<(u64, u64)>,
+    calls: u64,
+    out: Vec<CallOut>,
+    agents: BTreeMap<(u64, u64), usize>,
+    served: Vec<u32>,
+    /// Calls taken and refused, by second.
+    taken: BTreeMap<u64, u32>,
+    refused: BTreeMap<u64, u32>,
+}
+
+impl Shared {
+    fn ask(&mut self, now: Duration, agent: usize, since: Option<u64>, told: &Told) {
+        self.calls += 1;
+        let key = (since.unwrap_or(self.calls), self.calls);
+        self.agents.insert(key, agent);
+        let effects = self.admission.ask(now, key, 0);
+        self.take(now, effects, told);
+    }
+
+    fn take(&mut self, now: Duration, effects: Vec<Effect<(u64, u64)>>, told: &Told) {
+        for effect in effects {
+            let Effect::Admit(key) = effect else { continue };
+            let second = now.as_secs();
+            let agent = self.agents[&key];
+            let taken = self.taken.entry(second).or_default();
+            if *taken < 10 {
+                *taken += 1;
+                let rest = Remaining {
+                    left: u64::from(10 - *taken),
+                    resets_in: Duration::from_secs(second + 1) - now,
+                };
+                self.out.push((now + told.latency, key, agent, None));
+                let requests = told.headers.then_some(rest);
+                let effects = self.admission.taken(now, &key, Allowance { requests, tokens: None });
+                self.take(now, effects, told);
+            } else {
+                *self.refused.entry(second).or_default() += 1;
+                let reason = "slow down".to_owned();
+                let end = CallEnd::RateLimited { retry_after: told.retry_after, reason };
+                self.out.push((now + Duration::from_millis(2), key, agent, Some(end)));
+            }
+        }
+    }
+}
+
+struct Told {
+    retry_after: Option<Duration>,
+    headers: bool,
+    latency: Duration,
+}
+
+/// Lets 32 agents call for so many seconds.
+fn share(told: &Told, seconds: u64) -> Shared {
+    let rules = Rules { is_adaptive: true, ..Rules::of(32) };
+    let mut shared = Shared {
+        admission: Admission::new(Name::new("main").expect("a name"), rules),
+        calls: 0,
+        out: Vec::new(),
+        agents: BTreeMap::new(),
+        served: vec![0; 32],
+        taken: BTreeMap::new(),
+        refused: BTreeMap::new(),
+    };
+    for agent in 0..32 {
+        shared.ask(Duration::from_millis(1), agent, None, told);
+    }
+    for ms in 1..seconds * 1_000 {
+        let now = Duration::from_millis(ms);
+        while let Some(at) = shared.out.iter().position(|(end, ..)| *end <= now) {
+            let (_, key, agent, refusal) = shared.out.remove(at);
+            let is_refused = refusal.is_some();
+            let end = refusal.unwrap_or(CallEnd::Succeeded { tokens: 0 });
+            let effects = shared.admission.done(now, &key, end);
+            shared.take(now, effects, told);
+            if !is_refused {
+                shared.served[agent] += 1;
+            }
+            shared.ask(now, agent, is_refused.then_some(key.0), told);
+        }
+        if shared.admission.next_wake(now).is_some_and(|at| at <= now) {
+            let effects = shared.admission.wake(now);
+            shared.take(now, effects, told);
+        }
+    }
+    shared
+}
+
+#[test]
+fn a_shared_limit_is_used_and_fair() {
+    for latency in [5, 40, 900].map(Duration::from_millis) {
+        for (retry_after, headers) in [(Some(S), false), (None, false), (Some(S), true)] {
+            let told = Told { retry_after, headers, latency };
+            let shared = share(&told, 60);
+            let case = format!("{retry_after:?} {headers} {latency:?} {:?}", shared.refused);
+            // Slow replies and a pause that says little of the limit: it takes a while to find.
+            let from = if latency == S - S / 10 { 20 } else { 0 };
+            let taken: u32 = shared.taken.range(from..).map(|(_, taken)| *taken).sum();
+            assert!(u64::from(taken) >= (60 - from) * 9, "{taken} from {from}: {case}");
+            let after_the_first = shared.refused.iter().filter(|(second, _)| **second > 1);
+            assert!(after_the_first.clone().all(|(_, refused)| *refused <= 1), "{case}");
+            assert!(shared.refused.values().sum::<u32>() <= 20, "{case}");
+            let (most, least) = (shared.served.iter().max(), shared.served.iter().min());
+            let (most, least) = (most.copied().unwrap_or(0), least.copied().unwrap_or(0));
+            assert!(f64::from(most) < 1.5 * f64::from(least), "{most} to {least}: {case}");
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_refuses_everything_is_asked_less_and_less() {
+    let mut alone = Alone::new(8);
+    let limited = || CallEnd::RateLimited { retry_after: None, reason: "slow down".to_owned() };
+    let mut at = Vec::new();
+    for refusals in 0..9 {
+        let call = alone.within(100 * S).expect("it starts");
+        at.push(alone.now);
+        if refusals > 0 {
+            assert_eq!(alone.within(2 * S / 3), None, "it is alone");
+        }
+        alone.end(call, limited());
+    }
+    let pauses: Vec<_> = at[1..].windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+    assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60]);
+}
+
+#[test]
+fn after_a_pause_one_call_goes_first_but_not_for_long() {
+    let mut alone = Alone::new(8);
+    let first = alone.start();
+    let limited = CallEnd::RateLimited { retry_after: Some(S), reason: "slow down".to_owned() };
+    alone.end(first, limited);
+    let probe = alone.within(2 * S).expect("the pause is over");
+    assert_eq!(alone.within(2 * S), None, "the provider has not taken it yet");
+    let effects = alone.admission.taken(alone.now, &probe, Allowance::default());
+    alone.take(effects);
+    alone.within(Duration::ZERO).expect("it has");
+    // A model that thinks for long does not keep the others.
+    let limited = CallEnd::RateLimited { retry_after: Some(S), reason: "slow down".to_owned() };
+    alone.end(probe, limited);
+    alone.within(4 * S).expect("the pause is over");
+    let since = alone.now;
+    alone.within(10 * S).expect("it was not refused");
+    assert_eq!(alone.now - since, ALONE);
+}

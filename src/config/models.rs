@@ -1,0 +1,185 @@
+//! Builds the models: names, windows, prices, capabilities and the fields of their requests.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+
+use super::diagnostic::{NO_HELP, Place, Problems};
+use super::raw::{Model, Prices};
+use super::shape::{Field, Item, ListOr};
+use super::{Setting, names};
+use crate::id::Name;
+use crate::spec::capability::{Capability, Declared};
+use crate::spec::{ModelSpec, Price};
+
+/// Default limit of a reply in tokens: long enough for a report, short enough for every server's
+/// default limit.
+const MAX_OUTPUT_TOKENS: u64 = 8192;
+/// Default price of a cache write relative to input: Anthropic's, the highest of the public
+/// services, so that an estimate is never too low.
+const CACHE_WRITE_FACTOR: f64 = 1.25;
+
+/// Name of the provider of models that an embedding program adds.
+const CUSTOM: &str = "custom";
+
+/// The configuration's models, and those of them that still need a provider.
+#[derive(Debug, Default)]
+pub(super) struct Models {
+    pub(super) models: BTreeMap<Name, ModelSpec>,
+    /// The models that name no provider, with the places of their names.
+    pub(super) homeless: BTreeMap<Name, Place>,
+}
+
+/// Turns `[models]` into models; [`providers`](super::providers::providers) finds the provider of a model that names none.
+pub(super) fn models(setting: Setting<'_>) -> Models {
+    let Setting { raw, sources, problems, .. } = setting;
+    let mut all = Models::default();
+    // `CUSTOM` is a valid name, so this always holds.
+    let Ok(custom) = Name::new(CUSTOM) else { return all };
+    for (entry, model) in raw.models.values() {
+        let Ok(name) = Name::new(&entry.name) else { continue };
+        let mut provider = None;
+        if !sources.custom_models.contains(&name) {
+            if !model.model.is_set() {
+                let message = format!("model `{name}` does not say what the provider calls it");
+                let help = "add `model = \"...\"`";
+                problems.error("missing_field", &entry.at.key, message, help);
+            }
+            if let Some((text, place)) = model.provider.placed() {
+                raw.providers.must_have("unknown_provider", text, place, problems);
+                provider = Name::new(text).ok();
+            } else if !model.provider.is_set() {
+                all.homeless.insert(name.clone(), entry.at.key.clone());
+            }
+        }
+        let window = *model.context_window;
+        if max_output_tokens(model) >= window {
+            let at = model.max_output_tokens.at().map_or(&entry.at.key, |at| &at.value);
+            let message =
+                format!("`max_output_tokens` leaves no room in a window of {window} tokens");
+            problems.error("bad_value", at, message, NO_HELP);
+        }
+        // A provider's name that could not be resolved is an error already. The model is kept, so
+        // that agents that name the model get no error as well.
+        let provider = provider.unwrap_or_else(|| custom.clone());
+        all.models.insert(name.clone(), spec(name, provider, model, problems));
+    }
+    for name in &sources.custom_models {
+        let bare = || spec(name.clone(), custom.clone(), &Model::default(), problems);
+        all.models.entry(name.clone()).or_insert_with(bare);
+    }
+    all
+}
+
+/// Returns the most tokens of a model's reply: as set, or the default, but at most half the window.
+fn max_output_tokens(raw: &Model) -> u64 {
+    raw.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS.min(*raw.context_window / 2))
+}
+
+fn spec(name: Name, provider: Name, raw: &Model, problems: &Problems) -> ModelSpec {
+    ModelSpec {
+        model: raw.model.clone().unwrap_or_else(|| name.to_string()),
+        name,
+        provider,
+        context_window: *raw.context_window,
+        max_output_tokens: max_output_tokens(raw),
+        temperature: *raw.temperature,
+        top_p: *raw.top_p,
+        reasoning_effort: raw.reasoning_effort.clone(),
+        seed: *raw.seed,
+        price: price(&raw.cost_per_mtok, problems),
+        thinking: *raw.thinking,
+        capabilities: capabilities(&raw.capabilities, problems),
+        extra_body: extra_body(&raw.extra_body, problems),
+    }
+}
+
+/// Fields of a request that the program writes itself.
+const OWN_FIELDS: [&str; 14] = [
+    "context_management",
+    "max_completion_tokens",
+    "max_tokens",
+    "messages",
+    "model",
+    "reasoning_effort",
+    "seed",
+    "stream",
+    "stream_options",
+    "system",
+    "temperature",
+    "tool_choice",
+    "tools",
+    "top_p",
+];
+
+/// Reads the fields that the program does not know: an object without any that it writes itself.
+fn extra_body(raw: &Field<Option<Json>>, problems: &Problems) -> Option<crate::message::Json> {
+    let (value, place) = raw.placed()?;
+    let Json::Object(fields) = value else {
+        let message = "`extra_body` must be a table of fields";
+        problems.error("bad_value", place, message, "write it like `{ top_k = 20 }`");
+        return None;
+    };
+    for name in OWN_FIELDS.iter().filter(|name| fields.contains_key(**name)) {
+        let message = format!("`extra_body` has `{name}`, which callsheet writes itself");
+        problems.error(
+            "conflict",
+            place,
+            message,
+            "leave it out; use the model's own key, if it has one",
+        );
+    }
+    Some(crate::message::Json::encode(value))
+}
+
+/// Reads the capabilities of a model's provider: a list, or the word `probe`, by which the provider
+/// is asked.
+fn capabilities(raw: &Field<Option<ListOr>>, problems: &Problems) -> Declared {
+    let known = || format!("use some of {}", names::list(&Capability::ALL.map(Capability::name)));
+    let one = |Item { value, at }: &Item<Json>| {
+        let Some(text) = value.as_str() else {
+            let message = format!("a capability must be a string, not {}", at.kind);
+            problems.error("wrong_type", &at.value, message, NO_HELP);
+            return None;
+        };
+        let found = Capability::named(text);
+        if found.is_none() {
+            let near = names::did_you_mean(text, Capability::ALL.map(Capability::name));
+            let help = if near.is_empty() { known() } else { near };
+            let message = format!("there is no capability `{text}`");
+            problems.error("bad_value", &at.value, message, help);
+        }
+        found
+    };
+    match raw.placed() {
+        None => Declared::default(),
+        Some((ListOr::List(items), _)) => Declared::Listed(items.iter().filter_map(one).collect()),
+        Some((ListOr::Other(Json::String(text)), _)) if text == "probe" => Declared::Probe,
+        Some((ListOr::Other(_), place)) => {
+            let message = "`capabilities` must be an array of names, or `\"probe\"`";
+            problems.error("wrong_type", place, message, known());
+            Declared::default()
+        }
+    }
+}
+
+fn price(raw: &Field<Option<Prices>>, problems: &Problems) -> Option<Price> {
+    let (prices, at) = raw.as_ref().zip(raw.at())?;
+    for (key, price) in [("input", &prices.input), ("output", &prices.output)] {
+        if !price.is_set() {
+            problems.error(
+                "missing_field",
+                &at.key,
+                format!("`cost_per_mtok` has no `{key}`"),
+                NO_HELP,
+            );
+        }
+    }
+    let (input, output) = prices.input.zip(*prices.output)?;
+    Some(Price {
+        input,
+        output,
+        cache_read: prices.cache_read.unwrap_or(input),
+        cache_write: prices.cache_write.unwrap_or(input * CACHE_WRITE_FACTOR),
+    })
+}

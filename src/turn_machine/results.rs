@@ -1,0 +1,62 @@
+//! Takes the results of tool calls: those that the machine itself acts on, and the message that holds
+//! the results of a whole turn.
+
+use super::calls::{self, results_message, snip_keep};
+use super::hand_over::HAND_OVER;
+use super::{IllegalEvent, Machine, Phase};
+use crate::event::Event;
+use crate::message::{Block, Json};
+use crate::turn::{GIVE_UP_TOOL, Program, ToolFinished, ToolStatus};
+
+impl Machine {
+    pub(super) fn finished(
+        &mut self,
+        finished: &ToolFinished,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        let illegal =
+            |reason: &str| IllegalEvent { event: event.kind(), reason: reason.to_owned() };
+        let state = self.calls.get_mut(finished.index as usize);
+        let state = state.ok_or_else(|| illegal("the turn has no such call"))?;
+        if state.intended.as_ref().is_none_or(|(key, _)| *key != finished.key) {
+            return Err(illegal("the call was not intended"));
+        }
+        if state.result.is_some() {
+            return Err(illegal("the call already has a result"));
+        }
+        state.result = Some(finished.block.clone());
+        self.shortfalls.count(finished);
+        let call = state.call.clone();
+        match (finished.status, call.name.as_str()) {
+            (ToolStatus::Ok, "compact") => {
+                let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
+                self.summaries.ask_by_model(focus);
+            }
+            (ToolStatus::Ok, "snip") => self.snip = snip_keep(&call),
+            (ToolStatus::Ok, GIVE_UP_TOOL) => {
+                let reason =
+                    call.input.to_value()["reason"].as_str().map(str::trim).map(str::to_owned);
+                self.gave_up = reason;
+            }
+            _ => {}
+        }
+        calls::take_stock(&mut self.inventory, &mut self.view, &call, finished);
+        if self.calls.iter().any(|call| call.result.is_none()) {
+            return Ok(());
+        }
+        if let Program::Command(_) = self.spawned.program {
+            self.phase = Phase::Ending(calls::command_outcome(finished));
+            return Ok(());
+        }
+        let calls = std::mem::take(&mut self.calls);
+        let mut blocks: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
+        self.phase = match self.gave_up.take() {
+            Some(reason) => Phase::Ending(self.given_up(&reason)),
+            None => Phase::Ready,
+        };
+        if self.hands_over() {
+            blocks.push(Json::encode(&Block::Text(HAND_OVER.to_owned())));
+        }
+        self.push(results_message(&blocks), event)
+    }
+}
