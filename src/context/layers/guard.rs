@@ -249,13 +249,14 @@ fn digest(view: &View, (from, to): (u64, u64), most: u64, unit: Unit, state: Opt
         Unit::Char => most_chars,
         Unit::Token => most_chars.saturating_mul(MOST_CHARS_PER_TOKEN),
     };
+    // As it is sent: a control character takes six.
+    let size = |record: &Record| unit.of_text(Json::encode(&record.message()).as_str());
     loop {
         let record = gather_within(view, from, to, most_chars);
-        let size = unit.of_text(&record.render());
-        if most_chars == 0 || size <= most {
-            let fits = |state: &&str| size + unit.of_text(state) <= most;
-            let state = state.filter(fits).map(str::to_owned);
-            return Edit::Record(Record { state, ..record });
+        if most_chars == 0 || size(&record) <= most {
+            let with_state = Record { state: state.map(str::to_owned), ..record.clone() };
+            let fits = size(&with_state) <= most;
+            return Edit::Record(if fits { with_state } else { record });
         }
         // The characters of a token were only estimated: fewer are tried until the record fits.
         most_chars /= 2;
