@@ -50,11 +50,11 @@ pub(super) fn confirm(lines: &[String], asked: &str) -> bool {
     loop {
         shown = page(&rows, shown, BELOW_PAGE);
         let is_whole = shown == rows.len();
-        print(&match is_whole {
+        let choices = match is_whole {
             true => format!("{asked} [y yes, n no] "),
             false => format!("line {shown} of {}: enter for more, n no ", rows.len()),
-        });
-        match forget_typed().and_then(|()| line_or_end(&never)).map(|line| Answer::read(&line)) {
+        };
+        match prompt(&choices).and_then(|()| line_or_end(&never)).map(|line| Answer::read(&line)) {
             None | Some(Answer::No) => return false,
             Some(Answer::Yes) if is_whole => return true,
             Some(_) => {}
@@ -94,9 +94,8 @@ impl Terminal {
                 true => choices,
                 false => format!("line {shown} of {}: enter for more, n no ", lines.len()),
             };
-            print(&asked);
             open.is_answered = false;
-            let Some(line) = read_line().await else { return false };
+            let Some(line) = read_line(&asked).await else { return false };
             open.is_answered = true;
             let answer = Answer::read(&line);
             match answer {
@@ -201,10 +200,13 @@ fn print(text: &str) {
     let _ = Stream::Err.print(text);
 }
 
-/// Drops what was typed before a question appeared: it is no answer to it. Returns `None` where it
-/// cannot be dropped: then nobody answers.
-fn forget_typed() -> Option<()> {
-    tcflush(io::stdin(), QueueSelector::IFlush).ok()
+/// Shows what may be typed. What was typed before is no answer to it and is dropped first: an answer
+/// that comes as soon as the question stands counts. Returns `None` where typed text cannot be
+/// dropped: then nobody answers.
+fn prompt(choices: &str) -> Option<()> {
+    let forgotten = tcflush(io::stdin(), QueueSelector::IFlush).ok();
+    print(choices);
+    forgotten
 }
 
 impl Drop for OpenQuestion<'_> {
@@ -217,10 +219,10 @@ impl Drop for OpenQuestion<'_> {
     }
 }
 
-/// Reads a line that is typed from now on; `None` at the end of the input. Dropping the future
+/// Shows what may be typed and reads a line; `None` at the end of the input. Dropping the future
 /// leaves nothing behind that could read a later answer.
-async fn read_line() -> Option<String> {
-    forget_typed()?;
+async fn read_line(choices: &str) -> Option<String> {
+    prompt(choices)?;
     // The writer is dropped with the future, which wakes the reading thread.
     let (dropped, _waiting) = io::pipe().ok()?;
     tokio::task::spawn_blocking(move || line_or_end(&dropped)).await.ok().flatten()
